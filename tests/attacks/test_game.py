@@ -35,6 +35,17 @@ def test_nobody_else_can_be_asked_about(words: str) -> None:
         group(words.split())
 
 
+def test_a_name_that_is_not_known_is_repeated_as_it_was_typed() -> None:
+    with pytest.raises(sf.InvalidParameter, match="got 'Zed'"):
+        group(["all", "BUT", "Zed"])
+
+
+@pytest.mark.parametrize(("rounds", "said"), [(4, "So few rounds prove nothing"), (5, "5 right of 5 would prove ε")])
+def test_a_match_that_is_too_short_to_prove_anything_says_so(rounds: int, said: str) -> None:
+    """Blind guesses are all right in 1 of 16 matches of four rounds, and in 1 of 32 of five: 1 of 20 lies between."""
+    assert said in Match("exact", rounds).score()
+
+
 def test_two_exact_counts_give_the_secret_away() -> None:
     with begun("exact") as current:
         everybody = current.ask(["all"])

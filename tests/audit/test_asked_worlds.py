@@ -222,3 +222,9 @@ def test_the_counts_of_a_published_table_are_told_as_numbers(tmp_path: Path) -> 
 
 def test_a_table_in_memory_reaches_another_process() -> None:
     assert isinstance(neighbours_of(policy()).others.tables["visits"], pa.Table)
+
+
+def test_a_synthetic_table_is_left_to_canaries(curator: Curator) -> None:
+    """Its rows are no numbers that could be compared, so nothing would ever be refuted."""
+    with pytest.raises(sf.InvalidParameter, match="one_run"):
+        sf.audit.falsify(curator.synthesize("visits"), sf.Guarantee(1), 200)

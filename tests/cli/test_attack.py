@@ -69,6 +69,7 @@ def test_a_policy_is_attacked_and_its_page_written(policy: Path) -> None:
     [
         ((), "name an attack or a policy"),
         (("nothing",), "neither an attack"),
+        (("Differencin",), "did you mean differencing?"),
         (("nothing.toml",), "no such policy file"),
         (("linkage", "--runs", "30"), "--runs belongs to a policy"),
         (("linkage", "--epsilon", "0"), "--epsilon must be"),

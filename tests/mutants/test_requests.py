@@ -61,8 +61,8 @@ MUTANTS = (
         "proposals of others are given",
         Kind.REUSE,
         "server/counter.py",
-        "sent = Sent(caller.user, kind, _written(spec), spends)",
-        'sent = Sent("", kind, _written(spec), spends)',
+        "sent = Sent(caller.user, kind, written(spec), spends, until)",
+        'sent = Sent("", kind, written(spec), spends, until)',
         (f"{_SERVER}::test_nobody_is_given_the_proposal_of_somebody_else",),
     ),
 )

@@ -62,7 +62,7 @@ def test_it_says_what_is_declared(policy: sf.Policy) -> None:
     face = policy.public_face()
     assert face.account == "clinic"
     assert face.unit == policy.unit
-    assert face.protects == f"all rows of one patient ({policy.neighbours.value} neighbours)"
+    assert face.protects == f"all rows of one patient, {policy.neighbours.value} neighbours"
     assert face.budget == policy.budget
     assert face.size == 500
     visits, samples, wards = face.tables

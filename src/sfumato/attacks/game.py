@@ -76,8 +76,8 @@ def group(words: Sequence[str]) -> NDArray[np.bool_]:
     >>> group(["north", "but", "Ann"]).sum()
     np.int64(7)
     """
-    said = [each.strip(",").lower() for each in words if each.strip(",")]
-    split = said.index(BUT) if BUT in said else len(said)
+    said = [each.strip(",") for each in words if each.strip(",")]
+    split = next((place for place, each in enumerate(said) if each.lower() == BUT), len(said))
     inside = _members(said[:split] or ([EVERYBODY] if split < len(said) else []))
     return inside & ~_members(said[split + 1 :], empty=True)
 
@@ -87,7 +87,7 @@ def _members(said: Sequence[str], *, empty: bool = False) -> NDArray[np.bool_]:
         raise InvalidParameter("who", "nobody", f"names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}")
     found = np.zeros(len(NAMES), bool)
     for each in said:
-        own = [each in (EVERYBODY, name.lower(), ward(place)) for place, name in enumerate(NAMES)]
+        own = [each.lower() in (EVERYBODY, name.lower(), ward(place)) for place, name in enumerate(NAMES)]
         if not any(own):
             raise InvalidParameter("who", each, f"names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}")
         found |= np.array(own)
@@ -163,4 +163,6 @@ class Match:
             bound = f"at most {100 * most:.0f} of 100 guesses are right in the long run"
             return f"The curator promised ε ≤ {text(Guarantee(epsilon).epsilon)}: {bound}, whoever plays."
         whole_match = least_proven(self.rounds, self.rounds, _ALARM)
+        if not whole_match:
+            return "So few rounds prove nothing, even if all are right: play more."
         return f"{self.rounds} right of {self.rounds} would prove ε ≥ {whole_match:.2f}; there is no limit to it."

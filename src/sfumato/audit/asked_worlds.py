@@ -1,8 +1,9 @@
 """Two worlds of a question are a policy's real path over two invented tables that are neighbours.
 
-What is asked may be any proposal of a curator: a question, a workload, a session, marginals, a synthetic table. It is
-made again to curators of the same policy over neighbouring tables, each with an account that is thrown away, and bought
-there as often as samples are wanted. Neither the owner's rows nor the owner's budget has a part in it.
+What is asked may be any proposal of a curator: a question, a workload, a session, marginals; but no synthetic table, of
+which canaries in one run tell more (``canary_guesses``). It is made again to curators of the same policy over
+neighbouring tables, each with an account that is thrown away, and bought there as often as samples are wanted. Neither
+the owner's rows nor the owner's budget has a part in it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from sfumato.audit.sampling_processes import Ask, AskedText, Job, Processes, bou
 from sfumato.audit.told_answers import Coordinates, Numbers, Told
 from sfumato.curator import Curator, Question
 from sfumato.curator.rehearsing import policy_of, put_to
+from sfumato.curator.synthesis import SynthesisProposal
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Policy
@@ -53,6 +55,9 @@ def asked_worlds(
     policy = policy_of(question)
     if policy is None:
         raise InvalidParameter("question", question, "a proposal of a curator, such as curator.sql(…)")
+    if isinstance(question, SynthesisProposal):
+        fix = "plant canaries in one run of it: audit.plant and audit.one_run"
+        raise InvalidParameter("question", question, "a proposal whose answers are numbers, not a table", fix=fix)
     tables, paid = neighbours_of(policy), dict(price or paid_for(question, claim))
     pair = telling_pair(question, claim, tables)
     pilot = max(LEAST_PILOT, math.ceil(samples * PILOT))

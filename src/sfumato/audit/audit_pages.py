@@ -67,12 +67,7 @@ def _tried(audit: CuratorAudit) -> str:
         f"price, and in brackets the least true ε that they would have refuted. A sound curator passes all of it with "
         f"{percent(audit.confidence)} confidence."
     )
-    return words + table(COLUMNS, [[*cells[:4], *map(_in_two, cells[4:])] for cells in map(row, audit.tried)])
-
-
-def _in_two(words: str) -> str:
-    """Let a line end before a bracket only."""
-    return " (".join(each.replace(" ", "\u00a0") for each in words.split(" ("))
+    return words + table(COLUMNS, [row(each) for each in audit.tried])
 
 
 def _tables(audit: CuratorAudit) -> str:

@@ -166,7 +166,8 @@ def _as_bound(sampled: Sampled | None) -> dict[str, Any] | None:
 def row(tried: TriedQuestion) -> tuple[str, ...]:
     """Tell one question in a line of the table."""
     same = ("answered alike" if tried.answered else "refused alike") if not tried.differences else "DIFFERS"
-    change = "none is read" if tried.replay is None else shown(tried.replay.share)
+    unread = "no total is told" if tried.answered else "none is read"
+    change = unread if tried.replay is None else shown(tried.replay.share)
     return " ".join(tried.question.split()), tried.price, same, change, told(tried.drawn), told(tried.bought)
 
 

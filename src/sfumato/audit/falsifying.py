@@ -63,7 +63,7 @@ def falsify(
     """
     promise = Guarantee.of(claim, "claim")
     level = exact(confidence, "confidence", INSIDE_UNIT)
-    if hasattr(mechanism, "release"):
+    if callable(getattr(mechanism, "release", None)):  # it is asked of a curator, and no mechanism
         from sfumato.audit.asked_worlds import asked_worlds  # an engine, which mechanisms do not need
 
         many = _enough(_BOUGHT if samples is None else samples, promise, level)

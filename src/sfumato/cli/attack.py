@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +135,9 @@ def _policy(what: str, column: str | None, runs: int | None, html: Path | None) 
     from sfumato.policy import read
 
     if not Path(what).exists() and Path(what).suffix.lower() != ".toml":
-        raise click.UsageError(f"{what} is neither an attack ({', '.join(ATTACKS)}) nor a file")
+        near = get_close_matches(what.lower(), ATTACKS, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise click.UsageError(f"{what} is neither an attack ({', '.join(ATTACKS)}) nor a file{meant}")
     declared = read(Path(what))
     if html is not None:
         if html.suffix.lower() not in (".html", ".htm") or not html.parent.is_dir():

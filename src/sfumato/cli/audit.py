@@ -58,7 +58,7 @@ def command(policy: Path, minutes: str, questions: Path | None, html: Path | Non
     else:
         _show(found)
         if html is not None:
-            click.echo(f"{html}: the audit as a page")
+            click.echo(f"Written: {html}, a page that needs nothing else.")
     if not found.holds:
         sys.exit(REFUSED)
 

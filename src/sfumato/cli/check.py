@@ -105,9 +105,9 @@ def _show_times(found: CheckReport) -> None:
     if found.answer_after is None:
         return
     longest = max(found.times, key=lambda each: each.seconds)
-    click.echo(f"A release took up to {longest.seconds:.2g} s here, of {len(found.times)} typical questions:")
+    click.echo(f"Of {len(found.times)} typical questions, this one took longest here, {longest.seconds:.2g} s:")
     click.echo(f"  {longest.question}")
-    click.echo("Before others ask over a network (sfumato serve), write into server.toml at least")
+    click.echo("Before others ask over a network, write at least this into server.toml, for serve --settings:")
     click.echo(f"  answer_after = {found.answer_after}")
 
 

@@ -73,8 +73,10 @@ def _ends(kind: Type, answer: str) -> Any:
     if answer in ("", SKIP):
         return None
     if "," in answer and kind.numeric:
-        both = " ".join(answer.replace(",", " ").split())
-        raise click.UsageError(f"write bounds as {both}, and a list of values as {VALUES} {','.join(both.split())}")
+        parts = answer.replace(",", " ").split()
+        listed = f"a list of values as {VALUES} {','.join(parts)}"
+        bounds = f"write bounds as {' '.join(parts)}, and " if len(parts) == 2 else "write "
+        raise click.UsageError(bounds + listed)
     found = tuple(part.strip() for part in answer.split("," if "," in answer else None))
     if len(found) != 2:
         raise click.UsageError("a column has two bounds, low and high, such as 0 110")

@@ -433,11 +433,8 @@ def check_keys(
     for key in found:
         if key not in names:
             near = get_close_matches(str(key), names, 1)
-            raise InvalidPolicy(
-                rule,
-                place=f"{place}.{key}" if place else str(key),
-                fix=f"did you mean {near[0]}?" if near else f"{otherwise} {', '.join(names)}",
-            )
+            fix = f"did you mean {near[0]}?" if near else f"{otherwise} {', '.join(names)}"
+            raise InvalidPolicy(rule, place=f"{place}.{key}" if place else str(key), fix=fix)
 
 
 def placed(place: str, make: Callable[[], T]) -> T:
