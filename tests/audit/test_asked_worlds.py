@@ -18,7 +18,7 @@ import pytest
 
 import sfumato as sf
 from audit.test_neighbouring_tables import NOWHERE, policy
-from sfumato.audit.asked_worlds import asked_worlds, is_asked, largest_pair, paid_for, replayed_question, telling_pair
+from sfumato.audit.asked_worlds import asked_worlds, largest_pair, paid_for, replayed_question, telling_pair
 from sfumato.audit.audit_stages import Stage, set_up
 from sfumato.audit.drawn_again import drawn_again
 from sfumato.audit.neighbouring_tables import neighbours_of
@@ -80,8 +80,6 @@ def test_the_price_is_the_claim(curator: Curator) -> None:
 
 
 def test_what_is_no_proposal_is_refused(curator: Curator) -> None:
-    assert is_asked(curator.sql("SELECT COUNT(*) FROM visits"))
-    assert not is_asked("SELECT 1")
     with pytest.raises(sf.InvalidParameter, match="proposal of a curator"):
         asked_worlds("SELECT 1", Guarantee(1), 100)
     with pytest.raises(sf.InvalidParameter, match="samples"):
@@ -189,7 +187,6 @@ def test_every_proposal_keeps_its_price_and_a_smaller_claim_is_refuted(kind: str
     claim = Guarantee("0.2")
     with _small(tmp_path) as curator:
         proposal, before = PROPOSALS[kind](curator), curator.budget.remaining
-        assert is_asked(proposal)
         assert sf.audit.falsify(proposal, claim, 100, CONFIDENCE).holds
         dear = {**paid_for(proposal, claim), "epsilon": 40}
         verdict = sf.audit.falsify(asked_worlds(proposal, claim, 100, price=dear), claim, 100, CONFIDENCE)
@@ -227,4 +224,4 @@ def test_a_table_in_memory_reaches_another_process() -> None:
 def test_a_synthetic_table_is_left_to_canaries(curator: Curator) -> None:
     """Its rows are no numbers that could be compared, so nothing would ever be refuted."""
     with pytest.raises(sf.InvalidParameter, match="one_run"):
-        sf.audit.falsify(curator.synthesize("visits"), sf.Guarantee(1), 200)
+        sf.audit.falsify(curator.synthesize("visits", columns=["ward"]), sf.Guarantee(1), 200)

@@ -64,8 +64,6 @@ DRAWN: list[tuple[Any, Any, Any]] = [
 @pytest.mark.parametrize(
     ("law", "mechanism", "given"), DRAWN, ids=lambda each: getattr(each, "__name__", repr(each)[:40])
 )
-    ("law", "mechanism", "given"), DRAWN, ids=lambda each: getattr(each, "__name__", repr(each)[:40])
-)
 def test_the_law_is_the_one_that_is_drawn(law: Any, mechanism: Any, given: Any, long: bool) -> None:
     chances = {_stream(outcome, mechanism, given): float(p) for outcome, p in law(mechanism, given).items()}
     assert math.isclose(math.fsum(chances.values()), 1, rel_tol=1e-12)

@@ -38,11 +38,6 @@ _TOGETHER = 400
 Sampler = Callable[[int], Numbers]
 
 
-def is_asked(mechanism: object) -> bool:
-    """Tell whether something is a proposal of a curator, which can be asked of other tables."""
-    return policy_of(mechanism) is not None and hasattr(mechanism, "release")
-
-
 def asked_worlds(
     question: Any, claim: Guarantee, samples: int, *, price: Mapping[str, Any] | None = None
 ) -> tuple[Sampler, Sampler]:

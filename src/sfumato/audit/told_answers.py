@@ -65,7 +65,7 @@ def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _packed(text: Any) -> NDArray[np.int64] | None:
-    """Unpack the whole numbers of 64 bits that a published table stores in one text; None for any other text. A text
+    """Read the whole numbers of 64 bits that a published table stores in one text; None for any other text. A text
     that only looks like them is told by these numbers as well as by its letters.
     """
     try:
