@@ -60,11 +60,11 @@ def test_a_question_is_not_refuted(curator: Curator) -> None:
 
 
 def test_a_claim_below_what_was_paid_is_refuted_and_the_owner_pays_nothing(curator: Curator) -> None:
-    """The twin that claims a twentieth of its price: few answers tell. The owner's table is empty, so what is told
-    comes from invented rows; the account is untouched.
+    """The twin that claims a two hundredth of its price: every answer tells, but for e^−40. The owner's table is empty,
+    so what is told comes from invented rows; the account is untouched.
     """
     claim, before, lines = Guarantee("0.2"), curator.budget.remaining, curator.ledger.head
-    worlds = asked_worlds(curator.sql(COUNT), claim, 100, price={"epsilon": 4, "fresh": True})
+    worlds = asked_worlds(curator.sql(COUNT), claim, 100, price={"epsilon": 40, "fresh": True})
     verdict = sf.audit.falsify(worlds, claim, 100, CONFIDENCE)
     assert not verdict.holds, str(verdict)
     assert curator.budget.remaining == before

@@ -25,11 +25,11 @@ def law(data: list[int], q: float, rate: float, low: int, high: int) -> np.ndarr
 
 @pytest.mark.parametrize("data", [[], [5], [5] * 6, [0, 3, 3, 9, 10], [1, 2, 3, 4, 8, 8, 20]], ids=str)
 @pytest.mark.parametrize("q", ["0.5", "0.25", "0.9"])
-def test_draws_follow_the_exact_law(data: list[int], q: str) -> None:
+def test_draws_follow_the_exact_law(data: list[int], q: str, long: bool) -> None:
     mechanism = sf.Quantiles(q, "1.5", (0, 12))
     clamped = [min(12, max(0, x)) for x in data]
     expected = law(clamped, float(q), 1.5 / (2 * max(float(q), 1 - float(q))), 0, 12)
-    count = 4000
+    count = 4000 if long else 1500
     for draw in (
         lambda: mechanism.choose(data),
         lambda: mechanism.choose_histogram(*np.unique(np.array(data, np.int64), return_counts=True)),

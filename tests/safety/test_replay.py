@@ -84,7 +84,7 @@ def _refusal(asked: str, engine: DuckDB) -> str | None:
 
 def test_neighbours_differ_by_at_most_the_claim() -> None:
     """Both relations at once: what is added in one table is replaced between two."""
-    _replayed(range(5), 4, 200)
+    _replayed(range(3), 4, 200)
 
 
 @pytest.mark.long
@@ -112,10 +112,10 @@ def _spread(random: Random, made: World) -> str:  # noqa: ARG001
 
 def test_moments_of_neighbours_differ_by_at_most_the_claim() -> None:
     """Squares and products of hostile cells too; a unit of two hundred rows, and units at the limits and one beyond."""
-    found = [replay(seed, 4, 200, _spread) for seed in range(40, 44)]
+    found = [replay(seed, 4, 200, _spread) for seed in range(40, 42)]
     answered, _, compared = map(sum, zip(*found, strict=True))
-    assert answered >= 12
-    assert compared > 1000
+    assert answered >= 6
+    assert compared > 500
 
 
 def _replayed(seeds: range, plans: int, many: int) -> None:

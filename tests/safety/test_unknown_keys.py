@@ -209,8 +209,8 @@ def test_an_attacker_who_waits_for_a_key_does_not_refute_the_promise_but_a_small
         return lambda count: np.array([_telling(kind.draw(_giving(found))) for _ in range(count)])
 
     samplers = [sampler(exact["one"]), sampler(exact[""])]
-    assert sf.audit.falsify(samplers, sf.Guarantee(1, "0.1"), 10_000, "0.999999").holds
-    assert not sf.audit.falsify(samplers, sf.Guarantee(1, "0.01"), 10_000, "0.999999").holds
+    assert sf.audit.falsify(samplers, sf.Guarantee(1, "0.1"), 3_000, "0.999999").holds
+    assert not sf.audit.falsify(samplers, sf.Guarantee(1, "0.01"), 3_000, "0.999999").holds
     for engine, _ in tables.values():
         engine.close()
 
