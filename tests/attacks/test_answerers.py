@@ -50,6 +50,14 @@ def test_noise_is_of_the_scale_that_all_questions_together_need() -> None:
     assert UncountedAnswers(VALUES, 2).promise is None
 
 
+def test_each_sum_has_noise_of_its_own() -> None:
+    """The same group forty times: one draw for all would give one answer; of their own draws, all are equal with a
+    probability below 1e-30.
+    """
+    told = NoisyAnswers(VALUES, 1, 40).sums(np.ones((40, len(VALUES)), bool))
+    assert len(np.unique(told)) > 1
+
+
 def test_the_question_after_the_last_is_refused() -> None:
     noisy = NoisyAnswers(VALUES, 1, 4)
     assert noisy.sums(GROUPS).shape == (3,)

@@ -48,6 +48,8 @@ def propose(curator: Curator, kind: str, spec: Mapping[str, Any]) -> Any:
         return curator.marginals(spec["table"], spec.get("ways", 1))
     if kind == "synthesis":
         return curator.synthesize(spec["table"], "independent", spec["ways"], columns=spec["columns"])
+    if kind == "synopses":
+        return curator.mwem(spec["table"], spec["columns"], ways=1, rounds=spec["rounds"])
     if kind == "workloads":
         return curator.workload(spec["questions"])
     assert kind == "questions"

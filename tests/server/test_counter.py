@@ -485,6 +485,15 @@ def test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_o
     small.close()
 
 
+def test_each_round_of_a_rehearsed_model_counts_as_a_free_question(tmp_path: Path) -> None:
+    small = open_server(tmp_path, free_per_second=20)
+    small.counter._questions = FreeQuestions(20, lambda: 0.0)
+    spec = {"table": "visits", "rounds": 7, "columns": ["region"]}
+    small.counter.free(small.ana, "clinic", "synopses", "rehearse", spec, EPSILON)
+    assert small.counter._questions._left["ana"] == (20 - 5 - 7, 0)
+    small.close()
+
+
 def test_two_releases_at_once_in_all_processes(tmp_path: Path) -> None:
     """A second counter on the same files stands for a second process: the third release waits for one of the two."""
     due = threading.Event()

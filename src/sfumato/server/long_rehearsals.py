@@ -1,7 +1,8 @@
 """A rehearsal is free, and so it must not take a server's time from everybody else.
 
 Most rehearse on a few hundred invented rows. A synthesis runs all of its rounds, on as many rows as are named, which
-may take minutes. How long is forecast from the policy and the price alone, before any row is invented.
+may take minutes. How long is forecast from the policy and the price alone, before any row is invented. A model that is
+fitted in rounds counts as a free question for each of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from sfumato.curator.mwem import MwemProposal
 from sfumato.curator.synthesis import SynthesisProposal
 from sfumato.errors import Unsupported
 
@@ -21,6 +23,8 @@ def questions_more(proposal: Any, price: Mapping[str, Any], per_second: float) -
     """Say as how many free questions more than others a rehearsal counts: those that could be asked while it runs. One
     that is expected to take too long is refused.
     """
+    if isinstance(proposal, MwemProposal):
+        return proposal.rounds
     if not isinstance(proposal, SynthesisProposal):
         return 0
     seconds = proposal.forecast(**price).seconds
