@@ -1,6 +1,15 @@
-"""Markdown and docstring examples are tests; ``--long`` runs the full figures."""
+"""Markdown and docstring examples are tests; ``--long`` runs the full figures.
+
+A test that passed passes again: outside the long run, the noise of every test is drawn from bytes that its name
+decides. So what is tested before a change is sent is what is tested after it. ``--draws`` decides other bytes for all
+of them, to find a test that few draws pass; a test of the source itself is marked ``entropy``.
+"""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,10 +19,12 @@ from sybil.parsers.rest import DocTestParser
 
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+sys.path.insert(0, str(Path(__file__).parent / "tests"))  # tests share helpers: ``from privacy.families import …``
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the full figures instead of small seeded counts")
+    parser.addoption("--draws", default="", help="a name for other bytes to draw the noise of every test from")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -22,6 +33,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if item.get_closest_marker("long") is not None]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item.get_closest_marker("long") is None]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Decide what this thread draws by the name of the test, fixtures included; threads and processes that the test
+    starts draw from the system's entropy.
+    """
+    if item.config.getoption("--long") or item.get_closest_marker("entropy") is not None:
+        return (yield)
+    from mechanisms.recorded import keyed
+
+    with keyed(f"{item.config.getoption('--draws')} {item.nodeid}"):
+        return (yield)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,15 +1,12 @@
-"""Lets test modules share helpers by import: ``from privacy.families import …``; computes every charge again."""
+"""Computes every charge again."""
 
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # tests that press Ctrl-C may run in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -35,21 +35,30 @@ def test_groups_alike_tell_all_and_what_is_known_beside_narrows_them() -> None:
 
 def test_anonymity_in_groups_of_three_hides_little_and_private_counts_much() -> None:
     """Diagnoses are drawn anew for each person, so that the ceiling is exact: false alarm 10⁻⁶. Groups of three tell
-    43 % of them, blind guesses 16 %: below 35 % lies 6 standard deviations off.
+    663 of 1,500 with a standard deviation of 20, blind guesses 240: below 525 lies 7 of these off. At ε = 0.5 up to 438
+    would be explained, and what groups of three tell lies 9 standard deviations of the difference above.
     """
     people = redrawn(linkage_people())
-    found = linkage(1, people)
+    found = linkage("0.5", people)
     assert found["names removed"].success == 1
     assert found["3-anonymous"].success > 0.35
     assert found["3-anonymous, treatment known"].success > 0.9
-    assert found["3-anonymous, groups alike"].success == 1
-    assert found["3-anonymous, groups alike"].trials == len(homogeneous(people))
     private = found["private"]
     assert found.holds
     chance = max(Counter(each.diagnosis for each in people).values()) / 1500
     assert private.chance == pytest.approx(chance)
-    assert private.ceiling == pytest.approx(guess_ceiling(sf.Guarantee(1), chance, 10))
+    assert private.ceiling == pytest.approx(guess_ceiling(sf.Guarantee("0.5"), chance, 10))
     assert found["3-anonymous"].right > most_right(1500, private.ceiling or 0)  # what a table without noise would reach
+
+
+def test_groups_in_which_all_are_alike_are_told_completely() -> None:
+    """Eighteen of the bundled people are in such a group, and one more group is not alike."""
+    alike = homogeneous(linkage_people())
+    others = [each for each in linkage_people() if each not in alike]
+    people = (*alike, *(each for each in others if each.coarse == others[0].coarse))
+    found = linkage(1, people)["3-anonymous, groups alike"]
+    assert len(people) == 21
+    assert (found.right, found.trials) == (18, 18)
 
 
 def test_add_remove_neighbours_have_the_ceiling_of_two_units() -> None:

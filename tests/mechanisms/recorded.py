@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from sfumato.mechanisms import bits
 
@@ -31,6 +34,23 @@ class Seeded:
         self.take = np.random.default_rng(seed).bytes
 
 
+class Keyed(bits.Stream):
+    """A stream like any other, but that its keys are decided by a name; a child that was forked meanwhile draws its
+    keys from the system's entropy.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name, self._owner, self._keys = name, os.getpid(), 0
+
+    def _key(self) -> None:
+        super()._key()
+        if self._process == self._owner:
+            self._keys += 1
+            key = hashlib.sha256(f"{self._keys} {self._name}".encode()).digest()
+            self._encrypt = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+
 @contextmanager
 def recorded(chosen: bytes) -> Iterator[Recorded]:
     stream = Recorded(chosen)
@@ -46,7 +66,14 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def _drawn_from(stream: Recorded | Seeded) -> Iterator[None]:
+def keyed(name: str) -> Iterator[None]:
+    """Around every test: the same name, the same noise."""
+    with _drawn_from(Keyed(name)):
+        yield
+
+
+@contextmanager
+def _drawn_from(stream: Recorded | Seeded | Keyed) -> Iterator[None]:
     before = bits._streams.idle
     bits._streams.idle = [stream]  # type: ignore[list-item]
     try:

@@ -23,6 +23,7 @@ import sfumato as sf
 from mechanisms.recorded import recorded
 from sfumato.mechanisms import bits
 
+pytestmark = pytest.mark.entropy
 BLOCKS = 64
 
 
