@@ -8,6 +8,7 @@ Keys that neighbours agree on cancel, so the product over the few that differ is
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import combinations
@@ -72,6 +73,7 @@ TEXTS = (
 )
 BY_ROW = tuple(text for text in TEXTS if "who" not in text)
 EPSILON, DELTA = 3, "0.04"
+EPSILONS = (0.0, 1.5, 3.0)
 
 
 def engines(units: bool, relation: str) -> dict[str, tuple[DuckDB, Question]]:
@@ -109,7 +111,7 @@ def _noisy(mechanism: Any, total: int, around: tuple[int, int]) -> Law:
     return law
 
 
-def _key_law(prepared: Prepared, rows: list[tuple[int, ...]], around: tuple[int, int]) -> Law:
+def _key_law(prepared: Prepared, rows: Sequence[tuple[int, ...]], around: tuple[int, int]) -> Law:
     """Not kept, or kept with noise on every total."""
     assert prepared.selection is not None
     kept = prepared.selection.chance(rows[0][-1])
@@ -121,21 +123,29 @@ def _product(laws: list[Law]) -> Law:
     return reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws, np.ones(1))
 
 
-def stick(prepared: Prepared, first: list[Any], second: list[Any], declared: int, epsilon: float) -> float:
-    """The hockey-stick divergence of the whole release on one table from that on the other, both ways."""
+Apart = tuple[tuple[Any, Any], ...]
+
+
+def apart(first: list[Any], second: list[Any], declared: int) -> Apart:
+    """The keys that two tables do not agree on, each with its rows in both; which keys they are is nothing to a law."""
+    starts = range(0, len(first), declared)
+    both = [(tuple(first[start : start + declared]), tuple(second[start : start + declared])) for start in starts]
+    return tuple(sorted((a, b) for a, b in both if a != b))
+
+
+def sticks(prepared: Prepared, keys: Apart) -> dict[float, float]:
+    """The hockey-stick divergence of the whole release on one table from that on the other, both ways, by ε."""
     laws: list[tuple[Law, Law]] = []
-    for start in range(0, len(first), declared):
-        a, b = (each[start : start + declared] for each in (first, second))
-        if a != b:
-            moved = [row[:-1] for row in (*a, *b)]
-            ends = [total for row in moved for total in row] or [0]
-            reach = 12 if declared == 1 else 5
-            around = min(ends) - reach, max(ends) + reach
-            laws.append((_key_law(prepared, a, around), _key_law(prepared, b, around)))
-    p, q = (
-        reduce(lambda x, y: np.multiply.outer(x, y).ravel(), [each[k] for each in laws], np.ones(1)) for k in (0, 1)
-    )
-    return max(float(np.maximum(0, x - math.exp(epsilon) * y).sum()) for x, y in ((p, q), (q, p)))
+    for a, b in keys:
+        ends = [total for row in (*a, *b) for total in row[:-1]] or [0]
+        reach = 12 if len(a) == 1 else 5
+        around = min(ends) - reach, max(ends) + reach
+        laws.append((_key_law(prepared, a, around), _key_law(prepared, b, around)))
+    p, q = (_product([law[k] for law in laws]) for k in (0, 1))
+    return {
+        epsilon: max(float(np.maximum(0, x - math.exp(epsilon) * y).sum()) for x, y in ((p, q), (q, p)))
+        for epsilon in EPSILONS
+    }
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
@@ -146,19 +156,19 @@ def test_the_law_of_the_whole_release_is_within_the_charge(units: bool, relation
     for text in TEXTS if units else BY_ROW:
         asked, prepared = _prepared(tables, text)
         exact = reading(asked, prepared.bounded)
+        known: dict[Apart, dict[float, float]] = {}
+        claimed = {epsilon: prepared.curve.delta(epsilon) for epsilon in EPSILONS}
         for key in (1, 2, 3):
             totals = side_by_side({name: engine for name, (engine, _) in tables.items()}, exact, key)
             for a, b in _pairs(tables, relation):
-                differ = sum(
-                    totals[a][start : start + len(asked.groups)] != totals[b][start : start + len(asked.groups)]
-                    for start in range(0, len(totals[a]), len(asked.groups))
-                )
-                if differ * len(asked.groups) > 4:
+                keys = apart(totals[a], totals[b], len(asked.groups))
+                if len(keys) * len(asked.groups) > 4:
                     continue  # too many outcomes to write down; the claim on each measure is replayed below
-                for epsilon in (0.0, 1.5, 3.0):
-                    found = stick(prepared, totals[a], totals[b], len(asked.groups), epsilon)
-                    assert found <= prepared.curve.delta(epsilon) + 1e-9, (text, key, a, b, epsilon)
-                    worst = max(worst, found if epsilon == 3.0 else 0.0)
+                if keys not in known:
+                    known[keys] = sticks(prepared, keys)
+                for epsilon, found in known[keys].items():
+                    assert found <= claimed[epsilon] + 1e-9, (text, key, a, b, epsilon)
+                worst = max(worst, known[keys][3.0])
     assert worst > float(DELTA) * (0.15 if relation == "replace" else 0.5)  # the tables are hard ones
     for engine, _ in tables.values():
         engine.close()
