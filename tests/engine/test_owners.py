@@ -222,10 +222,10 @@ def test_columns_of_the_source_with_our_names_do_no_harm() -> None:
 
 
 def test_one_unit_moves_its_own_rows_alone() -> None:
-    """All tables of three visits by two people over two keys, and two drugs over three: what others have stays."""
+    """Tables of three visits by two people over two keys, and two drugs over three: what others have stays."""
     whos, keys = (1, 2, None), (1, 2, None)
     worlds = list(product(product(whos, keys), repeat=2))
-    for (first, second), (one, two) in product(worlds[::8], product(keys, repeat=2)):
+    for (first, second), (one, two) in product(worlds[::8], ((1, 2), (1, 1), (None, 2))):
         drugs = pa.table({"visit": pa.array([one, two], pa.int64()), "n": [0, 1]})
 
         def seen(pairs: Any, drugs: pa.Table = drugs) -> list[tuple[Any, ...]]:

@@ -23,9 +23,15 @@ def law(data: list[int], q: float, rate: float, low: int, high: int) -> np.ndarr
     return weights / weights.sum()
 
 
-@pytest.mark.parametrize("data", [[], [5], [5] * 6, [0, 3, 3, 9, 10], [1, 2, 3, 4, 8, 8, 20]], ids=str)
-@pytest.mark.parametrize("q", ["0.5", "0.25", "0.9"])
-def test_draws_follow_the_exact_law(data: list[int], q: str, long: bool) -> None:
+ROWS: tuple[list[int], ...] = ([], [5], [5] * 6, [0, 3, 3, 9, 10], [1, 2, 3, 4, 8, 8, 20])
+FEW = [*(("0.5", rows) for rows in ROWS), ("0.25", ROWS[3]), ("0.9", ROWS[4])]
+MANY = [each for each in itertools.product(("0.25", "0.9"), ROWS) if each not in FEW]
+
+
+@pytest.mark.parametrize(
+    ("q", "data"), [*FEW, *(pytest.param(*each, marks=pytest.mark.long) for each in MANY)], ids=str
+)
+def test_draws_follow_the_exact_law(q: str, data: list[int], long: bool) -> None:
     mechanism = sf.Quantiles(q, "1.5", (0, 12))
     clamped = [min(12, max(0, x)) for x in data]
     expected = law(clamped, float(q), 1.5 / (2 * max(float(q), 1 - float(q))), 0, 12)

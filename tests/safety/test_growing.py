@@ -165,7 +165,12 @@ def _asked(engine: DuckDB, policy: Policy, text: str) -> Question:
 
 @pytest.mark.parametrize(
     ("every", "per"),
-    [("day", "day"), ("day", "month"), ("week", "week"), ("month", "month"), ("month", "quarter")],
+    [
+        ("day", "month"),
+        ("week", "week"),
+        ("month", "month"),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in (("day", "day"), ("month", "quarter"))),
+    ],
 )
 def test_units_of_unpaid_periods_change_nothing(every: str, per: str) -> None:
     random = Random(f"{every} {per}")
