@@ -80,7 +80,7 @@ def serving(policy: Path, at: str = "127.0.0.1:0", **settings: Any) -> Iterator[
         server = Server(application(counter), chosen, started.set)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
         thread.start()
-        assert started.wait(30)
+        assert started.wait(120)
         try:
             yield at if at.startswith("unix:") else address(chosen, listener), token
         finally:

@@ -30,9 +30,9 @@ def ledger(tmp_path: Path) -> Iterator[sf.Ledger]:
 
 def ask(clinic: sf.Account, body: str = "1", width: object = 5, *, pause: float = 0.2, **rest: object) -> tuple:
     """Ask, and answer after a while if this one pays: whether it was free, and what it got."""
-    fresh, seconds = bool(rest.pop("fresh", False)), rest.pop("seconds", None)
-    question = clinic.ask(pure(**{**ENTRY, **rest}), {"n": width}, fresh=fresh)
-    found = question.begin(seconds)
+    fresh, seconds, waiting = rest.pop("fresh", False), rest.pop("seconds", None), rest.pop("waiting", lambda: None)
+    question = clinic.ask(pure(**{**ENTRY, **rest}), {"n": width}, fresh=bool(fresh))
+    found = question.begin(seconds, waiting)
     if found is not None:
         return True, found.body
     time.sleep(pause)
@@ -217,11 +217,13 @@ def test_those_who_wait_for_a_question_that_fails_are_told_and_not_charged(ledge
     first = clinic.ask(pure(**ENTRY), {"n": 5})
     assert first.begin() is None
 
+    events = [threading.Event(), threading.Event()]
+
     def fail() -> None:
-        time.sleep(0.2)
+        assert all(event.wait(60) for event in events)
         first.stop()
 
-    _, *found = together(fail, lambda: ask(clinic), lambda: ask(clinic))
+    _, *found = together(fail, *(lambda event=event: ask(clinic, waiting=event.set) for event in events))
     assert all(isinstance(each, sf.Unanswered) for each in found), found
     assert [(each.number, each.charged) for each in found] == [(2, False)] * 2
     assert "nothing was charged for waiting" in str(found[0])
@@ -345,7 +347,7 @@ def test_waiting_is_bounded_where_nobody_knows_whether_the_payer_lives(
     """Then nothing is said of the payer, whose answer still counts; who asks after that time pays."""
     clinic = account(ledger)
     monkeypatch.setattr(processes, "alive", lambda _: None)
-    monkeypatch.setattr(asking, "PATIENCE", 0.3)
+    monkeypatch.setattr(asking, "PATIENCE", 2.0)
     first = clinic.ask(pure(**ENTRY), {"n": 5})
     assert first.begin() is None
     with pytest.raises(sf.AnswerPending, match="nothing was charged"):
@@ -436,13 +438,11 @@ def policy(tmp_path: Path) -> Path:
     return tmp_path / "clinic.toml"
 
 
-def slowly(curator: sf.Curator, *, fails: bool = False) -> sf.Curator:
+def slowly(curator: sf.Curator) -> sf.Curator:
     engine, read = curator._context.engine, curator._context.engine.read
 
     def slow(*arguments: object) -> object:
         time.sleep(0.4)
-        if fails:
-            raise MemoryError
         return read(*arguments)  # type: ignore[arg-type]
 
     engine.read = slow  # type: ignore[method-assign, assignment]
@@ -474,8 +474,17 @@ def test_equal_questions_of_several_processes_cost_once(policy: Path) -> None:
         assert clinic.budget.remaining["pure"] == Fraction(9, 10)
 
 
-def test_equal_questions_of_which_the_first_fails_cost_once(policy: Path) -> None:
-    with slowly(sf.open(policy), fails=True) as clinic:
+def test_equal_questions_of_which_the_first_fails_cost_once(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait, waiting = asking.Asking._wait, threading.Semaphore(0)
+    monkeypatch.setattr(asking.Asking, "_wait", lambda *given: (waiting.release(), wait(*given))[1])
+
+    def fail(*_: object) -> None:
+        """Fail when both others wait for it."""
+        assert all(waiting.acquire(timeout=60) for _ in range(2))
+        raise MemoryError
+
+    with sf.open(policy) as clinic:
+        clinic._context.engine.read = fail  # type: ignore[method-assign, assignment]
         found = together(*(lambda: clinic.sql(COUNT).release(epsilon="0.1"),) * 3)
         assert {type(each) for each in found} == {sf.Unanswered}, found
         assert sorted(each.charged for each in found) == [False, False, True]

@@ -15,7 +15,7 @@ from server.running_server import RunningServer
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NO_CHROMIUM = "there is no Chromium here: apt-get install chromium"
-_PATIENCE = 30_000
+_PATIENCE = 120_000
 _WATCH = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => {

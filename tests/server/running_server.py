@@ -50,7 +50,7 @@ class RunningServer:
         transport = httpx.HTTPTransport(uds=self.socket) if self.socket else None
         own = self.counter.settings.certificate
         trusted = ssl.create_default_context(cafile=own) if own else _NO_TLS
-        return httpx.Client(base_url=self.url, headers=shown, timeout=30, transport=transport, verify=trusted)
+        return httpx.Client(base_url=self.url, headers=shown, timeout=120, transport=transport, verify=trusted)
 
     def call(self, user: str | None, method: str, path: str, **more: Any) -> httpx.Response:
         """Make one call as a user."""
@@ -103,7 +103,7 @@ def running_server(
         where = address(chosen, listener)
         uds = at.removeprefix("unix:") if at.startswith("unix:") else None
         thread.start()
-        assert started.wait(30)
+        assert started.wait(120)
         found = RunningServer("http://server" if uds else where, uds, counter, server, folder, log)
         for name, role in ROLES.items():
             counter.people.add_user(name, role, by="tests")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,3 +123,16 @@ def open_server(
     who = {role: Caller(name, role) for name, role in (("olga", Role.OWNER), ("otto", Role.AUDITOR))}
     ana, ben = (Caller(name, Role.ANALYST) for name in ("ana", "ben"))
     return SmallServer(counter, people, served, folder, ana, ben, who[Role.OWNER], who[Role.AUDITOR])
+
+
+def held_server(folder: Path, **settings: Any) -> tuple[SmallServer, threading.Event]:
+    """Open a counter whose clock stands still until the event is set: what is charged is answered then, however slow
+    the machine is.
+    """
+    due, moment = threading.Event(), [0.0]
+
+    def sleep(_: float) -> None:
+        assert due.wait(120)
+        moment[0] += 1e9
+
+    return open_server(folder, clock=AnswerClock(100.0, lambda: moment[0], sleep), **settings), due

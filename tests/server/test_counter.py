@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from server.small_server import AFTER, COUNT, POLICY, SmallServer, open_server, questions
+from server.small_server import COUNT, POLICY, SmallServer, held_server, open_server, questions
 from sfumato.curator.synthesis import SynthesisProposal
 from sfumato.errors import (
     Draining,
@@ -256,13 +256,13 @@ def test_nothing_shows_that_rows_are_read_before_the_answer_is_due(tmp_path: Pat
 
     def sleep(_: float) -> None:
         read.set()
-        assert due.wait(30)
+        assert due.wait(120)
         moment[0] += 1e6
 
     moment = [0.0]
     small = open_server(tmp_path, clock=AnswerClock(100.0, lambda: moment[0], sleep))
     flight = small.counter.start(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
-    assert read.wait(30)
+    assert read.wait(120)
     lines = small.counter.history(small.owner, "clinic").lines
     assert lines[-1].kind == "charge"
     forecast = small.counter.free(small.ben, "clinic", "questions", "error", COUNT, EPSILON)
@@ -392,22 +392,26 @@ def test_the_access_list_is_the_one_that_is_written_now(small: SmallServer) -> N
         small.counter.budget(small.ben, "clinic")
 
 
-def test_whoever_hangs_up_stops_nothing(small: SmallServer) -> None:
+def test_whoever_hangs_up_stops_nothing(tmp_path: Path) -> None:
+    small, due = held_server(tmp_path)
+
     async def hang_up() -> None:
         flight = small.counter.start(small.ana, "clinic", "questions", COUNT, EPSILON, "left")
         waiting = asyncio.create_task(small.counter.wait(flight))
-        await asyncio.sleep(AFTER / 10)
+        await asyncio.sleep(0.01)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         assert not flight.future.cancelled()
 
     asyncio.run(hang_up())
-    assert small.counter.drain(30)
+    due.set()
+    assert small.counter.drain(120)
     assert small.charges() == 1
     kinds = [line.kind for line in small.ledger.lines(account="clinic")]
     assert kinds[-2:] == ["charge", "answer"]
     assert small.counter.progress(small.ana, "clinic", "left").phase is Phase.DONE
+    small.close()
 
 
 def test_draining_ends_what_was_taken_and_takes_nothing_new(small: SmallServer) -> None:
@@ -415,7 +419,7 @@ def test_draining_ends_what_was_taken_and_takes_nothing_new(small: SmallServer) 
         small.counter.start(who, "clinic", "questions", questions(n), EPSILON, f"r{n}")
         for n, who in enumerate((small.ana, small.ben, small.ana))
     ]
-    assert small.counter.drain(30)
+    assert small.counter.drain(120)
     assert all(flight.future.done() for flight in flights)
     with pytest.raises(Draining):
         small.counter.release(small.ana, "clinic", "questions", questions(9), EPSILON, "late")
@@ -500,7 +504,7 @@ def test_two_releases_at_once_in_all_processes(tmp_path: Path) -> None:
     moment = [0.0]
 
     def sleep(_: float) -> None:
-        assert due.wait(30)
+        assert due.wait(120)
         moment[0] += 1e9
 
     clock = AnswerClock(100.0, lambda: moment[0], sleep)
@@ -510,7 +514,7 @@ def test_two_releases_at_once_in_all_processes(tmp_path: Path) -> None:
         small.counter.start(small.ana, "clinic", "questions", questions(n), EPSILON, f"r{n}")
         for n, small in enumerate((first, second, first, second))
     ]
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 120
     while sum(each.phase is Phase.CHARGED for each in flights) < 2 and time.monotonic() < ends:
         time.sleep(0.01)
     time.sleep(0.2)
@@ -528,7 +532,7 @@ def test_one_request_in_two_processes_is_bought_once_also_where_the_ledger_does_
     due, moment = threading.Event(), [0.0]
 
     def sleep(_: float) -> None:
-        assert due.wait(30)
+        assert due.wait(120)
         moment[0] += 1e9
 
     clock = AnswerClock(100.0, lambda: moment[0], sleep)
@@ -571,7 +575,7 @@ def test_the_log_says_who_and_what_it_cost_and_never_what_was_asked(small: Small
         small.counter.free(ana, "clinic", "questions", "error", {"sql": "SELECT secretname"}, EPSILON)
     with pytest.raises(NotSignedIn):
         small.counter.caller(Credentials(token="sfu_wrong"))
-    small.counter.drain(30)
+    small.counter.drain(120)
     said = small.log()
     release = next(each for each in said if each["route"] == "release")
     assert (release["user"], release["status"], release["line"]) == ("ana", 200, found.line)
@@ -635,7 +639,7 @@ def _write_out(small: SmallServer) -> None:
 
 @pytest.mark.parametrize("act", SHUT_OUT)
 def test_what_was_queued_before_an_owner_shuts_it_out_is_not_charged_after(tmp_path: Path, act: str) -> None:
-    small = open_server(tmp_path, answer_after=0.4, releases_at_once=1)
+    small, due = held_server(tmp_path, releases_at_once=1)
     ana = small.with_token("ana")
     first, second = (
         small.counter.start(ana, "clinic", "questions", questions(number), EPSILON, f"r{number}") for number in (1, 2)
@@ -643,6 +647,7 @@ def test_what_was_queued_before_an_owner_shuts_it_out_is_not_charged_after(tmp_p
     _wait_for(lambda: first.phase is Phase.CHARGED)
     shut, refusal = SHUT_OUT[act]
     shut(small)
+    due.set()
     assert first.result().line  # what was charged before is answered
     with pytest.raises(refusal):
         second.result()
@@ -658,7 +663,7 @@ WRITTEN_ANEW: dict[str, tuple[tuple[str, str], type[SfumatoError]]] = {
 
 @pytest.mark.parametrize("change", WRITTEN_ANEW)
 def test_what_waits_while_its_policy_is_written_anew_is_asked_as_it_is_written_now(tmp_path: Path, change: str) -> None:
-    small = open_server(tmp_path, answer_after=0.4, releases_at_once=1)
+    small, due = held_server(tmp_path, releases_at_once=1)
     first, second = (
         small.counter.start(small.ana, "clinic", "questions", questions(number), EPSILON, f"r{number}")
         for number in (1, 2)
@@ -668,6 +673,7 @@ def test_what_waits_while_its_policy_is_written_anew_is_asked_as_it_is_written_n
     path = small.folder / "clinic.toml"
     assert before in path.read_text()
     path.write_text(path.read_text().replace(before, after))
+    due.set()
     assert first.result().line
     with pytest.raises(refusal):
         second.result()
@@ -702,7 +708,7 @@ def test_a_token_that_expires_while_its_release_waits_pays_for_nothing(small: Sm
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)

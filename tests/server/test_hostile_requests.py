@@ -30,12 +30,16 @@ SECRET = "SELECT COUNT(*) AS n FROM flights WHERE carrier = 'Bartholomew Higginb
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounded_bodies, "BODY_SECONDS", 0.5)
-        patch.setattr(connections, "HEAD_SECONDS", 0.5)
-        folder, more = tmp_path_factory.mktemp("hostile"), [Route("/whence", _whence)]
-        with running_server(folder, more=more, free_per_second=1000) as running:
-            yield running
+    folder, more = tmp_path_factory.mktemp("hostile"), [Route("/whence", _whence)]
+    with running_server(folder, more=more, free_per_second=1000) as running:
+        yield running
+
+
+@pytest.fixture
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server waits less long for a head and a body: for those tests alone that wait for its patience to end."""
+    monkeypatch.setattr(bounded_bodies, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
 
 
 async def _whence(request: Request) -> JSONResponse:
@@ -52,7 +56,7 @@ def body(length: int | None = None) -> bytes:
 def raw(served: RunningServer, head: str, *parts: bytes, pause: float = 0, user: str = "ana") -> tuple[int, bytes]:
     """Send bytes as they are, with ana's token, and read what comes back until the connection ends."""
     where = urlsplit(served.url)
-    with socket.create_connection((where.hostname, where.port), timeout=20) as made:
+    with socket.create_connection((where.hostname, where.port), timeout=120) as made:
         token = f"Authorization: Bearer {served.tokens[user]}\r\n"
         key = "Idempotency-Key: hostile\r\nContent-Type: application/json\r\nConnection: close\r\n"
         made.sendall(f"POST {PLACE} HTTP/1.1\r\nHost: x\r\n{token}{key}{head}\r\n".encode())
@@ -105,6 +109,7 @@ def test_nothing_compressed_is_taken_apart(served: RunningServer, encoding: str)
     assert (status, json.loads(said)["place"]) == (415, "Content-Encoding")
 
 
+@pytest.mark.usefixtures("_hurried")
 def test_a_body_that_arrives_slowly_is_refused(served: RunningServer) -> None:
     sent = body()
     parts = [sent[place : place + 10] for place in range(0, len(sent), 10)]
@@ -112,26 +117,28 @@ def test_a_body_that_arrives_slowly_is_refused(served: RunningServer) -> None:
     assert (status, json.loads(said)["place"]) == (408, "the body")
 
 
+@pytest.mark.usefixtures("_hurried")
 @pytest.mark.parametrize("begun", [b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: "])
 def test_a_connection_that_does_not_ask_is_closed(served: RunningServer, begun: bytes) -> None:
     where = urlsplit(served.url)
-    with socket.create_connection((where.hostname, where.port), timeout=20) as made:
+    with socket.create_connection((where.hostname, where.port), timeout=120) as made:
         made.sendall(begun)
         assert _until_the_end(made) == b""
 
 
-def test_a_second_head_is_bounded_like_the_first(served: RunningServer) -> None:
+def test_a_second_head_is_bounded_like_the_first(served: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     where = urlsplit(served.url)
-    with socket.create_connection((where.hostname, where.port), timeout=20) as made:
+    with socket.create_connection((where.hostname, where.port), timeout=120) as made:
         made.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert made.recv(65536).startswith(b"HTTP/1.1 200")
+        monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
         made.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
         assert not _until_the_end(made).startswith(b"HTTP")
 
 
 def test_headers_without_end_are_not_kept(served: RunningServer) -> None:
     where = urlsplit(served.url)
-    with socket.create_connection((where.hostname, where.port), timeout=20) as made:
+    with socket.create_connection((where.hostname, where.port), timeout=120) as made:
         with suppress(OSError):
             made.sendall(b"GET /healthz HTTP/1.1\r\n" + b"X-Much: x\r\n" * 100_000)
         assert _until_the_end(made) == b""
@@ -153,7 +160,7 @@ def test_two_lengths_or_half_a_request_are_no_request(served: RunningServer) -> 
 def test_whoever_hangs_up_while_sending_buys_nothing(served: RunningServer) -> None:
     where = urlsplit(served.url)
     for _ in range(3):
-        with socket.create_connection((where.hostname, where.port), timeout=20) as made:
+        with socket.create_connection((where.hostname, where.port), timeout=120) as made:
             head = f"POST {PLACE} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.tokens['ana']}\r\n"
             made.sendall(f"{head}Idempotency-Key: gone\r\nContent-Length: {len(body())}\r\n\r\n".encode() + body()[:20])
     assert served.call("ana", "GET", PLACE, params={"key": "gone"}).status_code == 404
@@ -186,7 +193,7 @@ def test_a_wrong_token_and_an_unknown_user_get_the_same_bytes(served: RunningSer
 
 def _get(served: RunningServer, path: str, head: str) -> bytes:
     where = urlsplit(served.url)
-    with socket.create_connection((where.hostname, where.port), timeout=20) as made:
+    with socket.create_connection((where.hostname, where.port), timeout=120) as made:
         made.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{head}\r\n".encode())
         return _until_the_end(made)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from server.small_server import COUNT, SmallServer, open_server, questions
+from server.small_server import COUNT, SmallServer, held_server, open_server, questions
 from sfumato.errors import (
     InvalidPolicy,
     LedgerBehind,
@@ -95,8 +95,9 @@ def test_no_path_is_told_where_the_file_of_users_is_destroyed(small: SmallServer
         assert str(small.folder) not in f"{answer.text} {answer.headers}"
 
 
-def test_no_path_is_told_where_an_answer_cannot_be_written_down(small: SmallServer) -> None:
+def test_no_path_is_told_where_an_answer_cannot_be_written_down(tmp_path: Path) -> None:
     """The people file is destroyed while a release is read, so its flight ends with that refusal."""
+    small, due = held_server(tmp_path)
     flight = small.counter.start(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
     mine = small.counter.start(small.owner, "clinic", "questions", questions(1), EPSILON, "r2")
     while not flight.phase is mine.phase is Phase.CHARGED:
@@ -104,6 +105,7 @@ def test_no_path_is_told_where_an_answer_cannot_be_written_down(small: SmallServ
     small.people.database.close()
     for each in small.folder.glob("*.people*"):
         each.write_bytes(b"something else" * 1000)
+    due.set()
     with pytest.raises(LedgerUnavailable) as refused:
         flight.result()
     assert str(small.folder) not in f"{refused.value} {refused.value.__dict__}"

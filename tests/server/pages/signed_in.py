@@ -36,7 +36,7 @@ class SignedIn:
 
 def sign_in(served: RunningServer, user: str, origin: str | None = None) -> SignedIn:
     """Sign in by a one-time link."""
-    client = httpx.Client(base_url=served.url, timeout=30)
+    client = httpx.Client(base_url=served.url, timeout=120)
     found = SignedIn(client, served, origin or served.url)
     link = served.counter.people.new_link(user, by="tests")
     answer = client.post(f"/login/{link}", data={"sign": "in"}, headers={"Origin": found.origin})

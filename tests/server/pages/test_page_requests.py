@@ -76,7 +76,7 @@ def test_the_link_that_is_printed_lets_the_owner_in(tmp_path: Path) -> None:
     with subprocess.Popen(serving, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         assert server.stdout is not None
         printed = server.stdout.readline().split()[-1]
-        with httpx.Client(base_url=printed.partition("/login/")[0], timeout=30) as client:
+        with httpx.Client(base_url=printed.partition("/login/")[0], timeout=120) as client:
             assert "Sign in" in client.get(printed).text
             client.post(printed, data={"sign": "in"}, headers={"Origin": str(client.base_url).rstrip("/")})
             page = client.get("/p/flights/people")
