@@ -148,7 +148,7 @@ def test_ranges_are_wider_where_noise_decided_what_was_measured(laplace: bool) -
     assert (one[1] - one[0]) / 2 > 1.1 * planned
 
 
-@pytest.mark.parametrize("price", [Price(rho=2), Price(4)], ids=str)
+@pytest.mark.parametrize("price", [Price(rho=2), pytest.param(Price(4), marks=pytest.mark.long)], ids=str)
 def test_ranges_hold_on_real_runs(price: Price, long: bool) -> None:
     """On 50 runs of AIM, or 1,000, ranges of 80 % miss in no more than 20 %, up to four standard errors."""
     rows = people(3, 400)

@@ -386,7 +386,7 @@ def _slack(strategy: str, kind: str, value: Part) -> float:
 def test_answers_without_noise_equal_an_independent_reckoning(
     curators: dict[tuple[str, bool], Curator], long: bool
 ) -> None:
-    for seed in range(600 if long else 40):
+    for seed in range(600 if long else 24):
         compare(curators, seed)
 
 
