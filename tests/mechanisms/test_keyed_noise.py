@@ -1,0 +1,39 @@
+"""What a test draws is decided by its name, and a process that it forks draws something else."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from mechanisms.recorded import keyed
+from sfumato.mechanisms import bits
+
+
+def test_one_name_is_one_stream() -> None:
+    found = []
+    for name in ("one", "one", "other"):
+        with keyed(name):
+            found.append([bits.integer(64), bits.words(5000).tolist(), bits.below(10**9)])
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_test_draws_in_every_run_what_it_drew_before(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--long") or request.config.getoption("--draws"):
+        pytest.skip("these draws are other ones")
+    assert bits.integer(32) == 4221124830
+
+
+def test_a_forked_child_draws_for_itself() -> None:
+    with keyed("one"):
+        bits.integer(64)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(writer, bits.integer(128).to_bytes(16, "little"))
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as stream:
+            said = int.from_bytes(stream.read(), "little")
+        os.waitpid(child, 0)
+        assert said != bits.integer(128)
