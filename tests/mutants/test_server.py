@@ -176,6 +176,14 @@ MUTANTS = (
         (f"{_PEOPLE}::test_whoever_is_not_known_takes_one_way_to_that",),
     ),
     Mutant(
+        "a release has as much of the processor as who asks what is free",
+        Kind.CONSENT,
+        "server/turns.py",
+        "os.getpriority(os.PRIO_PROCESS, os.getpid()) + _NICENESS",
+        "os.getpriority(os.PRIO_PROCESS, os.getpid())",
+        ("server/test_turns.py",),
+    ),
+    Mutant(
         "told to stop it takes new work",
         Kind.CHARGE_ORDER,
         "server/application.py",
