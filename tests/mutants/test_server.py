@@ -184,6 +184,22 @@ MUTANTS = (
         ("server/test_turns.py",),
     ),
     Mutant(
+        "a reply leaves when it is ready",
+        Kind.CONSENT,
+        "server/reply_ticks.py",
+        "                await ticks.next()\n",
+        "                pass\n",
+        ("server/test_reply_ticks.py",),
+    ),
+    Mutant(
+        "a tick comes when somebody waits for it",
+        Kind.CONSENT,
+        "server/reply_ticks.py",
+        "                time.sleep(TICK - time.monotonic() % TICK)\n",
+        "",
+        ("server/test_reply_ticks.py",),
+    ),
+    Mutant(
         "told to stop it takes new work",
         Kind.CHARGE_ORDER,
         "server/application.py",
