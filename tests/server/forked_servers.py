@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.server.answer_clock import AnswerClock
+from sfumato.server.listening import listening
 from sfumato.server.people_file import PeopleFile
 from sfumato.server.serving import Given, run
 from sfumato.server.settings import Settings
@@ -145,7 +146,8 @@ def forked_server(
         for user in users:
             people.add_user(user, "analyst", by="tests")
             tokens[user] = people.new_token(user, most=most, by="tests")[1]
-    with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
+    with listening(chosen) as listener:
+        listener.listen(256)
         served = ForkedServer(given, listener, tokens, clocked)
         try:
             served.start(processes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from sfumato.errors import InvalidSettings
-from sfumato.server.settings import Settings, read_settings
+from sfumato.server.settings import Settings, read_settings, settings_of
 
 WHOLE = """
 listen = "0.0.0.0:443"
@@ -108,3 +109,10 @@ def test_the_settings_that_are_shown_are_settings(tmp_path: Path) -> None:
         read_settings(tmp_path / "server.toml")
     named = set(re.findall(r"^(\w+) = ", "\n".join(shown), re.M))
     assert named == {field.name for field in fields(Settings)}
+
+
+def test_the_page_about_serving_shows_the_defaults() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "serve.md").read_text()
+    shown = tomllib.loads(page.partition("defaults:\n\n```toml\n")[2].partition("```")[0])
+    assert shown
+    assert settings_of(shown, Path()) == Settings()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from dataclasses import dataclass, field
 
@@ -156,3 +158,17 @@ def test_draining_takes_nothing_new_and_ends_what_was_taken() -> None:
         each.may_end.set()
     assert turns.drain(120)
     assert len(began) == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a thread has a niceness of its own on Linux alone")
+def test_a_release_has_less_of_the_processor_than_who_asks_what_is_free() -> None:
+    found: list[int] = []
+
+    class Looking(Step):
+        def run(self) -> None:
+            found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    turns = Turns(at_once=1, queue=8, threads=1)
+    turns.take(Looking("ana", 0, []))
+    assert turns.drain(60)
+    assert found == [min(19, os.getpriority(os.PRIO_PROCESS, os.getpid()) + 10)]

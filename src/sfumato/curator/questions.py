@@ -16,7 +16,7 @@ from sfumato.curator.bought_synopses import Asked, FreeAnswer, best, taken
 from sfumato.curator.context import Context
 from sfumato.curator.error_pictures import draw_errors, draw_terms
 from sfumato.curator.explaining import Explanation, Operator, explain
-from sfumato.curator.forecasts import Forecast, Width, forecast_ranks, half_widths, supposed
+from sfumato.curator.forecasts import SIZES, Forecast, Width, forecast_ranks, half_widths, supposed
 from sfumato.curator.period_spending import by_period, charged, priced
 from sfumato.curator.rehearsing import rehearsed
 from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
@@ -59,6 +59,8 @@ from sfumato.release.shares import Weighed
 
 SMALL_DELTA = Fraction(1, 10**9)
 """Of a price that nobody named, where one needs a δ."""
+_PRECISE = Fraction(1, 2**20)
+"""How exactly the least price is found, as a part of itself."""
 
 
 @dataclass(frozen=True)
@@ -624,12 +626,13 @@ class Question:
                         found[output.name] = part.words(prepared.measured[place], confidence)[1]
         return found
 
-    def _widths(self, prepared: Prepared, confidence: Number) -> dict[str, Width]:
+    def _widths(self, prepared: Prepared, confidence: Number, size: int | None = None) -> dict[str, Width]:
+        """Give half-widths for groups of this size, or of the one that is known, or else of several sizes."""
         # the declared size is of units: it is a number of rows only where each row is one
         known = self.table.every_row and not self.query.plan.keys
-        size = self._context.policy.size if known else None
+        rows = self._context.policy.size if known else size
         shared = self.shared.made
-        return half_widths(self.query, prepared, shared, self.groups, self._most_groups, confidence, size)
+        return half_widths(self.query, prepared, shared, self.groups, self._most_groups, confidence, rows)
 
     def least_price(self, request: Request, priced: Callable[[Fraction], Price] | None = None) -> Fraction:
         """Find the least ε, or the least amount of another price, at which the request is met."""
@@ -660,11 +663,13 @@ class Question:
                     "look at error() (--dry-run), which shows this column's half-width by the size of a group",
                 )
 
-        def enough(epsilon: Fraction) -> bool:
-            found = self._widths(self._at(at(epsilon), request), confidence)
+        def enough(epsilon: Fraction, size: int | None = None) -> bool:
+            found = self._widths(self._at(at(epsilon), request), confidence, size)
             return all(isinstance(width := found[name], float) and width <= goal for name, goal in goals.items())
 
-        return rounded_up(least(enough, "within", Fraction(1, 2**20)))
+        # What is enough for groups of every size is enough for one: the least for one is the least if it is for all.
+        found = least(lambda epsilon: enough(epsilon, SIZES[0]), "within", _PRECISE)
+        return rounded_up(found if enough(found) else least(enough, "within", _PRECISE))
 
 
 def _no_half_width(*names: str) -> InvalidParameter:

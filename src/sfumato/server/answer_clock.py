@@ -14,7 +14,8 @@ is computed from noisy numbers. A session forgets its rows at its end, which tak
 has a time of its own. ∎
 
 What reads no rows goes at once: refusals before the charge, and answers that were stored before. What the claim leaves
-out is the processor: while rows are read there is less of it for others (``turns`` says what is done about that).
+out is the processor: while rows are read there is less of it for others (``turns`` and ``reply_ticks`` say what is done
+about that).
 """
 
 from __future__ import annotations

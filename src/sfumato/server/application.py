@@ -5,6 +5,7 @@ Around all of it stand the bounds of what is read, and headers that let no brows
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -24,6 +25,7 @@ from sfumato.server.calls import in_thread
 from sfumato.server.counter import Counter
 from sfumato.server.pages import page_routes
 from sfumato.server.problems import fault, problem
+from sfumato.server.reply_ticks import RepliesAtTicks, Ticks
 from sfumato.server.routes_health import Metrics
 
 HEADERS = {
@@ -44,13 +46,16 @@ def application(counter: Counter, more: Sequence[BaseRoute] = ()) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        app.state.ticks = Ticks(asyncio.get_running_loop())
         yield
         stop(app)
         await in_thread(counter.drain)
+        app.state.ticks.end()
 
     app = Starlette(
         routes=[*rest.routes(), *page_routes.routes(), *more],
         middleware=[
+            Middleware(RepliesAtTicks),
             Middleware(_Headers, headers=headers),
             Middleware(_Faults),
             Middleware(BoundedBodies, most=counter.settings.body_bytes),

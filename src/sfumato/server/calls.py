@@ -29,23 +29,28 @@ async def in_thread(call: Callable[..., T], *given: Any, **more: Any) -> T:
 
 
 async def identified(request: Request) -> Caller:
+    """Find who calls, in a thread of its own."""
+    return await in_thread(identify, request)
+
+
+def identify(request: Request) -> Caller:
     """Find who calls, by the token alone: no browser adds that by itself, so no other site can make it do so."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     shown = Credentials(token=token.strip() if kind.lower() == "bearer" else None)
-    return await in_thread(counter_of(request).caller, shown)
+    return counter_of(request).caller(shown)
 
 
 async def sent(request: Request, kind: type[Any]) -> Any:
     """Read what was sent as a value of this type."""
-    return proposals.read(kind, await body(request))
+    require_json(request)
+    return proposals.read(kind, await request.body())
 
 
-async def body(request: Request) -> bytes:
-    """Give what was sent, which has to be called JSON: no form of another site is."""
+def require_json(request: Request) -> None:
+    """Refuse what is sent unless it is called JSON: no form of another site is."""
     media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if media != JSON:
         raise InvalidRequest("what is sent is JSON", place="Content-Type", fix=f"send Content-Type: {JSON}")
-    return await request.body()
 
 
 def whole(request: Request, name: str, otherwise: int, most: int) -> int:

@@ -248,6 +248,8 @@ class Counter:
 
     async def wait(self, flight: Flight) -> Released:
         """Wait for an answer in an event loop. Whoever stops waiting stops nothing."""
+        if flight.future.done():  # it was stored
+            return flight.result()
         return await asyncio.shield(asyncio.wrap_future(flight.future))
 
     def progress(self, caller: Caller, name: str, request_id: str) -> Progress:

@@ -42,7 +42,9 @@ def address(settings: Settings, listener: socket.socket) -> str:
 def _at_address(listen: str) -> socket.socket:
     host, _, port = listen.rpartition(":")
     name = host.strip("[]")
-    listener = socket.socket(socket.AF_INET6 if ":" in name else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in name else socket.AF_INET
+    # An event loop sends what is written at once only where the protocol is named; else short replies wait for 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((name, int(port)))

@@ -14,7 +14,8 @@ from sfumato.errors import InvalidRequest, NotThere
 from sfumato.privacy import codec
 from sfumato.server import answer_forms, proposals
 from sfumato.server.answer_forms import json_response
-from sfumato.server.calls import body, counter_of, identified, in_thread, whole
+from sfumato.server.calls import counter_of, identified, identify, in_thread, require_json, whole
+from sfumato.server.flights import Flight
 from sfumato.server.operations import ANALYST, CURSOR, MOST_LISTED, OWNER, Operation, Parameter
 from sfumato.server.running_releases import Phase
 
@@ -51,27 +52,39 @@ async def show_tables(request: Request) -> Response:
 
 async def tell(request: Request) -> Response:
     """Tell what is free of a proposal."""
-    caller = await identified(request)
+    return await in_thread(_told, request, await request.body())
+
+
+def _told(request: Request, sent: bytes) -> Response:
+    caller = identify(request)
     policy, kind = request.path_params["policy"], request.path_params["kind"]
     if kind not in proposals.KINDS:
         raise NotThere("this kind of proposal")
-    act, spec, price = proposals.read_asked(kind, await body(request))
-    told = await in_thread(counter_of(request).free, caller, policy, kind, act, spec, price)
-    return json_response({"act": act, "result": told})
+    require_json(request)
+    act, spec, price = proposals.read_asked(kind, sent)
+    return json_response({"act": act, "result": counter_of(request).free(caller, policy, kind, act, spec, price)})
 
 
 async def release(request: Request) -> Response:
     """Buy an answer, by the only call that spends: once for a key, however often it is sent."""
-    caller, key = await identified(request), _key(request.headers.getlist("Idempotency-Key"))
-    policy, counter = request.path_params["policy"], counter_of(request)
-    kind, spec, price = proposals.read_bought(await body(request))
-    flight = await in_thread(counter.start, caller, policy, kind, spec, price, key)
+    flight = await in_thread(_started, request, await request.body())
+    policy = request.path_params["policy"]
     if _prefers_async(request) and flight.phase is not Phase.DONE:
-        place = {"Location": f"{_place(policy)}?key={quote(key, safe='')}", "Preference-Applied": "respond-async"}
+        place = {
+            "Location": f"{_place(policy)}?key={quote(flight.request.id, safe='')}",
+            "Preference-Applied": "respond-async",
+        }
         return json_response({"phase": flight.phase}, 202, {**place, "Retry-After": "1"})
-    found = await counter.wait(flight)
+    found = await counter_of(request).wait(flight)
     place = {"Location": f"{_place(policy)}/{found.line}"} if found.line else {}
     return json_response({"line": found.line, "free": found.free, "result": found.answer}, headers=place)
+
+
+def _started(request: Request, sent: bytes) -> Flight:
+    caller, key = identify(request), _key(request.headers.getlist("Idempotency-Key"))
+    require_json(request)
+    kind, spec, price = proposals.read_bought(sent)
+    return counter_of(request).start(caller, request.path_params["policy"], kind, spec, price, key)
 
 
 async def show_progress(request: Request) -> Response:
@@ -87,10 +100,14 @@ async def show_progress(request: Request) -> Response:
 
 async def show_release(request: Request) -> Response:
     """Show a line that was bought, in the form that is wanted."""
-    caller = await identified(request)
+    return await in_thread(_shown, request)
+
+
+def _shown(request: Request) -> Response:
+    caller = identify(request)
     policy, line = request.path_params["policy"], request.path_params["line"]
     form = answer_forms.wanted(request.query_params.get("form"), request.headers.getlist("Accept"))
-    found = await in_thread(counter_of(request).released, caller, policy, line)
+    found = counter_of(request).released(caller, policy, line)
     return answer_forms.shown(found.answer, form, f"{policy}-{line}")
 
 

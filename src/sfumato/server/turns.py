@@ -165,7 +165,9 @@ class Turns:
 def lower_priority() -> None:
     """Give this thread, and those that it starts, less of the processor than others where both want it.
 
-    A thread's niceness is its own on Linux; where it would be the whole process's nothing is done.
+    A thread's niceness is its own on Linux; where it would be the whole process's nothing is done. It is counted from
+    the process's own, so that the difference is there however the server was started.
     """
     if hasattr(os, "sched_getscheduler"):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        this = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, this, os.getpriority(os.PRIO_PROCESS, os.getpid()) + _NICENESS)
