@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import power_ceiling
-from sfumato.attacks.findings import ALARM, Finding, Findings
+from sfumato.attacks.findings import HALF_ALARM, Finding, Findings
 from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.confidence_limits import at_least, at_most
@@ -67,11 +67,12 @@ def attribute(epsilon: Number = 1, *, people: int = 100, looks: int = 48, runs: 
 
 def _findings(kind: str, learnt: Learnt, promise: Guarantee | None) -> tuple[Finding, Finding]:
     """Tell both shares. Neither proves an ε by itself: whoever smokes is likelier to have cancer. Theory's most with
-    the person follows from the largest share without them that is possible, except once in a million times.
+    the person follows from the largest share without them that is possible, except once in two million times; that
+    right guesses with them pass it by chance has the same probability (``Finding.holds``).
     """
     ceiling = None
     if promise is not None:
-        ceiling = power_ceiling(promise, at_most(learnt.right_outside, learnt.runs, float(ALARM)))
+        ceiling = power_ceiling(promise, at_most(learnt.right_outside, learnt.runs, float(HALF_ALARM)))
     return (
         Finding(_NAME, f"{kind}, without them", learnt.right_outside, learnt.runs, 0.5, None, 1, coins=False),
         Finding(_NAME, f"{kind}, with them", learnt.right_inside, learnt.runs, 0.5, ceiling, 1, coins=False),

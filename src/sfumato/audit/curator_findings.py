@@ -194,4 +194,5 @@ def told(sampled: Sampled | None) -> str:
         return f"{sampled.samples:,} are too few to tell"
     doubt = "" if sampled.verdict.holds else "REFUTED, "
     power = "" if sampled.detectable is None else f" (would see {shown(sampled.detectable)})"
-    return f"{doubt}ε ≥ {shown(sampled.verdict.lower_bound)} of {sampled.samples:,}{power}"
+    proven = f"ε ≥ {shown(sampled.verdict.lower_bound)}" if sampled.verdict.lower_bound else "nothing told apart"
+    return f"{doubt}{proven} of {sampled.samples:,}{power}"

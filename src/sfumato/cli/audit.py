@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from sfumato.audit.curator_findings import CuratorAudit
 
 
+_FOLDED = 100
+"""Columns of the table in a pipe or a file: what is told of a question is long."""
+
+
 @click.command(short_help="Try to break a policy's promise, on invented tables.", epilog=EXIT_CODES)
 @options.policy
 @click.option("--minutes", metavar="N", default="5", show_default=True, help="The most it may take, about.")
@@ -73,7 +77,7 @@ def _show(found: CuratorAudit) -> None:
     from sfumato.audit.curator_findings import COLUMNS, row
     from sfumato.cli.text_tables import show
 
-    show(COLUMNS, [row(each) for each in found.tried])
+    show(COLUMNS, [row(each) for each in found.tried], piped=_FOLDED)
     click.echo()
     show(("planted fault", "result"), [(each.name, "caught" if each.caught else "MISSED") for each in found.faults])
     click.echo()
