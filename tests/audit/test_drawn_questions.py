@@ -94,3 +94,13 @@ def test_what_is_drawn_can_be_asked_with_limits_and_says_so() -> None:
     question = DrawnQuestion("SELECT COUNT(*) AS n FROM t", {"rows": 2, "strategy": "sample"})
     assert str(question) == "SELECT COUNT(*) AS n FROM t .limit(rows=2, strategy='sample')"
     assert str(DrawnQuestion("SELECT COUNT(*) AS n FROM t")) == "SELECT COUNT(*) AS n FROM t"
+
+
+def test_drawn_limits_are_asked_with(curator: tuple[sf.Curator, Any]) -> None:
+    asked, _ = curator
+    question = DrawnQuestion('SELECT COUNT(*) AS n FROM "order"', {"rows": 2})
+    if asked.policy.unit.every_row:
+        with pytest.raises(sf.InvalidParameter, match="every row is a unit"):
+            question(asked)
+    else:
+        assert question(asked).limits.rows == 2
