@@ -95,3 +95,13 @@ def test_what_is_learnt_is_counted() -> None:
 def test_bad_numbers_are_refused(given: dict[str, int]) -> None:
     with pytest.raises(sf.InvalidParameter):
         attribute(**given)  # type: ignore[arg-type]
+
+
+def test_under_replace_neighbours_somebody_else_is_in_the_table_and_the_ceiling_holds() -> None:
+    """Both tables have as many people. The ceiling fails once in a million times where it is true."""
+    tables = draw_tables(Study(9, 4), 30, sf.Neighbours.REPLACE)
+    assert (tables.inside.sum(axis=(1, 2, 3)) == 9).all()
+    assert (tables.outside.sum(axis=(1, 2, 3)) == 9).all()
+    assert (np.abs(tables.inside - tables.outside).sum(axis=(1, 2, 3)) <= 2).all()
+    found = attribute("0.5", people=30, looks=10, runs=60, neighbours="replace")
+    assert found["private, ε = 0.5, with them"].holds

@@ -157,3 +157,16 @@ def test_a_synthetic_table_has_as_many_rows_as_are_drawn() -> None:
     assert rows.shape == (17, 3)
     assert rows.min() >= -1
     assert rows.max() < 4
+
+
+def test_under_replace_neighbours_somebody_else_is_in_the_table_and_the_curve_holds() -> None:
+    """Both tables have as many people and differ in one. The ceiling fails once in a million times where it is true."""
+    runs = draw_runs(Population(96), 6, 4, sf.Neighbours.REPLACE)
+    assert runs.instead is not None
+    inside, outside = runs.counts()
+    assert (inside - outside == runs.targets.astype(float) - runs.instead).all()
+    big = privately(runs, 10_000, sf.Neighbours.REPLACE)
+    assert (np.abs(big[0] - inside) < 1).all()
+    assert (np.abs(big[1] - outside) < 1).all()
+    traced = membership(1, people=8, attributes=48, runs=60, neighbours="replace")
+    assert traced.findings.holds

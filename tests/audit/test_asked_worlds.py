@@ -225,3 +225,24 @@ def test_a_synthetic_table_is_left_to_canaries(curator: Curator) -> None:
     """Its rows are no numbers that could be compared, so nothing would ever be refuted."""
     with pytest.raises(sf.InvalidParameter, match="one_run"):
         sf.audit.falsify(curator.synthesize("visits", columns=["ward"]), sf.Guarantee(1), 200)
+
+
+def test_a_text_is_sent_to_a_curator() -> None:
+    with pytest.raises(sf.InvalidParameter, match=r"falsify\(curator.sql"):
+        sf.audit.falsify(COUNT, sf.Guarantee(1))
+
+
+def test_a_proposal_is_made_again_only_where_the_same_is_declared(curator: Curator, tmp_path: Path) -> None:
+    """Its noise was made for the limits of its own policy: under wider ones it would be too little."""
+    question = curator.sql(COUNT)
+    wider = {name: replace(each, max_rows=30) for name, each in curator.policy.tables.items()}
+    with Curator(curator.policy, tmp_path / "same.ledger") as same:
+        head = curator.ledger.head
+        same.again(question).release(epsilon=1)
+        assert COUNT in [each.question for each in same.history()]
+        assert curator.ledger.head == head
+    with Curator(replace(curator.policy, tables=wider), tmp_path / "wider.ledger") as other:
+        with pytest.raises(sf.InvalidParameter, match="the same declarations"):
+            other.again(question)
+        with pytest.raises(sf.InvalidParameter, match="a proposal of a curator"):
+            other.again(COUNT)

@@ -20,8 +20,9 @@ import sfumato as sf
 from audit.test_neighbouring_tables import NOWHERE
 from sfumato.audit.audit_stages import Stage, set_up
 from sfumato.audit.compared_outcomes import differences, forecast, outcome
-from sfumato.audit.curator_audits import TEMPLATE, _notes, _Run
-from sfumato.audit.curator_findings import CuratorAudit, Sampled, TriedQuestion, row, told
+from sfumato.audit.curator_audits import _Asked, _asked, _notes, _Run
+from sfumato.audit.curator_findings import DRAWN, OWN, TEMPLATE, CuratorAudit, Sampled, TriedQuestion, row, told
+from sfumato.audit.drawn_questions import DrawnQuestion
 from sfumato.audit.planted_faults import CaughtFault, planted_faults
 from sfumato.audit.question_templates import questions_of, templates
 from sfumato.curator import Question
@@ -210,7 +211,7 @@ def test_without_a_policy_there_is_no_audit(tmp_path: Path) -> None:
 def test_an_audit_says_of_what_too_few_releases_were_bought(stage: Stage) -> None:
     """Where the time is up, nothing is bought, and nothing is said to have been."""
     tried = tuple(TriedQuestion(text, TEMPLATE, "ε = 1", True, ()) for text in templates(stage.catalog)[:1])
-    kept, unbought = _Run(stage, 0.0, Fraction(CONFIDENCE), quietly, ()).with_bought(tried, 300)
+    kept, unbought = _Run(stage, 0.0, Fraction(CONFIDENCE), quietly).with_bought(tried, 300)
     assert kept == tried
     assert unbought == ("SELECT COUNT(*) AS n FROM visits",)
     (note,) = _notes((), unbought)
@@ -229,13 +230,51 @@ def test_whole_audits_of_sound_policies(relation: str, every_row: bool) -> None:
     assert any(each.bought for each in found.tried)
 
 
+def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: Stage) -> None:
+    """One that is answered and one that is refused: of the second, the refusal is compared."""
+    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::4]))
+    limits = {} if stage.policy.unit.every_row else {"rows": 1}
+    texts = ["SELECT SUM(age + 1) AS a0 FROM visits WHERE age > 3", "SELECT SUM(note) AS a0 FROM visits"]
+    run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
+    tried, _ = run.questions([_Asked(DrawnQuestion(each, limits), DRAWN, gaussian=False) for each in texts])
+    assert [each.doubts for each in tried] == [(), ()]
+    assert [each.answered for each in tried] == [True, False]
+    assert tried[0].replay is not None
+    assert 0 < tried[0].replay.share <= 1
+    assert ("limit(rows=1)" in tried[0].question) is bool(limits)
+
+
 def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Stage) -> None:
     """It ends what an account pays by ε alone, so it comes after everything else."""
-    asked = dict.fromkeys(["SELECT COUNT(*) AS n FROM visits", "SELECT SUM(age) AS total FROM visits"], TEMPLATE)
+    texts = ["SELECT COUNT(*) AS n FROM visits", "SELECT SUM(age) AS total FROM visits"]
+    asked = [_Asked(each, TEMPLATE, gaussian=True) for each in texts]
     few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::4]))
-    run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly, tuple(asked))
+    run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
     tried, untried = run.questions(asked)
     assert untried == ()
     assert [each.doubts for each in tried] == [()] * 4
     assert ["Gaussian" in each.price for each in tried] == [False, False, True, True]
     assert all(each.answered and each.replay is not None and each.drawn is not None for each in tried)
+
+
+def test_the_owners_questions_come_first_and_drawn_ones_last(stage: Stage) -> None:
+    own = "SELECT AVG(age) AS ours FROM visits"
+    asked = list(_asked(stage, [own], 7, 5))
+    assert (asked[0].text, asked[0].origin) == (own, OWN)
+    assert [each.origin for each in asked].count(DRAWN) == 5
+    assert [each.origin for each in asked[-5:]] == [DRAWN] * 5
+    assert list(_asked(stage, [own], 7, 9))[-9:][:5] == asked[-5:]
+    assert list(_asked(stage, [own], 8, 5))[-5:] != asked[-5:]
+
+
+def test_a_budget_of_nothing_is_refused_at_once() -> None:
+    with pytest.raises(sf.InvalidPolicy, match="with ε = 0 it answers nothing"):
+        sf.audit.curator(replace(policy(), budget=Budget(0)))
+
+
+def test_an_audit_tells_the_seed_of_what_it_drew() -> None:
+    tried = (TriedQuestion("SELECT 1", DRAWN, "ε = 1", True, ()),)
+    audit = CuratorAudit("p", "person", "add-remove", 0.99, (), tried, (), (), 1.0, 42)
+    assert audit.drawn_words == "1 questions were drawn, with seed 42, which draws them again"
+    assert json.loads(audit.to_json())["seed"] == 42
+    assert replace(audit, seed=None).drawn_words == ""

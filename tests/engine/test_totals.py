@@ -65,6 +65,17 @@ def test_units_within_their_limits_are_not_changed(strategy: Strategy) -> None:
     assert found == [tuple(n << bits for n, bits in zip(_reckoned(each), finer, strict=True)) for each in PLACES]
 
 
+def test_another_key_is_another_sample() -> None:
+    """A statement is remembered only where no key is in it: 40 keys that keep the same rows are one chance in 3⁴⁰."""
+    engine = _engine("who", max_rows=1, max_groups=1)
+    places = tuple((each,) for each in PLACES)
+    sampled = GroupTotals(_asked(engine, "SELECT place, COUNT(*) FROM t GROUP BY place", Strategy.SAMPLE), places)
+    assert len({str(tuples(engine.read(sampled, 10**17 + key))) for key in range(40)}) > 1
+    plain = GroupTotals(_asked(engine, "SELECT place, COUNT(*) FROM t GROUP BY place", Strategy.REWEIGHT), places)
+    assert engine._statement(plain, 10**17) is engine._statement(plain, 10**17 + 1)
+    assert engine._statement(sampled, 10**17) != engine._statement(sampled, 10**17 + 1)
+
+
 def test_codes_are_ordered_as_their_texts_are() -> None:
     """Rows whose digests tie are ordered by their keys: '' is left out of no digest, but a|b and a, b tie."""
     source = {"who": [1, 1], "a": ["a|b", "a"], "b": ["c", "b|c"]}

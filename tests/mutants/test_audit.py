@@ -200,6 +200,46 @@ MUTANTS = (
         'price: dict[str, Any] = {"epsilon": claim.epsilon / 2}',
         ("audit/test_asked_worlds.py::test_the_price_is_the_claim",),
     ),
+    Mutant(
+        "counts of a published table are compared as texts",
+        Kind.AUDIT,
+        "audit/told_answers.py",
+        'return np.frombuffer(content, "<i8") if content and len(content) % 8 == 0 else None',
+        "return None",
+        ("audit/test_asked_worlds.py::test_the_counts_of_a_published_table_are_told_as_numbers",),
+    ),
+    Mutant(
+        "a seed draws other questions each time",
+        Kind.AUDIT,
+        "audit/drawn_questions.py",
+        'f"{self._seed} {next(self._thrown)}"',
+        'f"{id(self)} {next(self._thrown)}"',
+        ("audit/test_drawn_questions.py::test_a_seed_draws_the_same_questions_and_another_seed_others",),
+    ),
+    Mutant(
+        "drawn limits are forgotten when the question is asked",
+        Kind.AUDIT,
+        "audit/drawn_questions.py",
+        "return asked.limit(**self.limits) if self.limits else asked",
+        "return asked",
+        ("audit/test_drawn_questions.py::test_drawn_limits_are_asked_with",),
+    ),
+    Mutant(
+        "a proposal is made again under wider limits",
+        Kind.SENSITIVITY,
+        "curator/rehearsing.py",
+        "if _promised(policy) != _promised(here.policy):",
+        "if policy.unit != here.policy.unit:",
+        ("audit/test_asked_worlds.py::test_a_proposal_is_made_again_only_where_the_same_is_declared",),
+    ),
+    Mutant(
+        "a statement with a key in it is remembered for every key",
+        Kind.SAMPLING,
+        "engine/duckdb/driver.py",
+        "if plain and str(key) not in text:",
+        "if plain:",
+        ("engine/test_totals.py::test_another_key_is_another_sample",),
+    ),
 )
 
 test_the_tests_of_audits_notice = suite(MUTANTS)

@@ -12,7 +12,8 @@ population; what is gained by their being there is what was learnt about the per
 
 Theorem. A release that is (ε, δ)-DP for adding or removing a unit, and makes a guess right with probability α without
 the person, makes it right with at most 1 − f(α) with them (``attacks.scores``): the right guess is an event of the
-release. That is concave in α, so it holds for the mean over people and tables.
+release. That is concave in α, so it holds for the mean over people and tables. Under replace neighbours the same holds
+where the table without the person has somebody else in their place.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import power_ceiling
-from sfumato.attacks.findings import ALARM, Finding, Findings
+from sfumato.attacks.findings import HALF_ALARM, Finding, Findings
 from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.confidence_limits import at_least, at_most
 from sfumato.policy import Domain, Type
-from sfumato.privacy import Guarantee
+from sfumato.privacy import Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
 
 Counts = NDArray[np.int64]
@@ -42,16 +43,23 @@ CANCER = (1, 3)
 _NAME = "attribute from counts"
 
 
-def attribute(epsilon: Number = 1, *, people: int = 100, looks: int = 48, runs: int = 300) -> Findings:
+def attribute(
+    epsilon: Number = 1,
+    *,
+    people: int = 100,
+    looks: int = 48,
+    runs: int = 300,
+    neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+) -> Findings:
     """Guess whether somebody has cancer from counts of people who look alike: with the person and without them, exact
-    and bought of a curator at this price; last from smoking alone.
+    and bought of a curator at this price, which is for these neighbours; last from smoking alone.
     """
-    price = exact(epsilon, "epsilon", POSITIVE)
-    tables = draw_tables(Study(people, looks), runs)
+    price, relation = exact(epsilon, "epsilon", POSITIVE), Neighbours.of(neighbours)
+    tables = draw_tables(Study(people, looks), runs, relation)
     private = f"private, ε = {text(price)}"
     learnt = {
         "exact": learn(tables, lambda counts: counts.astype(np.float64)),
-        private: learn(tables, lambda counts: privately(counts, price)),
+        private: learn(tables, lambda counts: privately(counts, price, relation)),
         "exact, from smoking alone": learn(tables, lambda counts: counts.mean(axis=2, keepdims=True) + 0 * counts),
     }
     promise = Guarantee(price)
@@ -67,18 +75,19 @@ def attribute(epsilon: Number = 1, *, people: int = 100, looks: int = 48, runs: 
 
 def _findings(kind: str, learnt: Learnt, promise: Guarantee | None) -> tuple[Finding, Finding]:
     """Tell both shares. Neither proves an ε by itself: whoever smokes is likelier to have cancer. Theory's most with
-    the person follows from the largest share without them that is possible, except once in a million times.
+    the person follows from the largest share without them that is possible, except once in two million times; that
+    right guesses with them pass it by chance has the same probability (``Finding.holds``).
     """
     ceiling = None
     if promise is not None:
-        ceiling = power_ceiling(promise, at_most(learnt.right_outside, learnt.runs, float(ALARM)))
+        ceiling = power_ceiling(promise, at_most(learnt.right_outside, learnt.runs, float(HALF_ALARM)))
     return (
         Finding(_NAME, f"{kind}, without them", learnt.right_outside, learnt.runs, 0.5, None, 1, coins=False),
         Finding(_NAME, f"{kind}, with them", learnt.right_inside, learnt.runs, 0.5, ceiling, 1, coins=False),
     )
 
 
-def privately(counts: Counts, epsilon: Number) -> Floats:
+def privately(counts: Counts, epsilon: Number, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Floats:
     """Count by a curator at this price: everybody is a row, and one question groups by run and by what is seen."""
     places = np.repeat(np.indices(counts.shape).reshape(4, -1), counts.ravel(), axis=1)
     names = ("run", "smokes", "look", "cancer")
@@ -86,7 +95,7 @@ def privately(counts: Counts, epsilon: Number) -> Floats:
         name: (place, Domain(Type.INTEGER, values=tuple(range(size))))
         for name, place, size in zip(names, places, counts.shape, strict=True)
     }
-    with thrown_away(invented(columns, epsilon)) as curator:
+    with thrown_away(invented(columns, epsilon, neighbours=neighbours)) as curator:
         listed = ", ".join(names)
         asked = f"SELECT {listed}, COUNT(*) AS people FROM {TABLE} GROUP BY {listed} ORDER BY {listed}"
         answer = curator.sql(asked).release(epsilon=epsilon)
@@ -115,21 +124,28 @@ class Tables:
     """Of the person of each run: smoker, look, cancer."""
 
 
-def draw_tables(study: Study, runs: int) -> Tables:
-    """Draw so many tables, and of each the person who is guessed at."""
+def draw_tables(study: Study, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Tables:
+    """Draw so many tables, and of each the person who is guessed at; under replace neighbours somebody else is in their
+    place where they are not.
+    """
     many = whole(runs, "runs", at_least=1)
-    size = many * study.people
-    smokes = bits.all_below(2, size)
-    looks = bits.all_below(study.looks, size)
-    cancer = (bits.all_below(4, size) < np.where(smokes == 1, CANCER[1], CANCER[0])).astype(np.int64)
+    people = _people(study, many * study.people)
     run = np.repeat(np.arange(many), study.people)
-    shape = (many, 2, study.looks, 2)
-    inside = np.zeros(shape, np.int64)
-    np.add.at(inside, (run, smokes, looks, cancer), 1)
-    targets = np.stack([each.reshape(many, study.people)[:, 0] for each in (smokes, looks, cancer)], axis=1)
+    inside = np.zeros((many, 2, study.looks, 2), np.int64)
+    np.add.at(inside, (run, *people), 1)
+    targets = np.stack([each.reshape(many, study.people)[:, 0] for each in people], axis=1)
     outside = inside.copy()
     np.add.at(outside, (np.arange(many), *targets.T), -1)
+    if neighbours is Neighbours.REPLACE:
+        np.add.at(outside, (np.arange(many), *_people(study, many)), 1)
     return Tables(inside, outside, targets)
+
+
+def _people(study: Study, size: int) -> tuple[Counts, Counts, Counts]:
+    """Draw so many people: whether they smoke, how they look, and whether they have cancer."""
+    smokes, looks = bits.all_below(2, size), bits.all_below(study.looks, size)
+    cancer = (bits.all_below(4, size) < np.where(smokes == 1, CANCER[1], CANCER[0])).astype(np.int64)
+    return smokes, looks, cancer
 
 
 def guesses(published: Floats, targets: Counts) -> Counts:

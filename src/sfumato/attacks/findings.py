@@ -15,6 +15,7 @@ from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import codec
 
 ALARM = "1e-6"
+HALF_ALARM = "5e-7"
 """How often a finding on answers that keep their promise may pass the ceiling by chance."""
 
 
@@ -59,9 +60,11 @@ class Finding:
     @property
     def holds(self) -> bool:
         """Tell whether the ceiling held: where it is true, this fails once in a million times. Without a ceiling there
-        is nothing to hold.
+        is nothing to hold. Where guesses are not about coins, the ceiling follows from other guesses, which may be
+        misleading by chance: they have one half of that chance, and these the other.
         """
-        return self.ceiling is None or self.right <= most_right(self.trials, self.ceiling, ALARM)
+        alarm = ALARM if self.coins else HALF_ALARM
+        return self.ceiling is None or self.right <= most_right(self.trials, self.ceiling, alarm)
 
     @property
     def least_epsilon(self) -> float:

@@ -7,8 +7,10 @@ Smith, Steinke, Ullman & Vadhan, "Robust traceability from trace amounts", 2015)
 p(1 − p) over n, which is √(d/n) standard deviations for d attributes: with more attributes than people exact counts
 give away who is there.
 
-Each run draws one person and n others, and publishes two tables: one with the person and one without them. So hits and
-false alarms of every test are held against the trade-off function of adding or removing one unit (``attacks.scores``).
+Each run draws one person and n others, and publishes two tables: one with the person and one without them; under
+replace neighbours, one with somebody else in their place, since there a table says how many people it has. The two are
+neighbours, so hits and false alarms of every test are held against the trade-off function of the promise, which is for
+the same relation (``attacks.scores``).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.policy import Domain, Type
-from sfumato.privacy import Guarantee
+from sfumato.privacy import Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
 
 if TYPE_CHECKING:
@@ -47,21 +49,29 @@ _WIDE = 96
 """Sums of one question: an answer has at most 100 columns."""
 
 
-def membership(epsilon: Number = 1, *, people: int = 12, attributes: int = 96, runs: int = 300) -> Traced:
+def membership(
+    epsilon: Number = 1,
+    *,
+    people: int = 12,
+    attributes: int = 96,
+    runs: int = 300,
+    neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+) -> Traced:
     """Trace one person in counts of many attributes: exact, rounded, with small ones withheld, and bought of a curator
-    at this price.
+    at this price, which is for these neighbours.
 
     Of each run two tables are published, one with the person. Where half of the scores they would have in it are
     reached, they are guessed to be there.
     """
     promise = Guarantee(exact(epsilon, "epsilon", POSITIVE))
-    drawn = draw_runs(Population(attributes), people, runs)
+    relation = Neighbours.of(neighbours)
+    drawn = draw_runs(Population(attributes), people, runs, relation)
     true = drawn.counts()
     published: dict[str, Both] = {
         "exact": true,
         f"rounded to {_BASE}s": (_rounded(true[0]), _rounded(true[1])),
         f"below {_BASE} withheld": (_withheld(true[0]), _withheld(true[1])),
-        f"private, ε = {text(promise.epsilon)}": privately(drawn, promise.epsilon),
+        f"private, ε = {text(promise.epsilon)}": privately(drawn, promise.epsilon, relation),
     }
     tests = tuple((kind, trace(drawn, told)) for kind, told in published.items())
     listed = tuple(
@@ -130,6 +140,8 @@ class Runs:
     """Values by run, person and attribute."""
     targets: NDArray[np.bool_]
     """Values by run and attribute."""
+    instead: NDArray[np.bool_] | None = None
+    """Who is in the other table of each run in the place of the person; None where nobody is."""
 
     @property
     def people(self) -> int:
@@ -138,17 +150,20 @@ class Runs:
 
     def counts(self) -> Both:
         """Count exactly, with the person and without them."""
-        outside = self.others.sum(axis=1, dtype=np.float64)
-        return outside + self.targets, outside
+        others = self.others.sum(axis=1, dtype=np.float64)
+        return others + self.targets, others if self.instead is None else others + self.instead
 
 
-def draw_runs(population: Population, people: int, runs: int) -> Runs:
-    """Draw so many times one person, and a table of so many others."""
+def draw_runs(population: Population, people: int, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Runs:
+    """Draw so many times one person, and a table of so many others; and somebody to replace the person by, where that
+    is what neighbours are.
+    """
     many, size = whole(runs, "runs", at_least=1), whole(people, "people", at_least=1)
     if many * size * population.attributes > _MOST_DRAWS:
         raise InvalidParameter("runs", runs, f"fewer: at most {_MOST_DRAWS:,} values are drawn in all")
     others = population.people(many * size).reshape(many, size, population.attributes)
-    return Runs(population, others, population.people(many))
+    instead = population.people(many) if neighbours is Neighbours.REPLACE else None
+    return Runs(population, others, population.people(many), instead)
 
 
 def trace(runs: Runs, published: Both) -> Scores:
@@ -159,15 +174,17 @@ def trace(runs: Runs, published: Both) -> Scores:
     return Scores(inside, outside)
 
 
-def privately(runs: Runs, epsilon: Number) -> Both:
+def privately(runs: Runs, epsilon: Number, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Both:
     """Count by a curator at this price: sums of all attributes, in one question or several that share it."""
     many, size, attributes = runs.others.shape
-    inside = np.concatenate([runs.others, runs.targets[:, None]], axis=1).reshape(many * (size + 1), attributes)
-    values = np.concatenate([inside, runs.others.reshape(many * size, attributes)]).astype(np.int8)
-    run = np.concatenate([np.repeat(np.arange(many), size + 1), np.repeat(np.arange(many, 2 * many), size)])
+    inside = np.concatenate([runs.others, runs.targets[:, None]], axis=1)
+    outside = runs.others if runs.instead is None else np.concatenate([runs.others, runs.instead[:, None]], axis=1)
+    sizes = size + 1, outside.shape[1]
+    values = np.concatenate([each.reshape(-1, attributes) for each in (inside, outside)]).astype(np.int8)
+    run = np.concatenate([np.repeat(np.arange(many), sizes[0]), np.repeat(np.arange(many, 2 * many), sizes[1])])
     columns = {f"a{place}": (values[:, place], Domain(Type.INTEGER, bounds=(0, 1))) for place in range(attributes)}
     columns["run"] = (run, Domain(Type.INTEGER, values=tuple(range(2 * many))))
-    with thrown_away(invented(columns, epsilon)) as curator:
+    with thrown_away(invented(columns, epsilon, neighbours=neighbours)) as curator:
         starts = range(0, attributes, _WIDE)
         parts = [_sums(curator, range(each, min(each + _WIDE, attributes)), attributes, epsilon) for each in starts]
     published = np.concatenate(parts, axis=1)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import WeakPrivacy
 from sfumato.policy import Domain, InMemory, Policy, Table
-from sfumato.privacy import Budget, PrivacyUnit
+from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
@@ -47,13 +47,19 @@ def _in_memory() -> str | None:
     return _MEMORY if os.path.isdir(_MEMORY) and os.access(_MEMORY, os.W_OK) else None
 
 
-def invented(columns: Mapping[str, tuple[Any, Domain]], epsilon: Number, delta: Number = 0) -> Policy:
+def invented(
+    columns: Mapping[str, tuple[Any, Domain]],
+    epsilon: Number,
+    delta: Number = 0,
+    neighbours: Neighbours = Neighbours.ADD_REMOVE,
+) -> Policy:
     """Declare a table of invented people, a row each: values and domain of every column, and what may be spent."""
     import pyarrow
 
     rows = pyarrow.table({name: values for name, (values, _) in columns.items()})
     declared = {name: domain for name, (_, domain) in columns.items()}
     table = Table(TABLE, InMemory(rows), declared, id="row")
-    return Policy(
-        PrivacyUnit("person", every_row=True), Budget(epsilon, delta), {TABLE: table}, account="invented people"
-    )
+    budget = Budget(epsilon, delta, neighbours=neighbours)
+    size = rows.num_rows if neighbours is Neighbours.REPLACE else None  # then everybody knows it
+    unit = PrivacyUnit("person", every_row=True)
+    return Policy(unit, budget, {TABLE: table}, account="invented people", size=size)

@@ -15,18 +15,20 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from sfumato.audit.compared_outcomes import Ask
 from sfumato.audit.neighbouring_tables import NeighbouringTables, neighbours_of
 from sfumato.audit.replayed_totals import Pair, Replayed, record, replayed
-from sfumato.audit.sampling_processes import Ask, AskedText, Job, Processes, bought, throw_away
+from sfumato.audit.sampling_processes import AskedText, Job, Processes, bought, throw_away
 from sfumato.audit.told_answers import Coordinates, Numbers, Told
 from sfumato.curator import Curator, Question
-from sfumato.curator.rehearsing import policy_of, put_to
+from sfumato.curator.rehearsing import policy_of
 from sfumato.curator.synthesis import SynthesisProposal
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Policy
 from sfumato.privacy import Guarantee
-from sfumato.release.prices import Price
+from sfumato.release.parts import NamedNoise
+from sfumato.release.preparing import Prepared
 from sfumato.release.requests import Request
 
 PILOT = 0.2
@@ -92,13 +94,14 @@ def replayed_question(question: Question, claim: Guarantee, tables: Neighbouring
             engines[each.name] = open_engine(tables.opened(each), None, 1)
             stack.callback(engines[each.name].close)
         curator = stack.enter_context(throw_away(tables.opened(tables.others)))
-        asked = put_to(question, curator)
+        asked = curator.again(question)
         return replayed(record(asked, prepared_at(asked, claim), engines), tables.pairs)
 
 
-def prepared_at(question: Question, claim: Guarantee) -> Any:
+def prepared_at(question: Question, claim: Guarantee, mechanism: NamedNoise | None = None) -> Prepared:
     """Prepare a release at the price of a claim, from the policy alone."""
-    return question.prepared_at(Price(claim.epsilon, claim.delta), Request(claim.epsilon, claim.delta))
+    asked = Request(claim.epsilon, claim.delta, mechanism=mechanism)
+    return question.prepared_at(asked.price, asked)
 
 
 def _bought(
@@ -126,7 +129,7 @@ class _Moved:
     proposal: Any
 
     def __call__(self, curator: Curator) -> Any:
-        return put_to(self.proposal, curator)
+        return curator.again(self.proposal)
 
 
 def _as_text(question: Any, policy: Policy) -> AskedText | None:
@@ -139,4 +142,4 @@ def _as_text(question: Any, policy: Policy) -> AskedText | None:
             same = asked(curator)
         except InvalidParameter:
             return None
-        return asked if put_to(question, curator) == same else None
+        return asked if curator.again(question) == same else None

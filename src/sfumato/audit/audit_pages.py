@@ -67,7 +67,8 @@ def _tried(audit: CuratorAudit) -> str:
         f"price, and in brackets the least true ε that they would have refuted. A sound curator passes all of it with "
         f"{percent(audit.confidence)} confidence."
     )
-    return words + table(COLUMNS, [row(each) for each in audit.tried])
+    drawn = paragraph(f"{audit.drawn_words}.") if audit.drawn_words else ""
+    return words + drawn + table(COLUMNS, [row(each) for each in audit.tried])
 
 
 def _tables(audit: CuratorAudit) -> str:

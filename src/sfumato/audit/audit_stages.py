@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from sfumato.audit.asked_worlds import prepared_at
+from sfumato.audit.compared_outcomes import Ask, put
 from sfumato.audit.neighbouring_tables import NeighbouringTables, neighbours_of
 from sfumato.audit.replayed_totals import Recorded, record
 from sfumato.audit.sampling_processes import throw_away
@@ -20,8 +22,8 @@ from sfumato.engine.seam import Engine
 from sfumato.plan.catalog import Catalog
 from sfumato.policy import Policy
 from sfumato.privacy import Guarantee
+from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price
-from sfumato.release.requests import Request
 
 EPSILON = Fraction(1)
 """What every question is asked for."""
@@ -61,9 +63,9 @@ class Stage:
     def policy(self) -> Policy:
         return self.tables.policy
 
-    def question(self, text: str) -> Any:
+    def question(self, asked: str | Ask) -> Any:
         """Understand a question, as it is understood whoever is in the tables."""
-        return self.curators[""].sql(text)
+        return put(asked, self.curators[""])
 
     def paid(self, question: Any, *, gaussian: bool = False) -> Paid:
         """Choose the price of a question: with a small part of the policy's δ where it needs one."""
@@ -75,10 +77,9 @@ class Stage:
         return record(question, prepared(question, paid), self.engines)
 
 
-def prepared(question: Question, paid: Paid) -> Any:
+def prepared(question: Question, paid: Paid) -> Prepared:
     """Prepare a release at a price, from the policy alone."""
-    asked = Request(paid.claim.epsilon, paid.claim.delta, mechanism="gaussian" if paid.gaussian else None)
-    return question.prepared_at(asked.price, asked)
+    return prepared_at(question, paid.claim, "gaussian" if paid.gaussian else None)
 
 
 @contextmanager

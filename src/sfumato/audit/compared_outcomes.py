@@ -7,7 +7,7 @@ may differ, and keys that were found in the data, whose selection is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,6 +18,8 @@ from sfumato.errors import SfumatoError
 _MOMENTARY = ("time", "hash", "line", "remaining", "data")
 """Of a receipt: when and where it was written down, and which data, which differ between tables by their nature."""
 
+Ask = Callable[[Curator], Any]
+"""This makes the same proposal at any curator."""
 Outcome = dict[str, str]
 """What is seen, by what it is."""
 
@@ -35,12 +37,12 @@ class Difference:
         return f"{self.what} differs between {self.first} and {self.second}"
 
 
-def outcome(curator: Curator, text: str, price: Mapping[str, Any]) -> Outcome:
+def outcome(curator: Curator, asked: str | Ask, price: Mapping[str, Any]) -> Outcome:
     """Ask a question once, and put down everything about it that is not drawn."""
     before, (last, _) = curator.budget.remaining, curator.ledger.head
     seen: Outcome = {}
     try:
-        question: Any = curator.sql(text)
+        question: Any = put(asked, curator)
         seen |= _answered(question, question.release(**price))
     except SfumatoError as refused:
         seen["refusal"] = f"{type(refused).__name__} {getattr(refused, 'code', '')} {refused}"
@@ -50,16 +52,21 @@ def outcome(curator: Curator, text: str, price: Mapping[str, Any]) -> Outcome:
     return seen
 
 
-def forecast(curator: Curator, text: str, price: Mapping[str, Any]) -> Outcome:
+def forecast(curator: Curator, asked: str | Ask, price: Mapping[str, Any]) -> Outcome:
     """Put down what is said of a question before it is asked: how it is understood, its cost, and its error."""
-    asked = {name: each for name, each in price.items() if name != "fresh"}
+    paid = {name: each for name, each in price.items() if name != "fresh"}
     try:
-        question: Any = curator.sql(text)
+        question: Any = put(asked, curator)
         if not isinstance(question, Question) or question.free:
             return {}
-        return {"explanation": str(question.explain(**asked)), "forecast": str(question.error(**asked, fresh=True))}
+        return {"explanation": str(question.explain(**paid)), "forecast": str(question.error(**paid, fresh=True))}
     except SfumatoError as refused:
         return {"refusal beforehand": str(refused)}
+
+
+def put(asked: str | Ask, curator: Curator) -> Any:
+    """Put a question to a curator: a text, or what makes the same proposal at any curator."""
+    return curator.sql(asked) if isinstance(asked, str) else asked(curator)
 
 
 def _answered(question: Any, answer: Any) -> Outcome:

@@ -1,5 +1,6 @@
 """A whole curator is audited on tables that are invented from its policy: does it keep its promise, whatever is asked?
 
+Questions are the owner's own, templates of every kind, and ones that are drawn from the grammar of what can be asked.
 Every question is tried in three ways. *Outcomes*: all that an analyst sees but the noise is compared between tables
 that differ in one unit. *Replay*: the exact change between neighbours is divided by what the noise was made for, which
 needs no samples. *Samples*: the noise is drawn ten thousand times over the same totals, and releases of each kind of
@@ -18,13 +19,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 from sfumato.audit.asked_worlds import LEAST_PILOT, PILOT, largest_pair
 from sfumato.audit.audit_stages import Paid, Stage, set_up
 from sfumato.audit.compared_outcomes import differences, forecast, outcome
-from sfumato.audit.curator_findings import CuratorAudit, Sampled, TriedQuestion
+from sfumato.audit.curator_findings import DRAWN, OWN, TEMPLATE, CuratorAudit, Sampled, TriedQuestion
 from sfumato.audit.drawn_again import drawn_again
+from sfumato.audit.drawn_questions import DrawnQuestion, drawn_questions
 from sfumato.audit.falsifying import falsify, least_samples
 from sfumato.audit.planted_faults import CaughtFault, planted_faults
 from sfumato.audit.question_templates import questions_of, templates
@@ -34,9 +37,10 @@ from sfumato.audit.told_answers import Coordinates
 from sfumato.audit.verdicts import Verdict
 from sfumato.curator import Question
 from sfumato.curator.policy_account import read_policy
-from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
+from sfumato.mechanisms import bits
 from sfumato.policy import Policy
-from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact
+from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, whole
 from sfumato.release.releasing import Progress, quietly
 
 _DRAWS = 10_000
@@ -47,7 +51,10 @@ _KINDS = 6
 _LEAST_BOUGHT = 300
 _GAUSSIAN = 5
 """Of the first questions, so many are tried with Gaussian noise, too."""
-TEMPLATE, OWN = "template", "the owner's"
+_DRAWN_A_MINUTE = 3
+"""Questions that are drawn, beside all templates, for every minute that the audit may take."""
+_LEAST_DRAWN = 2
+_SEEDS = 1 << 32
 
 
 def curator(
@@ -56,6 +63,7 @@ def curator(
     questions: Sequence[str] | str | os.PathLike[str] | None = None,
     *,
     confidence: Number = "0.9999",
+    seed: int | None = None,
     progress: Progress = quietly,
 ) -> CuratorAudit:
     """Find out whether a policy keeps its promise: outcomes, exact changes, noise and bought releases are compared on
@@ -63,19 +71,20 @@ def curator(
 
     No row of the owner is read and nothing of the owner's budget is spent; public tables are read as they are. It takes
     at most about so many ``minutes``, and more of them buy more releases. ``questions`` are the owner's own, as texts
-    or a .sql file: they are tried beside templates of everything that can be asked.
+    or a .sql file: they are tried beside templates of everything that can be asked, and beside questions that are drawn
+    from its grammar. ``seed`` decides which ones are drawn, so that a doubt can be repeated; it is told.
     """
     declared, allowed = read_policy(policy), float(exact(minutes, "minutes", POSITIVE))
     if allowed > 24 * 60:
         raise InvalidParameter("minutes", minutes, "at most 1440, which is a day")
+    _require_price(declared)
     level, begun = exact(confidence, "confidence", INSIDE_UNIT), time.time()
+    drawn_from = bits.below(_SEEDS) if seed is None else whole(seed, "seed")
     progress("inventing tables")
     with set_up(declared) as stage:
-        own = questions_of(questions)
-        asked = {**dict.fromkeys(templates(stage.catalog), TEMPLATE), **dict.fromkeys(own, OWN)}
-        gaussian = tuple(asked)[:_GAUSSIAN] if declared.budget.delta else ()
-        run = _Run(stage, begun + 60 * allowed, _share(level, len(asked)), progress, gaussian)
-        faults = run.faults(tuple(asked))
+        asked = tuple(_asked(stage, questions, drawn_from, max(_LEAST_DRAWN, round(_DRAWN_A_MINUTE * allowed))))
+        run = _Run(stage, begun + 60 * allowed, _share(level, len(asked)), progress)
+        faults = run.faults(tuple(each.text for each in asked if each.origin != DRAWN))
         tried, untried = run.questions(asked)
         tried, unbought = run.with_bought(tried, max(_LEAST_BOUGHT, round(_BOUGHT_A_MINUTE * allowed)))
         notes = (*_notes(untried, unbought), *_capped(stage))
@@ -89,7 +98,43 @@ def curator(
         faults,
         notes,
         time.time() - begun,
+        drawn_from,
     )
+
+
+def _require_price(policy: Policy) -> None:
+    """Refuse a budget that buys nothing: whatever is asked would be refused, and nothing could be tried."""
+    if not policy.budget.epsilon:
+        raise InvalidPolicy(
+            "a policy is audited by what it answers, and with ε = 0 it answers nothing",
+            place="budget.epsilon",
+            fix="give the budget an ε above 0",
+        )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """This is a question that is tried."""
+
+    ask: str | DrawnQuestion
+    origin: str
+    gaussian: bool
+    """Whether it is tried with Gaussian noise, too."""
+
+    @property
+    def text(self) -> str:
+        return str(self.ask)
+
+
+def _asked(stage: Stage, questions: Any, seed: int, drawn: int) -> Iterator[_Asked]:
+    """List the questions to be tried: the owner's own, templates of everything that can be asked, and drawn ones."""
+    fixed = {**dict.fromkeys(questions_of(questions), OWN)}
+    fixed = {**fixed, **{each: TEMPLATE for each in templates(stage.catalog) if each not in fixed}}
+    delta = bool(stage.policy.budget.delta)
+    for place, (text, origin) in enumerate(fixed.items()):
+        yield _Asked(text, origin, delta and place < _GAUSSIAN)
+    for each in islice(drawn_questions(stage.catalog, seed), drawn):
+        yield _Asked(each, DRAWN, delta and each.gaussian)
 
 
 def _share(level: Fraction, questions: int) -> Fraction:
@@ -119,8 +164,6 @@ class _Run:
     until: float
     level: Fraction
     progress: Progress
-    gaussian: tuple[str, ...]
-    """The questions that are tried with Gaussian noise, too."""
 
     @property
     def _late(self) -> bool:
@@ -136,40 +179,39 @@ class _Run:
                 break
         return tuple(found)
 
-    def questions(self, asked: dict[str, str]) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
-        """Try every question there is time for, the owner's own first; and some with Gaussian noise, after all others:
-        it changes what an account still pays, and is released over a few of the tables only.
+    def questions(self, asked: Sequence[_Asked]) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
+        """Try every question there is time for; and some with Gaussian noise, after all others: it changes what an
+        account still pays, and is released over a few of the tables only.
         """
-        ordered = sorted(asked, key=lambda each: asked[each] != OWN)
         found: list[TriedQuestion] = []
-        for number, text in enumerate(ordered):
+        for number, each in enumerate(asked):
             if self._late:
-                return tuple(found), tuple(ordered[number:])
-            self.progress(f"question {number + 1} of {len(ordered)}")
-            question = self._understood(text)
-            found.append(self._at(text, asked[text], question, self.stage.paid(question)))
-        for text in self.gaussian:
-            question = self._understood(text)
+                return tuple(found), tuple(one.text for one in asked[number:])
+            self.progress(f"question {number + 1} of {len(asked)}")
+            question = self._understood(each)
+            found.append(self._at(each, question, self.stage.paid(question)))
+        for each in asked:
+            question = self._understood(each) if each.gaussian else None
             plain = isinstance(question, Question) and not question.found and not question.others
             if plain and not self._late:
-                self.progress(f"Gaussian noise: {text}")
-                found.append(self._at(text, asked[text], question, self.stage.paid(question, gaussian=True)))
+                self.progress(f"Gaussian noise: {each.text}")
+                found.append(self._at(each, question, self.stage.paid(question, gaussian=True)))
         return tuple(found), ()
 
-    def _understood(self, text: str) -> Any:
+    def _understood(self, asked: _Asked) -> Any:
         try:
-            return self.stage.question(text)
+            return self.stage.question(asked.ask)
         except SfumatoError:
             return None
 
-    def _at(self, text: str, origin: str, question: Any, paid: Paid) -> TriedQuestion:
+    def _at(self, asked: _Asked, question: Any, paid: Paid) -> TriedQuestion:
         populations = self.stage.tables.populations
         ends = (populations[0], *populations[-2:])  # of what needs no row, a few tables tell as much as all
-        asked = ends if paid.gaussian else populations
-        seen = [(each, outcome(self.stage.curators[each.name], text, paid.keywords)) for each in asked]
+        over = ends if paid.gaussian else populations
+        seen = [(each, outcome(self.stage.curators[each.name], asked.ask, paid.keywords)) for each in over]
         answered = all("refusal" not in each for _, each in seen)
-        before = [(each, forecast(self.stage.curators[each.name], text, paid.keywords)) for each in ends]
-        tried = TriedQuestion(text, origin, str(paid), answered, (*differences(seen), *differences(before)))
+        before = [(each, forecast(self.stage.curators[each.name], asked.ask, paid.keywords)) for each in ends]
+        tried = TriedQuestion(asked.text, asked.origin, str(paid), answered, (*differences(seen), *differences(before)))
         if not answered or not isinstance(question, Question):
             return tried
         recorded = self.stage.recorded(question, paid)
@@ -188,7 +230,8 @@ class _Run:
         """
         kinds: dict[tuple[Any, ...], int] = {}
         for place, each in enumerate(tried):
-            kind = self._kind(each.question) if each.answered and "Gaussian" not in each.price else None
+            fixed = each.answered and each.origin != DRAWN and "Gaussian" not in each.price
+            kind = self._kind(each.question) if fixed else None
             if kind is not None:
                 kinds.setdefault(kind, place)
         found = list(tried)

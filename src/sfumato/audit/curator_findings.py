@@ -14,6 +14,8 @@ from sfumato.audit.verdicts import Verdict
 from sfumato.notebook_html import paragraphs, table
 from sfumato.privacy.numbers import shown
 
+TEMPLATE, OWN, DRAWN = "template", "the owner's", "drawn"
+"""Where a question comes from."""
 COLUMNS = ("question", "price", "outcome", "exact change", "noise drawn", "bought")
 """What is told of each question."""
 
@@ -71,6 +73,8 @@ class CuratorAudit:
     notes: tuple[str, ...]
     """What was not tried, and why."""
     seconds: float
+    seed: int | None = None
+    """What decided which questions were drawn: the same seed draws the same."""
 
     @property
     def missed(self) -> tuple[CaughtFault, ...]:
@@ -108,6 +112,14 @@ class CuratorAudit:
             f"{len(self.tables) + 1} invented tables; {compared:,} pairs of totals were compared; {caught}"
         )
 
+    @property
+    def drawn_words(self) -> str:
+        """Say how many questions were drawn, and how they are drawn again; nothing where none were."""
+        many = len({each.question for each in self.tried if each.origin == DRAWN})
+        return (
+            "" if self.seed is None else f"{many} questions were drawn, with seed {self.seed}, which draws them again"
+        )
+
     def to_json(self) -> str:
         """Write everything that was tried and found as JSON text, for programs."""
         told = {
@@ -123,6 +135,7 @@ class CuratorAudit:
             "faults": [asdict(each) for each in self.faults],
             "notes": self.notes,
             "seconds": self.seconds,
+            "seed": self.seed,
         }
         return json.dumps(told, ensure_ascii=False, allow_nan=False)
 
@@ -130,7 +143,9 @@ class CuratorAudit:
         faults = [(each.name, "caught" if each.caught else "MISSED", each.evidence) for each in self.faults]
         found = table(COLUMNS, [row(each) for each in self.tried])
         return (
-            paragraphs([str(self), *self.doubts, *self.notes]) + found + table(("fault", "result", "by what"), faults)
+            paragraphs([str(self), *self.doubts, *self.notes, *filter(None, [self.drawn_words])])
+            + found
+            + table(("fault", "result", "by what"), faults)
         )
 
 
@@ -179,4 +194,5 @@ def told(sampled: Sampled | None) -> str:
         return f"{sampled.samples:,} are too few to tell"
     doubt = "" if sampled.verdict.holds else "REFUTED, "
     power = "" if sampled.detectable is None else f" (would see {shown(sampled.detectable)})"
-    return f"{doubt}ε ≥ {shown(sampled.verdict.lower_bound)} of {sampled.samples:,}{power}"
+    proven = f"ε ≥ {shown(sampled.verdict.lower_bound)}" if sampled.verdict.lower_bound else "nothing told apart"
+    return f"{doubt}{proven} of {sampled.samples:,}{power}"

@@ -63,6 +63,11 @@ def falsify(
     """
     promise = Guarantee.of(claim, "claim")
     level = exact(confidence, "confidence", INSIDE_UNIT)
+    if isinstance(mechanism, str):
+        fix = "hand over what a curator makes of the text: falsify(curator.sql(…), claim)"
+        raise InvalidParameter(
+            "mechanism", mechanism, "a mechanism, two functions, or a proposal of a curator", fix=fix
+        )
     if callable(getattr(mechanism, "release", None)):  # it is asked of a curator, and no mechanism
         from sfumato.audit.asked_worlds import asked_worlds  # an engine, which mechanisms do not need
 

@@ -31,7 +31,7 @@ def _of_table(table: Described) -> Iterator[str]:
     of, columns = quoted(table.name), table.columns
     numbers = [quoted(name) for name, each in columns.items() if each.type.numeric and each.range is not None]
     few = sorted(
-        (name for name, each in columns.items() if 1 < _groups(each) <= _FEW), key=lambda n: _groups(columns[n])
+        (name for name, each in columns.items() if 1 < groups_by(each) <= _FEW), key=lambda n: groups_by(columns[n])
     )
     keys = [quoted(name) for name in few]
     dates = [quoted(name) for name, each in columns.items() if each.type.temporal and each.bounds is not None]
@@ -55,7 +55,13 @@ def _of_table(table: Described) -> Iterator[str]:
         yield f"SELECT item, COUNT(*) AS n FROM {of}, UNNEST({quoted(name)}) AS t(item) GROUP BY item"
 
 
-def _groups(domain: Domain) -> int:
+def literal(value: Any, kind: Type) -> str:
+    """Write a value as SQL does, with its type where that is a date or a time."""
+    words = literal_words(value, kind)
+    return f"{kind.value.upper()} {words}" if kind.temporal else words
+
+
+def groups_by(domain: Domain) -> int:
     """Count the groups by a column; 0 where its values are not known."""
     if domain.values is not None:
         return len(domain.values)
@@ -88,8 +94,7 @@ def _conditions(of: str, columns: Mapping[str, Domain], keys: list[str], numbers
     """Write questions about some of the rows, and about what is missing."""
     for name, each in columns.items():
         if each.values is not None:
-            literal = literal_words(each.values[0], each.type)
-            written = f"{each.type.value.upper()} {literal}" if each.type.temporal else literal
+            written = literal(each.values[0], each.type)
             yield f"SELECT COUNT(*) AS n FROM {of} WHERE {quoted(name)} = {written}"
             yield f"SELECT COUNT(*) FILTER (WHERE {quoted(name)} = {written}) AS some, COUNT(*) AS n FROM {of}"
             break

@@ -13,12 +13,13 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from sfumato.audit.compared_outcomes import Ask
 from sfumato.audit.told_answers import Told, told
 from sfumato.curator import Curator
 from sfumato.errors import SfumatoError, WeakPrivacy
@@ -27,9 +28,6 @@ from sfumato.policy import Policy
 
 _MEMORY = Path("/dev/shm")
 _CODE = "from sfumato.audit.sampling_processes import serve; serve()"
-
-Ask = Callable[[Curator], Any]
-"""This makes the same proposal at any curator."""
 
 
 @dataclass(frozen=True)

@@ -106,15 +106,19 @@ class Verdict:
         return "is not refuted" if self.holds else "IS REFUTED"
 
     def __str__(self) -> str:
-        return (
-            f"{self.claim} {self._outcome}: ε ≥ {self.lower_bound:.4f} with confidence {sure(self.confidence)}, "
-            f"from {self.event}"
-        )
+        return f"{self.claim} {self._outcome}: {self._proven}"
+
+    @property
+    def _proven(self) -> str:
+        """Say what was proven, and from what."""
+        level = f"with confidence {sure(self.confidence)}"
+        if not self.lower_bound:
+            return f"the samples tell the two worlds apart by nothing, {level}"
+        return f"ε ≥ {self.lower_bound:.4f} {level}, from {self.event}"
 
     def _repr_html_(self) -> str:
         rows = [
-            ("proven", f"ε ≥ {self.lower_bound:.4f}, with confidence {sure(self.confidence)}"),
-            ("from", self.event),
+            ("proven", self._proven),
             ("samples", f"{self.measured:,} of each world, measured in {self.events} events"),
             ("power", f"a true ε of {self.detectable:.4g} would have refuted it in nine runs of ten"),
         ]

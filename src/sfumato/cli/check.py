@@ -28,6 +28,8 @@ def report(path: Path, *, private: bool, lossy: Sequence[str] = ()) -> None:
     click.secho(f"{path}: the policy is valid", fg="green")
     click.echo(f"  protects {found.policy.unit}, {found.policy.neighbours.value} neighbours")
     click.echo(f"  {found.promise}")
+    for warning in found.warnings:
+        click.secho(f"  {warning}", fg="yellow")
     for table in found.tables:
         _describe(table)
     _advise(found)

@@ -10,8 +10,12 @@ _WIDE = 10_000
 """Columns of a pipe or a file: nothing is folded there."""
 
 
-def show(columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[str] = ()) -> None:
-    """Print aligned columns with a rule under their names; cells are plain text, whatever they hold."""
+def show(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[str] = (), piped: int = _WIDE
+) -> None:
+    """Print aligned columns with a rule under their names; cells are plain text, whatever they hold. In a pipe or a
+    file, lines are folded at ``piped`` columns.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -21,7 +25,7 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterabl
 
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=_WIDE)
+        console = Console(highlight=False, markup=False, width=piped)
     right = set(numeric)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in columns:

@@ -85,6 +85,12 @@ class CheckReport:
         return Guarantee(self.policy.budget.epsilon, self.policy.budget.delta)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """Say what is allowed, and is hardly meant."""
+        nothing = "With ε = 0 every question is refused: give the budget an ε above 0."
+        return () if self.policy.budget.epsilon else (nothing,)
+
+    @property
     def answer_after(self) -> int | None:
         """Propose the seconds of a server's ``answer_after``; None where nothing was measured. PRIVATE until used."""
         return answer_after(self.times)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, NamedTuple, Self, TypeVar, overload
 
 from sfumato.curator.asked_sessions import AskedSession, asked_session
 from sfumato.curator.checking import CheckReport, check
@@ -37,6 +37,7 @@ from sfumato.curator.policy_account import (
 from sfumato.curator.private_bounds import BoundsSearch, bounds_search
 from sfumato.curator.private_limits import LimitsSearch, limits_search
 from sfumato.curator.questions import Question
+from sfumato.curator.rehearsing import proposed_again
 from sfumato.curator.running_counts import RunningTotals, running_totals
 from sfumato.curator.scores import ScoreProposal, score
 from sfumato.curator.sessions import ProposedSession, proposed_session
@@ -60,6 +61,8 @@ from sfumato.privacy import Budget
 from sfumato.privacy.budget_pictures import History, Moment
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, whole
 from sfumato.release.releasing import Progress, quietly
+
+P = TypeVar("P")
 
 SECONDS = 600
 """The seconds one question may take unless it is said otherwise: nobody's question stops the others for ever."""
@@ -388,6 +391,12 @@ class Curator:
         view.__dict__.update(self.__dict__)
         view._context = replace(self._context, analyst=name)
         return view
+
+    def again(self, proposal: P) -> P:
+        """Make a proposal again that was made to another curator: about the tables of this one, and paid by its
+        account. Both policies declare the same of every table. This is free.
+        """
+        return proposed_again(proposal, self._context)
 
     def limited(self, limit: SpendingLimit, until: int | None = None) -> Curator:
         """Give the same curator, whose charges are first reserved within a limit that is kept elsewhere. What was

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato.curator.context import Context
+from sfumato.errors import InvalidParameter
 from sfumato.ledger import Ledger
-from sfumato.policy import Policy
+from sfumato.policy import Policy, Table
 from sfumato.release.releasing import quietly
 
 P = TypeVar("P")
@@ -53,9 +54,24 @@ def policy_of(proposal: object) -> Policy | None:
     return here.policy if isinstance(here, Context) else None
 
 
-def put_to(proposal: P, curator: object) -> P:
-    """Make the same proposal to another curator of the same policy, with other tables and an account of its own."""
-    return moved(proposal, vars(curator)["_context"])
+def proposed_again(proposal: P, here: Context) -> P:
+    """Make the same proposal in other surroundings, where the same is declared of every table: what a proposal says of
+    sensitivity follows from what was declared where it was made.
+    """
+    policy = policy_of(proposal)
+    if policy is None:
+        raise InvalidParameter("proposal", proposal, "a proposal of a curator, such as curator.sql(…)")
+    if _promised(policy) != _promised(here.policy):
+        fix = "make the proposal to this curator itself"
+        raise InvalidParameter("proposal", proposal, "one that was made under the same declarations", fix=fix)
+    return moved(proposal, here)
+
+
+def _promised(policy: Policy) -> list[object]:
+    """List what is declared, but for where the rows are and what may be spent."""
+    told = [each.name for each in fields(Table) if each.name not in ("source", "relation", "row_ceiling")]
+    tables = {name: [getattr(each, field) for field in told] for name, each in policy.tables.items()}
+    return [policy.unit, policy.neighbours, policy.per, tables]
 
 
 def _moved(value: Any, here: Context) -> Any:

@@ -114,8 +114,9 @@ def paragraph(text: str, kind: str = "") -> str:
 
 
 def _unbroken(text: str) -> str:
-    """Write a plain text in which no line ends between a Greek letter and its number."""
-    return re.sub(r"([εδ]) = ", "\\1\u00a0=\u00a0", escaped(text))
+    """Write a plain text in which no line ends between a Greek letter and its number, or within a small number."""
+    whole = re.sub(r"[0-9.]+e-[0-9]+", r"<span class=number>\g<0></span>", escaped(text))
+    return re.sub(r"([εδ]) = ", "\\1\u00a0=\u00a0", whole)
 
 
 def listed(texts: Iterable[str], ordered: bool = False) -> str:

@@ -57,6 +57,7 @@ class Sources:
         self._spill = Spill()
         self._connection = duckdb.connect(":memory:")
         self._active: dict[duckdb.DuckDBPyConnection, int] = {}
+        self._last: tuple[str, duckdb.Statement] | None = None
         self._files: dict[str, files.Files] = {}
         self._contents: dict[str, tuple[tuple[files.Stamp, ...], str]] = {}
         self._lines: dict[str, int] = {}
@@ -126,25 +127,27 @@ class Sources:
     def run(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Give the rows of one generated SELECT, whole numbers exact. Any failure is the one ``EngineFailed``."""
         with self._cursor() as cursor:
-            return self._guarded(statement, lambda: _one(cursor, statement).execute(statement, parameters).fetchall())
+            return self._guarded(
+                statement, lambda: cursor.execute(self._known(cursor, statement), parameters).fetchall()
+            )
 
     def arrow(self, statement: str) -> pyarrow.Table:
         """Give the rows as an Arrow table, for large results; HUGEINT is not exact there: cast it to BIGINT first."""
         with self._cursor() as cursor:
-            return self._guarded(statement, lambda: _one(cursor, statement).sql(statement).to_arrow_table())
+            return self._guarded(statement, lambda: cursor.sql(_one(cursor, statement)).to_arrow_table())
 
     def stream(self, statement: str, rows: int, taken: Callable[[Iterator[pyarrow.RecordBatch]], T]) -> T:
         """Give what is made of the rows while they arrive, about so many at a time: never all of them are held."""
         with self._cursor() as cursor:
             return self._guarded(
-                statement, lambda: taken(iter(_one(cursor, statement).sql(statement).to_arrow_reader(rows)))
+                statement, lambda: taken(iter(cursor.sql(_one(cursor, statement)).to_arrow_reader(rows)))
             )
 
     def bind(self, statement: str) -> None:
         """Check that the engine accepts the statement, without reading a row."""
         with self._cursor() as cursor:
             prepared = f"PREPARE sf_bound AS {statement}"
-            self._guarded(prepared, lambda: _one(cursor, statement).execute(prepared))
+            self._guarded(prepared, lambda: _one(cursor, statement) and cursor.execute(prepared))
 
     def copy(self, table: str) -> str:
         """Copy a table's clean rows now, and give the copy's name; it stays as it is until it is dropped."""
@@ -388,6 +391,13 @@ class Sources:
         self.statements.append(statement)
         return _finished(action)
 
+    def _known(self, cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.Statement:
+        """Read a text as the one SELECT that it is. The last one is remembered, since the same is often asked again."""
+        known = self._last  # another thread may remember another
+        if known is None or known[0] != statement:
+            known = self._last = statement, _one(cursor, statement)
+        return known[1]
+
 
 def _naming(table: Table, policy: Policy) -> set[str]:
     """List the columns that say whose rows a table has, its own and those of tables that are found through it."""
@@ -405,14 +415,14 @@ def _finished(action: Callable[[], T]) -> T:
     raise EngineFailed
 
 
-def _one(cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBPyConnection:
-    """Give the cursor if the text is one SELECT, and refuse others: a second line of defence behind generating nothing
-    else.
+def _one(cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.Statement:
+    """Read a text as the one SELECT that it is, and refuse others: a second line of defence behind generating nothing
+    else. What runs is what was read here.
     """
     found = cursor.extract_statements(statement)
     if [each.type.name for each in found] != ["SELECT"]:
         raise ValueError("not one SELECT")
-    return cursor
+    return found[0]
 
 
 _LOCK = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")

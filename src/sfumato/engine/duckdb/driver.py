@@ -8,6 +8,7 @@ from itertools import repeat
 from operator import itemgetter
 from threading import Event, Lock, Thread, get_ident
 from typing import Any, Self, cast
+from weakref import ReferenceType, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from sfumato.engine.relational import Statement
 from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
+from sfumato.plan.bounding import Bounded
 from sfumato.plan.catalog import Catalog, described
 from sfumato.plan.cell_rows import CellRows
 from sfumato.plan.dense_readings import Marginals, ValueCounts
@@ -42,6 +44,7 @@ class StatementReader:
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
         self._bound: set[str] = set()
+        self._last: tuple[ReferenceType[Bounded], str] | None = None
 
     def check(self, reading: Reading[E]) -> None:
         """Bind the statement, and see that the engine is open and the sources are those that were opened.
@@ -74,7 +77,16 @@ class StatementReader:
         return _ARRAYS[type(reading)](self.sources.arrow(text), reading)
 
     def _statement(self, reading: Reading[E], key: int) -> str:
-        return self._written(_STATEMENTS[type(reading)](reading, key))
+        """Write the statement of a reading. Totals of the same rows are often asked for again, and a statement into
+        which the digits of no key were written is the same for every key: the last of these is remembered.
+        """
+        known, plain = self._last, isinstance(reading, GroupTotals)
+        if plain and known is not None and known[0]() is reading.bounded:
+            return known[1]
+        text = self._written(_STATEMENTS[type(reading)](reading, key))
+        if plain and str(key) not in text:
+            self._last = ref(reading.bounded), text
+        return text
 
     def _written(self, statement: Statement) -> str:
         return Generator(DuckDBSpelling(), self._scan).statement(statement)
@@ -178,7 +190,7 @@ class Snapshot(StatementReader):
         with self._lock:
             self._require_open()
             for table in self._missing(reading):
-                self._copies[table] = self._copy(table)
+                self._copies[table], self._last = self._copy(table), None
         return super().read(reading, key)
 
     def _copy(self, table: str) -> str:
