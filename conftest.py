@@ -12,6 +12,12 @@ settings.register_profile("suite", deadline=None, derandomize=True, suppress_hea
 settings.load_profile("suite")
 
 
+_WANTED = {
+    "Chromium": "tests of pages need a browser (apt-get install chromium)",
+    "PostgreSQL": "tests need a PostgreSQL server (apt-get install postgresql)",
+}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the full figures instead of small seeded counts")
 
@@ -25,11 +31,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say at the end, in red, that no browser has seen the pages, where that is so."""
-    skipped = [each for each in terminalreporter.stats.get("skipped", ()) if "Chromium" in str(each.longrepr)]
-    if skipped:
-        said = f"NOT TESTED: {len(skipped)} tests of pages need a browser (apt-get install chromium)"
-        terminalreporter.write_line(said, red=True, bold=True)
+    """Say at the end, in red, what was not tested for want of a program: pages without a browser, and the like."""
+    for sign, what in _WANTED.items():
+        skipped = [each for each in terminalreporter.stats.get("skipped", ()) if sign in str(each.longrepr)]
+        if skipped:
+            terminalreporter.write_line(f"NOT TESTED: {len(skipped)} {what}", red=True, bold=True)
 
 
 @pytest.fixture(scope="session")
