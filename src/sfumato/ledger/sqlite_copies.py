@@ -1,0 +1,79 @@
+"""The lines of a ledger are written to a new SQLite file: as they are, under the same key, all of them or none."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from sfumato.errors import LedgerUnavailable
+from sfumato.ledger import local_files
+from sfumato.ledger.bodies import BodyFiles
+from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.sqlite import APPLICATION, INSERT_LINE, MIGRATIONS, UNREAD
+
+
+def write_copy(place: object, key: str, rows: Iterable[Row], body: Callable[[str], str | None]) -> None:
+    """Write lines, and the large answers that they refer to, under a name that must be new."""
+    with copied(place, key, rows, body):
+        pass
+
+
+@contextmanager
+def copied(place: object, key: str, rows: Iterable[Row], body: Callable[[str], str | None]) -> Iterator[Path]:
+    """Write lines to a file that gets its name, for good, when the block has ended; inside, it can be looked at."""
+    target = local_files.resolve(place)
+    local_files.require_local(target)
+    if target.exists():
+        raise LedgerUnavailable(
+            "a copy never overwrites a file", place=str(target), fix="give the name of a file that is not there"
+        )
+    partial = local_files.scratch(target)
+    try:
+        _fill(partial, key, _with_bodies(rows, BodyFiles(target), body))
+        local_files.sync(partial)
+        yield partial
+        _name(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    local_files.sync_folder(target)
+
+
+def _fill(path: Path, key: str, rows: Iterator[Row]) -> None:
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as copy:
+            copy.execute("BEGIN IMMEDIATE")
+            for migration in MIGRATIONS:
+                for statement in migration:
+                    copy.execute(statement)
+            copy.execute("INSERT INTO header VALUES (?)", (key,))
+            copy.executemany(INSERT_LINE, rows)
+            copy.execute(f"PRAGMA application_id = {APPLICATION}")
+            copy.execute(f"PRAGMA user_version = {UNREAD + len(MIGRATIONS)}")
+            copy.execute("COMMIT")
+    except (sqlite3.Error, OSError):
+        raise LedgerUnavailable(
+            "the copy could not be written", place=str(path.parent), fix="leave room on the disk, and let it be written"
+        ) from None
+
+
+def _with_bodies(rows: Iterable[Row], bodies: BodyFiles, read: Callable[[str], str | None]) -> Iterator[Row]:
+    """Write every large answer before its line; one that is lost stays so."""
+    for row in rows:
+        content = read(row.file) if row.file else None
+        if content is not None:
+            bodies.keep(content)
+        yield row
+
+
+def _name(partial: Path, target: Path) -> None:
+    try:
+        os.link(partial, target)  # fails where another file has appeared meanwhile
+    except OSError as error:
+        raise LedgerUnavailable(
+            f"the copy could not be given its name ({os.strerror(error.errno or 0)})",
+            place=str(target),
+            fix="give the name of a file that is not there",
+        ) from None
