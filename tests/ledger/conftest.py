@@ -8,8 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from postgres_server import PostgresServer
 
+from postgres_server import PostgresServer
 from sfumato.ledger import ledgers
 from sfumato.ledger.opening import make_ledger, open_store
 from sfumato.ledger.store import Store
@@ -20,7 +20,7 @@ BOTH |= {"test_spending_limits", "test_recomputing"}
 """The modules whose tests are about what is above a store."""
 QUICK = {"test_asking", "test_spending_limits"}
 QUICK |= {"test_forks_while_other_threads_are_charging", "test_an_answer_races_with_itself_and_one_wins"}
-QUICK |= {"test_a_child_that_outlives_its_parents_ledger_keeps_its_own_locks", "test_a_step_never_exceeds_its_hold"}
+QUICK |= {"test_a_child_that_outlives_its_parents_ledger_keeps_its_own_locks", "test_threads_share_a_hold_without_passing_it"}
 """Modules and tests that are run on PostgreSQL by default; all others in the long run."""
 
 
@@ -28,7 +28,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     module = metafunc.module.__name__.rpartition(".")[2]
     if module in BOTH:
         marks = [] if {module, metafunc.function.__name__} & QUICK else [pytest.mark.long]
-        metafunc.fixturenames.append("kept_in")
+        metafunc.fixturenames.insert(0, "kept_in")  # before whatever opens a ledger
         metafunc.parametrize("kept_in", ["SQLite", pytest.param("PostgreSQL", marks=marks)], indirect=True)
 
 

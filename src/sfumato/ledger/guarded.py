@@ -65,11 +65,12 @@ class GuardedStore:
             yield Transaction(rows, self.keyed.origin)
 
     @contextmanager
-    def writing(self, *, acknowledging: bool = False) -> Iterator[Transaction]:
+    def writing(self, *, acknowledging: bool = False, moving: str = "") -> Iterator[Transaction]:
         with self.store.writing(self._watched()) as rows:
             transaction = Transaction(rows, self.keyed.origin)
             start = transaction.head
             self._require_whole(transaction, acknowledging=acknowledging)
+            _require_here(start, moving)
             said = [number for number, seal in list(self.unsaid.items()) if transaction.has(number, seal)]
             for number in said:
                 transaction.stop(number)
@@ -249,3 +250,16 @@ class GuardedStore:
         missing = None if acknowledging else self.behind(transaction)
         if missing is not None:
             raise LedgerBehind(missing)
+
+
+def _require_here(head: Row | None, moving: str) -> None:
+    """Refuse to write to a ledger that was moved, but for who finishes moving it to the same place."""
+    if head is None or head.kind != "moved":
+        return
+    place = json.loads(head.detail)["moved"]
+    if place != moving:
+        raise LedgerUnavailable(
+            f"this ledger was moved to {place}: it can be read and verified for ever, and charges nothing more",
+            place=f"line {head.number}",
+            fix="name the ledger that it was moved to",
+        )

@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 import psycopg
 
 from sfumato.errors import LedgerDamaged, LedgerInDoubt, LedgerUnavailable
-from sfumato.ledger.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, shape
+from sfumato.ledger.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, change_book, shape
 from sfumato.ledger.postgres_sessions import Book, Session, explained, refusal
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.server_addresses import ServerAddress
-from sfumato.ledger.sqlite_copies import write_copy
+from sfumato.ledger.sqlite_copies import Content, write_copy
 from sfumato.ledger.store import Starting, UnderWay, Where
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class PostgresStore:
             f"SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {max(1, int(self._timeout * 1000))}; "
             f"SET LOCAL idle_in_transaction_session_timeout = {int(idle * 1000)};"
         )
-        lock = f"SELECT version FROM {self._address.schema}.book FOR UPDATE;"
+        lock = f"SELECT version, id, key FROM {self._address.schema}.book FOR UPDATE;"
         with self._transaction(begin + lock, ", ".join(f"{int(number)}" for number in numbers)) as rows:
             yield rows
 
@@ -146,7 +146,18 @@ class PostgresStore:
             self._roll_back()
             session = self._session()
             found = session.run_all(text)
+        for locked in found[:-2]:
+            self._require_known([tuple(each) for each in locked])
         return PostgresRows(session, self._address.schema, found[-2], found[-1], numbers)
+
+    def _require_known(self, books: list[tuple[Any, ...]]) -> None:
+        """Refuse to go on where the book is no longer the one that was opened."""
+        if self._book is not None and books != [self._book[:3]]:
+            raise LedgerUnavailable(
+                "another ledger stands at this address than when it was opened",
+                place=self.place,
+                fix="put back the one that was there, or open this one anew",
+            )
 
     def _commit(self, rows: PostgresRows) -> None:
         try:
@@ -213,12 +224,7 @@ class PostgresStore:
         with explained(self.place):
             made = Session(self._address, self._timeout, self.place)
         self._held.append(made)
-        if self._book is not None and (made.book.id, made.book.key) != (self._book.id, self._book.key):
-            raise LedgerUnavailable(
-                "another ledger stands at this address than when it was opened",
-                place=self.place,
-                fix="put back the one that was there, or open this one anew",
-            )
+        self._require_known([made.book[:3]])
         return made
 
     # ── the store itself ───────────────────────────────────────────────────────────────────────
@@ -251,7 +257,42 @@ class PostgresStore:
     def backup(self, place: object) -> None:
         """Make a copy of one moment as a SQLite ledger, under a name that must be new."""
         with self.reading() as rows:
-            write_copy(place, self._key, rows.every(), self.bodies.read)
+            write_copy(place, Content(self._key, rows.every, (), self.bodies.read))
+
+    @contextlib.contextmanager
+    def filled(self, content: Content, last: Row | None) -> Iterator[Iterator[Row]]:
+        """Fill this ledger, which is empty, as its owner; its lines, which count when the block has ended. One that was
+        filled before, up to the ``last`` line, stays as it is.
+        """
+        if self._book is None or not self._book.is_owner:
+            raise LedgerUnavailable(
+                "a ledger is copied into a database by the owner of its schema",
+                place=self.place,
+                fix="connect as the owner, who ran sfumato ledger init",
+            )
+        if wrong := self.misshapen():
+            raise LedgerDamaged(None, wrong)
+        with self.writing() as rows:
+            (head, *_) = rows.select({}, newest=True, limit=1) or [None]
+            if head is not None and (last is None or head.hash != last.hash):
+                raise LedgerUnavailable(
+                    "a ledger is copied into an empty one, and this one has lines",
+                    place=self.place,
+                    fix="name another schema, and make it with sfumato ledger init",
+                )
+            if head is None:
+                self._fill(rows, content)
+            yield rows.every()
+
+    def _fill(self, rows: PostgresRows, content: Content) -> None:
+        change_book(lambda text, *values: rows.run(text, values or None), self._address.schema, "key", content.key)
+        for row in content.rows():
+            body = content.body(row.file) if row.file else None
+            if body is not None:
+                self.bodies.keep(body)
+            rows.append(row)
+        for charge in content.under_way:
+            rows.begin(charge)
 
     def close(self) -> None:
         with self._lock:
@@ -348,7 +389,7 @@ class PostgresRows:
         self._hold(INSERT_LINE.format(schema=self._schema), tuple(row))
 
     def under_way(self, equal: Where) -> Sequence[UnderWay]:
-        where = " AND ".join(f'"{column}" = %s' for column in equal)
+        where = " AND ".join(f'"{column}" = %s' for column in equal) or "true"
         columns = ", ".join(f'"{column}"' for column in UnderWay._fields)
         text = f"SELECT {columns} FROM {self._schema}.under_way WHERE {where} ORDER BY number"
         return [UnderWay(*values) for values in self.run(text, tuple(equal.values()))]

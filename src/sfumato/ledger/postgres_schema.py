@@ -6,6 +6,7 @@ and add lines and lock the book, and has no right to more.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sfumato.errors import LedgerUnavailable
@@ -119,7 +120,7 @@ def make(connection: psycopg.Connection, schema: str, spender: str | None, place
             _let_spend(run, schema, spender)
 
 
-def change_book(run: _Run, schema: str, column: str, value: str | int) -> None:
+def change_book(run: Callable[..., object], schema: str, column: str, value: str | int) -> None:
     """Change what the book says, as its owner alone can: its trigger is put out of the way and back again."""
     run(f"ALTER TABLE {schema}.book DISABLE TRIGGER kept")
     run(f"UPDATE {schema}.book SET {column} = %s", value)

@@ -57,7 +57,7 @@ UNREAD = 2
 """Schemas up to this one are no longer read: they were never published, and their lines say less."""
 
 INSERT_LINE = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-_BEGIN = f"INSERT INTO under_way VALUES ({', '.join('?' * len(UnderWay._fields))})"
+BEGIN_CHARGE = f"INSERT INTO under_way VALUES ({', '.join('?' * len(UnderWay._fields))})"
 # A partial index is used only where the query repeats its condition as a constant.
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
 _CONDITIONS |= {"request": "request <> ''"}
@@ -364,14 +364,14 @@ class SQLiteRows:
         self._connection.execute(INSERT_LINE, row)
 
     def under_way(self, equal: Where) -> Sequence[UnderWay]:
-        where = " AND ".join(f"{column} = ?" for column in equal)
+        where = " AND ".join(f"{column} = ?" for column in equal) or "true"
         found = self._connection.execute(
             f"SELECT * FROM under_way WHERE {where} ORDER BY number", tuple(equal.values())
         )
         return [UnderWay(*values) for values in found]
 
     def begin(self, charge: UnderWay) -> None:
-        self._connection.execute(_BEGIN, charge)
+        self._connection.execute(BEGIN_CHARGE, charge)
 
     def end(self, number: int) -> None:
         self._connection.execute("DELETE FROM under_way WHERE number = ?", (number,))
