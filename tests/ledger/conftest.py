@@ -20,7 +20,10 @@ BOTH |= {"test_spending_limits", "test_recomputing"}
 """The modules whose tests are about what is above a store."""
 QUICK = {"test_asking", "test_spending_limits"}
 QUICK |= {"test_forks_while_other_threads_are_charging", "test_an_answer_races_with_itself_and_one_wins"}
-QUICK |= {"test_a_child_that_outlives_its_parents_ledger_keeps_its_own_locks", "test_threads_share_a_hold_without_passing_it"}
+QUICK |= {
+    "test_a_child_that_outlives_its_parents_ledger_keeps_its_own_locks",
+    "test_threads_share_a_hold_without_passing_it",
+}
 """Modules and tests that are run on PostgreSQL by default; all others in the long run."""
 
 
