@@ -75,7 +75,7 @@ def history(ledger: sf.Ledger, operations: int) -> list[str]:
     menu += [lambda: tabs.append(clinic.open_tab(pure("0.05", analyst=generator.choice([None, "ana"]))))]
     menu += [lambda: other.charge(pure("0.01")), lambda: clinic.correct(sf.Curve.pure("0.001"), reason="later")]
     menu += [lambda: clinic.amend(epsilon=3 + Fraction(turn, 500), reason="agreed")]
-    for turn in range(operations):
+    for turn in range(operations):  # noqa: B007 - the menu knows it
         try:
             generator.choice(menu)()
             ended.append("done")

@@ -74,7 +74,7 @@ def test_a_connection_cut_after_any_byte_leaves_client_and_ledger_agreed(
         cutter.cut_after(None)
         clinic.charge(pure("1"))
         many = cutter.passed
-        refused = 0
+        refused: list[str] = []
         for point in points(many, long):
             cutter.cut_after(None)
             clinic.charge(pure("1"))  # connected again, and ready
@@ -85,14 +85,14 @@ def test_a_connection_cut_after_any_byte_leaves_client_and_ledger_agreed(
             except LedgerInDoubt:
                 pytest.fail(f"the server could be asked: byte {point}")
             except sf.LedgerUnavailable as refusal:
-                refused += 1
-                assert "nothing was charged" in str(refusal), point
+                refused.append(str(refusal))
                 assert charges(place) == before, point
             else:
                 assert charges(place) == before + 1, point
                 assert line.question == f"cut at {point}"
         cutter.cut_after(None)
-        assert refused > 0
+        assert refused
+        assert all("nothing was charged" in words for words in refused)
         assert ledger.verify().holds
 
 
@@ -106,7 +106,7 @@ def test_while_no_server_can_be_asked_it_is_not_known_whether_it_was_charged(
         clinic.charge(pure("1"))
         cutter.cut_after(None)
         clinic.charge(pure("1"))
-        many, unknown, made = cutter.passed, 0, 0
+        many, unknown, made = cutter.passed, [], 0
         for point in range(many - 100, many + 1, 1 if long else 9):
             cutter.cut_after(None)
             clinic.charge(pure("1"))
@@ -115,15 +115,15 @@ def test_while_no_server_can_be_asked_it_is_not_known_whether_it_was_charged(
             try:
                 clinic.charge(pure("1", request_id=f"cut{point}"))
             except LedgerInDoubt as doubt:
-                unknown += 1
-                assert f"'cut{point}'" in str(doubt)
+                unknown.append(doubt.request_id)
                 made += charges(place) - before
             except sf.LedgerUnavailable:
                 assert charges(place) == before, point
             else:
                 assert point >= many  # all had passed
         cutter.cut_after(None)
-        assert 0 < made < unknown  # both happen, and nobody could tell
+        assert all(name.startswith("cut") for name in unknown)
+        assert 0 < made < len(unknown)  # both happen, and nobody could tell
         assert ledger.verify().holds
 
 
@@ -295,9 +295,7 @@ os.write(1, b"charged\\n")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_spender_that_ends_or_stands_still_inside_a_charge_stops_nobody(
-    place: Place, how: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_spender_that_ends_or_stands_still_inside_a_charge_stops_nobody(place: Place, how: signal.Signals) -> None:
     """It holds the lock, and its line is sent but not committed: others wait, and then go on."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     short = STUCK.replace("import os,", "import sfumato.ledger.postgres as p; p._LEAST_IDLE = 1.0\nimport os,")
@@ -473,10 +471,8 @@ def test_the_server_syncs_its_log_before_it_says_that_a_charge_is_made(place: Pl
             tracer.communicate()
     text = log.read_text()
     replies = list(re.finditer(r"COMMIT\\0", text))
-    asked = [
-        found for found in replies if text.rfind("recvfrom", 0, found.start()) > text.rfind("sendto", 0, found.start())
-    ]
-    told = [found for found in replies if found not in asked]
+    told = [found for found in replies if "sendto(" in text[text.rfind("\n", 0, found.start()) : found.start()]]
+    asked = [found for found in replies if found not in told]
     assert len(told) >= 2, text
     for found in told:
         start = max(each.start() for each in asked if each.start() < found.start())
