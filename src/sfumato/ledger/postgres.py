@@ -407,7 +407,7 @@ class PostgresRows:
     def finish(self) -> None:
         """Send what was held back, and COMMIT; the server has it on disk on return."""
         pending, self._pending = self._pending, []
-        self.session.commit(pending)
+        self.session.send(pending, commit=True)
 
     def _hold(self, text: str, values: tuple[Any, ...]) -> None:
         self._pending.append((text, values))

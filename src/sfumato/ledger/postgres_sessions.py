@@ -42,6 +42,10 @@ class Book(NamedTuple):
     """Whoever is connected could change lines: as the schema's owner, or the server's administrator."""
 
 
+Statement = tuple[str, tuple[Any, ...]]
+"""A statement with the values that stand in it."""
+
+
 class Session:
     """A session is one connection of one process."""
 
@@ -80,19 +84,6 @@ class Session:
         found = self._ours.execute(text.encode(), values)
         return found.fetchall() if found.description else []
 
-    def commit(self, statements: list[tuple[str, tuple[Any, ...]]]) -> None:
-        """Run what is left, and COMMIT, in one round trip. A server that rolls back instead is not believed."""
-        connection = self._ours
-        if not statements:
-            done = connection.execute(b"COMMIT")
-        else:
-            with connection.pipeline():
-                for text, values in statements:
-                    connection.execute(text.encode(), values)
-                done = connection.execute(b"COMMIT")
-        if done.statusmessage != "COMMIT":
-            raise psycopg.errors.TransactionRollback("the transaction was rolled back")
-
     def run_all(self, text: str) -> list[list[tuple[Any, ...]]]:
         """Run several statements in one round trip, and give the rows of each that has some."""
         found, cursor = [], self._ours.execute(text.encode())
@@ -102,12 +93,20 @@ class Session:
             if not cursor.nextset():
                 return found
 
-    def send(self, statements: list[tuple[str, tuple[Any, ...]]]) -> None:
-        """Run statements that give no rows, in one round trip; after one that fails none of the others is run."""
-        connection = self._ours
-        with connection.pipeline():
-            for text, values in statements:
-                connection.execute(text.encode(), values)
+    def send(self, statements: list[Statement], *, commit: bool = False) -> None:
+        """Run statements that give no rows, and COMMIT if asked to, in one round trip; after one that fails none of the
+        others is run.
+
+        All of them are one message, with the values quoted in it. In a pipeline, a client that stands still between
+        two messages would hold its locks for ever: the server's clock for idle transactions does not run there.
+        """
+        cursor = psycopg.ClientCursor(self._ours)
+        texts = [cursor.mogrify(text.encode(), values) for text, values in statements]
+        cursor.execute("; ".join([*texts, *(["COMMIT"] if commit else [])]).encode())
+        while cursor.nextset():
+            pass
+        if commit and cursor.statusmessage != "COMMIT":
+            raise psycopg.errors.TransactionRollback("the transaction was rolled back")
 
     @property
     def _ours(self) -> psycopg.Connection:
