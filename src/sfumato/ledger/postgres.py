@@ -273,7 +273,7 @@ class PostgresStore:
         if wrong := self.misshapen():
             raise LedgerDamaged(None, wrong)
         with self.writing() as rows:
-            (head, *_) = rows.select({}, newest=True, limit=1) or [None]
+            head = next(iter(rows.select({}, newest=True, limit=1)), None)
             if head is not None and (last is None or head.hash != last.hash):
                 raise LedgerUnavailable(
                     "a ledger is copied into an empty one, and this one has lines",

@@ -143,7 +143,8 @@ class Session:
         if len(books) != 1:
             raise LedgerDamaged(None, "its book does not have one row")
         require_known(books[0][0], self.place)
-        return Book(*books[0], is_owner)
+        version, ledger, key = books[0]
+        return Book(version, ledger, key, is_owner)
 
     def _require_durable(self, fsync: str, pages: str) -> None:
         if (fsync, pages) != ("on", "on"):
