@@ -58,7 +58,7 @@ def test_commands_take_the_address(place: Place, tmp_path: Path) -> None:
         return found.output
 
     done("query", str(file), QUESTION, "--epsilon", "0.25", "--ledger", place.address)
-    assert "0.25" in done("budget", str(file), "--ledger", place.address)
+    assert "ε = 0.75 of 1" in done("budget", str(file), "--ledger", place.address)
     assert "account-open" in done("history", str(file), "--ledger", place.address)
     assert "as they were written" in done("ledger", "verify", place.address)
     done("ledger", "backup", place.address, str(tmp_path / "backup"))
