@@ -22,6 +22,12 @@ settings.load_profile("suite")
 sys.path.insert(0, str(Path(__file__).parent / "tests"))  # tests share helpers: ``from privacy.families import …``
 
 
+_WANTED = {
+    "Chromium": "tests of pages need a browser (apt-get install chromium)",
+    "PostgreSQL": "tests need a PostgreSQL server (apt-get install postgresql)",
+}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the full figures instead of small seeded counts")
     parser.addoption("--draws", default="", help="a name for other bytes to draw the noise of every test from")
@@ -49,11 +55,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say at the end, in red, that no browser has seen the pages, where that is so."""
-    skipped = [each for each in terminalreporter.stats.get("skipped", ()) if "Chromium" in str(each.longrepr)]
-    if skipped:
-        said = f"NOT TESTED: {len(skipped)} tests of pages need a browser (apt-get install chromium)"
-        terminalreporter.write_line(said, red=True, bold=True)
+    """Say at the end, in red, what was not tested for want of a program: pages without a browser, and the like."""
+    for sign, what in _WANTED.items():
+        skipped = [each for each in terminalreporter.stats.get("skipped", ()) if sign in str(each.longrepr)]
+        if skipped:
+            terminalreporter.write_line(f"NOT TESTED: {len(skipped)} {what}", red=True, bold=True)
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,12 @@
 """The ledger beside a bare durable INSERT on the same disk, in one run; how it stays flat; how long verifying takes.
 
-Run with: .venv/bin/python bench/ledger.py [lines, a million by default]; TMPDIR chooses the disk
+Run with: .venv/bin/python bench/ledger.py [lines, a million by default]; TMPDIR chooses the disk. With --postgres it is
+measured on a PostgreSQL server that is started for it, beside a bare INSERT on the same server.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import sqlite3
 import sys
 import tempfile
@@ -12,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import sfumato as sf
 from sfumato.ledger.sealed_rows import Row
@@ -76,5 +79,92 @@ def main(lines: int) -> None:
         print(f"opening, verified from the last checkpoint: {(time.perf_counter() - start) * 1e3:.1f} ms")
 
 
+SPENDERS, EACH = 64, 20
+
+
+def together(work: Callable[[], Callable[[], object]]) -> float:
+    """How many calls a second all spenders make, each in a process of its own."""
+    fork = multiprocessing.get_context("fork")
+    gate, done = fork.Barrier(SPENDERS + 1), fork.Barrier(SPENDERS + 1)
+
+    def run() -> None:
+        call = work()
+        gate.wait()
+        for _ in range(EACH):
+            call()
+        done.wait()
+
+    children = [fork.Process(target=run) for _ in range(SPENDERS)]
+    for child in children:
+        child.start()
+    gate.wait()
+    start = time.perf_counter()
+    done.wait()
+    spent = time.perf_counter() - start
+    for child in children:
+        child.join()
+    return SPENDERS * EACH / spent
+
+
+def bare_on_server(address: str, row: Row, *, lock: bool) -> Callable[[], object]:
+    """The same texts in a table without indexes: BEGIN, perhaps a lock, INSERT and COMMIT."""
+    import psycopg
+
+    raw: Any = psycopg.connect(address, autocommit=True, prepare_threshold=None)
+    insert = f"INSERT INTO bare VALUES ({', '.join(['%s'] * len(row))})"
+
+    def call() -> None:
+        raw.execute("BEGIN")
+        if lock:
+            raw.execute("SELECT one FROM bare_lock FOR UPDATE")
+        raw.execute(insert, tuple(row))
+        raw.execute("COMMIT")
+
+    return call if lock else lambda: raw.execute(insert, tuple(row))
+
+
+def on_server(lines: int) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from postgres_server import PostgresServer, installations
+    from sfumato.ledger.opening import make_ledger
+
+    server = PostgresServer(installations()[0]).make().start()
+    try:
+        make_ledger(server.address(), spender="spender")
+        address = server.address(user="spender")
+        with sf.Ledger.open(address) as ledger:
+            account = ledger.account("clinic", unit=sf.PrivacyUnit("patient"), budget=sf.Budget(10**6, "1e-6"))
+            account.charge(ENTRY)
+            with ledger._guarded.reading() as transaction:  # noqa: SLF001
+                assert transaction.head is not None
+                row = transaction.head
+            columns = ", ".join(f'"{name}" text' for name in Row._fields)
+            server.execute(f"CREATE TABLE bare ({columns})", "CREATE TABLE bare_lock (one int)")
+            server.execute("INSERT INTO bare_lock VALUES (1)", "GRANT ALL ON bare, bare_lock TO spender")
+            insert = bare_on_server(address, row, lock=False)
+            turns = [(milliseconds(lambda: account.charge(ENTRY)), milliseconds(insert)) for _ in range(ROUNDS)]
+            ours, theirs = (median(turn[side][0] for turn in turns) for side in (0, 1))
+            print(f"a charge {ours:.3f} ms, a bare INSERT {theirs:.3f} ms: {ours / theirs:.2f}× (target 3)")
+
+        def spender() -> Callable[[], object]:
+            mine = sf.Ledger.open(address).account("clinic")
+            return lambda: mine.charge(ENTRY)
+
+        plain = together(lambda: bare_on_server(address, row, lock=True))
+        rate = together(spender)
+        print(f"{SPENDERS} spenders: {rate:,.0f} a second, bare {plain:,.0f}: {rate / plain:.2f}× (target 0.5)")
+        with sf.Ledger.open(address) as ledger:
+            lengthen(ledger, ledger.account("clinic"), lines)
+            start = time.perf_counter()
+            report = ledger.verify()
+            print(f"verifying {report}: {(time.perf_counter() - start) / report.lines * 1e6:.1f} s per million")
+        start = time.perf_counter()
+        sf.Ledger.open(address).close()
+        print(f"opening, verified from the last checkpoint: {(time.perf_counter() - start) * 1e3:.1f} ms")
+    finally:
+        server.remove()
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
+    given = [argument for argument in sys.argv[1:] if argument != "--postgres"]
+    (on_server if "--postgres" in sys.argv else main)(int(given[0]) if given else 1_000_000)

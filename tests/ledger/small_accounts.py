@@ -25,7 +25,8 @@ def script(
 ) -> subprocess.CompletedProcess[str]:
     """Run code in a fresh interpreter; it finds its arguments in sys.argv[1:]."""
     command = [*wrap, sys.executable, "-c", code, *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    found = [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, found))}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     if check:
         assert done.returncode == 0, done.stderr

@@ -307,7 +307,7 @@ def test_a_request_of_a_payer_nobody_knows_of_is_not_charged_again(
     ledger: sf.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clinic = account(ledger)
-    monkeypatch.setattr(processes, "alive", lambda _: None)
+    monkeypatch.setattr(processes, "alive", lambda _, **__: None)
     first = clinic.ask(pure(**ENTRY, request_id="r"), {"n": 5})
     assert first.begin() is None
     with pytest.raises(sf.AnswerPending):
@@ -346,7 +346,7 @@ def test_waiting_is_bounded_where_nobody_knows_whether_the_payer_lives(
 ) -> None:
     """Then nothing is said of the payer, whose answer still counts; who asks after that time pays."""
     clinic = account(ledger)
-    monkeypatch.setattr(processes, "alive", lambda _: None)
+    monkeypatch.setattr(processes, "alive", lambda _, **__: None)
     monkeypatch.setattr(asking, "PATIENCE", 2.0)
     first = clinic.ask(pure(**ENTRY), {"n": 5})
     assert first.begin() is None
@@ -372,7 +372,7 @@ def test_what_could_not_be_said_is_said_with_the_next_line(ledger: sf.Ledger, mo
     assert ledger._guarded.unsaid == {}
 
 
-def _full(_: object) -> None:
+def _full(*_: object) -> None:
     raise sf.LedgerUnavailable("the disk is full", place="here", fix="make room")
 
 

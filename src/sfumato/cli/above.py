@@ -42,7 +42,7 @@ def command(
     tables: tuple[str, ...],
     source: TextIO | None,
     analyst: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     request_id: str | None,
     explain: bool,
     as_json: bool,

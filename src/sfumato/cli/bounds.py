@@ -30,7 +30,7 @@ def command(
     cover: str,
     confidence: str,
     analyst: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     request_id: str | None,
     dry_run: bool,
     as_json: bool,

@@ -66,7 +66,7 @@ def command() -> None:
 def show(
     policy: Path,
     analyst: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     server: str | None,
     details: bool,
     plot: Path | None,
@@ -100,7 +100,7 @@ def show_currencies(found: Standing | PeriodStandings) -> None:
     click.echo("\n" + "\n".join(found.details()))
 
 
-def _draw(policy: Path, analyst: str | None, ledger: Path | None, server: str | None, path: Path) -> None:
+def _draw(policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None, path: Path) -> None:
     if server is None:
         from sfumato.curator.policy_account import budget_of
 
@@ -110,7 +110,9 @@ def _draw(policy: Path, analyst: str | None, ledger: Path | None, server: str | 
         curator.budget.plot(path)
 
 
-def _standing(policy: Path, analyst: str | None, ledger: Path | None, server: str | None) -> Standing | PeriodStandings:
+def _standing(
+    policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None
+) -> Standing | PeriodStandings:
     if server is None:
         from sfumato.curator import standing
 
@@ -125,7 +127,7 @@ def _standing(policy: Path, analyst: str | None, ledger: Path | None, server: st
 @click.option("--reason", required=True, metavar="TEXT", help="Why: kept in the ledger for ever.")
 @options.ledger
 @options.as_json
-def amend(policy: Path, reason: str, ledger: Path | None, as_json: bool) -> None:
+def amend(policy: Path, reason: str, ledger: Path | str | None, as_json: bool) -> None:
     """Make the budget written in POLICY the account's own. Unit and neighbours stay for life.
 
     Edit the budget in the file first, then run this once. A budget below what is spent is refused. If you raise ε after

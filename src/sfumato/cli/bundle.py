@@ -33,7 +33,7 @@ def command(
     questions: str | None,
     title: str | None,
     passphrase_file: Path | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
 ) -> None:
     """Write one zip file about POLICY's account, signed with the owner's key, for anybody to verify offline.
 

@@ -35,7 +35,7 @@ def command(
     most: int | None,
     confidence: str,
     analyst: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     request_id: str | None,
     explain: bool,
     as_json: bool,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--details", is_flag=True, help="Show the cost in every currency: pure, renyi and failure.")
 @options.as_json
 def command(
-    policy: Path, analyst: str | None, ledger: Path | None, server: str | None, details: bool, as_json: bool
+    policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None, details: bool, as_json: bool
 ) -> None:
     """List every line of POLICY's account: number, time, analyst, kind, question, cost.
 
@@ -46,7 +46,7 @@ def command(
         click.echo("Nothing has been asked yet.")
 
 
-def _lines(policy: Path, analyst: str | None, ledger: Path | None, server: str | None) -> list[Line]:
+def _lines(policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None) -> list[Line]:
     if server is None:
         from sfumato.curator import history
 

@@ -1,4 +1,4 @@
-"""The command ``sfumato ledger`` checks, copies and exports the file itself."""
+"""The command ``sfumato ledger`` checks, copies, moves and exports a ledger itself, and makes one in a database."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from pathlib import Path
 import click
 
 from sfumato.cli.exit_codes import EXIT_CODES
+from sfumato.cli.options import LedgerAddress
 from sfumato.errors import OUTCOMES
 
-_file = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_file = click.argument("file", type=LedgerAddress(exists=True))
 _out = click.argument("out", type=click.Path(path_type=Path))
 
 
-@click.group(short_help="Verify, export or back up a ledger file.", epilog=EXIT_CODES)
+@click.group(short_help="Verify, export, back up, make or move a ledger.", epilog=EXIT_CODES)
 def command() -> None:
-    """Check a ledger file, copy it, or write its lines in a form other programs read.
+    """Check a ledger, copy it, or write its lines in a form other programs read. FILE is a file, or a database that is
+    named by its address: postgresql://host/db.
 
     \b
     Examples:
       sfumato ledger verify sfumato.ledger
+      sfumato ledger init postgresql://host/db --spender curator
+      sfumato ledger copy sfumato.ledger postgresql://host/db
       sfumato ledger export sfumato.ledger lines.csv --format csv
       sfumato ledger backup sfumato.ledger copies/2024-06-01.ledger
     """
@@ -28,7 +32,7 @@ def command() -> None:
 
 @command.command(epilog=EXIT_CODES)
 @_file
-def verify(file: Path) -> None:
+def verify(file: Path | str) -> None:
     """Check every line of FILE: its seal, its link to the line before, every total."""
     from sfumato.ledger import Ledger
 
@@ -43,7 +47,7 @@ def verify(file: Path) -> None:
 @_file
 @_out
 @click.option("--format", "form", type=click.Choice(["json", "csv", "arrow"]), default="json", show_default=True)
-def export(file: Path, out: Path, form: str) -> None:
+def export(file: Path | str, out: Path, form: str) -> None:
     """Write every line of FILE to the new file OUT."""
     from sfumato.ledger import Ledger
 
@@ -54,10 +58,10 @@ def export(file: Path, out: Path, form: str) -> None:
 @command.command(epilog=EXIT_CODES)
 @_file
 @_out
-def backup(file: Path, out: Path) -> None:
+def backup(file: Path | str, out: Path) -> None:
     """Copy FILE as it is at this moment to the new file OUT, while others go on using it.
 
-    The users and tokens of a server, FILE.people, are copied to OUT.people.
+    The users and tokens of a server, FILE.people, are copied to OUT.people. Of a database OUT is a file, too.
     """
     from sfumato.ledger import Ledger
     from sfumato.server.people_database import PeopleDatabase, beside
@@ -65,10 +69,39 @@ def backup(file: Path, out: Path) -> None:
     with Ledger.open(file) as ledger:
         last = next((line.number for line in ledger.latest()), 0)
         ledger.backup(out)
-    if not beside(file).exists():
+    if isinstance(file, str) or not beside(file).exists():
         return
     people = PeopleDatabase(beside(file))
     try:
         people.backup(beside(out), last)
     finally:
         people.close()
+
+
+@command.command(epilog=EXIT_CODES)
+@click.argument("address")
+@click.option("--schema", metavar="NAME", help="Where the ledger is in the database.  [default: sfumato]")
+@click.option("--spender", metavar="ROLE", help="A role that may charge, and change nothing; made when it is missing.")
+def init(address: str, schema: str | None, spender: str | None) -> None:
+    """Make a ledger in the database ADDRESS, such as postgresql://host/db, as its owner; lines that are there stay.
+
+    Curators then connect as ROLE. Passwords come from PGPASSWORD, ~/.pgpass or a service, never from the address.
+    """
+    from sfumato.ledger.opening import make_ledger
+
+    click.echo(f"A ledger is kept here: {make_ledger(address, schema=schema, spender=spender)}")
+
+
+@command.command(epilog=EXIT_CODES)
+@click.argument("source", metavar="FROM", type=LedgerAddress(exists=True))
+@click.argument("target", metavar="TO", type=LedgerAddress())
+def copy(source: Path | str, target: Path | str) -> None:
+    """Move a ledger: copy every line of FROM, as it is, to TO, which is a new file or an empty ledger in a database.
+
+    Both are verified. Then a last line seals FROM: it can be read for ever, and charges nothing more. Run it again
+    after a crash: it finishes what was begun. Connect to a database as the owner of its schema.
+    """
+    from sfumato.ledger.moving import copy_ledger
+
+    number, seal = copy_ledger(source, target)
+    click.secho(f"{number:,} lines are copied; the last has the hash {seal}", fg="green")

@@ -65,7 +65,7 @@ def command(
     table: str,
     columns: str,
     analyst: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     request_id: str | None,
     explain: bool,
     as_json: bool,

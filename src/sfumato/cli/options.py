@@ -25,16 +25,30 @@ def several(*each: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
     return added
 
 
+class LedgerAddress(click.Path):
+    """A ledger is named by the path of a file, or by the address of a database."""
+
+    name = "ledger"
+
+    def __init__(self, *, exists: bool = False) -> None:
+        super().__init__(exists=exists, dir_okay=not exists, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from sfumato.ledger.server_addresses import is_server_address
+
+        return value if is_server_address(value) else super().convert(value, param, ctx)
+
+
 policy = click.argument("policy", type=click.Path(path_type=Path))
 ledger = click.option(
     "--ledger",
-    type=click.Path(path_type=Path),
+    type=LedgerAddress(),
     metavar="PATH",
-    help="The ledger file.  [default: sfumato.ledger beside POLICY]",
+    help="The ledger: a file, or postgresql://host/db.  [default: sfumato.ledger beside POLICY]",
 )
 ledger_here = click.option(
     "--ledger",
-    type=click.Path(path_type=Path),
+    type=LedgerAddress(),
     metavar="PATH",
     help="The ledger file.  [default: sfumato.ledger in this folder]",
 )

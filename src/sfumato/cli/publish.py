@@ -71,7 +71,7 @@ _priced = options.several(
 @click.option("--dry-run", is_flag=True, help="Only say what it costs and how wrong it will be. Spends nothing.")
 @options.as_json
 @click.option("--receipt", is_flag=True, help="Print the whole receipt.")
-def command(policy: Path, analyst: str | None, ledger: Path | None, output: Path | None, **given: Any) -> None:
+def command(policy: Path, analyst: str | None, ledger: Path | str | None, output: Path | None, **given: Any) -> None:
     """Measure marginals of one TABLE of POLICY, and write them to a file that anyone may ask afterwards, for nothing.
 
     \b

@@ -151,7 +151,7 @@ def command(
     policy: Path,
     file: Path | None,
     analyst: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     server: str | None,
     time_limit: str,
     **given: Any,
@@ -191,7 +191,7 @@ def command(
 
 @contextmanager
 def _curator(
-    policy: Path, analyst: str | None, ledger: Path | None, time_limit: str, progress: ProgressLines
+    policy: Path, analyst: str | None, ledger: Path | str | None, time_limit: str, progress: ProgressLines
 ) -> Iterator[Curator]:
     """Open the policy's files, as an analyst where one is named."""
     from sfumato.curator import Curator

@@ -39,7 +39,7 @@ def command(
     prior: str,
     neighbours: str | None,
     plot: Path | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     as_json: bool,
 ) -> None:
     """Say what a promise means for one person, and what 41 real deployments promised. No data is read.
@@ -75,7 +75,7 @@ def command(
     _show(found)
 
 
-def _of_policy(policy: Path, ledger: Path | None, prior: str) -> Precedents:
+def _of_policy(policy: Path, ledger: Path | str | None, prior: str) -> Precedents:
     """Read what the account of a policy promises, and mark what is spent of it."""
     from sfumato.curator import precedents_of
 

@@ -18,7 +18,7 @@ from sfumato.cli.exit_codes import EXIT_CODES
 @options.questions
 @options.title
 @options.ledger
-def command(policy: Path, out: Path, questions: str | None, title: str | None, ledger: Path | None) -> None:
+def command(policy: Path, out: Path, questions: str | None, title: str | None, ledger: Path | str | None) -> None:
     """Write one page about POLICY's account that needs nothing else, for its owner to publish.
 
     It says who is protected, what was asked, the answers with pictures and ranges, what they cost, what an attacker

@@ -40,7 +40,7 @@ def command(
     policy: Path,
     sql: str,
     analyst: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     explain: bool,
     dry_run: bool,
     as_json: bool,

@@ -26,7 +26,7 @@ dry_run = click.option(
 
 def search(
     policy: Path,
-    ledger: Path | None,
+    ledger: Path | str | None,
     analyst: str | None,
     propose: Propose,
     price: tuple[str, str],

@@ -20,7 +20,11 @@ from sfumato.errors import SfumatoError, installing
 @click.option("--processes", type=click.IntRange(1), metavar="N", help="So many processes answer.  [default: 1]")
 @options.ledger
 def command(
-    policies: tuple[Path, ...], settings: Path | None, listen: str | None, processes: int | None, ledger: Path | None
+    policies: tuple[Path, ...],
+    settings: Path | None,
+    listen: str | None,
+    processes: int | None,
+    ledger: Path | str | None,
 ) -> None:
     """Serve POLICIES, which share one ledger, until Ctrl-C or SIGTERM: then charged work ends, and nothing new begins.
 

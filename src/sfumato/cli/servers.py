@@ -21,7 +21,7 @@ server = click.option(
 
 @contextmanager
 def connected(
-    url: str, policy: Path, analyst: str | None, ledger: Path | None, progress: ProgressLines | None = None
+    url: str, policy: Path, analyst: str | None, ledger: Path | str | None, progress: ProgressLines | None = None
 ) -> Iterator[Any]:
     """Open a policy at a server; what says something about files here is refused."""
     if analyst is not None or ledger is not None:

@@ -47,7 +47,7 @@ def command(
     delta: str,
     yes: bool,
     analyst: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     history: Path | None,
     no_history: bool,
     time_limit: str,

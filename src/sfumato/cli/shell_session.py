@@ -41,7 +41,7 @@ class Session:
 
     curator: Curator
     lines: Lines
-    ledger: Path | None
+    ledger: Path | str | None
     spends: bool
     """Whether questions are asked without a yes to each: what ``--yes`` says."""
     interactive: bool

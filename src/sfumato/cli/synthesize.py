@@ -65,7 +65,7 @@ _written = options.several(
 @click.option("--dry-run", is_flag=True, help="Run all of it on invented rows: nothing is read, spent or written.")
 @options.as_json
 @click.option("--receipt", is_flag=True, help="Print the whole receipt.")
-def command(policy: Path, analyst: str | None, ledger: Path | None, **given: Any) -> None:
+def command(policy: Path, analyst: str | None, ledger: Path | str | None, **given: Any) -> None:
     """Measure a model of one TABLE of POLICY, step by step, and draw a synthetic table from it.
 
     \b

@@ -49,7 +49,7 @@ def _span(_ctx: click.Context, _parameter: click.Parameter, written: str | None)
 )
 @click.option("--label", default="", metavar="TEXT", help="What it is for, to tell it from others.")
 @options.ledger_here
-def new(user: str, expires: timedelta | None, most: str | None, label: str, ledger: Path | None) -> None:
+def new(user: str, expires: timedelta | None, most: str | None, label: str, ledger: Path | str | None) -> None:
     """Make a token for USER and print it. It is shown this once, and nowhere kept: only its hash is.
 
     What a release will spend is reserved of --most before the account is charged. A process that is killed in between
@@ -67,7 +67,7 @@ def new(user: str, expires: timedelta | None, most: str | None, label: str, ledg
 @click.option("--user", metavar="NAME", help="Those of one user.")
 @options.ledger_here
 @options.as_json
-def list_tokens(user: str | None, ledger: Path | None, as_json: bool) -> None:
+def list_tokens(user: str | None, ledger: Path | str | None, as_json: bool) -> None:
     """List every token: number, user, label, until when, the most it may spend, and what it has spent."""
     from sfumato.cli.text_tables import show
     from sfumato.errors import at_most
@@ -112,7 +112,7 @@ def list_tokens(user: str | None, ledger: Path | None, as_json: bool) -> None:
 @command.command(epilog=EXIT_CODES)
 @click.argument("number", type=int)
 @options.ledger_here
-def revoke(number: int, ledger: Path | None) -> None:
+def revoke(number: int, ledger: Path | str | None) -> None:
     """End token NUMBER, at once and for ever."""
     from sfumato.server.local_people import people_of, who_runs_this
 

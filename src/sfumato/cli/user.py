@@ -36,7 +36,7 @@ def command() -> None:
     help="An owner decides, an analyst asks within a share, an auditor reads all that was done.",
 )
 @options.ledger_here
-def add(name: str, role: str, ledger: Path | None) -> None:
+def add(name: str, role: str, ledger: Path | str | None) -> None:
     """Add NAME. An analyst may ask the policies whose [analysts] name them, and sees no others."""
     from sfumato.server.local_people import people_of, who_runs_this
 
@@ -49,7 +49,7 @@ def add(name: str, role: str, ledger: Path | None) -> None:
 @click.argument("name")
 @click.option("--again", is_flag=True, help="Let them in again instead.")
 @options.ledger_here
-def disable(name: str, again: bool, ledger: Path | None) -> None:
+def disable(name: str, again: bool, ledger: Path | str | None) -> None:
     """Let NAME in no more, with all tokens and sessions, at once. Their history stays."""
     from sfumato.server.local_people import people_of, who_runs_this
 
@@ -61,7 +61,7 @@ def disable(name: str, again: bool, ledger: Path | None) -> None:
 @command.command("list", epilog=EXIT_CODES)
 @options.ledger_here
 @options.as_json
-def list_users(ledger: Path | None, as_json: bool) -> None:
+def list_users(ledger: Path | str | None, as_json: bool) -> None:
     """List every user: name, role, since when, and whether they are let in."""
     from sfumato.cli.text_tables import show
     from sfumato.server.local_people import people_of

@@ -29,7 +29,7 @@ from sfumato.cli.exit_codes import EXIT_CODES
 @options.ledger
 @options.as_json
 def command(
-    bundle: Path, key: str | None, earlier: Path | None, policy: Path | None, ledger: Path | None, as_json: bool
+    bundle: Path, key: str | None, earlier: Path | None, policy: Path | None, ledger: Path | str | None, as_json: bool
 ) -> None:
     """Check that every byte of BUNDLE is as it was signed and that it adds up, without a network.
 

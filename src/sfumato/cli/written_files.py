@@ -13,16 +13,17 @@ if TYPE_CHECKING:
     from sfumato.policy import Policy
 
 
-def check_written(policy: Policy, ledger: Path | None, *files: Path | None) -> None:
+def check_written(policy: Policy, ledger: Path | str | None, *files: Path | None) -> None:
     """Refuse files that cannot or must not be written, before anything is spent."""
-    from sfumato.curator.policy_account import ledger_path
+    from sfumato.curator.policy_account import ledger_address
 
     named = [each for each in files if each is not None]
     for each in named:
         target = os.path.realpath(each)
         if target == _real(policy.path):
             raise click.UsageError(f"{each} is the policy: write to another file")
-        if target.startswith(os.path.realpath(ledger_path(policy, ledger))):
+        kept = ledger_address(policy, ledger)
+        if isinstance(kept, Path) and target.startswith(os.path.realpath(kept)):
             raise click.UsageError(f"{each} belongs to the ledger: write to another file")
         for table in policy.tables.values():
             source = _real(getattr(table.source, "path", None))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar, overload
 
 from sfumato.curator.asked_sessions import AskedSession, asked_session
@@ -28,7 +29,7 @@ from sfumato.curator.policy_account import (
     AccountLines,
     amend_account,
     charges,
-    ledger_path,
+    ledger_address,
     lines_of,
     read_policy,
     require_analyst,
@@ -103,8 +104,9 @@ class Curator:
             engine = open_engine(self.policy, memory, threads)
             opened.callback(engine.close)
             self._owns_ledger = not isinstance(ledger, Ledger)
-            self._kept_at = None if isinstance(ledger, Ledger) else ledger_path(self.policy, ledger).absolute()
-            self.ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger_path(self.policy, ledger))
+            kept_at = None if isinstance(ledger, Ledger) else ledger_address(self.policy, ledger)
+            self._kept_at = kept_at.absolute() if isinstance(kept_at, Path) else kept_at
+            self.ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger_address(self.policy, ledger))
             if self._owns_ledger:
                 opened.callback(self.ledger.close)
             unit, budget, per = self.policy.unit, self.policy.account_budget, self.policy.per or ""

@@ -16,6 +16,7 @@ from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.standings import Standing
 from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken
 from sfumato.ledger import Account, Ledger, Line, PeriodAccounts
+from sfumato.ledger.server_addresses import is_server_address
 from sfumato.notebook_html import paragraph, table
 from sfumato.plan.declared_cells import impossible
 from sfumato.policy import Policy
@@ -45,10 +46,13 @@ def read_policy(policy: Policy | PathOrText) -> Policy:
     return found
 
 
-def ledger_path(policy: Policy, ledger: PathOrText | None = None) -> Path:
-    """Find the ledger that is named, or the one beside the policy's file."""
-    if ledger is not None:
-        return Path(ledger)
+def ledger_address(policy: Policy, ledger: PathOrText | None = None) -> Path | str:
+    """Find the ledger that is named, here or in the policy, or the one beside the policy's file: a path, or the address
+    of a database.
+    """
+    named = policy.ledger if ledger is None else ledger
+    if named is not None:
+        return named if isinstance(named, str) and is_server_address(named) else Path(named)
     if policy.path is None:
         raise InvalidParameter(
             "ledger",
@@ -57,6 +61,19 @@ def ledger_path(policy: Policy, ledger: PathOrText | None = None) -> Path:
             fix="Curator(policy, ledger='clinic.ledger')",
         )
     return policy.path.parent / LEDGER_NAME
+
+
+def people_place(policy: Policy, ledger: PathOrText | None = None) -> Path:
+    """Find the path beside which a server keeps what it knows of people: it stays on this machine."""
+    found = ledger_address(policy, ledger)
+    if isinstance(found, Path):
+        return found
+    return Path(LEDGER_NAME) if policy.path is None else policy.path.parent / LEDGER_NAME
+
+
+def is_there(address: Path | str) -> bool:
+    """Tell whether there may be a ledger: a file that is missing is none, and of a database its server tells."""
+    return isinstance(address, str) or address.exists()
 
 
 def standing(
@@ -144,9 +161,9 @@ def history(
 ) -> Iterator[Line]:
     """List every line of a policy's account, oldest first; no data are opened."""
     declared = read_policy(policy)
-    path = ledger_path(declared, ledger)
-    if path.exists():
-        with Ledger.open(path) as opened:
+    address = ledger_address(declared, ledger)
+    if is_there(address):
+        with Ledger.open(address) as opened:
             yield from lines_of(opened, declared, analyst)
 
 
@@ -257,10 +274,10 @@ def refuse_if_curated(data: PathOrText) -> None:
 @contextmanager
 def _account(policy: Policy, ledger: PathOrText | None) -> Iterator[Account | None]:
     """Find the account as it is, or None before its first question."""
-    path = ledger_path(policy, ledger)
-    if not path.exists():
+    address = ledger_address(policy, ledger)
+    if not is_there(address):
         yield None
         return
-    with Ledger.open(path) as opened:
+    with Ledger.open(address) as opened:
         known = policy.account_name in opened.accounts
         yield opened.account(policy.account_name) if known else None

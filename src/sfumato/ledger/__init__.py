@@ -4,7 +4,12 @@ sealed_rows, spending     a line as it is stored and sealed; the arithmetic of s
 charged                   what is run, with its sensitivity: from these a charge is computed, and computed again
 keyed_hashes              what identifies private rows, so that no guess of them can be tested
 entries                   what is handed in and given back: entries, lines, stored answers
-store, sqlite             the seam to what keeps the lines; SQLite
+store, opening            the seam to what keeps the lines; from an address to a store
+sqlite, sqlite_copies     lines in one file; lines written to a new one
+server_addresses          the address of a database, without a password
+postgres                  lines in a database that several machines share; postgres_sessions: one connection to it;
+                          postgres_schema: its tables and rights; postgres_faults: its indexes checked
+moving                    a ledger copied as it is to another place, and sealed where it was
 local_files, bodies       where a file may live; large answers as files beside the ledger
 transaction, anchors      what is read and appended at once; what must still be there
 guarded                   both together: nothing is written to a ledger that lost lines

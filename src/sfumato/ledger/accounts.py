@@ -11,7 +11,7 @@ from functools import partial
 from itertools import groupby
 from typing import Self, TypeVar
 
-from sfumato.errors import AlreadyAnswered, InvalidParameter, SourceTaken, Unanswered
+from sfumato.errors import AlreadyAnswered, InvalidParameter, LedgerInDoubt, SourceTaken, Unanswered
 from sfumato.ledger import asking, entries, joined_sources
 from sfumato.ledger.amending import Change, amend
 from sfumato.ledger.asking import Asking, Opening
@@ -402,10 +402,12 @@ class Account:
         try:
             found = asking.begin(seconds, waiting)
             return Tab(self._guarded, asking.line, self.cost) if found is None else found
-        except BaseException:
+        except BaseException as error:
             if not asking.stands():
                 raise
             asking.stop()
+            if isinstance(error, LedgerInDoubt):
+                raise
             raise Unanswered(asking.line.number) from None
 
     def finish(self, tab: Tab, body: str) -> Line:

@@ -178,12 +178,20 @@ class Asking:
         for other in transaction.under_way({"account": self._account, **where}):
             if transaction.ended(other.number) is not None:
                 continue
-            lives = processes.alive(other.payer)
+            lives = self._lives(other)
             if lives is False:
                 transaction.stop(other.number)
-            elif lives or not _is_old(other):
+            elif lives or not self._is_old(other):
                 found.append(other)
         return found
+
+    def _lives(self, other: UnderWay) -> bool | None:
+        """Tell whether a payer still runs; None where it may run on another machine, or nobody knows."""
+        return processes.alive(other.payer, elsewhere=self._guarded.store.shared)
+
+    def _is_old(self, other: UnderWay) -> bool:
+        """Tell whether a charge is so old that nobody waits for it whose payer may be gone."""
+        return self._guarded.store.now() - other.time >= PATIENCE * 1e6
 
     def _fly(self, transaction: Transaction, row: Row) -> None:
         if row.request or (row.plan and row.data):
@@ -199,9 +207,13 @@ class Asking:
                 found = self._requested(transaction) or transaction.ended(other.number)
             if found is not None and found.kind == "answer":
                 return found
-            lives = processes.alive(other.payer)
+            lives = self._lives(other)
             mine = bool(other.request) and other.request == self._columns["request"]
-            if found is not None or other.number in self._guarded.unsaid or (mine and lives is None and _is_old(other)):
+            if (
+                found is not None
+                or other.number in self._guarded.unsaid
+                or (mine and lives is None and self._is_old(other))
+            ):
                 raise Unanswered(other.number, charged=mine)
             if lives is False:
                 with self._guarded.writing() as transaction:
@@ -256,11 +268,6 @@ def _require_same(paid: Row | None, question: str | None, plan: str | None) -> N
             place="request_id",
             fix="give each question its own id",
         )
-
-
-def _is_old(other: UnderWay) -> bool:
-    """Tell whether a charge is so old that nobody waits for it whose payer may be gone."""
-    return time.time() - other.time / 1e6 >= PATIENCE
 
 
 def _accurate(rows: Iterable[Row], accuracy: Mapping[str, Fraction]) -> Row | None:

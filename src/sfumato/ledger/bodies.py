@@ -18,7 +18,7 @@ LARGE = 1 << 16
 """Answers of more bytes than this are kept as files."""
 
 
-class Bodies:
+class BodyFiles:
     """This is the folder of one ledger's large answers; it is made with the first of them."""
 
     def __init__(self, ledger: Path) -> None:
@@ -46,7 +46,7 @@ class Bodies:
             return None
         return content.decode() if sha256(content).hexdigest() == digest else None
 
-    def copy(self, target: Bodies) -> None:
+    def copy(self, target: BodyFiles) -> None:
         """Copy every file, as it is, for a backup: files are never removed, so all that its lines refer to are here."""
         if self.folder.is_dir():
             for path in sorted(self.folder.glob("[0-9a-f]" * 64)):

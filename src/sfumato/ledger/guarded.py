@@ -10,7 +10,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
-from sfumato.errors import AccountDiffers, LedgerBehind, LedgerDamaged, LedgerUnavailable, Overspent, Unanswered
+from sfumato.errors import (
+    AccountDiffers,
+    LedgerBehind,
+    LedgerDamaged,
+    LedgerInDoubt,
+    LedgerUnavailable,
+    Overspent,
+    Unanswered,
+)
 from sfumato.ledger import entries
 from sfumato.ledger.anchors import Anchor
 from sfumato.ledger.bodies import LARGE
@@ -57,11 +65,12 @@ class GuardedStore:
             yield Transaction(rows, self.keyed.origin)
 
     @contextmanager
-    def writing(self, *, acknowledging: bool = False) -> Iterator[Transaction]:
-        with self.store.writing() as rows:
+    def writing(self, *, acknowledging: bool = False, moving: str = "") -> Iterator[Transaction]:
+        with self.store.writing(self._watched()) as rows:
             transaction = Transaction(rows, self.keyed.origin)
             start = transaction.head
             self._require_whole(transaction, acknowledging=acknowledging)
+            _require_here(start, moving)
             said = [number for number, seal in list(self.unsaid.items()) if transaction.has(number, seal)]
             for number in said:
                 transaction.stop(number)
@@ -71,6 +80,11 @@ class GuardedStore:
         if transaction.head is not None and transaction.head is not start:
             self._known = (transaction.head.number, transaction.head.hash)
             self.wrote = True
+
+    def _watched(self) -> list[int]:
+        """List the lines that every transaction looks at before it writes."""
+        known = [] if self._known is None else [self._known[0]]
+        return [*known, *(anchor.number for anchor in self.anchors if anchor.number), *self.unsaid]
 
     def columns(self, entry: Entry) -> dict[str, str]:
         """Write an entry as a line stores it."""
@@ -188,9 +202,9 @@ class GuardedStore:
             if short is not None:
                 raise short()
             return given(written[0])
-        except BaseException:
+        except BaseException as error:
             # A Ctrl-C may strike after the line is on disk: then whoever asked is told that it is.
-            if not written or not self.stands(written[0]):
+            if not written or not self.stands(written[0]) or isinstance(error, LedgerInDoubt):
                 raise
             raise Unanswered(written[0].number) from None
 
@@ -208,11 +222,12 @@ class GuardedStore:
     def stands(self, row: Row) -> bool:
         """Tell whether a line that was being written is on disk. Where that cannot be seen, count it as made."""
         error = sys.exception()
+        if isinstance(error, LedgerInDoubt) and error.first <= row.number <= error.last:
+            return True
         if error is not None:
             traceback.clear_frames(error.__traceback__)  # a transaction that an interrupted frame still holds open
         try:
-            with self.reading() as transaction:
-                return transaction.has(row.number, row.hash)
+            return self.store.settled(row.number, row.hash)
         except LedgerUnavailable:
             return True
 
@@ -235,3 +250,16 @@ class GuardedStore:
         missing = None if acknowledging else self.behind(transaction)
         if missing is not None:
             raise LedgerBehind(missing)
+
+
+def _require_here(head: Row | None, moving: str) -> None:
+    """Refuse to write to a ledger that was moved, but for who finishes moving it to the same place."""
+    if head is None or head.kind != "moved":
+        return
+    place = json.loads(head.detail)["moved"]
+    if place != moving:
+        raise LedgerUnavailable(
+            f"this ledger was moved to {place}: it can be read and verified for ever, and charges nothing more",
+            place=f"line {head.number}",
+            fix="name the ledger that it was moved to",
+        )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from fractions import Fraction
-from pathlib import Path
 from typing import Self
 
-from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable, SourceTaken
+from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable, SourceTaken, WeakLedger
 from sfumato.ledger import entries, inspecting, joined_sources
 from sfumato.ledger.accounts import Account
 from sfumato.ledger.anchors import Anchor, accept, anchored
@@ -18,8 +18,9 @@ from sfumato.ledger.entries import Line
 from sfumato.ledger.exporting import export
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.keyed_hashes import KeyedHash
+from sfumato.ledger.opening import open_store
 from sfumato.ledger.period_accounts import PeriodAccounts
-from sfumato.ledger.sqlite import SQLiteStore
+from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Terms
 from sfumato.ledger.verifying import Verification
 from sfumato.privacy import Budget, PrivacyUnit, codec
@@ -37,39 +38,46 @@ class Ledger:
     is on disk when it returns.
     """
 
-    def __init__(self, guarded: GuardedStore, beside: Path) -> None:
+    def __init__(self, guarded: GuardedStore) -> None:
         self._guarded = guarded
-        self._beside = beside
 
     def __repr__(self) -> str:
-        return f"<Ledger in {self._beside.name.removesuffix('.anchor')}: .lines(), .account(), .verify()>"
+        return f"<Ledger in {self._guarded.store.name}: .lines(), .account(), .verify()>"
 
     @classmethod
     def open(
         cls,
         path: str | os.PathLike[str],
         *,
+        schema: str | None = None,
         anchor: Anchor | str | os.PathLike[str] | None = None,
         timeout: Number = 30,
     ) -> Self:
-        """Open the ledger in this file, which is made when it is missing; ``timeout`` is how many seconds to wait for a
-        lock.
+        """Open the ledger in this file, which is made when it is missing, or in this database ("postgresql://host/db")
+        and ``schema``, which ``sfumato ledger init`` has made; ``timeout`` is how many seconds to wait for a lock.
 
-        The lines since the last checkpoint (every thousandth line) are verified. An ``anchor``, and the one that is
-        kept beside the file, must be in it, or nothing more is charged until the owner has acknowledged that.
+        The lines since the last checkpoint (every thousandth line) are verified. An ``anchor``, and the one that this
+        user keeps (beside the file; of a database, among their own files), must be in it, or nothing more is charged
+        until the owner has acknowledged that.
         """
-        store = SQLiteStore(path, float(exact(timeout, "timeout", NONNEGATIVE)))
+        store = open_store(path, schema, float(exact(timeout, "timeout", NONNEGATIVE)))
         try:
-            beside = Path(f"{store.place}.anchor")
             known = [anchor if isinstance(anchor, Anchor) else Anchor.load(anchor)] if anchor is not None else []
-            known += [Anchor.load(beside)] if beside.exists() else []
+            known += [Anchor.load(place) for place in store.anchor_places if place.exists()]
             found = inspecting.newest(store)
             guarded = GuardedStore(store, tuple(known), KeyedHash(store.key() if found.holds else _key(store)))
             guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
         except BaseException:
             store.close()
             raise
-        return cls(guarded, beside)
+        for warning in store.warnings:
+            warnings.warn(f"{warning} ({store.place})", WeakLedger, stacklevel=2)
+        return cls(guarded)
+
+    @property
+    def durability(self) -> str:
+        """Say in words what a charge waits for before it counts."""
+        return self._guarded.store.durability
 
     @property
     def accounts(self) -> tuple[str, ...]:
@@ -232,7 +240,10 @@ class Ledger:
         if self._guarded.wrote:
             # An older anchor is still a true one: where this cannot be written, less is vouched for, nothing wrongly.
             with suppress(OSError, LedgerUnavailable):
-                self.anchor().save(self._beside)
+                anchor = self.anchor()
+                for place in self._guarded.store.anchor_places:
+                    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    anchor.save(place)
         self._guarded.store.close()
 
     def __enter__(self) -> Self:
@@ -242,7 +253,7 @@ class Ledger:
         self.close()
 
 
-def _key(store: SQLiteStore) -> bytes:
+def _key(store: Store) -> bytes:
     """Read the key of a ledger that is damaged, as far as it can be read: what is there can still be looked at."""
     try:
         return store.key()

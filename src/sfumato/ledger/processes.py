@@ -18,14 +18,16 @@ def this_process() -> str:
     return _named(os.getpid())
 
 
-def alive(name: str) -> bool | None:
-    """Tell whether the process of this name still runs; None where that cannot be known."""
+def alive(name: str, *, elsewhere: bool = False) -> bool | None:
+    """Tell whether the process of this name still runs; None where that cannot be known. With ``elsewhere`` it may be
+    one of another machine: another boot is then no sign of an end.
+    """
     boot, space, number, start = name.split(" ")
     here = _named(os.getpid()).split(" ")
     if _UNKNOWN in (boot, here[0]):
         return None
     if boot != here[0]:
-        return False
+        return None if elsewhere else False
     return _start(int(number)) == start if space == here[1] else None
 
 

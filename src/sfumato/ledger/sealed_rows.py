@@ -27,6 +27,7 @@ KINDS = (
     "share",
     "source",
     "acknowledge",
+    "moved",
 )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
 from sfumato.ledger import local_files
-from sfumato.ledger.bodies import Bodies
+from sfumato.ledger.bodies import BodyFiles
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.store import Starting, UnderWay, Where
 from sfumato.mechanisms import bits
@@ -56,8 +56,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 UNREAD = 2
 """Schemas up to this one are no longer read: they were never published, and their lines say less."""
 
-_INSERT = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-_BEGIN = f"INSERT INTO under_way VALUES ({', '.join('?' * len(UnderWay._fields))})"
+INSERT_LINE = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+BEGIN_CHARGE = f"INSERT INTO under_way VALUES ({', '.join('?' * len(UnderWay._fields))})"
 # A partial index is used only where the query repeats its condition as a constant.
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
 _CONDITIONS |= {"request": "request <> ''"}
@@ -73,10 +73,16 @@ _forking = threading.local()
 class SQLiteStore:
     """A SQLite store keeps the lines of one file."""
 
+    shared = False
+    durability = "a charge is synced to this machine's disk before it counts"
+    warnings: tuple[str, ...] = ()
+
     def __init__(self, path: object, timeout: float) -> None:
         self._path = local_files.resolve(path)
+        self.name = self._path.name
         self.place = str(self._path)
-        self.bodies = Bodies(self._path)
+        self.anchor_places = (Path(f"{self._path}.anchor"),)
+        self.bodies = BodyFiles(self._path)
         self._timeout = timeout
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
@@ -93,9 +99,16 @@ class SQLiteStore:
             yield rows
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[SQLiteRows]:
+    def writing(self, numbers: Sequence[int] = ()) -> Iterator[SQLiteRows]:  # noqa: ARG002 - all lines are near
         with self._transaction("BEGIN IMMEDIATE") as rows:
             yield rows
+
+    def settled(self, number: int, seal: str) -> bool:
+        with self.reading() as rows:
+            return [row.hash for row in rows.select({"number": number}, limit=1)] == [seal]
+
+    def now(self) -> int:
+        return time.time_ns() // 1000
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[SQLiteRows]:
@@ -254,7 +267,7 @@ class SQLiteStore:
                 copy.commit()
                 copy.execute("PRAGMA journal_mode = DELETE")
             local_files.sync(partial)
-            self.bodies.copy(Bodies(target))
+            self.bodies.copy(BodyFiles(target))
             os.link(partial, target)  # fails where another file has appeared meanwhile
         finally:
             partial.unlink()
@@ -348,20 +361,23 @@ class SQLiteRows:
         )
 
     def append(self, row: Row) -> None:
-        self._connection.execute(_INSERT, row)
+        self._connection.execute(INSERT_LINE, row)
 
     def under_way(self, equal: Where) -> Sequence[UnderWay]:
-        where = " AND ".join(f"{column} = ?" for column in equal)
+        where = " AND ".join(f"{column} = ?" for column in equal) or "true"
         found = self._connection.execute(
             f"SELECT * FROM under_way WHERE {where} ORDER BY number", tuple(equal.values())
         )
         return [UnderWay(*values) for values in found]
 
     def begin(self, charge: UnderWay) -> None:
-        self._connection.execute(_BEGIN, charge)
+        self._connection.execute(BEGIN_CHARGE, charge)
 
     def end(self, number: int) -> None:
         self._connection.execute("DELETE FROM under_way WHERE number = ?", (number,))
+
+    def now(self) -> int:
+        return time.time_ns() // 1000
 
 
 @lru_cache(maxsize=256)

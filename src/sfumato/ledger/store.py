@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from sfumato.ledger.bodies import Bodies
 from sfumato.ledger.sealed_rows import Row
 
 
@@ -68,18 +68,63 @@ class Rows(Protocol):
     def end(self, number: int) -> None:
         """The charge of this number is answered or stopped; nothing happens if it was not under way."""
 
+    def now(self) -> int:
+        """Tell the time where the lines are kept, in microseconds since 1970, UTC."""
+
+
+class Bodies(Protocol):
+    """These are the large answers of one ledger, each under its SHA-256."""
+
+    def keep(self, body: str) -> str:
+        """Write a body; the hash that names it. It is durable on return."""
+
+    def read(self, digest: str) -> str | None:
+        """Read the body of this hash; None where it is missing or was changed."""
+
 
 class Store(Protocol):
-    place: str
-    """Where the lines are kept, in words for people."""
-    bodies: Bodies
-    """Where large answers are kept."""
+    @property
+    def name(self) -> str:
+        """Give what people call it: a file's name, or a database."""
+
+    @property
+    def place(self) -> str:
+        """Say where the lines are kept, in words for people."""
+
+    @property
+    def bodies(self) -> Bodies:
+        """Give where large answers are kept."""
+
+    @property
+    def anchor_places(self) -> tuple[Path, ...]:
+        """List the files in which this user's anchors of it are kept."""
+
+    @property
+    def shared(self) -> bool:
+        """Tell whether processes on other machines write to it, too."""
+
+    @property
+    def durability(self) -> str:
+        """Say in words what a commit waits for."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """List by what charges could be forgotten or changed, which its owner should know."""
 
     def reading(self) -> AbstractContextManager[Rows]:
         """Open one consistent view."""
 
-    def writing(self) -> AbstractContextManager[Rows]:
-        """Nobody else writes meanwhile; what was appended is durable when the block has ended, or nothing is."""
+    def writing(self, numbers: Sequence[int] = ()) -> AbstractContextManager[Rows]:
+        """Nobody else writes meanwhile; what was appended is durable when the block has ended, or nothing is.
+
+        Lines of these ``numbers`` are looked at in any case: a store that is far away fetches them at once.
+        """
+
+    def settled(self, number: int, seal: str) -> bool:
+        """Tell whether this line was written, once nobody can be writing it any more."""
+
+    def now(self) -> int:
+        """Tell the time where the lines are kept, in microseconds since 1970, UTC."""
 
     def key(self) -> bytes:
         """Read the random key in its header, made with it and never changed."""

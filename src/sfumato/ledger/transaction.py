@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,6 +50,8 @@ class Transaction:
     def __init__(self, rows: Rows, origin: str) -> None:
         self._rows = rows
         self._origin = origin
+        self._found: dict[frozenset[tuple[str, str | int]], Row | None] = {}
+        """What was looked for already: nobody else writes meanwhile."""
         self.head = next(iter(self.page({}, newest=True, limit=1)), None)
 
     def page(
@@ -68,8 +69,10 @@ class Transaction:
         head = self.head
         if head is not None and all(getattr(head, column) == value for column, value in equal.items()):
             return head
-        found = self.page(equal, newest=True, limit=1)
-        return found[0] if found else None
+        wanted = frozenset(equal.items())
+        if wanted not in self._found:
+            self._found[wanted] = next(iter(self.page(equal, newest=True, limit=1)), None)
+        return self._found[wanted]
 
     def line(self, number: int) -> Row | None:
         return self.newest(number=number)
@@ -151,7 +154,7 @@ class Transaction:
         given = {"share": mine.share if mine else "", **columns}
         draft = Row(**given)._replace(  # type: ignore[arg-type]
             number=number,
-            time=max(min(time.time_ns() // 1000, LATEST), self.head.time if self.head else 0),
+            time=max(min(self._rows.now(), LATEST), self.head.time if self.head else 0),
             kind=kind,
             account=account,
             tab=number if kind == "tab-open" else tab,
@@ -165,6 +168,9 @@ class Transaction:
         )
         self.head = draft._replace(hash=draft.seal())
         self._rows.append(self.head)
+        for wanted in self._found:
+            if all(getattr(self.head, column) == value for column, value in wanted):
+                self._found[wanted] = self.head
         return self.head
 
 

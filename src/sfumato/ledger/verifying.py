@@ -69,6 +69,8 @@ class Checker:
     unanswered: set[int] = field(default_factory=set)
     charge: Row = Row()  # noqa: RUF009 - a tuple
     """The last charge: the lines of its periods follow it."""
+    sealed: bool = False
+    """The last line says that the ledger was moved: none follows it."""
 
     def __post_init__(self) -> None:
         self._whole = self.number == 0
@@ -80,7 +82,7 @@ class Checker:
 
     @classmethod
     def after(cls, row: Row, earlier: Earlier) -> Checker:
-        return cls(row.number, row.time, row.hash, earlier)
+        return cls(row.number, row.time, row.hash, earlier, sealed=row.kind == "moved")
 
     def check(self, rows: Iterable[Row]) -> Verification:
         for row in rows:
@@ -88,9 +90,12 @@ class Checker:
             if why:
                 return Verification(self.number, row.number, why)
             self.number, self.hash, self.time = row.number, row.hash, row.time
+            self.sealed = row.kind == "moved"
         return Verification(self.number)
 
     def _fault(self, row: Row) -> str:
+        if self.sealed:
+            return "it follows the line that sealed the ledger when it was moved"
         if row.number != self.number + 1:
             return f"line {self.number + 1} is missing"
         if row.previous != self.hash:

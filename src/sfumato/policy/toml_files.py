@@ -25,7 +25,7 @@ def read(path: str | Path) -> Policy:
     """Read the policy in a TOML file; sources are found relative to it."""
     file = Path(path)
     written = _parsed(_text(file), str(file))
-    check_keys(written, ("unit", "tables", "analysts"), "")
+    check_keys(written, ("ledger", "unit", "tables", "analysts"), "")
     unit = _section(written, "unit", "", 'add [unit] with name = "patient" and budget = { epsilon = 3.0 }')
     check_keys(unit, ("name", "neighbours", "budget", "size", "period", "id_type"), "unit")
     tables = _section(written, "tables", "", "add [tables.<name>] for each table")
@@ -39,6 +39,7 @@ def read(path: str | Path) -> Policy:
         analysts={name: _share(name, _optional(written, "analysts")) for name in _optional(written, "analysts")},
         path=file,
         id_type=unit.get("id_type"),
+        ledger=written.get("ledger"),
     )
 
 

@@ -267,6 +267,9 @@ class Table:
         return bool(self.columns or self.lists)
 
 
+_DATABASES = ("postgresql://", "postgres://")
+
+
 @dataclass(frozen=True)
 class Policy:
     """A policy is one population with its budget for life, its tables and its analysts."""
@@ -286,6 +289,8 @@ class Policy:
     """The period of which each has an account of its own with this budget; None where there is one account for life."""
     account: str | None = None
     """The name of its account; without one it is that of its file, or else of its unit."""
+    ledger: Any = None
+    """The database that keeps its ledger, postgresql://host/db; None where it is a file, beside the policy's own."""
 
     def __repr__(self) -> str:
         return f"<Policy protecting {self.unit}, {self.budget.promise}; tables {', '.join(self.tables)}>"
@@ -307,6 +312,12 @@ class Policy:
         if not any(not table.public for table in self.tables.values()):
             raise InvalidPolicy("a policy has a private table", place="tables", fix="declare one with [tables.<name>]")
         object.__setattr__(self, "id_type", _id_type(self.id_type))
+        if self.ledger is not None and not (isinstance(self.ledger, str) and self.ledger.startswith(_DATABASES)):
+            raise InvalidPolicy(
+                "a policy names the ledger only where it is kept in a database",
+                place="ledger",
+                fix='write ledger = "postgresql://host/db" without a password, or leave it out',
+            )
         distinct(self.tables, "tables")
         for name, table in self.tables.items():
             if name != table.name:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from sfumato.engine.seam import Reader
-from sfumato.errors import EngineFailed, Unanswered, Unsupported
+from sfumato.errors import EngineFailed, LedgerInDoubt, Unanswered, Unsupported
 from sfumato.ledger import Account, Entry, StoredAnswer, entries
 from sfumato.mechanisms import bits
 from sfumato.plan.readings import E, Reading
@@ -158,13 +158,15 @@ def release(
         progress("writing down")
         line = payer.answer(paying.line, body, accuracy)
         return Released(drawn, line.number, line.time, line.hash, free=False)
-    except BaseException:
+    except BaseException as error:
         # One fixed refusal for whatever goes wrong after the charge, a Ctrl-C included: why may depend on private rows.
         if not paying.stands():
             raise
         with suppress(Exception):
             progress("stopping")
         paying.stop()
+        if isinstance(error, LedgerInDoubt) and error.first <= paying.line.number <= error.last:
+            raise  # no row was read
         raise Unanswered(paying.line.number) from None
 
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from sfumato.curator.policy_account import ledger_path, lines_of, read_policy
+from sfumato.curator.policy_account import is_there, ledger_address, lines_of, read_policy
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, SfumatoError
 from sfumato.ledger import Account, Ledger, Line
 from sfumato.ledger.transaction import Terms
@@ -126,8 +126,8 @@ def told(
 ) -> Told:
     """Collect what is told of a policy's account, up to a line; of a ledger that does not hold nothing is told."""
     declared = read_policy(policy)
-    path = ledger_path(declared, ledger)
-    if not path.exists():
+    path = ledger_address(declared, ledger)
+    if not is_there(path):
         raise _nothing(path)
     with Ledger.open(path) as opened:
         _require_whole(opened)
@@ -239,7 +239,7 @@ def _require_same_unit(policy: Policy, account: Account) -> None:
         )
 
 
-def _other_account(path: Path, name: str, known: Sequence[str]) -> SfumatoError:
+def _other_account(path: Path | str, name: str, known: Sequence[str]) -> SfumatoError:
     return SfumatoError(
         f"an account is called as the file of its policy, and this ledger has none that is called {name}",
         place=str(path),
@@ -247,7 +247,7 @@ def _other_account(path: Path, name: str, known: Sequence[str]) -> SfumatoError:
     )
 
 
-def _nothing(path: Path) -> SfumatoError:
+def _nothing(path: Path | str) -> SfumatoError:
     return SfumatoError(
         "nothing has been asked yet, so there is nothing to tell",
         place=str(path),

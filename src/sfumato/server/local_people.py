@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sfumato.curator.policy_account import LEDGER_NAME
 from sfumato.errors import LedgerUnavailable
+from sfumato.ledger.server_addresses import is_server_address
 from sfumato.server.people_database import beside
 from sfumato.server.people_file import PeopleFile
 
@@ -17,7 +18,7 @@ from sfumato.server.people_file import PeopleFile
 @contextmanager
 def people_of(ledger: str | os.PathLike[str] | None = None) -> Iterator[PeopleFile]:
     """Open the people file beside a ledger, or beside that of this folder, where there is one or a policy."""
-    path = Path(LEDGER_NAME if ledger is None else ledger)
+    path = Path(LEDGER_NAME if ledger is None or is_server_address(ledger) else ledger)
     if not path.exists() and not any(path.parent.glob("*.toml")):
         raise LedgerUnavailable(
             "the users of a server are kept beside its ledger, and here is neither a ledger nor a policy",

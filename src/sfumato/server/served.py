@@ -20,7 +20,7 @@ from typing import Any, Self
 from sfumato.caching import cached_property
 from sfumato.curator import Curator
 from sfumato.curator.described_tables import Tables
-from sfumato.curator.policy_account import ledger_path, read_policy
+from sfumato.curator.policy_account import ledger_address, people_place, read_policy
 from sfumato.errors import InvalidParameter, InvalidPolicy, LedgerUnavailable, NotThere, SfumatoError
 from sfumato.ledger import Account, Ledger
 from sfumato.policy import Policy
@@ -55,12 +55,15 @@ class Served:
         opening: Callable[[Policy, Ledger], Curator] | None = None,
     ) -> None:
         self._paths = _named(policies)
-        self.ledger_path = _one_ledger(self._paths.values(), ledger)
+        address = _one_ledger(self._paths.values(), ledger)
+        first = read_policy(next(iter(self._paths.values())))
+        self.ledger_path = Path(os.path.realpath(people_place(first, ledger)))
+        """Where the ledger is, or would be if it were a file: the people file lies beside it."""
         self._opening = _opened if opening is None else opening
         self._lock = threading.RLock()
         self._before: list[weakref.finalize[..., Any]] = []
         """Closes what was opened before and is in use still: whoever was charged there is answered."""
-        self.ledger = Ledger.open(self.ledger_path)
+        self.ledger = Ledger.open(address)
         # The engine's own threads are started by whoever opens it, and have their priority.
         self._opener = ThreadPoolExecutor(1, "opening", lower_priority)
         try:
@@ -205,8 +208,9 @@ def _named(policies: Sequence[str | os.PathLike[str]]) -> Mapping[str, Path]:
     return found
 
 
-def _one_ledger(paths: Iterable[Path], ledger: str | os.PathLike[str] | None) -> Path:
-    ledgers = {Path(os.path.realpath(ledger_path(read_policy(path), ledger))) for path in paths}
+def _one_ledger(paths: Iterable[Path], ledger: str | os.PathLike[str] | None) -> Path | str:
+    found = [ledger_address(read_policy(path), ledger) for path in paths]
+    ledgers = {each if isinstance(each, str) else Path(os.path.realpath(each)) for each in found}
     if len(ledgers) != 1:
         fix = "serve those of one folder, or name the ledger"
         raise InvalidParameter("policies", [str(each) for each in ledgers], "policies that share one ledger", fix=fix)

@@ -28,7 +28,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
-from sfumato.curator.policy_account import ledger_path, read_policy
+from sfumato.curator.policy_account import people_place, read_policy
 from sfumato.errors import WeakPrivacy
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.application import application, stop
@@ -54,13 +54,13 @@ class Given:
     """This is what every process of a server is given."""
 
     policies: tuple[Path, ...]
-    ledger: Path | None
+    ledger: Path | str | None
     settings: Settings
 
     @property
     def people(self) -> Path:
         """Give the path of the people file, which lies beside the ledger."""
-        return Path(f"{os.path.realpath(ledger_path(read_policy(self.policies[0]), self.ledger))}.people")
+        return Path(f"{os.path.realpath(people_place(read_policy(self.policies[0]), self.ledger))}.people")
 
 
 def serve(given: Given, ready: Callable[[str], None]) -> int:

@@ -32,6 +32,7 @@ _KINDS = {
     "source": "data joined",
     "amend": "budget changed",
     "share": "share given",
+    "moved": "ledger moved",
 }
 """What lines of the ledger are called here; others are called as they are there."""
 

@@ -1,0 +1,37 @@
+"""From an address to a store: a path names a file, postgresql://host/db a database."""
+
+from __future__ import annotations
+
+import os
+
+from sfumato.errors import InvalidParameter
+from sfumato.ledger.server_addresses import ServerAddress, is_server_address, role_or_schema
+from sfumato.ledger.sqlite import SQLiteStore
+from sfumato.ledger.store import Store
+
+
+def open_store(address: str | os.PathLike[str], schema: str | None, timeout: float) -> Store:
+    """Open what keeps the lines. A file is made when it is missing; a database's schema is made by its owner."""
+    if is_server_address(address):
+        from sfumato.ledger.postgres import PostgresStore
+
+        return PostgresStore(ServerAddress.of(str(address), schema), timeout)
+    if schema is not None:
+        raise InvalidParameter("schema", schema, "left out: a file has none")
+    return SQLiteStore(address, timeout)
+
+
+def make_ledger(address: str, *, schema: str | None = None, spender: str | None = None, timeout: float = 30) -> str:
+    """Make the schema of a ledger, as the owner of its database, and let a role spend; where it is. One that is there
+    is brought up to this version, and keeps its lines.
+    """
+    if not is_server_address(address):
+        raise InvalidParameter("address", "…", "the address of a database, postgresql://host/db: a file makes itself")
+    from sfumato.ledger import postgres_schema, postgres_sessions
+
+    found = ServerAddress.of(address, schema)
+    role = None if spender is None else role_or_schema(spender, "spender")
+    place = f"PostgreSQL, schema {found.schema}"
+    with postgres_sessions.explained(place), postgres_sessions.connect(found, timeout, place) as connection:
+        postgres_schema.make(connection, found.schema, role, place)
+    return place

@@ -1,0 +1,482 @@
+"""Lines are kept in a schema of a PostgreSQL database, so that curators on several machines share one budget.
+
+A charge is one transaction in READ COMMITTED. It first locks the book, the one row that every writer locks, so that
+each later statement sees the newest line; COMMIT returns when the server has it on disk. No session lock and no named
+statement is used, so that it works behind a pool of connections. Where the connection is lost at COMMIT the store asks
+again, behind the same lock, whether the line was written: the lock is had only when the lost transaction has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+
+from sfumato.errors import LedgerDamaged, LedgerInDoubt, LedgerUnavailable
+from sfumato.ledger.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, change_book, shape
+from sfumato.ledger.postgres_sessions import Book, Session, explained, refusal
+from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.server_addresses import ServerAddress
+from sfumato.ledger.sqlite_copies import Content, write_copy
+from sfumato.ledger.store import Starting, UnderWay, Where
+
+T = TypeVar("T")
+_CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
+_CONDITIONS |= {"request": "request <> ''"}
+_MOST = 1000
+"""Lines that are held back to be sent together."""
+_LEAST_IDLE = 5.0
+"""Seconds for which a spender may stand still inside a transaction, at least."""
+_PAUSE = 0.1
+_STANDBYS = "SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication)"
+_stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
+
+
+class PostgresStore:
+    """A PostgreSQL store keeps the lines of one schema. One connection per process, taken in turns by its threads."""
+
+    shared = True
+
+    def __init__(self, address: ServerAddress, timeout: float) -> None:
+        self._address = address
+        self._timeout = timeout
+        self._lock = threading.RLock()
+        self._held: list[Session] = []
+        self._open: PostgresRows | None = None
+        self._book: Book | None = None
+        self._closed = False
+        self.place = f"PostgreSQL, schema {address.schema}"
+        with self._lock:
+            session = self._session()
+        host, port, database = session.peer
+        self.name = f"schema {address.schema} of database {database}"
+        self.place = f"PostgreSQL at {host}:{port}, database {database}, schema {address.schema}"
+        self.bodies = PostgresBodies(self)
+        self._book = book = session.book
+        self._key = book.key
+        self.anchor_places = _anchor_places(book.id, f"{host}\0{port}\0{database}\0{address.schema}")
+        _stores.add(self)
+        weakref.finalize(self, _close_all, self._held)
+
+    @property
+    def durability(self) -> str:
+        synchronous, _ = self._standbys()
+        if synchronous:
+            return (
+                "a charge is synced to the disk of the server, and of the standbys that it waits for "
+                f"({synchronous}), before it counts"
+            )
+        return "a charge is synced to the disk of the server before it counts; no standby is waited for"
+
+    def _standbys(self) -> tuple[str, int]:
+        """Name the standbys that a commit waits for, as the server does, and count all that follow it."""
+        with self.reading() as rows:
+            ((names, attached),) = rows.run(_STANDBYS)
+        return names, attached
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        found, (synchronous, standbys) = [], self._standbys()
+        if self._book is not None and self._book.is_owner:
+            found.append(
+                "this curator is connected as the owner of the ledger's schema, or as an administrator, who can change "
+                "what was charged: connect as a spender, whom sfumato ledger init makes"
+            )
+        if standbys and not synchronous:
+            found.append(
+                "standbys follow the ledger's server and none is waited for: a failover can forget the last charges "
+                "(set synchronous_standby_names)"
+            )
+        return tuple(found)
+
+    # ── transactions ───────────────────────────────────────────────────────────────────────────
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[PostgresRows]:
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = pg_catalog;"
+        with self._transaction(begin, "") as rows:
+            yield rows
+
+    @contextlib.contextmanager
+    def writing(self, numbers: Sequence[int] = ()) -> Iterator[PostgresRows]:
+        idle = max(self._timeout / 2, _LEAST_IDLE)
+        begin = (
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = pg_catalog; "
+            f"SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {max(1, int(self._timeout * 1000))}; "
+            f"SET LOCAL idle_in_transaction_session_timeout = {int(idle * 1000)};"
+        )
+        lock = f"SELECT version, id, key FROM {self._address.schema}.book FOR UPDATE;"
+        with self._transaction(begin + lock, ", ".join(f"{int(number)}" for number in numbers)) as rows:
+            yield rows
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str, numbers: str) -> Iterator[PostgresRows]:
+        with self._lock, explained(self.place):
+            if self._open is not None:
+                raise RuntimeError("a transaction is open already")
+            try:
+                self._open = self._begun(begin + _first_look(self._address.schema, numbers), numbers)
+                yield self._open
+                self._commit(self._open)
+            except BaseException:
+                self._roll_back()
+                raise
+            finally:
+                self._open = None
+
+    def _begun(self, text: str, numbers: str) -> PostgresRows:
+        """Begin a transaction and read the newest line, in one round trip. A connection that was lost since the last
+        one is made again: nothing was asked of it yet.
+        """
+        held = bool(self._held)
+        session = self._session()
+        try:
+            found = session.run_all(text)
+        except psycopg.OperationalError:
+            if not held or not session.is_lost:
+                raise
+            self._roll_back()
+            session = self._session()
+            found = session.run_all(text)
+        for locked in found[:-2]:
+            self._require_known([tuple(each) for each in locked])
+        return PostgresRows(session, self._address.schema, found[-2], found[-1], numbers)
+
+    def _require_known(self, books: list[tuple[Any, ...]]) -> None:
+        """Refuse to go on where the book is no longer the one that was opened."""
+        if self._book is not None and books != [self._book[:3]]:
+            raise LedgerUnavailable(
+                "another ledger stands at this address than when it was opened",
+                place=self.place,
+                fix="put back the one that was there, or open this one anew",
+            )
+
+    def _commit(self, rows: PostgresRows) -> None:
+        try:
+            rows.finish()
+        except psycopg.Error as error:
+            if not rows.session.is_lost or not rows.appended:
+                raise
+            self._settle(rows, error)
+
+    def _settle(self, rows: PostgresRows, error: psycopg.Error) -> None:
+        """Find out whether lines were written whose COMMIT was not answered; where nobody can tell, say so."""
+        self._roll_back()
+        self._open = None
+        first, last = rows.appended[0], rows.appended[-1]
+        request = next((row.request for row in rows.appended if row.request), None)
+        try:
+            written = self._asked_again(lambda: self._has(last.number, last.hash))
+        except LedgerUnavailable:
+            raise LedgerInDoubt(first.number, last.number, request) from None
+        if not written:
+            raise refusal(error, self.place) from None
+
+    def _asked_again(self, ask: Callable[[], T]) -> T:
+        """Ask until somebody answers, or the time is up."""
+        end = time.monotonic() + self._timeout
+        while True:
+            try:
+                return ask()
+            except LedgerUnavailable:
+                if time.monotonic() >= end:
+                    raise
+            time.sleep(_PAUSE)
+
+    def settled(self, number: int, seal: str) -> bool:
+        """Tell whether this line was written, behind the lock that whoever wrote it would still hold."""
+        return self._asked_again(lambda: self._has(number, seal))
+
+    def _has(self, number: int, seal: str) -> bool:
+        with self.writing((number,)) as rows:
+            return [row.hash for row in rows.select({"number": number}, limit=1)] == [seal]
+
+    def _roll_back(self) -> None:
+        """Undo what is not committed. A connection that cannot even do that is given up: the next call opens one."""
+        for session in self._held[:]:
+            try:
+                kept = session.is_ours and not session.is_lost
+                if kept and not session.is_idle:
+                    session.run("ROLLBACK")
+            except psycopg.Error:
+                kept = False
+            if not kept:
+                self._held.remove(session)
+                session.close()
+
+    def _session(self) -> Session:
+        """Give the connection of this process, which is made when it is missing."""
+        if self._closed:
+            raise LedgerUnavailable(
+                "this ledger is closed", place=self.place, fix="open it again: Ledger.open(address)"
+            )
+        self._roll_back()  # where a signal struck between two lines of this module
+        if self._held:
+            return self._held[0]
+        with explained(self.place):
+            made = Session(self._address, self._timeout, self.place)
+        self._held.append(made)
+        self._require_known([made.book[:3]])
+        return made
+
+    # ── the store itself ───────────────────────────────────────────────────────────────────────
+
+    def now(self) -> int:
+        if self._open is not None:
+            return self._open.now()
+        with self.reading() as rows:
+            return rows.now()
+
+    def key(self) -> bytes:
+        try:
+            return bytes.fromhex(self._key)
+        except ValueError:
+            raise LedgerDamaged(None, "its book does not hold its key") from None
+
+    def misshapen(self) -> str | None:
+        """Tell whether the schema is the one we made: a trigger or an index more or less changes what a line means."""
+        with self.reading() as rows:
+            found = set(rows.run(SHAPE.format(schema=self._address.schema)))
+        return None if found == shape(self._address.schema) else "its schema is not the one that was made"
+
+    def fault(self) -> str | None:
+        """Let the server check its indexes, or, where it cannot, count every index against its table."""
+        from sfumato.ledger.postgres_faults import fault
+
+        with self.reading() as rows:
+            return fault(rows.run, self._address.schema)
+
+    def backup(self, place: object) -> None:
+        """Make a copy of one moment as a SQLite ledger, under a name that must be new."""
+        with self.reading() as rows:
+            write_copy(place, Content(self._key, rows.every, (), self.bodies.read))
+
+    @contextlib.contextmanager
+    def filled(self, content: Content, last: Row | None) -> Iterator[Iterator[Row]]:
+        """Fill this ledger, which is empty, as its owner; its lines, which count when the block has ended. One that was
+        filled before, up to the ``last`` line, stays as it is.
+        """
+        if self._book is None or not self._book.is_owner:
+            raise LedgerUnavailable(
+                "a ledger is copied into a database by the owner of its schema",
+                place=self.place,
+                fix="connect as the owner, who ran sfumato ledger init",
+            )
+        if wrong := self.misshapen():
+            raise LedgerDamaged(None, wrong)
+        with self.writing() as rows:
+            head = next(iter(rows.select({}, newest=True, limit=1)), None)
+            if head is not None and (last is None or head.hash != last.hash):
+                raise LedgerUnavailable(
+                    "a ledger is copied into an empty one, and this one has lines",
+                    place=self.place,
+                    fix="name another schema, and make it with sfumato ledger init",
+                )
+            if head is None:
+                self._fill(rows, content)
+            yield rows.every()
+
+    def _fill(self, rows: PostgresRows, content: Content) -> None:
+        change_book(lambda text, *values: rows.run(text, values or None), self._address.schema, "key", content.key)
+        for row in content.rows():
+            body = content.body(row.file) if row.file else None
+            if body is not None:
+                self.bodies.keep(body)
+            rows.append(row)
+        for charge in content.under_way:
+            rows.begin(charge)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            _close_all(self._held)
+
+    def run(self, text: str, values: tuple[Any, ...], *, writing: bool) -> list[tuple[Any, ...]]:
+        """Run a statement inside the transaction that is open, or in one of its own."""
+        with self._lock, explained(self.place):
+            if self._open is not None:
+                return self._open.run(text, values)
+            with self.writing() if writing else self.reading() as rows:
+                return rows.run(text, values)
+
+    def after_fork(self) -> None:
+        """Begin anew in a child: its parent's connection is set aside, and no thread of the parent holds a lock."""
+        self._lock = threading.RLock()
+        self._open = None
+        _close_all(self._held)
+
+
+class PostgresRows:
+    """These are the lines inside a transaction. What is appended is held back, and sent with COMMIT or before the next
+    statement that reads.
+    """
+
+    def __init__(
+        self, session: Session, schema: str, clock: list[tuple[Any, ...]], seen: list[tuple[Any, ...]], numbers: str
+    ) -> None:
+        self.session = session
+        self._schema = schema
+        self._clock, self._started = clock[0][0], time.monotonic()
+        lines = {row[0]: _row(row) for row in seen}
+        self._head = lines[max(lines)] if lines else None
+        self._seen = {int(number): lines.get(int(number)) for number in numbers.split(", ") if number}
+        self._pending: list[tuple[str, tuple[Any, ...]]] = []
+        self.appended: list[Row] = []
+        """The lines that were appended, of which nobody knows whether they were written until COMMIT has returned."""
+
+    def run(self, text: str, values: tuple[Any, ...] | None = None) -> list[tuple[Any, ...]]:
+        """Run a statement after all that was held back."""
+        self._flush()
+        return self.session.run(text, values)
+
+    def select(
+        self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int
+    ) -> Sequence[Row]:
+        if not self.appended and not after and not before and limit == 1:
+            if not equal and newest:
+                return [] if self._head is None else [self._head]
+            number = equal.get("number")
+            if len(equal) == 1 and number in self._seen:
+                found = self._seen[int(number)]
+                return [] if found is None else [found]
+        wanted = [f'"{column}" = %s' for column in equal if column != "kind"]
+        wanted += [_CONDITIONS[column] for column in equal if column in _CONDITIONS and equal[column]]
+        wanted += [f"kind = '{equal['kind']}'"] if equal.get("kind") else []
+        values: list[str | int] = [value for column, value in equal.items() if column != "kind"]
+        for text, bound in (("number > %s", after), ("number < %s", before)):
+            if bound > 0:
+                wanted.append(text)
+                values.append(bound)
+        where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+        most = f" LIMIT {int(limit)}" if limit >= 0 else ""
+        order = "DESC" if newest else "ASC"
+        return self._lines(
+            f"SELECT {SELECT_LINE} FROM {self._schema}.lines{where} ORDER BY number {order}{most}", values
+        )
+
+    def starting(self, equal: Where, plan: Starting, *, limit: int) -> Sequence[Row]:
+        wanted = "".join(f' AND "{column}" = %s' for column in equal)
+        numbers = (  # by itself, so that the index of plans is walked, and not all lines by their number
+            f"SELECT number FROM {self._schema}.lines WHERE kind = 'answer' AND plan <> '' "
+            f"AND plan >= %s AND plan < %s{wanted} OFFSET 0"
+        )
+        text = (
+            f"SELECT {SELECT_LINE} FROM {self._schema}.lines WHERE number IN "
+            f"(SELECT number FROM ({numbers}) AS found ORDER BY number DESC LIMIT {int(limit)}) ORDER BY number DESC"
+        )
+        return self._lines(text, [plan.text, plan.after, *equal.values()])
+
+    def _lines(self, text: str, values: Sequence[str | int]) -> list[Row]:
+        return [_row(found) for found in self.run(text, tuple(values))]
+
+    def every(self) -> Iterator[Row]:
+        """List every line from the first, a thousand at a time."""
+        after = 0
+        while page := self.select({}, after=after, limit=_MOST):
+            yield from page
+            after = page[-1].number
+
+    def append(self, row: Row) -> None:
+        self.appended.append(row)
+        self._hold(INSERT_LINE.format(schema=self._schema), tuple(row))
+
+    def under_way(self, equal: Where) -> Sequence[UnderWay]:
+        where = " AND ".join(f'"{column}" = %s' for column in equal) or "true"
+        columns = ", ".join(f'"{column}"' for column in UnderWay._fields)
+        text = f"SELECT {columns} FROM {self._schema}.under_way WHERE {where} ORDER BY number"
+        return [UnderWay(*values) for values in self.run(text, tuple(equal.values()))]
+
+    def begin(self, charge: UnderWay) -> None:
+        marks = ", ".join(["%s"] * len(charge))
+        self._hold(f"INSERT INTO {self._schema}.under_way VALUES ({marks})", tuple(charge))
+
+    def end(self, number: int) -> None:
+        self._hold(f"DELETE FROM {self._schema}.under_way WHERE number = %s", (number,))
+
+    def now(self) -> int:
+        return int(self._clock + (time.monotonic() - self._started) * 1e6)
+
+    def finish(self) -> None:
+        """Send what was held back, and COMMIT; the server has it on disk on return."""
+        pending, self._pending = self._pending, []
+        self.session.send(pending, commit=True)
+
+    def _hold(self, text: str, values: tuple[Any, ...]) -> None:
+        self._pending.append((text, values))
+        if len(self._pending) >= _MOST:
+            self._flush()
+
+    def _flush(self) -> None:
+        pending, self._pending = self._pending, []
+        if pending:
+            self.session.send(pending)
+
+
+class PostgresBodies:
+    """These are the large answers in the database, each under its SHA-256."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store: PostgresStore = weakref.proxy(store)
+        self._table = f"{store._address.schema}.bodies"  # noqa: SLF001 - of one module
+
+    def keep(self, body: str) -> str:
+        """Write a body; the hash that names it. It is durable on return, or with the transaction that is open."""
+        content = body.encode()
+        digest = sha256(content).hexdigest()
+        insert = f"INSERT INTO {self._table} VALUES (%s, %s) ON CONFLICT DO NOTHING"
+        self._store.run(insert, (digest, content), writing=True)
+        if self.read(digest) is None:
+            raise LedgerUnavailable(
+                "a large answer could not be written: another content stands under its hash",
+                place=self._store.place,
+                fix="as the administrator of the database, remove it: somebody has changed it",
+            )
+        return digest
+
+    def read(self, digest: str) -> str | None:
+        """Read the body of this hash; None where it is missing or was changed."""
+        found = self._store.run(f"SELECT content FROM {self._table} WHERE hash = %s", (digest,), writing=False)
+        if not found or sha256(found[0][0]).hexdigest() != digest:
+            return None
+        return bytes(found[0][0]).decode()
+
+
+def _first_look(schema: str, numbers: str) -> str:
+    """Ask for the time, and for the newest line and those of these numbers."""
+    newest = f"SELECT {SELECT_LINE} FROM {schema}.lines ORDER BY number DESC LIMIT 1"
+    named = f" UNION SELECT {SELECT_LINE} FROM {schema}.lines WHERE number IN ({numbers})" if numbers else ""
+    return f"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint; ({newest}){named}"
+
+
+def _row(found: tuple[Any, ...]) -> Row:
+    return tuple.__new__(Row, found)  # as Row._make does, without counting columns that the schema has counted
+
+
+def _anchor_places(ledger: str, address: str) -> tuple[Path, ...]:
+    """Name the files of this user that remember a ledger: by its id, which it keeps wherever it moves, and by its
+    address, at which another could be put in its place.
+    """
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    folder = Path(state) / "sfumato" / "anchors"
+    return folder / f"{ledger}.anchor", folder / f"at-{sha256(address.encode()).hexdigest()[:32]}.anchor"
+
+
+def _close_all(held: list[Session]) -> None:
+    while held:
+        held.pop().close()
+
+
+def _after_fork() -> None:
+    for store in list(_stores):
+        store.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

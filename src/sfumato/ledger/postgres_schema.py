@@ -1,0 +1,232 @@
+"""The schema of a ledger in PostgreSQL: how its owner makes it, who may do what, and whether it still is as made.
+
+Lines and large answers are only ever added: a trigger that is always on refuses every change. Whoever spends may read
+and add lines and lock the book, and has no right to more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sfumato.errors import LedgerUnavailable
+from sfumato.ledger.sealed_rows import COLUMNS, Row
+from sfumato.ledger.store import UnderWay
+from sfumato.mechanisms import bits
+
+if TYPE_CHECKING:
+    import psycopg
+
+_WHOLE = {"number", "time", "tab", "about", "terms"}
+_TEXT, _NUMBER = 'text COLLATE "C"', "bigint"
+
+TABLES: dict[str, dict[str, str]] = {
+    "book": {"one": "boolean", "version": _NUMBER, "id": _TEXT, "key": _TEXT, "held": "boolean"},
+    "lines": {column: _NUMBER if column in _WHOLE else _TEXT for column in COLUMNS},
+    "bodies": {"hash": _TEXT, "content": "bytea"},
+    "under_way": {column: _NUMBER if column in _WHOLE else _TEXT for column in UnderWay._fields},
+}
+"""Every table and its columns, none of which may be NULL. The book has one row: the version of the schema, the id and
+the key of the ledger; ``held`` has no meaning but that whoever may update it may lock the row.
+"""
+CONSTRAINTS: dict[tuple[str, str], str] = {
+    ("book", "book_pkey"): "PRIMARY KEY (one)",
+    ("book", "one_row"): "CHECK (one)",
+    ("lines", "lines_pkey"): "PRIMARY KEY (number)",
+    ("lines", "one_chain"): "UNIQUE (previous)",
+    ("bodies", "bodies_pkey"): "PRIMARY KEY (hash)",
+    ("bodies", "named_by_content"): "CHECK ((hash = encode(sha256(content), 'hex'::text)))",
+    ("under_way", "under_way_pkey"): "PRIMARY KEY (number)",
+}
+INDEXES: dict[tuple[str, str], str] = {
+    ("lines", "by_account"): "(account, number)",
+    ("lines", "by_analyst"): "(account, analyst, number) WHERE (analyst <> ''::text)",
+    ("lines", "by_tab"): "(tab, number) WHERE (tab <> 0)",
+    ("lines", "by_about"): "(about, number) WHERE (about <> 0)",
+    ("lines", "by_plan"): "(account, plan, data, number) WHERE ((kind = 'answer'::text) AND (plan <> ''::text))",
+    ("lines", "by_request"): (
+        "(account, analyst, request, number) WHERE ((kind = 'answer'::text) AND (request <> ''::text))"
+    ),
+    ("lines", "every_account"): "(kind, number) WHERE (kind = 'account-open'::text)",
+    ("lines", "every_acknowledgement"): "(kind, number) WHERE (kind = 'acknowledge'::text)",
+    ("lines", "every_source"): "(kind, number) WHERE (kind = 'source'::text)",
+    ("lines", "every_tab"): "(kind, number) WHERE (kind = 'tab-open'::text)",
+    ("under_way", "by_question"): "(account, plan, data)",
+    ("under_way", "by_asker"): "(account, analyst, request)",
+}
+"""The indexes of the SQLite store, with the number last: the newest line of whatever is looked for is found at once."""
+UNIQUE = {("book", "book_pkey"): "(one)", ("lines", "lines_pkey"): "(number)", ("lines", "one_chain"): "(previous)"}
+UNIQUE |= {("bodies", "bodies_pkey"): "(hash)", ("under_way", "under_way_pkey"): "(number)"}
+_REFUSE = "BEGIN RAISE EXCEPTION 'a ledger is never changed, only continued'; END"
+_KEPT = ("book", "lines", "bodies")
+RIGHTS = {
+    "book": "SELECT, UPDATE (held)",
+    "lines": "SELECT, INSERT",
+    "bodies": "SELECT, INSERT",
+    "under_way": "SELECT, INSERT, DELETE",
+}
+"""What a spender may do with each table."""
+
+
+def _made(schema: str) -> tuple[str, ...]:
+    """Write the first version of the schema."""
+    found = []
+    for table, columns in TABLES.items():
+        parts = [f'"{name}" {kind} NOT NULL' for name, kind in columns.items()]
+        parts += [f"CONSTRAINT {name} {text}" for (where, name), text in CONSTRAINTS.items() if where == table]
+        found.append(f"CREATE TABLE {schema}.{table} ({', '.join(parts)})")
+    found += [f"CREATE INDEX {name} ON {schema}.{table} {text}" for (table, name), text in INDEXES.items()]
+    found.append(f"CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $${_REFUSE}$$")
+    for table in _KEPT:
+        found.append(f"CREATE TRIGGER kept {_trigger(schema, table)}")
+        found.append(f"ALTER TABLE {schema}.{table} ENABLE ALWAYS TRIGGER kept")
+    return tuple(found)
+
+
+def _trigger(schema: str, table: str) -> str:
+    events = "BEFORE DELETE OR UPDATE OR TRUNCATE"
+    return f"{events} ON {schema}.{table} FOR EACH STATEMENT EXECUTE FUNCTION {schema}.refuse()"
+
+
+MIGRATIONS = (_made,)
+"""What each version of the schema adds to the one before, given the schema's name."""
+
+
+def make(connection: psycopg.Connection, schema: str, spender: str | None, place: str) -> None:
+    """Make the schema or bring it up to this version, and let a role spend: all of it or nothing."""
+    run = _runner(connection)
+    with connection.transaction():
+        run("SET LOCAL search_path = pg_catalog")
+        run("SELECT pg_advisory_xact_lock(hashtext('sfumato ledger'), hashtext(%s))", schema)
+        there = run("SELECT to_regnamespace(%s) IS NOT NULL", schema)[0][0]
+        if not there:
+            run(f"CREATE SCHEMA {schema}")
+        version = _version(run, schema, place)
+        if version == 0 and _names(run, schema):
+            raise LedgerUnavailable(
+                "this schema holds something other than a ledger",
+                place=place,
+                fix="name another schema for the ledger; nothing was touched",
+            )
+        for migration in MIGRATIONS[version:]:
+            for statement in migration(schema):
+                run(statement)
+        if version == 0:
+            values = (len(MIGRATIONS), f"{bits.integer(128):032x}", f"{bits.integer(256):064x}")
+            run(f"INSERT INTO {schema}.book VALUES (true, %s, %s, %s, false)", *values)
+        elif version < len(MIGRATIONS):
+            change_book(run, schema, "version", len(MIGRATIONS))
+        if spender is not None:
+            _let_spend(run, schema, spender)
+
+
+def change_book(run: Callable[..., object], schema: str, column: str, value: str | int) -> None:
+    """Change what the book says, as its owner alone can: its trigger is put out of the way and back again."""
+    run(f"ALTER TABLE {schema}.book DISABLE TRIGGER kept")
+    run(f"UPDATE {schema}.book SET {column} = %s", value)
+    run(f"ALTER TABLE {schema}.book ENABLE ALWAYS TRIGGER kept")
+
+
+def _let_spend(run: _Run, schema: str, spender: str) -> None:
+    if not run("SELECT true FROM pg_roles WHERE rolname = %s", spender):
+        run(f"CREATE ROLE {spender} LOGIN")
+    run(f"GRANT USAGE ON SCHEMA {schema} TO {spender}")
+    for table, rights in RIGHTS.items():
+        run(f"REVOKE ALL ON {schema}.{table} FROM {spender}")
+        run(f"GRANT {rights} ON {schema}.{table} TO {spender}")
+
+
+def _version(run: _Run, schema: str, place: str) -> int:
+    """Read how far a schema has come; 0 where there is no book."""
+    if not run("SELECT to_regclass(%s) IS NOT NULL", f"{schema}.book")[0][0]:
+        return 0
+    found = run(f"SELECT version FROM {schema}.book FOR UPDATE")
+    version = found[0][0] if len(found) == 1 and type(found[0][0]) is int else -1
+    require_known(version, place, making=True)
+    return version
+
+
+def require_known(version: int, place: str, *, making: bool = False) -> None:
+    """Refuse a schema of another version than the one that is written here."""
+    if version > len(MIGRATIONS):
+        raise LedgerUnavailable(
+            f"this ledger was written by a newer Sfumato (schema {version}, known here: {len(MIGRATIONS)})",
+            place=place,
+            fix="upgrade Sfumato; the ledger was not touched",
+        )
+    if version < 1 or (version < len(MIGRATIONS) and not making):
+        raise LedgerUnavailable(
+            f"this ledger was written by an older Sfumato (schema {version}, wanted here: {len(MIGRATIONS)})",
+            place=place,
+            fix="as its owner, run sfumato ledger init with this address: it brings the ledger up to date",
+        )
+
+
+def _names(run: _Run, schema: str) -> list[tuple[object, ...]]:
+    return run("SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s)::oid", schema) + run(
+        "SELECT proname FROM pg_proc WHERE pronamespace = to_regnamespace(%s)::oid", schema
+    )
+
+
+class _Run:
+    """This runs one statement of a connection and gives its rows."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+
+    def __call__(self, statement: str, *values: str | int) -> list[tuple[object, ...]]:
+        found = self._connection.execute(statement.encode(), values or None)
+        return found.fetchall() if found.description else []
+
+
+_runner = _Run
+
+# ── its shape ──────────────────────────────────────────────────────────────────────────────────
+
+_OURS = "SELECT oid, relname FROM pg_class WHERE relnamespace = '{schema}'::regnamespace AND relkind <> 'i'"
+SHAPE = f"""
+WITH ours AS ({_OURS})
+SELECT 'table', relname::text, '',
+    concat_ws(' ', relkind, relpersistence, relrowsecurity, relforcerowsecurity, relispartition)
+    FROM pg_class WHERE relnamespace = '{{schema}}'::regnamespace AND relkind NOT IN ('i', 't')
+UNION ALL SELECT 'column', ours.relname, attname, concat_ws(' ', attnum, format_type(atttypid, atttypmod),
+    (SELECT collname FROM pg_collation WHERE pg_collation.oid = attcollation), attnotnull, atthasdef,
+    nullif(attgenerated::text, ''), nullif(attidentity::text, ''))
+    FROM pg_attribute JOIN ours ON attrelid = ours.oid WHERE attnum > 0
+UNION ALL SELECT 'index', ours.relname, c.relname, concat_ws(' ', pg_get_indexdef(indexrelid), indisvalid, indisready)
+    FROM pg_index JOIN ours ON indrelid = ours.oid JOIN pg_class AS c ON c.oid = indexrelid
+UNION ALL SELECT 'constraint', ours.relname, conname,
+    concat_ws(' ', pg_get_constraintdef(pg_constraint.oid), convalidated)
+    FROM pg_constraint JOIN ours ON conrelid = ours.oid WHERE contype <> 'n'
+UNION ALL SELECT 'trigger', ours.relname, tgname, concat_ws(' ', pg_get_triggerdef(pg_trigger.oid), tgenabled)
+    FROM pg_trigger JOIN ours ON tgrelid = ours.oid
+UNION ALL SELECT 'rule', ours.relname, rulename, '' FROM pg_rewrite JOIN ours ON ev_class = ours.oid
+UNION ALL SELECT 'policy', ours.relname, polname, '' FROM pg_policy JOIN ours ON polrelid = ours.oid
+UNION ALL SELECT 'child', ours.relname, inhrelid::regclass::text, ''
+    FROM pg_inherits JOIN ours ON ours.oid IN (inhrelid, inhparent)
+UNION ALL SELECT 'function', proname, '', concat_ws(' ', prosrc, prosecdef)
+    FROM pg_proc WHERE pronamespace = '{{schema}}'::regnamespace
+"""
+"""Everything that decides what a line means and who can change it, as texts."""
+
+
+def shape(schema: str) -> set[tuple[str, str, str, str]]:
+    """Write what ``SHAPE`` finds in a schema that is as it was made."""
+    found = {("table", table, "", "r p f f f") for table in TABLES}
+    for table, columns in TABLES.items():
+        for place, (name, kind) in enumerate(columns.items(), 1):
+            typed = kind.replace('COLLATE "C"', "C")
+            found.add(("column", table, name, f"{place} {typed} t f"))
+    for unique, indexes in (("UNIQUE ", UNIQUE), ("", INDEXES)):
+        for (table, name), text in indexes.items():
+            made = f"CREATE {unique}INDEX {name} ON {schema}.{table} USING btree {text}"
+            found.add(("index", table, name, f"{made} t t"))
+    for (table, name), text in CONSTRAINTS.items():
+        found.add(("constraint", table, name, f"{text} t"))
+    for table in _KEPT:
+        found.add(("trigger", table, "kept", f"CREATE TRIGGER kept {_trigger(schema, table)} A"))
+    return found | {("function", "refuse", "", f"{_REFUSE} f")}
+
+
+SELECT_LINE = ", ".join(f'"{column}"' for column in COLUMNS)  # one of them is a word of SQL
+INSERT_LINE = f"INSERT INTO {{schema}}.lines ({SELECT_LINE}) VALUES ({', '.join(['%s'] * len(Row._fields))})"

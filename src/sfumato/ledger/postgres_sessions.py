@@ -1,0 +1,275 @@
+"""One connection to the server that keeps a ledger: how it is made, what is refused, and what a driver's errors mean.
+
+A child never closes or collects its parent's connection: libpq would say goodbye in the parent's name, and end its
+session. It sets the connection aside, and makes one of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from sfumato.errors import LedgerDamaged, LedgerUnavailable
+from sfumato.ledger.postgres_schema import require_known
+from sfumato.ledger.server_addresses import ServerAddress
+
+_STANDING = """
+BEGIN READ ONLY; SET LOCAL search_path = pg_catalog;
+SELECT current_setting('server_encoding'), current_setting('fsync'), current_setting('full_page_writes'),
+    pg_is_in_recovery(), current_setting('default_transaction_read_only'),
+    to_regnamespace('{schema}') IS NOT NULL, to_regclass('{schema}.book') IS NOT NULL,
+    pg_has_role(current_user, coalesce((SELECT nspowner FROM pg_namespace WHERE nspname = '{schema}'), 10), 'MEMBER');
+COMMIT
+"""
+_KEEPALIVE = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "4", "tcp_user_timeout": "30000"}
+_UTF8 = "UTF8"
+_inherited: list[object] = []
+"""Connections of a parent process, which are never touched again."""
+
+
+class Book(NamedTuple):
+    """What the book of a ledger and its server say when they are first met."""
+
+    version: int
+    id: str
+    key: str
+    is_owner: bool
+    """Whoever is connected could change lines: as the schema's owner, or the server's administrator."""
+
+
+Statement = tuple[str, tuple[Any, ...]]
+"""A statement with the values that stand in it."""
+
+
+class Session:
+    """A session is one connection of one process."""
+
+    def __init__(self, address: ServerAddress, timeout: float, place: str) -> None:
+        self.place = place
+        self._process = os.getpid()
+        self._connection = _connected(address, timeout)
+        self.peer = (self._connection.info.host, self._connection.info.port, self._connection.info.dbname)
+        try:
+            self.book = self._met(address.schema)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether this process has opened it."""
+        return self._process == os.getpid()
+
+    @property
+    def is_open(self) -> bool:
+        return not self._connection.closed
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether no transaction is open, and no statement runs."""
+        return self._connection.info.transaction_status is TransactionStatus.IDLE
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether nobody knows what became of the last statement: it was sent, and no answer to it was read."""
+        return self._connection.info.transaction_status in (TransactionStatus.UNKNOWN, TransactionStatus.ACTIVE)
+
+    def run(self, text: str, values: tuple[Any, ...] | None = None) -> list[tuple[Any, ...]]:
+        """Run one statement, and give its rows."""
+        found = self._ours.execute(text.encode(), values)
+        return found.fetchall() if found.description else []
+
+    def run_all(self, text: str) -> list[list[tuple[Any, ...]]]:
+        """Run several statements in one round trip, and give the rows of each that has some."""
+        found, cursor = [], self._ours.execute(text.encode())
+        while True:
+            if cursor.description:
+                found.append(cursor.fetchall())
+            if not cursor.nextset():
+                return found
+
+    def send(self, statements: list[Statement], *, commit: bool = False) -> None:
+        """Run statements that give no rows, and COMMIT if asked to, in one round trip; after one that fails none of the
+        others is run.
+
+        All of them are one message, with the values quoted in it. In a pipeline, a client that stands still between
+        two messages would hold its locks for ever: the server's clock for idle transactions does not run there.
+        """
+        cursor = psycopg.ClientCursor(self._ours)
+        texts = [cursor.mogrify(text.encode(), values) for text, values in statements]
+        cursor.execute("; ".join([*texts, *(["COMMIT"] if commit else [])]).encode())
+        while cursor.nextset():
+            pass
+        if commit and cursor.statusmessage != "COMMIT":
+            raise psycopg.errors.TransactionRollback("the transaction was rolled back")
+
+    @property
+    def _ours(self) -> psycopg.Connection:
+        if not self.is_ours:
+            raise LedgerUnavailable(
+                "a transaction belongs to the process that began it",
+                place=self.place,
+                fix="fork outside of transactions; the child opens its own",
+            )
+        return self._connection
+
+    def close(self) -> None:
+        """End it; a parent's is left alone, for ever."""
+        if self.is_ours:
+            with contextlib.suppress(psycopg.Error):
+                self._connection.close()
+        else:
+            _inherited.append(self._connection)
+
+    def _met(self, schema: str) -> Book:
+        """Refuse a server or a schema on which a charge could be lost, or is not understood."""
+        with explained(self.place):
+            found = self.run_all(_STANDING.format(schema=schema))[0][0]
+            encoding, fsync, pages, recovering, read_only, there, has_book, is_owner = found
+            self._require_durable(fsync, pages)
+            self._require_writable(recovering, read_only, encoding)
+            if not there or not has_book:
+                raise LedgerUnavailable(
+                    f"there is no ledger in schema {schema}",
+                    place=self.place,
+                    fix="make it once, as the owner of the database: sfumato ledger init ADDRESS; or name its schema",
+                )
+            books = self.run(f"SELECT version, id, key FROM {schema}.book")
+        if len(books) != 1:
+            raise LedgerDamaged(None, "its book does not have one row")
+        require_known(books[0][0], self.place)
+        version, ledger, key = books[0]
+        return Book(version, ledger, key, is_owner)
+
+    def _require_durable(self, fsync: str, pages: str) -> None:
+        if (fsync, pages) != ("on", "on"):
+            raise LedgerUnavailable(
+                "a charge is on disk when it returns, and this server does not promise that: "
+                f"fsync is {fsync}, full_page_writes is {pages}",
+                place=self.place,
+                fix="set both to on, in the server's configuration",
+            )
+
+    def _require_writable(self, recovering: bool, read_only: str, encoding: str) -> None:
+        if recovering or read_only == "on":
+            what = (
+                "is a standby, or still recovers" if recovering else "lets nobody write (default_transaction_read_only)"
+            )
+            raise LedgerUnavailable(
+                f"a ledger is charged on a server that can be written, and this one {what}",
+                place=self.place,
+                fix="name the primary server: target_session_attrs=read-write in the address finds it among several",
+            )
+        if encoding != _UTF8:
+            raise LedgerUnavailable(
+                f"a ledger is kept in a database whose encoding is UTF8; this one has {encoding}",
+                place=self.place,
+                fix="make a database with ENCODING 'UTF8'",
+            )
+
+
+def connect(address: ServerAddress, timeout: float, place: str) -> psycopg.Connection:
+    """Connect as the owner, to make a schema: nothing is asked of what is in it."""
+    with explained(place):
+        return _connected(address, timeout)
+
+
+def _connected(address: ServerAddress, timeout: float) -> psycopg.Connection:
+    options: dict[str, Any] = {
+        **address.options(),
+        "client_encoding": "UTF8",
+        "connect_timeout": max(2, int(timeout) + 1),
+    }
+    given = address.url.partition("?")[2]
+    options |= {name: value for name, value in _KEEPALIVE.items() if name not in given}
+    options |= {} if "application_name" in given else {"application_name": "sfumato ledger"}
+    return psycopg.connect(address.url, autocommit=True, prepare_threshold=None, **options)
+
+
+@contextlib.contextmanager
+def explained(place: str) -> Iterator[None]:
+    """Turn the driver's errors into refusals; its own words could hold a value, so they are not repeated."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise refusal(error, place) from None
+    except UnicodeEncodeError:
+        raise LedgerUnavailable(_UNHELD[0], place=place, fix=_UNHELD[1]) from None
+
+
+def refusal(error: psycopg.Error, place: str) -> LedgerUnavailable:
+    """Say what a driver's error means."""
+    state = error.sqlstate or ""
+    if state in ("XX001", "XX002"):
+        return LedgerDamaged(None, "the server finds its pages or indexes destroyed")
+    if state in _TROUBLES:
+        rule, fix = _TROUBLES[state]
+    elif isinstance(error, psycopg.DataError):
+        rule, fix = _UNHELD
+    elif not state or state[:2] in _LOST:
+        rule, fix = _unreached(error)
+    else:
+        rule, fix = (
+            f"the ledger's server refused a statement (SQLSTATE {state})",
+            "verify it: sfumato ledger verify ADDRESS",
+        )
+    return LedgerUnavailable(rule, place=place, fix=fix)
+
+
+def _unreached(error: psycopg.Error) -> tuple[str, str]:
+    """Tell why no connection could be made, or was lost. libpq gives no code for that, so its words are looked at."""
+    said, known = str(error), error.pgconn
+    if known is not None and (known.needs_password or known.used_password or "authentication failed" in said):
+        return (
+            "the ledger's server does not let this user in",
+            "look at the user, and at the password in PGPASSWORD, ~/.pgpass or the service",
+        )
+    if "does not exist" in said:
+        return "there is no such database or role on the ledger's server", "correct the address of the ledger"
+    if "certificate" in said or "SSL" in said:
+        return (
+            "the ledger's server could not prove who it is",
+            "name the certificate that vouches for it: sslrootcert=… in the address",
+        )
+    return (
+        "the ledger's server cannot be reached, or the connection to it was lost; nothing was charged",
+        "see that it runs and that the address of the ledger is right, then ask again",
+    )
+
+
+_LOST = {"08", "57"}
+_LOCKED = ("the ledger is locked by another process", "wait and ask again; nothing was charged")
+_RIGHTS = (
+    "this role has not the rights of a spender",
+    "as the owner of the schema, run sfumato ledger init ADDRESS --spender ROLE",
+)
+_FULL = ("the disk is full: nothing more can be charged", "make room on the disk of the ledger's server")
+_MISSING = ("the tables of this ledger are not there", "name the schema of the ledger, or restore it from a backup")
+_SLOW = ("a transaction stood still for so long that the server ended it; nothing was charged", "ask again")
+_UNHELD = (
+    "a text that the database cannot hold was not written: one with NUL or half a character",
+    "leave such characters out",
+)
+_TROUBLES = {
+    "55P03": _LOCKED,
+    "40P01": _LOCKED,
+    "53100": _FULL,
+    "58030": ("the disk of the ledger's server refused to read or write", "look at that disk, then try again"),
+    "42501": _RIGHTS,
+    "42P01": _MISSING,
+    "3F000": _MISSING,
+    "42703": _MISSING,
+    "25006": ("the ledger's server lets nobody write now", "name the primary server"),
+    "25P03": _SLOW,
+    "57014": ("the server ended a statement that took too long; nothing was charged", "ask again"),
+    "53300": ("the ledger's server has no connection left", "allow it more connections, then ask again"),
+    "23505": (
+        "another program wrote lines without waiting for the lock; nothing was charged",
+        "let none but Sfumato write to the ledger, and verify it: sfumato ledger verify ADDRESS",
+    ),
+}

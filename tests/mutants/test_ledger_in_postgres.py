@@ -1,0 +1,165 @@
+"""Seeded bugs in the ledger that several curators share: charges lost, doubled, or believed without a lock."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_FAULTS = "ledger/test_postgres_faults.py::"
+_STORE = "ledger/test_postgres.py::"
+
+MUTANTS = (
+    Mutant(
+        "a charge takes no lock",
+        Kind.CHARGE_ORDER,
+        "ledger/postgres.py",
+        ".book FOR UPDATE;",
+        ".book;",
+        (f"{_STORE}test_a_lock_that_is_not_had_in_time",),
+    ),
+    Mutant(
+        "a lost reply to COMMIT counts as written",
+        Kind.CHARGE_ORDER,
+        "ledger/postgres.py",
+        "if not written:",
+        "if False:",
+        (f"{_FAULTS}test_a_connection_cut_after_any_byte_leaves_client_and_ledger_agreed",),
+    ),
+    Mutant(
+        "a lost reply to COMMIT counts as not written",
+        Kind.CHARGE_ORDER,
+        "ledger/postgres.py",
+        "if not written:",
+        "if True:",
+        (f"{_FAULTS}test_a_connection_cut_after_any_byte_leaves_client_and_ledger_agreed",),
+    ),
+    Mutant(
+        "what nobody can tell is told as not charged",
+        Kind.CHARGE_ORDER,
+        "ledger/postgres.py",
+        "raise LedgerInDoubt(first.number, last.number, request) from None",
+        "written = False",
+        (f"{_FAULTS}test_while_no_server_can_be_asked_it_is_not_known_whether_it_was_charged",),
+    ),
+    Mutant(
+        "a child says goodbye in its parent's name",
+        Kind.CHARGE_ORDER,
+        "ledger/postgres_sessions.py",
+        "return self._process == os.getpid()",
+        "return True",
+        (f"{_FAULTS}test_a_child_never_ends_its_parents_session",),
+    ),
+    Mutant(
+        "a spender that stands still holds the lock for ever",
+        Kind.LIMITS,
+        "ledger/postgres.py",
+        "SET LOCAL idle_in_transaction_session_timeout = {int(idle * 1000)};",
+        "SET LOCAL idle_in_transaction_session_timeout = 0;",
+        (f"{_FAULTS}test_a_spender_that_ends_or_stands_still_inside_a_charge_stops_nobody",),
+    ),
+    Mutant(
+        "a server that does not sync is charged",
+        Kind.CHARGE_ORDER,
+        "ledger/postgres_sessions.py",
+        'if (fsync, pages) != ("on", "on"):',
+        "if False:",
+        (f"{_FAULTS}test_fsync_and_the_like_are_on_or_nothing_is_charged",),
+    ),
+    Mutant(
+        "COMMIT does not wait for the disk",
+        Kind.CHARGE_ORDER,
+        "ledger/postgres.py",
+        "SET LOCAL synchronous_commit = on;",
+        "SET LOCAL synchronous_commit = off;",
+        (f"{_FAULTS}test_the_server_syncs_its_log_before_it_says_that_a_charge_is_made",),
+    ),
+    Mutant(
+        "a spender may change lines",
+        Kind.CONSENT,
+        "ledger/postgres_schema.py",
+        '"under_way": "SELECT, INSERT, DELETE",',
+        '"under_way": "SELECT, INSERT, DELETE, UPDATE",',
+        (f"{_STORE}test_a_spender_can_add_lines_and_nothing_else",),
+    ),
+    Mutant(
+        "an administrator's session can switch the triggers off",
+        Kind.CONSENT,
+        "ledger/postgres_schema.py",
+        "{schema}.{table} ENABLE ALWAYS TRIGGER kept",
+        "{schema}.{table} ENABLE TRIGGER kept",
+        (f"{_STORE}test_not_even_the_owner_changes_lines_by_accident",),
+    ),
+    Mutant(
+        "a schema that was changed is believed",
+        Kind.REUSE,
+        "ledger/postgres.py",
+        "return None if found == shape(self._address.schema)",
+        "return None if found",
+        (f"{_STORE}test_lines_and_shapes_that_were_changed_are_named",),
+    ),
+    Mutant(
+        "an index that lacks a line is believed",
+        Kind.REUSE,
+        "ledger/postgres_faults.py",
+        'AS found") != wanted:',
+        'AS found") == 0:',
+        (f"{_STORE}test_an_index_that_lacks_a_line_is_found",),
+    ),
+    Mutant(
+        "another ledger at the same address is charged",
+        Kind.REUSE,
+        "ledger/postgres.py",
+        "if self._book is not None and books != [self._book[:3]]:",
+        "if False:",
+        (f"{_STORE}test_another_ledger_at_the_same_address_is_behind",),
+    ),
+    Mutant(
+        "a payer on another machine is taken for dead",
+        Kind.CHARGE_ORDER,
+        "ledger/processes.py",
+        "return None if elsewhere else False",
+        "return False",
+        (f"{_STORE}test_a_payer_on_another_machine_is_not_taken_for_dead",),
+    ),
+    Mutant(
+        "a ledger that was moved charges on",
+        Kind.REUSE,
+        "ledger/guarded.py",
+        "if place != moving:",
+        "if False:",
+        (f"{_STORE}test_there_and_back_every_line_is_the_same",),
+    ),
+    Mutant(
+        "a ledger is copied into one that has lines",
+        Kind.REUSE,
+        "ledger/postgres.py",
+        "if head is not None and (last is None or head.hash != last.hash):",
+        "if False:",
+        (f"{_STORE}test_a_ledger_moves_into_an_empty_one_and_once",),
+    ),
+    Mutant(
+        "lines may follow the one that seals a ledger",
+        Kind.REUSE,
+        "ledger/verifying.py",
+        "if self.sealed:",
+        "if False:",
+        (f"{_STORE}test_an_export_is_not_copied_and_nothing_follows_a_seal",),
+    ),
+    Mutant(
+        "any server on the network is believed",
+        Kind.CONSENT,
+        "ledger/server_addresses.py",
+        'if asked != "verify-full":',
+        "if False:",
+        (f"{_STORE}test_over_a_network_the_server_proves_who_it_is",),
+    ),
+    Mutant(
+        "a password stands in the address",
+        Kind.CONSENT,
+        "ledger/server_addresses.py",
+        "if secret or any(name in _SECRET for name, _ in pairs):",
+        "if False:",
+        (f"{_STORE}test_an_address_with_a_password_is_refused_without_repeating_it",),
+    ),
+)
+
+test_the_tests_of_ledgers_in_postgres_notice = suite(MUTANTS)
