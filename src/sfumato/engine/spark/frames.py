@@ -20,6 +20,7 @@ from sfumato.engine.relational import (
     Join,
     Listed,
     Named,
+    Reference,
     Relation,
     Scalar,
     Select,
@@ -59,9 +60,9 @@ class FrameWriter:
             frame = self._joined(frame, join, stages)
         for test in select.where:
             frame = self._tested(frame, test, stages)
-        columns = [self._column(name, scalar) for name, scalar in select.columns]
         if select.grouped or any(_totals(scalar) for _, scalar in select.columns):
-            return self._grouped(frame, select, columns)
+            return self._grouped(frame, select)
+        columns = [self._column(name, scalar) for name, scalar in select.columns]
         return frame.select(*([f"{select.part}.*"] if select.everything else []), *columns)
 
     def _source(self, source: Relation | Select, stages: Frames) -> Frame:
@@ -89,13 +90,23 @@ class FrameWriter:
         other = self._source(test.relation, stages).alias(test.part)
         return frame.join(other, self._expression(test.on), "left_anti" if test.negated else "left_semi")
 
-    def _grouped(self, frame: Frame, select: Select, columns: list[Any]) -> Frame:
-        """Group rows; the session is set to give no column that is not asked for."""
-        keys = [self.expression(SparkSpelling().name(name)) for name in select.grouped]
-        if select.having is None:
-            return frame.groupBy(*keys).agg(*columns)
-        kept = self._column(_KEPT, select.having)
-        return frame.groupBy(*keys).agg(*columns, kept).filter(self.expression(_KEPT)).drop(_KEPT)
+    def _grouped(self, frame: Frame, select: Select) -> Frame:
+        """Group rows: a frame of groups has the keys first, then what is computed, under names that are no key's."""
+        computed = [each for each in select.columns if _key(each[1], select) is None]
+        made = [self._column(f"sf_{place}", scalar) for place, (_, scalar) in enumerate(computed)]
+        kept = [] if select.having is None else [self._column(_KEPT, select.having)]
+        # a frame without groups computes something, if nothing else is asked
+        keys = [self._named(name) for name in select.grouped]
+        groups = frame.groupBy(*keys).agg(*(made + kept or [self.expression("COUNT(*)").alias(_KEPT)]))
+        if kept:
+            groups = groups.filter(self._named(_KEPT))
+        places = {name: f"sf_{place}" for place, (name, _) in enumerate(computed)}
+        return groups.select(
+            *(self._named(_key(scalar, select) or places[name]).alias(name) for name, scalar in select.columns)
+        )
+
+    def _named(self, name: str) -> Any:
+        return self.expression(SparkSpelling().name(name))
 
     def _expression(self, scalar: Scalar) -> Any:
         return self.expression(Generator(SparkSpelling(), str).scalar(scalar))
@@ -107,3 +118,8 @@ class FrameWriter:
 def _totals(scalar: Scalar) -> bool:
     """Tell whether a value is made from totals of a group."""
     return isinstance(scalar, Total) or (isinstance(scalar, Apply) and any(map(_totals, scalar.arguments)))
+
+
+def _key(scalar: Scalar, select: Select) -> str | None:
+    """Name the key that a column of a group is, if it is one as it stands."""
+    return scalar.name if isinstance(scalar, Reference) and scalar.name in select.grouped else None

@@ -20,7 +20,7 @@ PINNED: Mapping[str, str] = {
     "spark.sql.variable.substitute": "false",  # ${…} in a text would become a setting of that name
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
-    "spark.sql.retainGroupColumns": "false",  # a group has the columns that are asked for
+    "spark.sql.retainGroupColumns": "true",
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.legacy.charVarcharAsString": "false",
