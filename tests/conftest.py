@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from postgres_server import postgres  # noqa: F401 - a fixture
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # tests that press Ctrl-C may run in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

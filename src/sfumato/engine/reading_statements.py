@@ -6,7 +6,7 @@ counts them by what they are and sends the counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -99,6 +99,13 @@ def _table(rows: Iterable[tuple[Any, ...]], kinds: list[Type], totals: int) -> p
 def _fields(kinds: list[Type], totals: int) -> list[tuple[str, Any]]:
     import pyarrow
 
+    keys = [(f"k{place}", _stored(kind)) for place, kind in enumerate(kinds)]
+    return keys + [(f"v{place}", pyarrow.int64()) for place in range(totals)]
+
+
+def _stored(kind: Type) -> Any:
+    import pyarrow
+
     stored = {
         Type.INTEGER: pyarrow.int64(),
         Type.REAL: pyarrow.float64(),
@@ -107,5 +114,13 @@ def _fields(kinds: list[Type], totals: int) -> list[tuple[str, Any]]:
         Type.DATE: pyarrow.date32(),
         Type.TIMESTAMP: pyarrow.timestamp("us"),
     }
-    keys = [(f"k{place}", stored[kind]) for place, kind in enumerate(kinds)]
-    return keys + [(f"v{place}", pyarrow.int64()) for place in range(totals)]
+    return stored[kind]
+
+
+def as_arrow(rows: Sequence[tuple[Any, ...]], kinds: Sequence[Type], names: Sequence[str]) -> pyarrow.Table:
+    """Put rows of Python's own values into an Arrow table with columns of these types."""
+    import pyarrow
+
+    columns = zip(*rows, strict=True) if rows else ([] for _ in kinds)
+    arrays = [pyarrow.array(column, _stored(kind)) for column, kind in zip(columns, kinds, strict=True)]
+    return pyarrow.Table.from_arrays(arrays, list(names))

@@ -17,7 +17,20 @@ MOST_BYTES = 4 << 20
 """Longer texts are no declarations."""
 
 _LIMITS = ("max_rows", "max_groups", "max_rows_per_group", "row_ceiling")
-_TABLE = ("source", "relation", "path", "format", "version", "id", *_LIMITS, "public", "columns", "period", "impossible", "implies")
+_TABLE = (
+    "source",
+    "relation",
+    "path",
+    "format",
+    "version",
+    "id",
+    *_LIMITS,
+    "public",
+    "columns",
+    "period",
+    "impossible",
+    "implies",
+)
 _PERIOD = 'write period = { column = "day", every = "day" } ("week" or "month")'
 
 

@@ -217,4 +217,3 @@ _STREAMED: dict[type, tuple[Callable[[Any, Any], object], int]] = {
     CellRows: (dense_arrays.cell_rows, dense_arrays.KEYED_BATCH),
 }
 """Those whose rows come in a stream, so many at a time."""
-
