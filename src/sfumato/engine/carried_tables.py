@@ -16,6 +16,8 @@ from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb_literals import name as quoted
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.catalog import Catalog
+from sfumato.plan.keys import World
+from sfumato.plan.nodes import GroupKey
 from sfumato.policy import Policy, Type
 
 MOST_ROWS = 100_000
@@ -50,6 +52,10 @@ class CarriedTables:
     def catalog(self) -> Catalog:
         """List what questions may refer to, private tables as they are declared."""
         return self._local.catalog()
+
+    def values(self, world: World) -> Sequence[GroupKey]:
+        """List the distinct results of expressions on declared values, as DuckDB computes them here."""
+        return self._local.values(world)
 
     def rows(self, table: str) -> Carried:
         """Give the clean rows of a public table; they are read once."""

@@ -26,6 +26,10 @@ def open_engine(policy: Policy, memory: str | None = None, threads: int | None =
         from sfumato.engine.postgres.driver import Postgres
 
         return Postgres(policy, memory)
+    if kind == "Spark":
+        from sfumato.engine.spark.driver import Spark
+
+        return Spark(policy)
     return DuckDB(policy, memory, threads)
 
 

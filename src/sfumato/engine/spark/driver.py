@@ -15,16 +15,17 @@ from hashlib import sha256
 from threading import Lock, get_ident
 from typing import Any, Self, cast
 
+from sfumato.engine.carried_tables import CarriedTables
 from sfumato.engine.reading_statements import counted_statement, in_arrays
 from sfumato.engine.relational import Statement
 from sfumato.engine.seam import Data, OpenReading, Unheld
+from sfumato.engine.spark.carried_frames import carried, fetched, prove
 from sfumato.engine.spark.frames import Frame, FrameWriter
-from sfumato.engine.spark.public_rows import carried, known_here
 from sfumato.engine.spark.scans import Scans
 from sfumato.engine.spark.sessions import Session, at_address, beside, quietly
 from sfumato.engine.spark.sources import Source, content, opened
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
-from sfumato.plan.catalog import Catalog, described
+from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import World
 from sfumato.plan.nodes import GroupKey, tables
 from sfumato.plan.readings import E, Reading
@@ -88,9 +89,7 @@ class Spark(SparkReader):
 
     def catalog(self) -> Catalog:
         """List what questions may refer to."""
-        here = self.tables.here.sources
-        found = {name: described(self._policy, name, here.columns(name)) for name in self._policy.tables}
-        return Catalog(found, here.multiplicity, here.overlap)
+        return self.tables.here.catalog()
 
     def values(self, world: World) -> Sequence[GroupKey]:
         """List the distinct results of expressions on declared values, in this process: no server is asked."""
@@ -102,7 +101,7 @@ class Spark(SparkReader):
 
     def data(self, *, public: bool) -> tuple[Data, ...]:
         """Identify the data that rows come from."""
-        return self.tables.here.data(public=True) if public else self.tables.data()
+        return self.tables.data(public=public)
 
     def identity(self) -> str:
         return self.tables.identity()
@@ -173,13 +172,14 @@ class SparkTables:
         private = [each for each in policy.tables.values() if not each.public]
         self.session = _session(private[0])
         try:
+            prove(self.session, _place(private[0]))
             self._sources = {each.name: opened(each.source, self.session, _place(each)) for each in private}
             self._looks = {each: quietly(source.look) for each, source in self._sources.items()}
             scans = Scans(policy, self._sources, self.session.expression)
             self._scans = {each.name: _made(scans, each) for each in private}
             for each in private:
                 self._check_ceiling(each)
-            self.here = known_here(policy, self.session)
+            self.here = CarriedTables(policy, fetched(policy, self.session))
         except BaseException:
             self.session.close()
             raise
@@ -190,7 +190,7 @@ class SparkTables:
             return self._scans[table]
         with self._lock:
             if table not in self._public:
-                self._public[table] = carried(self.here, table, self.session)
+                self._public[table] = carried(self.here.rows(table), self.session)
             return self._public[table]
 
     def source(self, table: str) -> Source:
@@ -241,6 +241,7 @@ class SparkTables:
         """Raise ``SourceChanged`` unless every source is still the one that was opened, and Spark answers."""
         self.require_open()
         quietly(lambda: self.session.spark.conf.get("spark.sql.ansi.enabled"))
+        self.here.check_unchanged()
         for table, source in self._sources.items():
             try:
                 same = quietly(source.look) == self._looks[table]
@@ -253,7 +254,9 @@ class SparkTables:
         """Give the version of the data: a digest over every source's look, as opened, and over the public tables."""
         return sha256(repr([sorted(self._looks.items()), self.here.identity()]).encode()).hexdigest()
 
-    def data(self) -> tuple[Data, ...]:
+    def data(self, *, public: bool) -> tuple[Data, ...]:
+        if public:
+            return self.here.data()
         return tuple(
             Data(source.address, partial(content, source, self.session), look=self._looks[table] if source.held else "")
             for table, source in self._sources.items()
