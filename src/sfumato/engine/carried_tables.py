@@ -71,6 +71,10 @@ class CarriedTables:
         """Refuse where a file of a public table is no longer the one that was opened."""
         self._local.sources.check_unchanged()
 
+    def fingerprint(self, table: str) -> str:
+        """Hash the content of a public table."""
+        return self._local.sources.fingerprint(table)
+
     def identity(self) -> str:
         return self._local.identity()
 

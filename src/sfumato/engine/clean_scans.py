@@ -117,6 +117,17 @@ class StoredTable:
 
 
 @dataclass(frozen=True)
+class InspectedCell:
+    """These are the columns in which an owner sees a cell: clean, in its type alone, and whether it is there."""
+
+    clean: str
+    raw: str
+    there: str
+    low: str | None
+    """The lower bound, where the column has bounds."""
+
+
+@dataclass(frozen=True)
 class CleanScans:
     """These are the clean scans of a policy's private tables on one server."""
 
@@ -152,6 +163,25 @@ class CleanScans:
         copies = build.written(Select((("n", Total(Aggregation.COUNT)),), owned))
         own = f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
         return f"SELECT MAX(n) AS n FROM ({copies} UNION ALL {own}) AS r"
+
+    def inspected(self, table: str) -> tuple[str, list[InspectedCell]]:
+        """Write a SELECT of what the scan makes of every row's cells, with a column k that is 1 where the row is
+        somebody's; the cells are named in the order of the columns.
+        """
+        build, declared, rows = _Build(self), self.policy.tables[table], RowLowering({})
+        made: list[tuple[str, Scalar]] = []
+        cells = []
+        for place, (name, domain) in enumerate(declared.columns.items()):
+            at = f"tables.{table}.columns.{name}"
+            column = self.stored(table, name, at)
+            clean = build.cleaned(rows, declared, name, domain)
+            bare = build.typed(rows, table, column, at, domain)
+            there = build.there(table, column)
+            made += [(f"v{place}", clean), (f"r{place}", bare), (f"m{place}", there)]
+            low = None if domain.bounds is None or domain.values is not None else _ends(domain)[0]
+            written = None if low is None else Generator(self.spelling, str).scalar(low)
+            cells.append(InspectedCell(f"v{place}", f"r{place}", f"m{place}", written))
+        return build.written(build.told(declared, rows, tuple(made))), cells
 
     def stored(self, table: str, column: str, place: str) -> StoredColumn:
         """Find the column of that name, exactly or, if only one is so, in other letter case."""
@@ -268,7 +298,37 @@ class _Build:
             return choice(x, Constant("true", Type.TEXT), Constant("false", Type.TEXT))
         return apply(Operation.CONVERT, x, detail=(Type.TEXT,))
 
+    def typed(self, rows: RowLowering, table: str, column: StoredColumn, place: str, domain: Domain) -> Scalar:
+        """Give a cell in its declared type, without bounds and values; a real as large or as small as it is."""
+        x = self._cell(table, self.scans.cells.plain(column))
+        if domain.type is Type.REAL and column.kind in (Stored.REAL, Stored.NUMBER):
+            return x
+        if domain.type is Type.REAL and column.kind is Stored.TEXT:
+            return _number(rows, x)
+        return self._typed(rows, table, column, Domain(domain.type), place)
+
+    def there(self, table: str, column: StoredColumn) -> Reference:
+        return self._cell(table, self.scans.cells.there(column))
+
     # Owners
+
+    def told(self, table: Table, rows: RowLowering, columns: tuple[tuple[str, Scalar], ...]) -> Select:
+        """Select columns of every row, with k: 1 where the row is somebody's."""
+        owner = self._owner(table, rows)
+        if owner is None:
+            return Select((("k", whole(1)), *columns), _over(Source(table.name), rows))
+        tests = [present(each) for each in (owner.key, owner.period) if each is not None]
+        if owner.links is None:
+            kept = apply(Operation.CASE, every(tests), whole(1), whole(0))
+            return Select((("k", kept), *columns), _over(Source(table.name), rows))
+        names = (_KEY,) if owner.period is None else (_KEY, _PERIOD)
+        own = ((_KEY, owner.key), *(() if owner.period is None else ((_PERIOD, owner.period),)))
+        made = Select((*columns, *own), _over(Source(table.name), rows))
+        met = [apply(Operation.EQUAL, Reference(each, "r"), Reference(each, "l")) for each in names]
+        known = Select(same(names), owner.links, grouped=names)
+        kept = apply(Operation.CASE, present(Reference(_KEY, "l")), whole(1), whole(0))
+        shown = tuple((name, Reference(name, "r")) for name, _ in columns)
+        return Select((("k", kept), *shown), made, joins=(Join(known, "l", every(met), outer=True),))
 
     def owned(self, table: Table, rows: RowLowering, columns: tuple[tuple[str, Scalar], ...]) -> Select:
         """Select columns with ``sf_unit`` beside them: a row for each of its owners."""

@@ -203,6 +203,10 @@ class Inspector(Protocol):
         """Hash the table's content. PRIVATE unless the table is public."""
         ...
 
+    def remarks(self, table: str) -> tuple[str, ...]:
+        """Say what an owner should know of where the rows are: whole sentences, of which none tells of the rows."""
+        ...
+
     def inspect(self, table: str) -> Inspection:
         """Find what the policy's bounds and limits cost one private table."""
         ...

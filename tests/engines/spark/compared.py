@@ -15,24 +15,22 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet
 
-from safety import towns, worlds
+from safety import worlds
 from safety.found import reading as found_reading, rows
 from safety.tree_questions import tree
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.reading_statements import counted_statement, in_arrays
 from sfumato.engine.spark.driver import Spark
 from sfumato.errors import Unsupported
-from sfumato.plan.bounding import Bounded, boundings, found_bounding
+from sfumato.plan.bounding import boundings, found_bounding
 from sfumato.plan.readings import FoundTotals, GroupTotals, Reading
 from sfumato.plan.sharing import measured
 from sfumato.policy import Policy, Type
 
 Given = Callable[[Path], dict[str, Any]]
 """From a Parquet file to what a table's source is, and what is said beside it."""
-FIRST_DAY = dt.datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -56,10 +54,14 @@ def on_spark(policy: Policy, folder: Path, given: Given) -> Spark:
     return Spark(replace(policy, tables=tables))
 
 
-def asked(engine: DuckDB, policy: Policy, words: str) -> Iterator[Asked]:
+def of_found_keys(question: Asked) -> bool:
+    return isinstance(question.reading, FoundTotals)
+
+
+def asked(engine: DuckDB, words: str) -> Iterator[Asked]:
     """A question in every bounding; nothing where its ranges or groups are refused."""
     try:
-        question = worlds.question(engine, policy, words)
+        question = worlds.question(engine, engine._policy, words)
         groups = question.groups
     except Unsupported:
         return
@@ -128,6 +130,3 @@ def world_questions(seed: int, plans: int) -> tuple[worlds.World, list[str]]:
     made = worlds.world(random)
     ask = (worlds.text, tree) if made.units else (worlds.text,)
     return made, [random.choice(ask)(random, made) for _ in range(plans)]
-
-
-__all__ = ["Asked", "Bounded", "asked", "compare", "on_spark", "pa", "towns", "world_questions"]

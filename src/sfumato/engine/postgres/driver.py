@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -176,6 +176,32 @@ class Postgres:
         version = self._policy.tables[table].source.version or ""
         addresses = [f"postgresql://{'/'.join(database)}/{schema}.{called}" for schema, called in relation.made_of]
         return tuple(Data(each, partial(_digest, each, version)) for each in addresses)
+
+    def fingerprint(self, table: str) -> str:
+        """Identify a table's version for its owner: by its declared version where it is private, else by its rows."""
+        if table not in self.relations:
+            return self._known.fingerprint(table)
+        return _digest(*(each.fingerprint() for each in self._data(table, self.database, self.relations[table])))
+
+    def remarks(self, table: str) -> tuple[str, ...]:
+        """Say what an owner should know of a table on this server."""
+        relation = self.relations.get(table)
+        if relation is None:
+            return ()
+        told = [
+            (relation.writable, "The role that reads this table may change its rows: a role that only reads is safer."),
+            (
+                relation.is_view,
+                "This is a view: it is trusted to give the same rows whenever it is read, and to make each row from "
+                "the rows of one unit.",
+            ),
+            (
+                self._policy.tables[table].source.version is None,
+                "No version is declared, so no stored answer is reused: add version to say that the rows are as they "
+                "were.",
+            ),
+        ]
+        return tuple(words for holds, words in told if holds)
 
     def close(self) -> None:
         self.server.close()
@@ -390,8 +416,3 @@ def _turns(server: Server, collation: str) -> bool:
 
 def _digest(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
-
-
-def writable(relations: Mapping[str, StoredRelation]) -> list[str]:
-    """List the tables whose rows the role may change."""
-    return [table for table, relation in relations.items() if relation.writable]
