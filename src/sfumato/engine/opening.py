@@ -39,6 +39,10 @@ def open_inspector(policy: Policy) -> Inspector:
         from sfumato.engine.postgres.inspection import PostgresInspector
 
         return PostgresInspector(policy)
+    if _engine(policy) == "Spark":
+        from sfumato.engine.spark.inspection import SparkInspector
+
+        return SparkInspector(policy)
     return inspection.DuckDBInspector(policy)
 
 

@@ -22,8 +22,7 @@ from engines.spark.conftest import PANDAS, Cluster
 from safety import test_replay, test_towns, towns, worlds
 from sfumato.engine import proving
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.opening import open_engine
-from sfumato.engine.relational import Operation
+from sfumato.engine.opening import open_engine, open_inspector
 from sfumato.engine.spark import carried_frames, settings
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.sessions import at_address, quietly
@@ -220,6 +219,18 @@ def test_texts_have_no_collation_and_no_filling(cluster: Cluster) -> None:
         sql("DROP TABLE shapes")
 
 
+def test_an_owner_is_told_what_bounds_and_limits_cost(cluster: Cluster, tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(_rows(), tmp_path / "t.parquet")
+    with open_inspector(_policy(tmp_path / "t.parquet")) as here:
+        wanted = here.inspect("t")
+    said = {"path": str(tmp_path / "t.parquet"), "format": "parquet"}
+    with open_inspector(_policy(cluster.address, **said)) as spark:
+        assert spark.inspect("t") == wanted
+        assert spark.columns("t").keys() == COLUMNS.keys()
+        assert len(spark.fingerprint("t")) == 64
+        assert "shuffle files" in spark.remarks("t")[0]
+
+
 # Seeded bugs: a spelling that is wrong is refused at the opening, by the name of what it computes
 
 
@@ -288,7 +299,7 @@ def test_no_server_and_an_old_one_are_refused() -> None:
     class Old:
         version = "3.5.1"
 
-    with pytest.raises(InvalidPolicy, match="version 4.0 or newer"):
+    with pytest.raises(InvalidPolicy, match=r"version 4\.0 or newer"):
         settings.pin(Old(), "tables.t.source")
 
 
@@ -303,7 +314,7 @@ def test_a_setting_that_does_not_stay_is_refused() -> None:
         version = "4.3.0"
 
         class conf:  # noqa: N801 - as it is called there
-            set = staticmethod(lambda name, value: None)
+            set = staticmethod(lambda *_: None)
             get = staticmethod(lambda name: "false" if name == "spark.sql.ansi.enabled" else settings.PINNED[name])
 
     with pytest.raises(InvalidPolicy, match=r"spark\.sql\.ansi\.enabled"):

@@ -175,8 +175,8 @@ class SparkTables:
             prove(self.session, _place(private[0]))
             self._sources = {each.name: opened(each.source, self.session, _place(each)) for each in private}
             self._looks = {each: quietly(source.look) for each, source in self._sources.items()}
-            scans = Scans(policy, self._sources, self.session.expression)
-            self._scans = {each.name: _made(scans, each) for each in private}
+            self.scans = Scans(policy, self._sources, self.session.expression)
+            self._scans = {each.name: _made(self.scans, each) for each in private}
             for each in private:
                 self._check_ceiling(each)
             self.here = CarriedTables(policy, fetched(policy, self.session))
@@ -261,6 +261,18 @@ class SparkTables:
             Data(source.address, partial(content, source, self.session), look=self._looks[table] if source.held else "")
             for table, source in self._sources.items()
         )
+
+    def remarks(self, table: str) -> tuple[str, ...]:
+        """Say what an owner should know of where the rows of a table are."""
+        if table not in self._sources:
+            return ()
+        told = ["Whoever runs this Spark sees exact counts in its logs, its web page and its shuffle files."]
+        if not self._sources[table].held:
+            told.append(
+                "Nothing tells whether the rows of this table changed: it is trusted to give the same rows whenever it "
+                "is read, and to make each row from the rows of one unit; no stored answer is reused."
+            )
+        return tuple(told)
 
     def require_open(self) -> None:
         if os.getpid() != self._process:

@@ -1,9 +1,9 @@
 """A statement of the relational form becomes a Spark frame: SQL is written for its values, frames are put together.
 
 A frame that somebody hands over has no name that a statement could select from, and giving it one would make a
-temporary view in its session. So selects, joins and groups are those of the DataFrame interface, which classic Spark and
-Connect share, and everything inside them is an expression that the one generator writes. A frame is a plan: nothing is
-computed before its rows are collected.
+temporary view in its session. So selects, joins and groups are those of the DataFrame interface, which classic Spark
+and Connect share, and everything inside them is an expression that the one generator writes. A frame is a plan: nothing
+is computed before its rows are collected.
 """
 
 from __future__ import annotations

@@ -59,6 +59,19 @@ class Scans:
         }
         return self._selected(columns | {each: self._list(table, each) for each in table.lists}, table)
 
+    def told(self, table: Table) -> Frame:
+        """Give the rows of a source, each once, beside ``k``: whether it is somebody's. For those who compare."""
+        frame, owner = self.sources[table.name].frame, self._owner(table)
+        if owner is None:
+            return frame.select("*", self.expression("TRUE").alias("k"))
+        if owner.links is None:
+            return frame.select("*", self.expression(f"COALESCE({owner.owned}, FALSE)").alias("k"))
+        period = [] if owner.period is None else [self.expression(f"{UNIT}.period").alias("sf_period")]
+        known = owner.links.select("sf_key", *period, self.expression("TRUE").alias("sf_known")).distinct().alias("l")
+        on = f"{owner.key} = l.sf_key" + ("" if owner.period is None else f" AND {owner.period} = l.sf_period")
+        met = frame.alias("r").join(known, self.expression(f"{owner.owned} AND {on}"), "left")
+        return met.select("r.*", self.expression("sf_known IS NOT NULL").alias("k"))
+
     def _list(self, table: Table, column: str) -> str:
         place = f"tables.{table.name}.columns.{column}"
         cell = self.sources[table.name].cell(column, place)
