@@ -27,7 +27,7 @@ def carried(table: Carried, session: Session) -> Frame:
 
 
 def fetched(policy: Policy, session: Session) -> dict[str, Any]:
-    """Fetch the rows of public tables that are on Spark, as Arrow tables."""
+    """Find the rows of public tables that Spark holds, and fetch them."""
     found = {}
     for each, table in policy.tables.items():
         if table.public and isinstance(table.source, SparkTable | SparkFrame):

@@ -210,7 +210,7 @@ class SparkTables:
         return [tuple(map(_plain, row)) for row in rows]
 
     def running(self, action: Any) -> Any:
-        """Do what can be ended by ``interrupt``."""
+        """Run an action of this thread, which ``interrupt`` can end."""
         self.require_open()
         thread = get_ident()
         with self._lock:

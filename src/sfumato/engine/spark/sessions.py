@@ -1,4 +1,4 @@
-"""Sessions of Spark, classic and Connect, opened for one policy: nothing of a user's own session is changed.
+"""A policy gets a session of its own at a Spark, classic or Connect: nothing of a user's session is changed.
 
 A server at an address gets a Connect session. A frame that somebody hands over stays in the cluster it is of: a session
 beside its own is made there, and its plan is moved into that. pyspark is imported when there is something to open.

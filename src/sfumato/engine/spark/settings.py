@@ -66,12 +66,13 @@ def pin(session: Any, place: str) -> None:
             place=place,
             fix="name a newer server",
         )
-    for name, value in PINNED.items():
+    changed = {name: value for name, value in PINNED.items() if not _same(session.conf.get(name), value)}
+    for name, value in changed.items():
         session.conf.set(name, value)
-    for name, value in PINNED.items():
+    for name, value in changed.items():
         if not _same(session.conf.get(name), value):
             raise InvalidPolicy(
-                f"what Spark computes depends on {name}, which this server does not let a session set",
+                f"a server lets a session set {name}, since what Spark computes depends on it; this one does not",
                 place=place,
                 fix=f"ask whoever runs the server to allow {name} = {value}",
             )
