@@ -61,7 +61,7 @@ def _compared(seed: int, plans: int, folder: Path, given: compared.Given) -> int
 
 
 def test_totals_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
-    assert sum(_compared(seed, 4, tmp_path, _frame(cluster)) for seed in (3, 5)) > 20
+    assert sum(_compared(seed, 3, tmp_path, _frame(cluster)) for seed in (2, 3, 5)) > 15
 
 
 def test_totals_over_connect_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def _town(cluster: Cluster, folder: Path, texts: tuple[str, ...], every: str | N
 
 
 def test_tables_meet_as_on_duckdb(cluster: Cluster, tmp_path: Path) -> None:
-    texts = (test_towns.PATHS[1], test_towns.JOINS[2], test_towns.TESTS[1], test_towns.BANDS[0])
-    assert _town(cluster, tmp_path, texts, None) > 8
+    texts = (test_towns.PATHS[1], test_towns.JOINS[2])
+    assert _town(cluster, tmp_path, texts, None) > 4
 
 
 @pytest.mark.long
@@ -236,7 +236,8 @@ def test_an_owner_is_told_what_bounds_and_limits_cost(cluster: Cluster, tmp_path
 
 def _twin(**changed: Callable[..., str]) -> SparkSpelling:
     methods = {name: staticmethod(made) for name, made in changed.items()}
-    return type("Twin", (SparkSpelling,), methods)()  # type: ignore[no-any-return]
+    twin: SparkSpelling = type("Twin", (SparkSpelling,), methods)()
+    return twin
 
 
 TWINS: dict[str, SparkSpelling] = {
