@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,10 +13,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from engine import test_dense_arrays
 from engine.tables import policy_of, tuples
 from engines.spark import compared
 from engines.spark.conftest import PANDAS, Cluster
@@ -28,8 +31,11 @@ from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.sessions import at_address, quietly
 from sfumato.engine.spellings.spark import SparkSpelling
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
-from sfumato.plan.bounding import Limits, Strategy, boundings, for_neighbours
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.bounding import Limits, Strategy, boundings, for_neighbours, found_bounding
+from sfumato.plan.dense_readings import Marginals, ValueCounts
+from sfumato.plan.functions import call
+from sfumato.plan.measures import Count, Sum
+from sfumato.plan.readings import FoundTotals, GroupTotals
 from sfumato.plan.sql import parse
 from sfumato.policy import Policy, Table
 
@@ -128,6 +134,46 @@ def test_neighbours_differ_by_at_most_the_claim(cluster: Cluster, tmp_path: Path
     assert compared_pairs > 100
 
 
+# Other readings
+
+
+def test_every_kind_of_reading_is_that_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
+    """Marginals, values in order, found keys, different values: counted there, put into the same arrays here."""
+    rows = test_dense_arrays.rows(3)
+    here = test_dense_arrays.engine(rows, units=True)
+    spark = compared.on_spark(here._policy, tmp_path, _frame(cluster))
+    with contextlib.closing(here), contextlib.closing(spark):
+        asked = [
+            test_dense_arrays.marginals(Strategy.CLIP_L1),
+            ValueCounts(
+                test_dense_arrays.bounded(here, Strategy.SAMPLE, ("sex",), _ages, 3), (("f",), ("m",), (None,))
+            ),
+            _found(here, "SELECT age, COUNT(*) FROM t GROUP BY age"),
+        ]
+        for reading, found in zip(asked, compared.totals(spark, asked, 7), strict=True):
+            wanted = here.read(reading, 7)
+            if isinstance(reading, Marginals):
+                assert all(np.array_equal(*pair) for pair in zip(wanted, found, strict=True))
+            elif isinstance(reading, ValueCounts):
+                assert all(np.array_equal(getattr(wanted, each), getattr(found, each)) for each in _VALUES)
+            else:
+                assert compared.rows(wanted, 1) == compared.rows(found, 1)
+
+
+_VALUES = ("group", "steps", "counts")
+
+
+def _ages(fields: Any) -> tuple[Any, ...]:
+    return Sum(fields["age"]), Count(call("NOT", call("IS NULL", fields["age"])))
+
+
+def _found(here: DuckDB, words: str) -> FoundTotals:
+    """A reading whose keys nobody declared."""
+    plan = parse(words, here.catalog()).plan
+    bounded = found_bounding(plan, Limits.of(here._policy.tables["t"]))
+    return FoundTotals(bounded, (0,), ((),))
+
+
 # One table
 
 
@@ -182,7 +228,9 @@ def test_a_source_that_changes_is_refused(cluster: Cluster, tmp_path: Path) -> N
         opened.read(reading, 1)
     with pytest.raises(SourceChanged):
         spark.check(reading)
-    assert Spark(policy).identity() != spark.identity()
+    with contextlib.closing(Spark(policy)) as changed:
+        assert changed.identity() != spark.identity()
+    again.close()
     spark.close()
     with pytest.raises(EngineClosed):
         spark.check(reading)
@@ -199,6 +247,7 @@ def test_a_snapshot_holds_its_rows(cluster: Cluster, tmp_path: Path) -> None:
         assert tuples(held.check(reading).read(reading, 1)) == before
     with pytest.raises(EngineClosed):
         held.check(reading)
+    spark.close()
 
 
 def test_texts_have_no_collation_and_no_filling(cluster: Cluster) -> None:
@@ -352,6 +401,7 @@ def test_a_reading_is_ended(cluster: Cluster) -> None:
         spark.interrupt(thread.ident)
         time.sleep(0.2)
     assert found == ["ended"]
+    spark.close()
 
 
 @pytest.mark.long
@@ -369,6 +419,7 @@ def test_an_executor_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     os.kill(_executor(), signal.SIGKILL)
     thread.join()
     assert tuples(found[0]) == tuples(here.read(reading, 3))
+    spark.close()
 
 
 def _executor() -> int:

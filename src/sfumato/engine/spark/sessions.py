@@ -77,6 +77,7 @@ class Session:
         """End a Connect session; a classic one is forgotten, since stopping it would end the user's own."""
         if self.connect:
             try:
+                self.spark.client.set_retry_policies([])  # else a server that is gone is waited for, for minutes
                 self.spark.client.release_session()
                 self.spark.client.close()
             except Exception:  # a server that is gone has forgotten the session
@@ -101,10 +102,15 @@ def beside(frame: Any, place: str) -> Session:
 
 def _opened(make: Callable[[], Any], connect: bool, place: str) -> Session:
     kind = "pyspark.sql.connect.functions" if connect else "pyspark.sql.functions.builtin"
+    session = None
     try:
         session = Session(quietly(make), _pyspark(kind, place).expr, connect)
         quietly(lambda: pin(session.spark, place))
-    except EngineFailed:
+    except (EngineFailed, InvalidPolicy) as refused:
+        if session is not None:
+            session.close()
+        if isinstance(refused, InvalidPolicy):
+            raise
         raise InvalidPolicy(
             "this Spark does not let a session be opened and set up",
             place=place,
