@@ -139,6 +139,9 @@ class SparkSnapshot(SparkReader):
             self._copied |= made
             return dict(self._copied)
 
+    def _scan(self, table: str) -> Frame:
+        return self._copied[table] if table in self._copied else super()._scan(table)
+
     def _check_unchanged(self) -> None:
         """Pass but for being open: what is read are copies, and no source matters to them any more."""
         self.tables.require_open()
@@ -257,10 +260,14 @@ class SparkTables:
     def data(self, *, public: bool) -> tuple[Data, ...]:
         if public:
             return self.here.data()
-        return tuple(
-            Data(source.address, partial(content, source, self.session), look=self._looks[table] if source.held else "")
-            for table, source in self._sources.items()
-        )
+        return tuple(self._data(table, source) for table, source in self._sources.items())
+
+    def _data(self, table: str, source: Source) -> Data:
+        if source.address:
+            look = self._looks[table] if source.held else ""
+            return Data(source.address, partial(content, source, self.session), look=look)
+        known = content(source, self.session)
+        return Data(f"memory://{known}", lambda: known, part=table)
 
     def remarks(self, table: str) -> tuple[str, ...]:
         """Say what an owner should know of where the rows of a table are."""

@@ -44,7 +44,7 @@ class Source:
     columns: tuple[tuple[str, Cell], ...]
     """Each column under the name that its source gives it."""
     address: str
-    """Where it is, for the ledger."""
+    """Where it is, for the ledger; empty for a frame that is handed over, which is known by its rows."""
     look: Callable[[], str]
     """Finds what changes whenever the rows do; no row is read for it."""
     held: bool = True
@@ -83,7 +83,7 @@ def opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Sou
 def _opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Source:
     if isinstance(source, SparkFrame):
         nonce = os.urandom(16).hex()
-        return _of_frame(session.moved(source.frame), f"spark://frame/{nonce}", lambda: nonce, held=False)
+        return _of_frame(session.moved(source.frame), "", lambda: nonce, held=False)
     form = source.format if source.relation is None else _provider(source.relation, session)
     address = f"spark://{_host(source.address)}/{source.relation or source.path}"
     if form in _AS_OF:
