@@ -65,6 +65,16 @@ for link in json.loads(pathlib.Path("pg-symlinks.json").read_text()):
     cd "$here"
 }
 
+# Tables on Spark are tested with Java 17 or newer, in the same way.
+get_java() {
+    command -v java >/dev/null 2>&1 && return 0
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && command -v timeout >/dev/null 2>&1; then
+        echo "Getting Java, for the tests of tables on Spark (first run only) …"
+        timeout 600 sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless' \
+            </dev/null >/dev/null 2>&1 || true
+    fi
+}
+
 set_up() {
     stamp=$venv/.sfumato-$1
     wanted="$(cksum <pyproject.toml) $PWD"

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import partial
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engine.seam import Data
+from sfumato.engine.seam import Data, OpenReading, Unheld
 from sfumato.errors import EngineClosed, Unsupported
 from sfumato.plan.bounding import Bounded, Scaled
 from sfumato.plan.catalog import Catalog, Described
@@ -47,7 +47,12 @@ class Integers:
     def values(self, world: World) -> Sequence[GroupKey]:  # noqa: ARG002 - no expressions
         raise _unsupported()
 
-    def check(self, reading: Reading[E]) -> None:
+    def check(self, *readings: Reading[Any]) -> OpenReading:
+        for reading in readings:
+            self._check(reading)
+        return Unheld(self)
+
+    def _check(self, reading: Reading[Any]) -> None:
         if not self._open:
             raise EngineClosed
         bounded = reading.bounded
@@ -145,10 +150,10 @@ class Held:
     def __init__(self, engine: Integers) -> None:
         self._engine, self._open = engine, True
 
-    def check(self, reading: Reading[E]) -> None:
+    def check(self, *readings: Reading[Any]) -> OpenReading:
         if not self._open:
             raise EngineClosed
-        self._engine.check(reading)
+        return self._engine.check(*readings)
 
     def read(self, reading: Reading[E], key: int) -> E:
         return self._engine.read(reading, key)

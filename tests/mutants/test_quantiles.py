@@ -203,7 +203,7 @@ MUTANTS = (
     Mutant(
         "a row without a group is in the first",
         Kind.KEYS,
-        "engine/duckdb/dense_arrays.py",
+        "engine/dense_arrays.py",
         "at = np.where(met, found, -1)",
         "at = np.where(met, found, 0)",
         ("engine/test_dense_arrays.py::test_groups_of_several_keys_are_found",),

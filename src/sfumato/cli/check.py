@@ -44,6 +44,8 @@ def _describe(found: CheckedTable) -> None:
     click.echo(f" ({found.whose_rows})" + (f", content {found.content}" if found.table.public else ""))
     for column, words in found.declared.items():
         click.echo(f"  {column:<20} {words}")
+    for remark in found.remarks:
+        click.secho(f"  {remark}", fg="yellow")
     for condition in found.table.impossible:
         click.echo(f"  no row has           {printable(condition)}")
     for column, decided in found.table.implies.items():

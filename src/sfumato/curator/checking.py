@@ -34,6 +34,8 @@ class CheckedTable:
     """A hash of the rows. PRIVATE unless the table is public: it lets whoever reads it test a guess of them."""
     costs: Inspection | None
     """Exact figures. PRIVATE; None for a public table, and when only what is public was asked for."""
+    remarks: tuple[str, ...] = ()
+    """What an owner should know of the server that holds the rows; nothing of the rows."""
 
     def __repr__(self) -> str:
         return f"<CheckedTable {self.table.name}: {self.whose_rows}>"
@@ -159,4 +161,4 @@ def _advised(alone: PolicyAlone, table: Described) -> list[Advice]:
 def _checked(sources: Inspector, table: Table, private: bool) -> CheckedTable:
     content = sources.fingerprint(table.name)[:16] if table.public or private else None
     costs = sources.inspect(table.name) if private and not table.public else None
-    return CheckedTable(table, sources.columns(table.name), content, costs)
+    return CheckedTable(table, sources.columns(table.name), content, costs, sources.remarks(table.name))

@@ -213,7 +213,7 @@ class MwemProposal:
         steps = self._steps(price)
         releasing.rehearse(steps.rows)
         warn(price, here)
-        here.engine.check(steps.rows.readings[0])
+        here.engine.check(steps.rows.readings[0]).close()
         with here.work.one():
             opened = asked.open(_hold(here, steps))
             if isinstance(opened, StoredAnswer):

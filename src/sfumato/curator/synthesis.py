@@ -267,7 +267,7 @@ class SynthesisProposal:
             return self._again(known)
         setting = self._checked(price)
         warn(price, here)
-        here.engine.check(setting.reading)
+        here.engine.check(setting.reading).close()
         hold = _held(here.account, setting.currency.hold(here.policy.neighbours), len(self.attributes))
         course = Course(setting)
         with here.work.one():

@@ -172,7 +172,7 @@ def _case(_: Spelling, *written: str) -> str:
 
 
 def _convert(spelling: Spelling, x: str, kind: Kind) -> str:
-    return f"CAST({x} AS {spelling.types[kind]})"
+    return spelling.convert(x, kind)
 
 
 def _in(_: Spelling, x: str, *choices: str) -> str:
@@ -219,6 +219,7 @@ _WRITERS: dict[Operation, Writer] = {
     Operation.LEAST: lambda spelling, *xs: spelling.least(*xs),
     Operation.GREATEST: lambda spelling, *xs: spelling.greatest(*xs),
     Operation.DIVIDE_WHOLE: lambda spelling, x, y: spelling.divide_whole(x, y),
+    Operation.DIVIDE_WIDE: lambda spelling, x, y: spelling.divide_wide(x, y),
     Operation.FLOOR: lambda spelling, x: spelling.floor(x),
     Operation.CEILING: lambda spelling, x: spelling.ceiling(x),
     Operation.TRUNCATE: lambda spelling, x: spelling.truncate(x),

@@ -101,10 +101,12 @@ def found(reading: FoundTotals, key: int) -> Statement:
     return _held(rows, Statement((*relations.stages, *totals.stages), totals.result))
 
 
-def marginals(reading: Marginals | CellRows, key: int) -> Statement:
-    """Add up the total of every combination of cells that some row is in, of 64 bits; or give the rows themselves."""
+def marginals(reading: Marginals | CellRows, key: int, *, by_row: bool = True) -> Statement:
+    """Add up the total of every combination of cells that some row is in, of 64 bits; or give the rows themselves,
+    where that is allowed.
+    """
     rows = counted_rows(reading.bounded, relations := RelationLowering(key))
-    if reading.by_row and rows.ones == {*rows.values}:
+    if by_row and reading.by_row and rows.ones == {*rows.values}:
         return Statement(tuple(relations.stages), Select(same((*rows.keys, *rows.values)), rows.select))
     totals = _limited(reading.bounded, rows, relations, key)
     return _held(rows, Statement((*relations.stages, *totals.stages), totals.result))

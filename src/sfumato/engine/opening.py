@@ -11,20 +11,44 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.duckdb.paired_tables import PairedTables as PairedTables, paired_tables as paired_tables
 from sfumato.engine.seam import Engine, Inspector
 from sfumato.policy import Policy, Type
+from sfumato.policy.table_sources import engine_of
 
 
 def open_engine(policy: Policy, memory: str | None = None, threads: int | None = None) -> Engine:
-    """Open the engine that reads a policy's sources: DuckDB reads every kind of source that a policy can name today.
+    """Open the engine that reads a policy's sources: the server that holds its private tables, or DuckDB for files and
+    tables in memory.
 
     ``memory`` (such as "4GB") is what one question may take; beyond it the engine works on disk. ``threads`` is how
     many the engine reads with: as many as there are processors where nothing is said.
     """
+    kind = _engine(policy)
+    if kind == "PostgreSQL":
+        from sfumato.engine.postgres.driver import Postgres
+
+        return Postgres(policy, memory)
+    if kind == "Spark":
+        from sfumato.engine.spark.driver import Spark
+
+        return Spark(policy)
     return DuckDB(policy, memory, threads)
 
 
 def open_inspector(policy: Policy) -> Inspector:
     """Open what shows an owner the exact cost of a policy's bounds and limits. PRIVATE."""
+    if _engine(policy) == "PostgreSQL":
+        from sfumato.engine.postgres.inspection import PostgresInspector
+
+        return PostgresInspector(policy)
+    if _engine(policy) == "Spark":
+        from sfumato.engine.spark.inspection import SparkInspector
+
+        return SparkInspector(policy)
     return inspection.DuckDBInspector(policy)
+
+
+def _engine(policy: Policy) -> str:
+    """Name the engine that reads a policy's private tables, which live in one."""
+    return next(engine_of(table.source)[0] for table in policy.tables.values() if not table.public)
 
 
 def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:

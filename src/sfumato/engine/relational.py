@@ -55,6 +55,8 @@ class Operation(Enum):
     """The quotient of two reals."""
     DIVIDE_WHOLE = auto()
     """The quotient of two whole numbers, toward zero."""
+    DIVIDE_WIDE = auto()
+    """The quotient of two wide whole numbers, toward zero."""
     REMAINDER = auto()
     """Of two whole numbers, with the sign of the first."""
     NEGATE = auto()

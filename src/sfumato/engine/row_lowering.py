@@ -233,7 +233,7 @@ def _remainder(call: Application) -> Scalar:
     if call.kind is Type.INTEGER:
         return apply(Operation.REMAINDER, call.arguments[0], call.divisor())
     x, y = call.shared(), call.rows.shared(call.divisor())
-    times = apply(Operation.TRUNCATE, apply(Operation.DIVIDE, x, y))
+    times = apply(Operation.TRUNCATE, call.rows.shared(apply(Operation.DIVIDE, x, y)))
     return call.rows.limited(apply(Operation.SUBTRACT, x, apply(Operation.MULTIPLY, y, times)))
 
 
@@ -247,6 +247,11 @@ def _divide_whole(call: Application) -> Scalar:
     return apply(Operation.DIVIDE_WHOLE, x, y)
 
 
+def _rounded(operation: Operation) -> Lowering:
+    """Round a number that is computed once: some dialects name it more than once."""
+    return lambda call: apply(operation, call.shared())
+
+
 def _signed(x: Scalar) -> Scalar:
     """Give the sign of a number as −1, 0 or 1."""
     return apply(Operation.CONVERT, apply(Operation.SIGN, x), detail=(Type.INTEGER,))
@@ -257,10 +262,11 @@ def _round(call: Application) -> Scalar:
     if call.kind is Type.INTEGER:
         return _round_whole(call.shared(), 10**-digits)
     if not digits:
-        return apply(Operation.HALF_AWAY, call.arguments[0])
+        return apply(Operation.HALF_AWAY, call.shared())
     scale, back = (Operation.MULTIPLY, Operation.DIVIDE) if digits > 0 else (Operation.DIVIDE, Operation.MULTIPLY)
     power = real(10 ** abs(digits))
-    restored = apply(back, apply(Operation.HALF_AWAY, apply(scale, call.arguments[0], power)), power)
+    scaled = call.rows.shared(apply(scale, call.arguments[0], power))
+    restored = apply(back, apply(Operation.HALF_AWAY, scaled), power)
     return restored if call.node.domain.range is not None else call.rows.limited(restored)
 
 
@@ -557,9 +563,9 @@ _LOWERINGS: dict[str, Lowering] = {
     "NEGATE": _plain(Operation.NEGATE),
     "ABS": _plain(Operation.ABS),
     "SIGN": lambda call: _signed(call.arguments[0]),
-    "FLOOR": _plain(Operation.FLOOR),
-    "CEIL": _plain(Operation.CEILING),
-    "TRUNC": _plain(Operation.TRUNCATE),
+    "FLOOR": _rounded(Operation.FLOOR),
+    "CEIL": _rounded(Operation.CEILING),
+    "TRUNC": _rounded(Operation.TRUNCATE),
     "ROUND": _round,
     "SQRT": _defined(Operation.SQRT, Operation.AT_LEAST),
     "LN": _defined(Operation.LN, Operation.GREATER),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import World
@@ -36,6 +36,45 @@ class Data:
     """
 
 
+class OpenReading(Protocol):
+    """An open reading is what ``check`` bound: it reads after the charge, and is closed by whoever opened it.
+
+    An engine on a server holds a transaction in it, whose locks keep the shape of the tables and whose snapshot is what
+    all its readings see.
+    """
+
+    def read(self, reading: Reading[E], key: int) -> E:
+        """Give what the reading means, as ``Reader.read`` says: of what was bound where that holds the reading."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what was bound; closing twice is closing once."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@dataclass(frozen=True)
+class Unheld:
+    """This is an open reading of a reader that holds nothing between its check and its reading."""
+
+    reader: Reader
+
+    def read(self, reading: Reading[E], key: int) -> E:
+        return self.reader.read(reading, key)
+
+    def close(self) -> None:
+        """Pass: nothing is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 class Reader(Protocol):
     """A reader gives exact values to a release that has been charged: it is an engine, or a snapshot that one holds.
 
@@ -43,10 +82,11 @@ class Reader(Protocol):
     whose text does not depend on rows.
     """
 
-    def check(self, reading: Reading[E]) -> None:
-        """Refuse unless this can be read now: the engine is open, the sources are those that were opened.
+    def check(self, *readings: Reading[Any]) -> OpenReading:
+        """Refuse unless these can be read now: the engine is open, the sources are those that were opened.
 
-        It is called before every charge, the thousandth of a question like the first. No row is read.
+        It is called before every charge, the thousandth of a question like the first. No row is read. What is given
+        reads them after the charge, on what was bound, and must be closed.
         """
         ...
 
@@ -161,6 +201,10 @@ class Inspector(Protocol):
 
     def fingerprint(self, table: str) -> str:
         """Hash the table's content. PRIVATE unless the table is public."""
+        ...
+
+    def remarks(self, table: str) -> tuple[str, ...]:
+        """Say what an owner should know of where the rows are: whole sentences, of which none tells of the rows."""
         ...
 
     def inspect(self, table: str) -> Inspection:

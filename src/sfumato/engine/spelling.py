@@ -29,6 +29,10 @@ class Spelling(Protocol):
         """Write a public value as a literal of its kind; a real is the double nearest to it."""
         ...
 
+    def convert(self, x: str, kind: Kind) -> str:
+        """Convert to another kind a value that surely fits; a text is compared and ordered by its bytes."""
+        ...
+
     def nearest(self, x: str) -> str:
         """Round a double to the nearest 64-bit whole number, ties to even."""
         ...
@@ -55,6 +59,10 @@ class Spelling(Protocol):
 
     def divide_whole(self, x: str, y: str) -> str:
         """Divide two whole numbers, rounding toward zero; the second is not 0."""
+        ...
+
+    def divide_wide(self, x: str, y: str) -> str:
+        """Divide two wide whole numbers, rounding toward zero; the second is not 0."""
         ...
 
     def least(self, *xs: str) -> str:

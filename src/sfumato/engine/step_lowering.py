@@ -30,7 +30,7 @@ def real_of_wide(scalar: Scalar) -> Scalar:
     everywhere.
     """
     half = Constant(_HALF, Wide.INTEGER)
-    high, low = (as_real(narrow(apply(each, scalar, half))) for each in (Operation.DIVIDE_WHOLE, Operation.REMAINDER))
+    high, low = (as_real(narrow(apply(each, scalar, half))) for each in (Operation.DIVIDE_WIDE, Operation.REMAINDER))
     return apply(Operation.ADD, apply(Operation.MULTIPLY, high, real(_HALF)), low)
 
 

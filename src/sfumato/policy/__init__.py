@@ -2,7 +2,7 @@
 
 from sfumato.policy.domains import Domain, ListColumn, Type, Value
 from sfumato.policy.public_faces import PublicFace
-from sfumato.policy.table_sources import DatabaseTable, File, InMemory, Source
+from sfumato.policy.table_sources import DatabaseTable, File, InMemory, PostgresTable, Source, SparkFrame, SparkTable
 from sfumato.policy.toml_files import read
 from sfumato.policy.values import ROW, Policy, Table, Via
 
@@ -14,8 +14,11 @@ __all__ = [
     "InMemory",
     "ListColumn",
     "Policy",
+    "PostgresTable",
     "PublicFace",
     "Source",
+    "SparkFrame",
+    "SparkTable",
     "Table",
     "Type",
     "Value",

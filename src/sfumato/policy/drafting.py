@@ -15,7 +15,7 @@ from typing import Any
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy.codings import PERIODS, Coding, coding_of
 from sfumato.policy.domains import Domain, Value
-from sfumato.policy.table_sources import InMemory
+from sfumato.policy.table_sources import InMemory, OnServer, SparkFrame
 from sfumato.policy.values import ROW_CEILING, Policy, Table, Via
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import text
@@ -70,18 +70,21 @@ def _budget(budget: Budget) -> dict[str, Any]:
 
 
 def _table(table: Table, folder: Path, notes: Mapping[tuple[str, str], str]) -> str:
-    if isinstance(table.source, InMemory):
+    if isinstance(table.source, InMemory | SparkFrame):
         raise InvalidPolicy(
             "a table in memory has no place in a file", place=f"tables.{table.name}.source", fix="save it, then name it"
         )
     limits = ("id", "max_rows", "max_groups", "max_rows_per_group")
     keys = {each: getattr(table, each) for each in limits if not table.every_row or each == "id"}
     keys |= {"id": _via(table.id)} if isinstance(table.id, Via) else {}
-    source = os.path.relpath(table.source.path, folder)
+    on_server = isinstance(table.source, OnServer)
+    source = table.source.address if on_server else os.path.relpath(table.source.path, folder)
+    told = {each: getattr(table.source, each, None) for each in ("path", "format", "version")} if on_server else {}
     ceiling = None if table.row_ceiling == ROW_CEILING else table.row_ceiling
     head = {
         "source": source,
         "relation": table.relation,
+        **told,
         **keys,
         "row_ceiling": ceiling,
         "public": table.public or None,

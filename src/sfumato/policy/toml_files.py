@@ -17,7 +17,20 @@ MOST_BYTES = 4 << 20
 """Longer texts are no declarations."""
 
 _LIMITS = ("max_rows", "max_groups", "max_rows_per_group", "row_ceiling")
-_TABLE = ("source", "relation", "id", *_LIMITS, "public", "columns", "period", "impossible", "implies")
+_TABLE = (
+    "source",
+    "relation",
+    "path",
+    "format",
+    "version",
+    "id",
+    *_LIMITS,
+    "public",
+    "columns",
+    "period",
+    "impossible",
+    "implies",
+)
 _PERIOD = 'write period = { column = "day", every = "day" } ("week" or "month")'
 
 
@@ -163,8 +176,4 @@ def _table(name: str, tables: Mapping[str, Any], folder: Path) -> Table:
             place=f"{place}.source",
             fix='write source = "visits.parquet", a CSV, Parquet or DuckDB file relative to this one',
         )
-    if "://" in source:
-        raise InvalidPolicy(
-            "a source is a file on this machine", place=f"{place}.source", fix="fetch it, then name the file"
-        )
-    return Table(name, folder / source, **written)
+    return Table(name, source if "://" in source else folder / source, **written)

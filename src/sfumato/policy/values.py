@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from sfumato.policy.codings import Coding, coding_of, is_coded, leaves
 from sfumato.policy.domains import Domain, ListColumn, Type, implied
 from sfumato.policy.dummies import dummies
 from sfumato.policy.public_faces import PublicFace, table_face, unspent
-from sfumato.policy.table_sources import DatabaseTable, source_of
+from sfumato.policy.table_sources import DatabaseTable, OnServer, engine_of, source_of
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import Range, exact, whole
 
@@ -81,7 +81,8 @@ class Table:
     name: str
     source: Any
     """Where its rows are: a ``Source``. It may be given as the path of a file (CSV, Parquet file or glob, or a DuckDB
-    database, with ``relation``) or as a table in memory (Arrow, pandas, polars)."""
+    database, with ``relation``), as the address of a server (postgresql://host/database, sc://host:15002, with
+    ``relation``), or as a table in memory (Arrow, pandas, polars, a DataFrame of Spark's)."""
     columns: Mapping[str, Domain] = field(default_factory=dict)
     """The columns that may be asked about, in their order, each as a Domain or as a dict of its fields. A public table
     may leave them out: all are known."""
@@ -96,7 +97,7 @@ class Table:
     """Rows of one unit that count in one group."""
     public: bool = False
     relation: str | None = None
-    """The table inside a DuckDB database file, when the source is one."""
+    """The table inside a DuckDB database file or on a server, when the source is one."""
     row_ceiling: int = ROW_CEILING
     """The most rows the source may have, seen when its owner opens it: what a question costs is bounded by them. Where
     rows are found through another table, each owner's copy of a row is one."""
@@ -110,12 +111,18 @@ class Table:
     """Conditions that no row meets, over coded columns: public knowledge, compared with no row."""
     implies: Mapping[str, str] = field(default_factory=dict)
     """Of a column, the column that its value decides, such as the region of a city."""
+    path: InitVar[str | None] = None
+    """Of files that a Spark server reads: where they are. This and what follows is kept in the source."""
+    format: InitVar[str | None] = None
+    """Of such files: their format."""
+    version: InitVar[str | None] = None
+    """Of rows on a server: what the owner calls them as they are now, or the version of them that is read."""
 
     def __repr__(self) -> str:
         kind = "public" if self.public else f"private, {self.max_rows or 'all'} rows of one unit count"
         return f"<Table {self.name}: {kind}; columns {', '.join(self.columns) or 'as in its source'}>"
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, path: str | None, format: str | None, version: str | None) -> None:  # noqa: A002 - a key
         place = f"tables.{self.name}"
         check_name(self.name, "a table", place)
         object.__setattr__(self, "codings", _codings(self.columns, self.codings, f"{place}.columns"))
@@ -123,7 +130,7 @@ class Table:
         lists = {name: each for name, each in declared.items() if isinstance(each, ListColumn)}
         object.__setattr__(self, "columns", {name: each for name, each in declared.items() if name not in lists})
         object.__setattr__(self, "lists", lists)
-        self._check_source(place)
+        self._check_source(place, path, format, version)
         if not isinstance(self.public, bool):
             raise InvalidPolicy("public is true or false", place=f"{place}.public", fix="write public = true")
         if type(self.row_ceiling) is not int or not 1 <= self.row_ceiling <= MOST_ROWS:
@@ -177,7 +184,7 @@ class Table:
         """Tell whether a column has finitely many cells."""
         return is_coded(self.columns[name], self.codings.get(name))
 
-    def _check_source(self, place: str) -> None:
+    def _check_source(self, place: str, path: str | None, form: str | None, version: str | None) -> None:
         if self.source is None or isinstance(self.source, (bool, int, float)):
             raise InvalidPolicy(
                 "a table has a source",
@@ -186,12 +193,12 @@ class Table:
             )
         if self.relation is not None and (not isinstance(self.relation, str) or not self.relation.strip()):
             raise InvalidPolicy(
-                "relation names a table inside a DuckDB database",
+                "relation names a table inside a DuckDB database or on a server",
                 place=f"{place}.relation",
                 fix=f'write relation = "{self.name}"',
             )
-        source = source_of(self.source, self.relation)
-        if isinstance(source, DatabaseTable):
+        source = source_of(self.source, self.relation, path=path, form=form, version=version, place=place)
+        if isinstance(source, DatabaseTable | OnServer):
             if self.relation not in (None, source.relation):
                 raise InvalidPolicy(
                     "a table in a database is named once",
@@ -330,6 +337,7 @@ class Policy:
                     place=f"tables.{name}.id",
                     fix='give every private table id = "row", or none',
                 )
+        _check_engines(self.tables)
         _check_paths(self.tables)
         _check_periods(self.unit, self.tables)
         if self.per is not None:
@@ -481,6 +489,19 @@ def _whose(written: object, place: str) -> str | Via | None:
     elif written is not None:
         check_name(written, "a column", place)
     return written  # type: ignore[return-value]
+
+
+def _check_engines(tables: Mapping[str, Table]) -> None:
+    """The private tables of a policy live in one place: an engine joins no rows that another one holds."""
+    private = [each for each in tables.values() if not each.public]
+    first = private[0]
+    for table in private[1:]:
+        if engine_of(table.source) != engine_of(first.source):
+            raise InvalidPolicy(
+                "the private tables of a policy live in one engine, at one address",
+                place=f"tables.{table.name}.source",
+                fix=f"keep it where {first.name} is, or give it a policy of its own",
+            )
 
 
 def _check_paths(tables: Mapping[str, Table]) -> None:

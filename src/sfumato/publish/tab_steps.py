@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.engine.seam import Reader
+from sfumato.engine.seam import OpenReading, Reader, Unheld
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential
 from sfumato.mechanisms.protocols import Additive
@@ -104,15 +104,39 @@ class ReadOnce:
         self._engine = engine
         self._found: dict[Any, Any] = {}
 
-    def check(self, reading: Reading[E]) -> None:
-        if reading not in self._found:
-            self._engine.check(reading)
+    def check(self, *readings: Reading[Any]) -> OpenReading:
+        missing = [each for each in readings if each not in self._found]
+        return _Once(self, self._engine.check(*missing)) if missing else Unheld(self)
 
     def read(self, reading: Reading[E], key: int) -> E:
+        return self.kept(reading, key, self._engine)
+
+    def kept(self, reading: Reading[E], key: int, source: Reader | OpenReading) -> E:
+        """Give what was read before, or read it now from this source and keep it."""
         if reading not in self._found:
-            self._found[reading] = self._engine.read(reading, key)
+            self._found[reading] = source.read(reading, key)
         found: E = self._found[reading]
         return found
 
     def interrupt(self, token: int | None = None) -> None:
         self._engine.interrupt(token)
+
+
+@dataclass(frozen=True)
+class _Once:
+    """This reads what a step was charged for, on what its check bound, and keeps it for later steps."""
+
+    steps: ReadOnce
+    opened: OpenReading
+
+    def read(self, reading: Reading[E], key: int) -> E:
+        return self.steps.kept(reading, key, self.opened)
+
+    def close(self) -> None:
+        self.opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

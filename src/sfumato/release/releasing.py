@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from sfumato.engine.seam import Reader
+from sfumato.engine.seam import OpenReading, Reader
 from sfumato.errors import EngineFailed, LedgerInDoubt, Unanswered, Unsupported
 from sfumato.ledger import Account, Entry, StoredAnswer, entries
 from sfumato.mechanisms import bits
@@ -144,8 +144,22 @@ def release(
     ``fresh``, and of equal requests, one pays, and the others wait for its answer and get it.
     """
     progress("checking")
-    for reading in kind.readings:
-        _check(engine, reading, seconds)
+    with _checked(engine, kind.readings, seconds) as opened:
+        return _bought(kind, asked, payer, engine, opened, fresh=fresh, seconds=seconds, progress=progress)
+
+
+def _bought(
+    kind: Kind[T],
+    asked: Asked,
+    payer: Payer,
+    engine: Reader,
+    opened: OpenReading,
+    *,
+    fresh: bool,
+    seconds: float | None,
+    progress: Progress,
+) -> Released[T]:
+    """Charge what was bound, read it, draw and write down."""
     progress("charging")
     accuracy = kind.good_enough
     paying = payer.ask(asked.entry(kind.batch), accuracy, fresh=fresh)
@@ -153,7 +167,7 @@ def release(
         known = paying.begin(seconds, lambda: progress("waiting for an equal question"))
         if known is not None:
             return _read(known)
-        drawn = kind.draw(_reading(engine, seconds, progress))
+        drawn = kind.draw(_reading(engine, opened, seconds, progress))
         body = codec.dumps(drawn)
         progress("writing down")
         line = payer.answer(paying.line, body, accuracy)
@@ -170,33 +184,37 @@ def release(
         raise Unanswered(paying.line.number) from None
 
 
-def _check(engine: Reader, reading: Reading[Any], seconds: float | None) -> None:
-    """Bind the statement within half of the time: what cannot be planned in it would be charged and not answered.
+def _checked(engine: Reader, readings: Sequence[Reading[Any]], seconds: float | None) -> OpenReading:
+    """Bind each statement within half of the time: what cannot be planned in it would be charged and not answered.
 
     No row is read, so how long it takes depends on the question alone.
     """
-    start = time.monotonic()
+    start, most = time.monotonic(), None if seconds is None else seconds / 2 * max(1, len(readings))
+    opened = None
     try:
-        with limited(engine, None if seconds is None else seconds / 2):
-            engine.check(reading)
+        with limited(engine, most):
+            opened = engine.check(*readings)
     except (TimeoutError, EngineFailed):
-        if seconds is None or time.monotonic() - start < seconds / 2:
+        if opened is not None:
+            opened.close()
+        if seconds is None or most is None or time.monotonic() - start < most:
             raise
         raise Unsupported(
             "slow-check",
             f"a question is planned within half of its time limit of {seconds:g} seconds",
             fix="ask a simpler question, or ask the owner for more time",
         ) from None
+    return opened
 
 
-def _reading(engine: Reader, seconds: float | None, progress: Progress) -> Read:
+def _reading(engine: Reader, opened: OpenReading, seconds: float | None, progress: Progress) -> Read:
     """Read within the time that is left, each time with a fresh key for samples."""
     end = None if seconds is None else time.monotonic() + seconds
 
     def read(reading: Reading[E]) -> E:
         progress("reading")
         with limited(engine, None if end is None else max(0.0, end - time.monotonic())):
-            found = engine.read(reading, bits.integer(62))
+            found = opened.read(reading, bits.integer(62))
         progress("adding noise")
         return found
 

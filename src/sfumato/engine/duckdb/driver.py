@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from fractions import Fraction
-from itertools import repeat
-from operator import itemgetter
+from collections.abc import Callable, Sequence
 from threading import Event, Lock, Thread, get_ident
 from typing import Any, Self, cast
 from weakref import ReferenceType, ref
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sfumato.engine import lowering, value_lowering
-from sfumato.engine.duckdb import dense_arrays, found_keys
+from sfumato.engine import dense_arrays, found_keys, value_lowering
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.generator import Generator
+from sfumato.engine.reading_statements import statement
 from sfumato.engine.relational import Statement
-from sfumato.engine.seam import Data
+from sfumato.engine.seam import Data, OpenReading, Unheld
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
+from sfumato.engine.totals_arrays import FEW, exact_keys, few_in_arrays, parameter
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.catalog import Catalog, described
 from sfumato.plan.cell_rows import CellRows
 from sfumato.plan.dense_readings import Marginals, ValueCounts
-from sfumato.plan.intervals import nearest
 from sfumato.plan.keys import Span, World
 from sfumato.plan.nodes import GroupKey, tables
-from sfumato.plan.readings import E, FoundTotals, GroupTotals, Reading
-from sfumato.plan.value_readings import DifferentValues, ValueTable
-from sfumato.policy import Policy, Type, Value
-from sfumato.policy.domains import LARGEST_INTEGER
+from sfumato.plan.readings import E, FoundTotals, Reading
+from sfumato.policy import Policy
 
 _REMEMBERED = 1000
 FREE_SECONDS = 5
@@ -46,12 +38,17 @@ class StatementReader:
         self._bound: set[str] = set()
         self._last: tuple[ReferenceType[Bounded], str] | None = None
 
-    def check(self, reading: Reading[E]) -> None:
-        """Bind the statement, and see that the engine is open and the sources are those that were opened.
+    def check(self, *readings: Reading[Any]) -> OpenReading:
+        """Bind the statements, and see that the engine is open and the sources are those that were opened.
 
         No row is read. Views are fixed at opening, so what was bound once stays bound; whether the engine still runs
         statements is seen each time, since it may have been closed, forked or broken after that.
         """
+        for reading in readings:
+            self._check(reading)
+        return Unheld(self)
+
+    def _check(self, reading: Reading[Any]) -> None:
         self._check_unchanged()
         text = self._statement(reading, 0)
         self.sources.bind("SELECT 1" if text in self._bound else text)
@@ -64,13 +61,8 @@ class StatementReader:
         return cast("E", found)
 
     def _found(self, reading: Reading[E], text: str) -> object:
-        if isinstance(reading, GroupTotals):
-            return _aligned(self.sources.run(text), reading)
-        if isinstance(reading, DifferentValues):
-            return _aligned(self.sources.run(text), GroupTotals(reading.bounded, reading.groups))
-        if isinstance(reading, ValueTable):
-            cells = _aligned(self.sources.run(text), reading.cells)
-            return cells.reshape(len(reading.groups), len(reading.values))
+        if isinstance(reading, FEW):
+            return few_in_arrays(self.sources.run(text), reading)
         if type(reading) in _STREAMED:
             arrays, size = _STREAMED[type(reading)]
             return self.sources.stream(text, size, lambda rows: arrays(rows, reading))
@@ -83,13 +75,13 @@ class StatementReader:
         known, plain = self._last, isinstance(reading, GroupTotals)
         if plain and known is not None and known[0]() is reading.bounded:
             return known[1]
-        text = self._written(_STATEMENTS[type(reading)](reading, key))
+        text = self._written(statement(reading, key))
         if plain and str(key) not in text:
             self._last = ref(reading.bounded), text
         return text
 
-    def _written(self, statement: Statement) -> str:
-        return Generator(DuckDBSpelling(), self._scan).statement(statement)
+    def _written(self, made: Statement) -> str:
+        return Generator(DuckDBSpelling(), self._scan).statement(made)
 
     def _scan(self, table: str) -> str:
         """Give the name of the relation that holds a table's clean rows."""
@@ -117,13 +109,10 @@ class DuckDB(StatementReader):
 
     def values(self, world: World) -> Sequence[GroupKey]:
         """List the distinct results of expressions on every combination of declared values: reads no table."""
-        lists = [[_parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, Span)]
+        lists = [[parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, Span)]
         asked = self._written(value_lowering.distinct(world))
         found = self._in_time(lambda: self.sources.run(asked, lists))
-        kinds = [each.domain.type for each in world.expressions]
-        if Type.REAL not in kinds:
-            return found
-        return [tuple(_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
+        return exact_keys(found, [each.domain.type for each in world.expressions])
 
     def _in_time(self, action: Callable[[], list[Any]]) -> list[Any]:
         """Give what the action gives, unless it takes longer than what is free may take."""
@@ -180,11 +169,11 @@ class Snapshot(StatementReader):
         self._closed = False
         self._lock = Lock()
 
-    def check(self, reading: Reading[E]) -> None:
+    def _check(self, reading: Reading[Any]) -> None:
         self._require_open()
         if self._missing(reading):
             self.sources.check_unchanged()
-        super().check(reading)
+        super()._check(reading)
 
     def read(self, reading: Reading[E], key: int) -> E:
         with self._lock:
@@ -230,15 +219,6 @@ class Snapshot(StatementReader):
         self.close()
 
 
-_STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
-    GroupTotals: lambda reading, key: lowering.statement(reading.bounded, key),
-    FoundTotals: lowering.found,
-    Marginals: lowering.marginals,
-    CellRows: lowering.marginals,
-    ValueCounts: lowering.values,
-    DifferentValues: value_lowering.different,
-    ValueTable: value_lowering.value_table,
-}
 _ARRAYS: dict[type, Callable[[Any, Any], object]] = {
     FoundTotals: found_keys.in_arrays,
 }
@@ -249,57 +229,3 @@ _STREAMED: dict[type, tuple[Callable[[Any, Any], object], int]] = {
     CellRows: (dense_arrays.cell_rows, dense_arrays.KEYED_BATCH),
 }
 """Those whose rows come in a stream, so many at a time."""
-
-
-def _parameter(value: Value) -> Any:
-    """A real is the double nearest to it."""
-    return nearest(value) if isinstance(value, Fraction) else value
-
-
-def _aligned(found: Sequence[tuple[Any, ...]], reading: GroupTotals) -> NDArray[np.int64]:
-    """Put the totals of rows (key…, total…) in the order of the groups, zero where a group has no row."""
-    (_, coordinates), groups = reading.shape, reading.groups
-    totals = np.zeros((len(groups), coordinates), dtype=np.int64)
-    kinds = [each.domain.type for each in reading.bounded.plan.keys]
-    if not found or not groups:
-        return totals
-    own = _held([_column(found, len(kinds) + number) for number in range(coordinates)]).T
-    if not kinds:  # all rows are one group
-        totals[:] = own
-        return totals
-    rows = dict(zip(_named(found, kinds), range(len(found)), strict=True))
-    row = np.fromiter(map(rows.get, _named(groups, kinds), repeat(-1)), dtype=np.intp, count=len(groups))
-    totals[row >= 0] = own[row[row >= 0]]
-    return totals
-
-
-def _column(rows: Sequence[tuple[Any, ...]], number: int) -> list[Any]:
-    return list(map(itemgetter(number), rows))
-
-
-def _held(columns: list[list[int]]) -> NDArray[np.int64]:
-    """Keep exact totals within what 64 bits hold: cutting moves two totals no further apart."""
-    try:
-        totals: NDArray[Any] = np.array(columns, dtype=np.int64)
-    except OverflowError:  # beyond 64 bits somewhere: as whole numbers of any size
-        totals = np.array(columns, dtype=object)
-    return np.clip(totals, -LARGEST_INTEGER, LARGEST_INTEGER).astype(np.int64)
-
-
-def _named(rows: Sequence[tuple[Any, ...]], kinds: Sequence[Type]) -> Iterator[tuple[Any, ...]]:
-    """Give the keys that rows begin with, as they are looked up by: a real, declared or computed, is the double nearest
-    to it.
-    """
-    columns = [(_column(rows, number), kind) for number, kind in enumerate(kinds)]
-    return zip(*(map(_double, each) if kind is Type.REAL else each for each, kind in columns), strict=True)
-
-
-def _double(value: Any) -> float | None:
-    return None if value is None else float(value)
-
-
-def _exact(value: Any, kind: Type) -> Any:
-    """Give a key as it is declared: a double is the number it shows."""
-    if value is None or kind is not Type.REAL:
-        return value
-    return Fraction(repr(float(value)))

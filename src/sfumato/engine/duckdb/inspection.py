@@ -13,7 +13,8 @@ from typing import Self
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.files import find, misquoted
 from sfumato.engine.duckdb.scan import UNIT, Scan, cleaned, typed
-from sfumato.engine.seam import LIMITS, ColumnCost, Inspection
+from sfumato.engine.inspected_tables import inspection, lost
+from sfumato.engine.seam import Inspection
 from sfumato.engine.spellings.duckdb_literals import name as quoted
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, File, Policy
@@ -30,6 +31,9 @@ class DuckDBInspector:
 
     def fingerprint(self, table: str) -> str:
         return self._sources.fingerprint(table)
+
+    def remarks(self, table: str) -> tuple[str, ...]:  # noqa: ARG002 - files and tables in memory are trusted to no more
+        return ()
 
     def inspect(self, table: str) -> Inspection:
         return inspect(self._sources, table)
@@ -61,28 +65,8 @@ def inspect(sources: Sources, table: str) -> Inspection:
     """
     scan, declared = sources.definition(table), sources.policy.tables[table]
     keys = [name for name, (_, domain, _) in scan.columns.items() if domain.values is not None]
-    rows, counted, *found = sources.run(_statement(sources, table, keys, declared.max_rows or 1))[0]
-    fates, found = found[: 5 * len(scan.columns)], found[5 * len(scan.columns) :]
-    columns = {
-        name: _cost([_share(count, counted) for count in fates[5 * index : 5 * index + 5]])
-        for index, name in enumerate(scan.columns)
-    }
-    if scan.owner is None:
-        return Inspection(rows, 0.0, columns, rows, 0, 0.0)
-    owned, units, exceeding, beyond, *losses = found
-    by_rows, *by_groups = (
-        (losses[at], losses[at + 1 : at + 1 + len(LIMITS)]) for at in range(0, len(losses), 1 + len(LIMITS))
-    )
-    return Inspection(
-        rows,
-        _share(rows - counted, rows),
-        columns,
-        units,
-        exceeding,
-        _share(beyond, owned),
-        _losses(*by_rows),
-        {name: _losses(*each) for name, each in zip(keys, by_groups, strict=True)},
-    )
+    found = sources.run(_statement(sources, table, keys, declared.max_rows or 1))[0]
+    return inspection(found, list(scan.columns), keys, owned=scan.owner is not None)
 
 
 def _statement(sources: Sources, table: str, keys: Sequence[str], limit: int) -> str:
@@ -104,8 +88,8 @@ def _statement(sources: Sources, table: str, keys: Sequence[str], limit: int) ->
     distinct = "".join(f", count(DISTINCT g{index}) AS g{index}" for index in range(len(keys)))
     units = f"SELECT count(*) AS n{distinct} FROM {owned} GROUP BY {UNIT}"
     exceeding = f"count(*) FILTER (n > {limit}), coalesce(sum(greatest(n - {limit}, 0)), 0)"
-    lost = [each for column in ("n", *(f"g{index}" for index in range(len(keys)))) for each in _lost(column)]
-    limits = f"SELECT {', '.join(['coalesce(sum(n), 0)', 'count(*)', exceeding, *lost])} FROM ({units})"
+    losses = [each for column in ("n", *(f"g{index}" for index in range(len(keys)))) for each in lost(column)]
+    limits = f"SELECT {', '.join(['coalesce(sum(n), 0)', 'count(*)', exceeding, *losses])} FROM ({units})"
     return f"WITH sf_cells AS MATERIALIZED ({cells}) SELECT * FROM (SELECT {totals} FROM sf_cells), ({limits})"
 
 
@@ -134,21 +118,3 @@ def _fate(index: int, domain: Domain) -> str:
     bounded = f"WHEN {raw} < {clean} THEN 3 WHEN {raw} > {clean} THEN 4 " if domain.bounds and not domain.values else ""
     changed = f"{bounded}WHEN {clean} IS DISTINCT FROM {raw} THEN 5"
     return f"CAST(CASE WHEN m{index} THEN 1 WHEN {clean} IS NULL THEN 2 {changed} ELSE 0 END AS UTINYINT)"
-
-
-def _cost(fates: Sequence[float]) -> ColumnCost:
-    missing, nulled, low, high, changed = fates
-    return ColumnCost(low + high + changed, nulled, missing, low, high)
-
-
-def _lost(column: str) -> list[str]:
-    """Count what units have of something, and how much of it is beyond each limit."""
-    return [f"coalesce(sum({each}), 0)" for each in (column, *(f"greatest({column} - {most}, 0)" for most in LIMITS))]
-
-
-def _losses(whole: int, beyond: Sequence[int]) -> dict[int, float]:
-    return {limit: _share(part, whole) for limit, part in zip(LIMITS, beyond, strict=True)}
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0

@@ -16,15 +16,14 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
+from sfumato.engine.clean_scans import inner
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name, real
 from sfumato.plan.grammars import BEYOND, DECIMAL, FALSE, GRAMMARS, LOCAL, TRUE, ZERO
 from sfumato.policy import Domain, ListColumn, Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
-from sfumato.privacy.numbers import above, below
 
 UNIT = "sf_unit"
 """The column that says whose row it is, in the scan of a table with ids."""
@@ -325,12 +324,6 @@ def _limited_real(cell: Cell, bounds: Any) -> str:
 
 
 _SMALLEST, _LARGEST = (real(float(each)) for each in (SMALLEST_REAL, LARGEST_REAL))
-
-
-def inner(low: Fraction, high: Fraction) -> tuple[float, float]:
-    """Find the least and the largest double inside exact bounds; the nearest double when none is inside."""
-    least, largest = above(low), below(high)
-    return (least, largest) if least <= largest else (float(low), float(low))
 
 
 def _limited_date(cell: Cell, bounds: Any) -> str:

@@ -50,6 +50,9 @@ class DuckDBSpelling:
             return f"CAST({value} AS HUGEINT)"
         return real(nearest(Fraction(value))) if kind is Type.REAL else literal(value)  # type: ignore[arg-type]
 
+    def convert(self, x: str, kind: Kind) -> str:
+        return f"CAST({x} AS {self.types[kind]})"
+
     def nearest(self, x: str) -> str:
         return f"CAST({x} AS BIGINT)"
 
@@ -69,6 +72,9 @@ class DuckDBSpelling:
         return f"ROUND({x})"
 
     def divide_whole(self, x: str, y: str) -> str:
+        return f"({x} // {y})"
+
+    def divide_wide(self, x: str, y: str) -> str:
         return f"({x} // {y})"
 
     def least(self, *xs: str) -> str:

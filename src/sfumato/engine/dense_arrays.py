@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engine.duckdb.found_keys import named, told
+from sfumato.engine.found_keys import named, told
 from sfumato.plan.cell_rows import CellRows, CodedRows
 from sfumato.plan.dense_readings import Marginals, Places, ValueCounts, Values
 from sfumato.plan.readings import Integers
@@ -98,6 +98,22 @@ def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Valu
     numbers, many = counts.sorted()
     group, steps = np.divmod(numbers, width)
     return Values(group, steps + low, many, len(reading.groups))
+
+
+def counted_values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:
+    """Put values in order, from rows (key…, value, how many rows have it), each once."""
+    low, high = _span(reading)
+    width, groups = high - low + 1, _Groups(reading)
+    found: list[tuple[Integers, Integers]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for batch in batches:
+        steps, many = (batch.column(batch.num_columns - place).to_numpy() for place in (2, 1))
+        group = groups.of(batch)
+        group = np.zeros(len(steps), np.intp) if group is None else group
+        found.append(((group * width + (steps - low))[group >= 0], many[group >= 0]))
+    numbers, counts = (np.concatenate(each) for each in zip(*found, strict=True))
+    order = np.argsort(numbers, kind="stable")
+    group, steps = np.divmod(numbers[order], width)
+    return Values(group, steps + low, counts[order], len(reading.groups))
 
 
 def _span(reading: ValueCounts) -> tuple[int, int]:

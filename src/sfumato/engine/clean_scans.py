@@ -1,0 +1,631 @@
+"""The clean scan of a table on a server: its cells become what the policy declares, in the relational form.
+
+The meaning is that of every scan (``engine.duckdb.scan`` writes the same for DuckDB): each rule works on one cell, or
+on one row for its id, by itself, so two tables that differ in one unit's rows differ in that unit's rows after the scan
+too. No rule can raise. A driver says how its columns are stored, and writes each as one of a few plain cells
+(``Cells``); all that follows is written by the generator for every engine alike.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any, Protocol
+
+from sfumato.engine.generator import Generator
+from sfumato.engine.relation_lowering import UNIT, every, same, staged
+from sfumato.engine.relational import (
+    Aggregation,
+    Constant,
+    Join,
+    Operation,
+    Reference,
+    Relation,
+    Scalar,
+    Select,
+    Statement,
+    Table as Source,
+    Total,
+    apply,
+    whole,
+)
+from sfumato.engine.row_lowering import RowLowering, choice, missing, present, real
+from sfumato.engine.spelling import Spelling
+from sfumato.errors import InvalidPolicy
+from sfumato.plan import calendar
+from sfumato.plan.grammars import BEYOND, FALSE, GRAMMARS, TRUE, ZERO
+from sfumato.policy import Domain, Policy, Table, Type, Via
+from sfumato.policy.domains import SMALLEST_REAL
+from sfumato.privacy.numbers import above, below
+
+_KEY, _PERIOD = "sf_key", "sf_period"
+_CALENDAR = {Type.DATE: (dt.date.min, dt.date.max), Type.TIMESTAMP: (dt.datetime.min, dt.datetime.max)}
+
+
+class Stored(Enum):
+    """This says what the cells of a column are on a server."""
+
+    INTEGER = "whole numbers of at most 64 bits"
+    NUMBER = "decimal numbers of any size"
+    REAL = "doubles"
+    BOOLEAN = "truths"
+    DATE = "dates"
+    TIMESTAMP = "times"
+    TEXT = "texts"
+    OTHER = "values without a text of their own"
+
+
+AS_TYPES = {
+    Stored.INTEGER: Type.INTEGER,
+    Stored.NUMBER: Type.REAL,
+    Stored.REAL: Type.REAL,
+    Stored.BOOLEAN: Type.BOOLEAN,
+    Stored.DATE: Type.DATE,
+    Stored.TIMESTAMP: Type.TIMESTAMP,
+    Stored.TEXT: Type.TEXT,
+}
+"""The type that a plain cell has."""
+
+_NUMBERS = {Stored.INTEGER, Stored.NUMBER, Stored.REAL, Stored.BOOLEAN}
+_TIMES = {Stored.DATE, Stored.TIMESTAMP}
+_SHOWN = {Stored.INTEGER, Stored.BOOLEAN, Stored.DATE, Stored.TEXT}
+"""What has one text that engines share."""
+
+
+@dataclass(frozen=True)
+class StoredColumn:
+    """This is a column as a server stores it."""
+
+    name: str
+    kind: Stored
+    told: str
+    """The stored type in the server's own words, for people and to tell whether it changed."""
+
+
+class Cells(Protocol):
+    """These are a dialect's expressions for the cells of a stored column, over the columns of its source."""
+
+    def plain(self, column: StoredColumn) -> str:
+        """Write the cell in the type of its kind: a number (of any kind but INTEGER and BOOLEAN) as a double that may
+        be infinite and is NULL where it is no number, a date that can be converted to a time, a time in UTC, a text
+        compared by its bytes.
+        """
+        ...
+
+    def nearest(self, column: StoredColumn) -> str:
+        """Write a decimal number or a double as the nearest 64-bit whole number; NULL where there is none."""
+        ...
+
+    def there(self, column: StoredColumn) -> str:
+        """Tell whether the cell is not NULL in its source."""
+        ...
+
+    def key(self, column: StoredColumn) -> str:
+        """Write the cell in a type whose equality tells units apart as the source does; NULL where it is no number."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """This is where a table's rows are, in the server's SQL, and which columns they have there."""
+
+    source: str
+    columns: Sequence[StoredColumn]
+
+
+@dataclass(frozen=True)
+class InspectedCell:
+    """These are the columns in which an owner sees a cell: clean, in its type alone, and whether it is there."""
+
+    clean: str
+    raw: str
+    there: str
+    low: str | None
+    """The lower bound, where the column has bounds."""
+
+
+@dataclass(frozen=True)
+class CleanScans:
+    """These are the clean scans of a policy's private tables on one server."""
+
+    policy: Policy
+    tables: Mapping[str, StoredTable]
+    cells: Cells
+    spelling: Spelling
+
+    def check(self) -> None:
+        """Refuse what the policy declares and the sources do not have."""
+        for table in self.tables:
+            self.text(table)
+
+    def text(self, table: str) -> str:
+        """Write the SELECT whose columns are the declared ones, clean, and ``sf_unit`` when rows belong to units."""
+        build = _Build(self)
+        declared = self.policy.tables[table]
+        lowering = RowLowering({})
+        columns = tuple(
+            (self.spelling.name(name), build.cleaned(lowering, declared, name, domain))
+            for name, domain in declared.columns.items()
+        )
+        return build.written(build.owned(declared, lowering, columns))
+
+    def rows(self, table: str) -> str:
+        """Write the SELECT of how many rows a source has; where rows are found through another table, with a copy for
+        each owner.
+        """
+        build, declared = _Build(self), self.policy.tables[table]
+        if not isinstance(declared.id, Via):
+            return f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
+        owned = build.owned(declared, RowLowering({}), (("c", whole(0)),))
+        copies = build.written(Select((("n", Total(Aggregation.COUNT)),), owned))
+        own = f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
+        return f"SELECT MAX(n) AS n FROM ({copies} UNION ALL {own}) AS r"
+
+    def inspected(self, table: str) -> tuple[str, list[InspectedCell]]:
+        """Write a SELECT of what the scan makes of every row's cells, with a column k that is 1 where the row is
+        somebody's; the cells are named in the order of the columns.
+        """
+        build, declared, rows = _Build(self), self.policy.tables[table], RowLowering({})
+        made: list[tuple[str, Scalar]] = []
+        cells = []
+        for place, (name, domain) in enumerate(declared.columns.items()):
+            at = f"tables.{table}.columns.{name}"
+            column = self.stored(table, name, at)
+            clean = build.cleaned(rows, declared, name, domain)
+            bare = build.typed(rows, table, column, at, domain)
+            there = build.there(table, column)
+            made += [(f"v{place}", clean), (f"r{place}", bare), (f"m{place}", there)]
+            low = None if domain.bounds is None or domain.values is not None else _ends(domain)[0]
+            written = None if low is None else Generator(self.spelling, str).scalar(low)
+            cells.append(InspectedCell(f"v{place}", f"r{place}", f"m{place}", written))
+        return build.written(build.told(declared, rows, tuple(made))), cells
+
+    def stored(self, table: str, column: str, place: str) -> StoredColumn:
+        """Find the column of that name, exactly or, if only one is so, in other letter case."""
+        columns = self.tables[table].columns
+        found = [each for each in columns if each.name == column]
+        found = found or [each for each in columns if each.name.lower() == column.lower()]
+        if len(found) == 1 and found[0].kind is Stored.OTHER:
+            raise InvalidPolicy(
+                f"{column} is stored as {found[0].told}, a type without a text that engines share",
+                place=place,
+                fix="read it in a view as a number, a text, a date or a time",
+            )
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InvalidPolicy(
+                f"the source has several columns called {column}", place=place, fix="rename all but one of them"
+            )
+        from difflib import get_close_matches
+
+        near = get_close_matches(column, [each.name for each in columns], 1)
+        fix = f"did you mean {near[0]}?" if near else "name a column of the source that this role may read"
+        raise InvalidPolicy(f"the source has no column {column}", place=place, fix=fix)
+
+
+Read = Callable[[RowLowering, StoredColumn, str], Scalar]
+"""A key in the type in which it is compared; NULL where it is not of that type."""
+
+
+@dataclass(frozen=True)
+class _Owner:
+    key: Scalar
+    period: Scalar | None
+    links: Select | None
+
+
+class _Build:
+    """This builds one statement over the sources of a server, and knows which of their cells it reads."""
+
+    def __init__(self, scans: CleanScans) -> None:
+        self.scans, self.policy = scans, scans.policy
+        self._read: dict[str, dict[str, str]] = {}
+
+    def written(self, select: Select) -> str:
+        return Generator(self.scans.spelling, self._source).statement(Statement((), select))
+
+    def _source(self, table: str) -> str:
+        cells = ", ".join(f"{sql} AS {name}" for sql, name in self._read.get(table, {}).items())
+        return f"(SELECT {cells or '1 AS r0'} FROM {self.scans.tables[table].source})"
+
+    def _cell(self, table: str, sql: str) -> Reference:
+        read = self._read.setdefault(table, {})
+        return Reference(read.setdefault(sql, f"r{len(read)}"))
+
+    # Cells
+
+    def cleaned(self, rows: RowLowering, table: Table, name: str, domain: Domain) -> Scalar:
+        place = f"tables.{table.name}.columns.{name}"
+        column = self.scans.stored(table.name, name, place)
+        made = self.limited(rows, table.name, column, domain, place)
+        if domain.other is None:
+            return made
+        there = self._cell(table.name, self.scans.cells.there(column))
+        other = apply(Operation.CASE, there, Constant(domain.other, domain.type))
+        return apply(Operation.COALESCE, made, other)
+
+    def limited(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
+        """Give a cell as its domain says, NULL where it is not of the declared type."""
+        kind = domain.type
+        if domain.values is not None:
+            bare = Domain(kind) if kind is not Type.TEXT else domain
+            x = rows.shared(self._typed(rows, table, column, bare, place))
+            listed = apply(Operation.IN, x, *(Constant(value, kind) for value in domain.values))
+            return apply(Operation.CASE, listed, x, missing(kind))
+        made = self._typed(rows, table, column, domain, place)
+        if kind is not Type.TEXT:
+            return made
+        text = rows.shared(made)
+        return apply(Operation.SLICE, text, whole(1), whole(domain.letters))
+
+    def _typed(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
+        cells, kind = self.scans.cells, domain.type
+        x: Scalar = self._cell(table, cells.plain(column))
+        if kind is Type.TEXT:
+            return self.text(table, column, place)
+        if column.kind is Stored.TEXT:
+            return _READ[kind](rows, x, domain)
+        if kind.temporal:
+            return _moment(rows, x, column.kind, domain) if column.kind in _TIMES else missing(kind)
+        if column.kind not in _NUMBERS:
+            return missing(kind)
+        if kind is Type.BOOLEAN:
+            return x if column.kind is Stored.BOOLEAN else _truth(x, column.kind)
+        if column.kind is Stored.BOOLEAN:
+            x = rows.shared(choice(x, whole(1), whole(0)))
+        if column.kind in (Stored.INTEGER, Stored.BOOLEAN):
+            return _of_whole(x, domain)
+        if kind is Type.REAL:
+            return _real(rows, x, domain)
+        return _integer(rows, x, self._cell(table, cells.nearest(column)), domain)
+
+    def text(self, table: str, column: StoredColumn, place: str) -> Scalar:
+        """Give a cell as text, where its type has one that engines share."""
+        x = self._cell(table, self.scans.cells.plain(column))
+        if column.kind is Stored.TEXT:
+            return x
+        if column.kind not in _SHOWN:
+            raise InvalidPolicy(
+                f"{column.name} is stored as {column.told}, which has no text that engines share",
+                place=place,
+                fix="declare it as a number or a time, or write the text in a view",
+            )
+        if column.kind is Stored.BOOLEAN:
+            return choice(x, Constant("true", Type.TEXT), Constant("false", Type.TEXT))
+        return apply(Operation.CONVERT, x, detail=(Type.TEXT,))
+
+    def typed(self, rows: RowLowering, table: str, column: StoredColumn, place: str, domain: Domain) -> Scalar:
+        """Give a cell in its declared type, without bounds and values; a real as large or as small as it is."""
+        x = self._cell(table, self.scans.cells.plain(column))
+        if domain.type is Type.REAL and column.kind in (Stored.REAL, Stored.NUMBER):
+            return x
+        if domain.type is Type.REAL and column.kind is Stored.TEXT:
+            return _number(rows, x)
+        return self._typed(rows, table, column, Domain(domain.type), place)
+
+    def there(self, table: str, column: StoredColumn) -> Reference:
+        return self._cell(table, self.scans.cells.there(column))
+
+    # Owners
+
+    def told(self, table: Table, rows: RowLowering, columns: tuple[tuple[str, Scalar], ...]) -> Select:
+        """Select columns of every row, with k: 1 where the row is somebody's."""
+        owner = self._owner(table, rows)
+        if owner is None:
+            return Select((("k", whole(1)), *columns), _over(Source(table.name), rows))
+        tests = [present(each) for each in (owner.key, owner.period) if each is not None]
+        if owner.links is None:
+            kept = apply(Operation.CASE, every(tests), whole(1), whole(0))
+            return Select((("k", kept), *columns), _over(Source(table.name), rows))
+        names = (_KEY,) if owner.period is None else (_KEY, _PERIOD)
+        own = ((_KEY, owner.key), *(() if owner.period is None else ((_PERIOD, owner.period),)))
+        made = Select((*columns, *own), _over(Source(table.name), rows))
+        met = [apply(Operation.EQUAL, Reference(each, "r"), Reference(each, "l")) for each in names]
+        known = Select(same(names), owner.links, grouped=names)
+        kept = apply(Operation.CASE, present(Reference(_KEY, "l")), whole(1), whole(0))
+        shown = tuple((name, Reference(name, "r")) for name, _ in columns)
+        return Select((("k", kept), *shown), made, joins=(Join(known, "l", every(met), outer=True),))
+
+    def owned(self, table: Table, rows: RowLowering, columns: tuple[tuple[str, Scalar], ...]) -> Select:
+        """Select columns with ``sf_unit`` beside them: a row for each of its owners."""
+        owner = self._owner(table, rows)
+        source: Relation = Source(table.name)
+        if owner is None:
+            return Select(columns, _over(source, rows))
+        tests = [present(each) for each in (owner.key, owner.period) if each is not None]
+        if owner.links is None:
+            return Select((*columns, (UNIT, _unit(owner.key, owner.period))), _over(source, rows), where=tuple(tests))
+        named = tuple((f"c{place}", scalar) for place, (_, scalar) in enumerate(columns))
+        own = (*named, (_KEY, owner.key), *(() if owner.period is None else ((_PERIOD, owner.period),)))
+        made = Select(own, _over(source, rows), where=tuple(tests))
+        met = [apply(Operation.EQUAL, Reference(_KEY, "r"), Reference(_KEY, "l"))]
+        if owner.period is not None:
+            met.append(apply(Operation.EQUAL, Reference(_PERIOD, "r"), Reference(_PERIOD, "l")))
+        shown = tuple((name, Reference(f"c{place}", "r")) for place, (name, _) in enumerate(columns))
+        unit = (UNIT, Reference(UNIT, "l"))
+        return Select((*shown, unit), made, joins=(Join(owner.links, "l", every(met)),))
+
+    def _owner(self, table: Table, rows: RowLowering) -> _Owner | None:
+        if table.public or table.every_row:
+            return None
+        period = self._period(table, rows)
+        if not isinstance(table.id, Via):
+            read = self._read_id(table)
+            column = self.scans.stored(table.name, table.id, f"tables.{table.name}.id")
+            return _Owner(rows.shared(read(rows, column, table.name)), period, None)
+        parent = self.policy.tables[table.id.via]
+        on = self.scans.stored(table.name, table.id.on, f"tables.{table.name}.id.on")
+        key = self.scans.stored(parent.name, table.id.key, f"tables.{table.name}.id.key")
+        compared = self._common((on, key)) or self._meeting((on, key))
+        return _Owner(rows.shared(compared(rows, on, table.name)), period, self._links(parent, key, compared))
+
+    def _links(self, table: Table, key: StoredColumn, read: Read) -> Select:
+        """Select the keys of a table's rows, each once with every unit that owns such a row."""
+        rows = RowLowering({})
+        owner = self._owner(table, rows)
+        assert owner is not None
+        linked = rows.shared(read(rows, key, table.name))
+        tests = [present(each) for each in (linked, owner.key, owner.period) if each is not None]
+        names = [_KEY, UNIT] if owner.period is None else [_KEY, UNIT, _PERIOD]
+        if owner.links is None:
+            made: list[Scalar] = [linked, _unit(owner.key, owner.period)]
+            made += [] if owner.period is None else [owner.period]
+            own = Select(tuple(zip(names, made, strict=True)), _over(Source(table.name), rows), where=tuple(tests))
+        else:
+            inner = [("sf_link", linked), (_KEY, owner.key)]
+            inner += [] if owner.period is None else [(_PERIOD, owner.period)]
+            below_it = Select(tuple(inner), _over(Source(table.name), rows), where=tuple(tests))
+            met = [apply(Operation.EQUAL, Reference(each, "r"), Reference(each, "l")) for each in (_KEY, _PERIOD)]
+            shown = [
+                (_KEY, Reference("sf_link", "r")),
+                (UNIT, Reference(UNIT, "l")),
+                (_PERIOD, Reference(_PERIOD, "r")),
+            ]
+            join = Join(owner.links, "l", every(met if owner.period is not None else met[:1]))
+            own = Select(tuple(shown[: len(names)]), below_it, joins=(join,))
+        return Select(same(names), own, grouped=tuple(names))
+
+    def _period(self, table: Table, rows: RowLowering) -> Scalar | None:
+        """Find the start of the period that a row lies in. No bound is applied before: two days would become one."""
+        column = self.policy.period_column(table.name)
+        if column is None:
+            return None
+        kind, place = table.columns[column].type, f"tables.{table.name}.period"
+        stored = self.scans.stored(table.name, column, place)
+        moment = self.limited(rows, table.name, stored, Domain(kind), place)
+        start: Scalar = apply(Operation.START, moment, detail=(self.policy.unit.period, kind))
+        day = start if kind is Type.DATE else apply(Operation.CONVERT, start, detail=(Type.DATE,))
+        bounds = table.columns[column].bounds
+        if self.policy.per is None or bounds is None:
+            return rows.shared(day)
+        return rows.shared(_paid_for(rows.shared(day), self.policy.per, bounds))
+
+    def _read_id(self, table: Table) -> Read:
+        """Say how ids become the one type that all tables of the population have."""
+        if self.policy.id_type is not None:
+            return self._as_type(self.policy.id_type)
+        others = [each for each in self.policy.tables.values() if not each.public and not isinstance(each.id, Via)]
+        columns = [self.scans.stored(each.name, each.id, f"tables.{each.name}.id") for each in others]
+        read = self._common(columns)
+        if read is not None:
+            return read
+        own = self.scans.stored(table.name, table.id, f"tables.{table.name}.id")
+        other, column = next(
+            (each, column) for each, column in zip(others, columns, strict=True) if self._common((own, column)) is None
+        )
+        raise InvalidPolicy(
+            f"the ids of one population have one type: those of {table.name} are stored as {own.told}, those of "
+            f"{other.name} as {column.told}",
+            place=f"tables.{table.name}.id",
+            fix='say in [unit] what ids are: id_type = "integer" makes 007 and 7 one id, id_type = "text" two; a row '
+            "whose id is not of that type is dropped",
+        )
+
+    def _common(self, columns: Sequence[StoredColumn]) -> Read | None:
+        """Say how keys of several sources are compared without being read as another type; None where they cannot
+        be.
+        """
+        kinds = {each.kind for each in columns}
+        alike = len({each.told for each in columns}) == 1 or kinds in ({Stored.INTEGER}, {Stored.TEXT})
+        return (lambda _, column, table: self._cell(table, self.scans.cells.key(column))) if alike else None
+
+    def _meeting(self, columns: Sequence[StoredColumn]) -> Read:
+        """Say how keys that are stored in two types are compared: as whole numbers where one of them is a number."""
+        kinds = {each.kind for each in columns}
+        numbers = _NUMBERS - {Stored.BOOLEAN}
+        return self._as_type(Type.INTEGER if kinds & numbers and kinds <= numbers | {Stored.TEXT} else Type.TEXT)
+
+    def _as_type(self, kind: Type) -> Read:
+        if kind is Type.TEXT:
+            return lambda _, column, table: self.text(table, column, f"tables.{table}.id")
+        return lambda rows, column, table: self._typed(rows, table, column, Domain(kind), f"tables.{table}.id")
+
+
+def _over(source: Relation, rows: RowLowering) -> Relation | Select:
+    """Compute what expressions share in stages over a source."""
+    return staged(source, rows)  # type: ignore[arg-type]
+
+
+def _unit(key: Scalar, period: Scalar | None) -> Scalar:
+    """Tell a unit by its id, or where it lies in a period by a text of both: ten letters of the day, then the id."""
+    if period is None:
+        return key
+    return apply(Operation.JOIN, *(apply(Operation.CONVERT, each, detail=(Type.TEXT,)) for each in (period, key)))
+
+
+def _paid_for(start: Scalar, per: str, bounds: Any) -> Scalar:
+    """Leave a row without a period where its account would be none within the declared bounds, as every scan does."""
+    first, last = (_day(calendar.truncated(per, end)) for end in bounds)
+    end = calendar.shifted(last, 1, per)
+    tests = [apply(Operation.AT_LEAST, start, Constant(first, Type.DATE))]
+    if end is not None:
+        tests.append(apply(Operation.LESS, start, Constant(_day(end), Type.DATE)))
+    return apply(Operation.CASE, every(tests), start, missing(Type.DATE))
+
+
+def _day(moment: dt.date) -> dt.date:
+    return dt.date(moment.year, moment.month, moment.day)
+
+
+# What becomes of a cell of each type
+
+
+def inner(low: Fraction, high: Fraction) -> tuple[float, float]:
+    """Find the least and the largest double inside exact bounds; the nearest double when none is inside."""
+    least, largest = above(low), below(high)
+    return (least, largest) if least <= largest else (float(low), float(low))
+
+
+def _clamped(x: Scalar, domain: Domain) -> Scalar:
+    """Clamp a value to its bounds; LEAST and GREATEST skip NULL, so NULL is kept apart."""
+    assert domain.bounds is not None
+    low, high = (Constant(end, domain.type) for end in domain.bounds)
+    held = apply(Operation.LEAST, apply(Operation.GREATEST, x, low), high)
+    return apply(Operation.CASE, present(x), held, missing(domain.type))
+
+
+def _ends(domain: Domain) -> tuple[Scalar, Scalar]:
+    """Give what infinite values become: the bounds, or NULL."""
+    if domain.bounds is None:
+        return missing(domain.type), missing(domain.type)
+    if domain.type is not Type.REAL:
+        low, high = (Constant(end, domain.type) for end in domain.bounds)
+        return low, high
+    least, most = inner(*domain.bounds)  # type: ignore[arg-type]
+    return real(least), real(most)
+
+
+def _of_whole(x: Scalar, domain: Domain) -> Scalar:
+    """Give a 64-bit whole number, which a real always holds nearly."""
+    if domain.type is Type.INTEGER:
+        return x if domain.bounds is None else _clamped(x, domain)
+    number = apply(Operation.CONVERT, x, detail=(Type.REAL,))
+    if domain.bounds is None:
+        return number
+    low, high = _ends(domain)
+    held = apply(Operation.LEAST, apply(Operation.GREATEST, number, low), high)
+    return apply(Operation.CASE, present(x), held, missing(Type.REAL))
+
+
+def _real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
+    """Give a double within its bounds, or where there are none within what a real may be."""
+    if domain.bounds is None:
+        return rows.limited(x)
+    low, high = _ends(domain)
+    pairs = [
+        *(apply(Operation.LESS, x, low), low),
+        *(apply(Operation.GREATER, x, high), high),
+        *(present(x), x),
+    ]
+    if domain.bounds[0] <= 0 <= domain.bounds[1]:  # type: ignore[operator]
+        small = apply(Operation.LESS, apply(Operation.ABS, x), real(SMALLEST_REAL))
+        pairs = [small, real(0), *pairs]
+    return apply(Operation.CASE, *pairs, missing(Type.REAL))
+
+
+def _integer(rows: RowLowering, x: Scalar, nearest: Scalar, domain: Domain) -> Scalar:
+    """Give the whole number that a double is; one beyond 64 bits is beyond every bound."""
+    near = rows.shared(nearest)
+    is_whole = apply(Operation.EQUAL, x, apply(Operation.TRUNCATE, x))
+    if domain.bounds is None:
+        return apply(Operation.CASE, is_whole, near, missing(Type.INTEGER))
+    low, high = _ends(domain)
+    held = apply(Operation.LEAST, apply(Operation.GREATEST, near, low), high)
+    below_all, above_all = (apply(each, x, real(0)) for each in (Operation.LESS, Operation.GREATER))
+    return apply(
+        Operation.CASE,
+        *(apply(Operation.NOT, is_whole), missing(Type.INTEGER)),
+        *(present(near), held),
+        *(below_all, low),
+        *(above_all, high),
+        missing(Type.INTEGER),
+    )
+
+
+def _truth(x: Scalar, stored: Stored) -> Scalar:
+    zero, one = (whole(0), whole(1)) if stored is Stored.INTEGER else (real(0), real(1))
+    no, yes = (Constant(value, Type.BOOLEAN) for value in (False, True))
+    return apply(
+        Operation.CASE, apply(Operation.EQUAL, x, zero), no, apply(Operation.EQUAL, x, one), yes, missing(Type.BOOLEAN)
+    )
+
+
+def _moment(rows: RowLowering, x: Scalar, stored: Stored, domain: Domain) -> Scalar:
+    """Give a date or a time within its bounds, or where there are none within the calendar."""
+    kind = domain.type
+    if stored.name != kind.name:
+        x = rows.shared(apply(Operation.CONVERT, x, detail=(kind,)))
+    return _clamped(x, domain) if domain.bounds is not None else rows.dated(x, *_CALENDAR[kind], kind)
+
+
+def _matches(x: Scalar, grammar: str) -> Scalar:
+    return apply(Operation.MATCHES, x, detail=(grammar,))
+
+
+def _or_beyond(x: Scalar, value: Scalar, made: Scalar, domain: Domain, kind: Type) -> Scalar:
+    """Give what is made of a value where there is one, or the bound of a text that lies beyond every number or date."""
+    if domain.bounds is None:
+        return made
+    ends = zip(BEYOND[kind], _ends(domain), strict=True)
+    beyond = [each for grammar, end in ends for each in (_matches(x, grammar), end)]
+    return apply(Operation.CASE, present(value), made, *beyond, missing(domain.type))
+
+
+def _number(rows: RowLowering, x: Scalar) -> Scalar:
+    """Read a text as a double, 0 where its exponent makes it so."""
+    read = apply(Operation.READ, x, detail=(Type.REAL,))
+    number = apply(
+        Operation.CASE, _matches(x, GRAMMARS[Type.REAL]), read, _matches(x, ZERO), real(0), missing(Type.REAL)
+    )
+    return rows.shared(number)
+
+
+def _read_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
+    number = _number(rows, x)
+    return _or_beyond(x, number, _real(rows, number, domain), domain, Type.REAL)
+
+
+def _read_integer(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
+    """Read digits as they are, and any other number as the double it means."""
+    digits = _matches(x, GRAMMARS[Type.INTEGER])
+    read = rows.shared(
+        apply(Operation.CASE, digits, apply(Operation.READ, x, detail=(Type.INTEGER,)), missing(Type.INTEGER))
+    )
+    found = _number(rows, x)
+    small = apply(Operation.LESS, apply(Operation.ABS, found), real(SMALLEST_REAL))
+    number = rows.shared(apply(Operation.CASE, small, real(0), found))
+    held = apply(Operation.BETWEEN, number, real(-Fraction(2**63)), real(Fraction(2**63 - 1024)))
+    nearest = apply(Operation.CASE, held, apply(Operation.NEAREST, number), missing(Type.INTEGER))
+    other = _or_beyond(x, number, _integer(rows, number, nearest, domain), domain, Type.REAL)
+    return apply(Operation.CASE, present(read), _of_whole(read, domain), other)
+
+
+def _read_boolean(_: RowLowering, x: Scalar, domain: Domain) -> Scalar:
+    no, yes = (Constant(value, domain.type) for value in (False, True))
+    return apply(Operation.CASE, _matches(x, FALSE), no, _matches(x, TRUE), yes, missing(domain.type))
+
+
+def _read_moment(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
+    kind = domain.type
+    time = apply(Operation.READ, x, detail=(Type.TIMESTAMP,))
+    pairs = [_matches(x, GRAMMARS[Type.TIMESTAMP]), time]
+    if kind is Type.DATE:
+        day = apply(Operation.READ, x, detail=(Type.DATE,))
+        later = apply(Operation.CONVERT, time, detail=(Type.DATE,))
+        pairs = [_matches(x, GRAMMARS[Type.DATE]), day, _matches(x, GRAMMARS[Type.TIMESTAMP]), later]
+    value = rows.shared(apply(Operation.CASE, *pairs, missing(kind)))
+    made = _clamped(value, domain) if domain.bounds is not None else rows.dated(value, *_CALENDAR[kind], kind)
+    return _or_beyond(x, value, made, domain, kind)
+
+
+_READ: dict[Type, Callable[[RowLowering, Scalar, Domain], Scalar]] = {
+    Type.INTEGER: _read_integer,
+    Type.REAL: _read_real,
+    Type.BOOLEAN: _read_boolean,
+    Type.DATE: _read_moment,
+    Type.TIMESTAMP: _read_moment,
+}

@@ -1,0 +1,102 @@
+"""What a policy's bounds and limits cost a table, from one row of exact counts: the same for every engine. PRIVATE.
+
+For tables on a server the statement of these counts is written here too, over the clean scans in the relational form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sfumato.engine.clean_scans import CleanScans, InspectedCell
+from sfumato.engine.seam import LIMITS, ColumnCost, Inspection
+
+_FATES = 5
+"""What may become of a cell: missing, made NULL, moved to the lower and to the upper bound, changed in another way."""
+
+
+def inspection(found: Sequence[Any], columns: Sequence[str], keys: Sequence[str], *, owned: bool) -> Inspection:
+    """Make the figures of one row: rows, rows that are somebody's, the fates of each column's cells, and where rows
+    have owners: rows with owners, units, units beyond the limit, rows beyond it, and losses by limits of rows and of
+    groups by each key.
+    """
+    rows, counted, *rest = (int(each or 0) for each in found)
+    fates, rest = rest[: _FATES * len(columns)], rest[_FATES * len(columns) :]
+    costs = {
+        name: _cost([_share(count, counted) for count in fates[_FATES * index : _FATES * (index + 1)]])
+        for index, name in enumerate(columns)
+    }
+    if not owned:
+        return Inspection(rows, 0.0, costs, rows, 0, 0.0)
+    own, units, exceeding, beyond, *losses = rest
+    by_rows, *by_groups = (
+        (losses[at], losses[at + 1 : at + 1 + len(LIMITS)]) for at in range(0, len(losses), 1 + len(LIMITS))
+    )
+    return Inspection(
+        rows,
+        _share(rows - counted, rows),
+        costs,
+        units,
+        exceeding,
+        _share(beyond, own),
+        _losses(*by_rows),
+        {name: _losses(*each) for name, each in zip(keys, by_groups, strict=True)},
+    )
+
+
+def _cost(fates: Sequence[float]) -> ColumnCost:
+    missing, nulled, low, high, changed = fates
+    return ColumnCost(low + high + changed, nulled, missing, low, high)
+
+
+def lost(column: str) -> list[str]:
+    """Count what units have of something, and how much of it is beyond each limit."""
+    return [f"coalesce(sum({each}), 0)" for each in (column, *(f"greatest({column} - {most}, 0)" for most in LIMITS))]
+
+
+def _losses(whole: int, beyond: Sequence[int]) -> dict[int, float]:
+    return {limit: _share(part, whole) for limit, part in zip(LIMITS, beyond, strict=True)}
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def fate(cell: InspectedCell) -> str:
+    """Say what became of a cell: 1 missing, 2 made NULL, 3 and 4 moved to the lower and the upper bound, 5 changed in
+    another way, 0 nothing. What is beyond every number of its type was moved to the bound it is at.
+    """
+    clean, raw, there = cell.clean, cell.raw, cell.there
+    moved = ""
+    if cell.low is not None:
+        moved = (
+            f"WHEN {raw} < {clean} THEN 3 WHEN {raw} > {clean} THEN 4 "
+            f"WHEN {raw} IS NULL AND {clean} = {cell.low} THEN 3 WHEN {raw} IS NULL THEN 4 "
+        )
+    changed = f"{moved}WHEN {raw} IS NULL OR {clean} <> {raw} THEN 5"
+    return f"CASE WHEN NOT {there} THEN 1 WHEN {clean} IS NULL THEN 2 {changed} ELSE 0 END"
+
+
+def statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:
+    """Write the SELECT of one row of counts of a table on a server, and name the keys that groups are counted by."""
+    declared = scans.policy.tables[table]
+    text, cells = scans.inspected(table)
+    keys = [name for name, domain in declared.columns.items() if domain.values is not None]
+    fates = [f"{fate(cell)} AS c{place}" for place, cell in enumerate(cells)]
+    counts = [
+        f"count(CASE WHEN k = 1 AND c{place} = {each} THEN 1 END)"
+        for place in range(len(cells))
+        for each in range(1, _FATES + 1)
+    ]
+    totals = ", ".join(["count(*)", "count(CASE WHEN k = 1 THEN 1 END)", *counts])
+    seen = f"SELECT {', '.join(['k', *fates])} FROM ({text}) AS r"
+    if declared.every_row:
+        return f"SELECT {totals} FROM ({seen}) AS s", keys
+    quoted = [scans.spelling.name(key) for key in keys]
+    distinct = "".join(f", count(DISTINCT {key}) AS g{place}" for place, key in enumerate(quoted))
+    units = f"SELECT count(*) AS n{distinct} FROM ({scans.text(table)}) AS o GROUP BY sf_unit"
+    limit = declared.max_rows or 1
+    exceeding = [f"count(CASE WHEN n > {limit} THEN 1 END)", f"coalesce(sum(greatest(n - {limit}, 0)), 0)"]
+    losses = [each for column in ("n", *(f"g{place}" for place in range(len(keys)))) for each in lost(column)]
+    limits = f"SELECT {', '.join(['coalesce(sum(n), 0)', 'count(*)', *exceeding, *losses])} FROM ({units}) AS u"
+    return f"SELECT * FROM (SELECT {totals} FROM ({seen}) AS s) AS t CROSS JOIN ({limits}) AS v", keys

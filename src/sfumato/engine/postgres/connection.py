@@ -1,0 +1,282 @@
+"""Sessions at a PostgreSQL server: read-only transactions, with every setting pinned that changes a meaning.
+
+Only generated statements run here, each one SELECT. A failure never tells its cause: a server's message may quote a
+cell. A forked process leaves its parent's sessions alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Lock, get_ident
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy
+
+if TYPE_CHECKING:
+    import psycopg
+
+T = TypeVar("T")
+_SIZE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})? ?[KMGT]i?B")
+Parameters = Sequence[object]
+_SETTINGS = {
+    "search_path": "pg_catalog",
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "standard_conforming_strings": "on",
+    "transform_null_equals": "off",
+    "array_nulls": "on",
+    "row_security": "off",
+    "client_min_messages": "error",
+    "default_transaction_read_only": "on",
+    "plan_cache_mode": "force_custom_plan",
+    "jit": "off",
+    "lock_timeout": "60s",
+    "statement_timeout": "1h",
+}
+OLDEST = 140000
+"""PostgreSQL 14: older ones have no infinite decimal numbers, and extract parts of times as doubles."""
+_CONNECT_SECONDS = 20
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_VERIFIED = "verify-full"
+_IDLE = 4
+"""Sessions that are kept open when nothing reads."""
+
+
+class Server:
+    """A server gives sessions, ends what runs in them, and closes them."""
+
+    def __init__(self, address: str, place: str, memory: str | None = None) -> None:
+        self.address, self.place = address, place
+        self._memory = memory
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._idle: list[psycopg.Connection[Any]] = []
+        self._active: dict[psycopg.Connection[Any], int] = {}
+
+    def take(self) -> psycopg.Connection[Any]:
+        """Give a session in which no transaction has begun; it is in use until it is given back."""
+        self.check_process()
+        with self._lock:
+            found = self._idle.pop() if self._idle else None
+        if found is None or found.closed or found.broken:
+            found = self._connected()
+        with self._lock:
+            if not self._process:
+                found.close()
+                raise EngineClosed
+            self._active[found] = get_ident()
+        return found
+
+    def give_back(self, session: psycopg.Connection[Any]) -> None:
+        """End the session's transaction, and keep it for the next use."""
+        if os.getpid() != self._process:
+            return
+        with suppress(Exception):
+            session.rollback()
+        with self._lock:
+            self._active.pop(session, None)
+            if self._process and not session.closed and not session.broken and len(self._idle) < _IDLE:
+                self._idle.append(session)
+                return
+        with suppress(Exception):
+            session.close()
+
+    def owned_by(self, session: psycopg.Connection[Any], thread: int) -> None:
+        """Say which thread's interrupts end what runs in a session."""
+        with self._lock:
+            if session in self._active:
+                self._active[session] = thread
+
+    @contextmanager
+    def session(self) -> Iterator[psycopg.Connection[Any]]:
+        taken = self.take()
+        try:
+            yield taken
+        finally:
+            self.give_back(taken)
+
+    def run(self, statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+        """Give the rows of one generated SELECT, in a transaction of its own."""
+        with self.session() as session:
+            return rows(session, statement, parameters)
+
+    def interrupt(self, thread: int | None = None) -> None:
+        """End every statement that is running, or those of one thread: they fail as ``EngineFailed``."""
+        if os.getpid() == self._process:
+            with self._lock:
+                running = [each for each, owner in self._active.items() if thread in (None, owner)]
+            for each in running:
+                with suppress(Exception):
+                    each.cancel()
+
+    def close(self) -> None:
+        """End what is running and close every session. A forked process leaves its parent's alone."""
+        if os.getpid() != self._process:
+            return
+        self.interrupt()
+        with self._lock:
+            self._process = 0
+            sessions = [*self._idle, *self._active]
+            self._idle.clear()
+        for each in sessions:
+            with suppress(Exception):
+                each.close()
+
+    def check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise EngineClosed
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        session = connected(self.address, self.place)
+        settings = dict(_SETTINGS)
+        if self._memory is not None:
+            settings["work_mem"] = _memory(self._memory)
+        _set(session, settings, self.place)
+        return session
+
+
+def _memory(written: str) -> str:
+    """Write how much memory a part of a statement takes before it works on disk, as PostgreSQL spells it."""
+    if not isinstance(written, str) or not _SIZE.fullmatch(written):
+        raise InvalidParameter("memory_limit", written, "a size such as '4GB'")
+    number, unit = float(written.rstrip("KMGTiB ")), written.strip("0123456789. ")[0]
+    return f"{max(64, min(2_000_000_000, int(number * 1024 ** ('KMGT'.index(unit)))))}kB"
+
+
+def rows(session: psycopg.Connection[Any], statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+    """Give the rows of a statement in a session's transaction, whole numbers exact."""
+    import psycopg
+
+    return finished(lambda: psycopg.RawCursor(session).execute(statement.encode(), parameters or None).fetchall())
+
+
+def finished(action: Callable[[], T]) -> T:
+    """Give what the action gives, or ``EngineFailed`` without its cause: a cause may quote a cell."""
+    try:
+        return action()
+    except EngineClosed:
+        raise
+    except Exception:  # whatever it was, what is said of it is the same
+        pass
+    raise EngineFailed
+
+
+def connected(address: str, place: str) -> psycopg.Connection[Any]:
+    """Open a session: over a network it is encrypted, and the server's certificate is verified."""
+    psycopg = _driver(place)
+    options = _options(address, place)
+    failure = None
+    try:
+        session = psycopg.connect(**options, autocommit=True)
+    except psycopg.Error as error:
+        failure = error
+    if failure is not None:
+        raise _unreachable(failure, place) from None
+    return session
+
+
+def _driver(place: str) -> Any:
+    try:
+        import psycopg
+    except ImportError:
+        psycopg = None  # type: ignore[assignment]
+    if psycopg is None:
+        raise InvalidPolicy(
+            "tables on a PostgreSQL server are read with psycopg, which is not installed",
+            place=place,
+            fix="pip install 'sfumato[postgres]'",
+        )
+    return psycopg
+
+
+def _options(address: str, place: str) -> dict[str, Any]:
+    """Read an address; whatever is not said there libpq takes from its environment, a service or a password file."""
+    from psycopg import Error
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        given: dict[str, Any] | None = conninfo_to_dict(address)
+    except Error:
+        given = None
+    if given is None:
+        raise InvalidPolicy(
+            "this is no address of a PostgreSQL server",
+            place=place,
+            fix='write source = "postgresql://user@host/database"',
+        )
+    hosts = str(given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST", "")).split(",")
+    local = all(not host or host.startswith(("/", "@")) or host in _LOCAL for host in hosts)
+    remote = not local or (("service" in given or "PGSERVICE" in os.environ) and hosts == [""])
+    if remote and given.get("sslmode", _VERIFIED) != _VERIFIED:
+        raise InvalidPolicy(
+            "over a network the server's certificate is verified",
+            place=place,
+            fix=f"write sslmode={_VERIFIED} or leave it out, with sslrootcert=<file> if the certificate is your own",
+        )
+    if remote:
+        given["sslmode"] = _VERIFIED
+    return {"connect_timeout": _CONNECT_SECONDS, "application_name": "sfumato", **given, "client_encoding": "UTF8"}
+
+
+_REFUSED = {
+    "28P01": ("the password was not accepted", "set PGPASSWORD, or write the password into a password file"),
+    "28000": ("the server does not let this role in", "check the role and the server's pg_hba.conf"),
+    "3D000": ("there is no such database on the server", "name a database that exists"),
+    "53300": ("the server has no room for another session", "close some, or raise max_connections"),
+}
+
+
+def _unreachable(error: Any, place: str) -> InvalidPolicy:
+    """Say why there is no session, in words of our own: nothing of a table was read yet, but no message is passed on."""
+    said = str(error)
+    code = getattr(error, "sqlstate", None) or next((each for each, words in _SAID.items() if words in said), None)
+    rule, fix = _REFUSED.get(
+        code or "", ("the PostgreSQL server cannot be reached", "check the address, and that it runs")
+    )
+    return InvalidPolicy(rule, place=place, fix=fix)
+
+
+_SAID = {
+    "28P01": "password authentication failed",
+    "3D000": "does not exist",
+    "28000": "no pg_hba.conf entry",
+    "53300": "too many clients",
+}
+"""A failed start of a session has a text and no code: by these words it is told which it is."""
+
+
+def _set(session: psycopg.Connection[Any], settings: dict[str, str], place: str) -> None:
+    """Pin the settings, then read each in a transaction of its own kind."""
+    from psycopg import IsolationLevel
+    from psycopg.adapt import Loader
+
+    class Whole(Loader):
+        """Every decimal number that is sent is a whole one."""
+
+        def load(self, data: Any) -> int:
+            return int(bytes(data))
+
+    def pinned() -> None:
+        session.adapters.register_loader("numeric", Whole)
+        asked = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+        session.execute(f"SELECT {asked}")  # type: ignore[arg-type]
+        session.autocommit = False
+        session.isolation_level = IsolationLevel.REPEATABLE_READ
+        session.read_only = True
+        session.prepare_threshold = None
+
+    try:
+        finished(pinned)
+    except EngineFailed:
+        session.close()
+        raise InvalidPolicy(
+            "the server does not let a session have the settings under which questions have one meaning",
+            place=place,
+            fix="connect to PostgreSQL itself, and not through a pool that keeps settings",
+        ) from None

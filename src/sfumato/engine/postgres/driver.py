@@ -1,0 +1,418 @@
+"""PostgreSQL is an engine: plans become statements of its own, which run in read-only transactions on one snapshot."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from threading import RLock, get_ident
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from sfumato.engine import proving, value_lowering
+from sfumato.engine.carried_tables import MOST_ROWS, CarriedTables, too_large
+from sfumato.engine.clean_scans import CleanScans, StoredTable
+from sfumato.engine.generator import Generator
+from sfumato.engine.postgres import stored_relations
+from sfumato.engine.postgres.connection import OLDEST, Server, finished, rows
+from sfumato.engine.postgres.stored_cells import PostgresCells
+from sfumato.engine.postgres.stored_relations import StoredRelation
+from sfumato.engine.reading_statements import as_arrow, counted_statement, in_arrays
+from sfumato.engine.relational import Statement
+from sfumato.engine.seam import Data, OpenReading, Unheld
+from sfumato.engine.spellings.postgres import BYTES, TYPES, PostgresSpelling, name
+from sfumato.engine.totals_arrays import exact_keys, parameter
+from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged, Unsupported
+from sfumato.plan.catalog import Catalog
+from sfumato.plan.keys import Span, World
+from sfumato.plan.nodes import GroupKey
+from sfumato.plan.readings import E, Reading
+from sfumato.policy import Policy, PostgresTable, Table, Type
+
+if TYPE_CHECKING:
+    import psycopg
+
+FREE_SECONDS = 5
+"""How long the keys of a question may be looked for: it costs nothing, so it may not take long."""
+_LETTERS = ('pg_catalog."pg_c_utf8"', 'pg_catalog."C.utf8"', 'pg_catalog."C.UTF-8"', 'pg_catalog."default"')
+"""Collations under which letters may be turned one for one; which of them does is proved at the opening."""
+_OPENINGS = count()
+
+
+class Postgres:
+    """PostgreSQL works behind the seam: nothing but totals of groups leaves the server."""
+
+    def __init__(self, policy: Policy, memory: str | None = None) -> None:
+        self._policy = policy
+        private = next(table for table in policy.tables.values() if not table.public)
+        self.server = Server(private.source.address, f"tables.{private.name}.source", memory)
+        self._opened = f"{time.time_ns()} {os.getpid()} {next(_OPENINGS)}"
+        self._looks = count()
+        self._carried: CarriedTables | None = None
+        try:
+            self._set_up(private)
+        except BaseException:
+            self.close()
+            raise
+
+    def _set_up(self, private: Table) -> None:
+        self.spelling = _proved(self.server, private.name)
+        self.database = _database(self.server.run)
+        here = {each: table for each, table in self._policy.tables.items() if not table.public}
+        self.relations = {each: self._found(each, self.server.run) for each in here}
+        tables = {each: StoredTable(found.sql, found.columns) for each, found in self.relations.items()}
+        self.scans = CleanScans(self._policy, tables, PostgresCells(), self.spelling)
+        self._texts = {each: self.scans.text(each) for each in tables}
+        self._carried = CarriedTables(self._policy, self._fetched())
+        for each, table in here.items():
+            self._check_ceiling(table, self.scans.rows(each))
+
+    def _found(self, table: str, run: stored_relations.Run) -> StoredRelation:
+        return stored_relations.found(self._policy.tables[table].source.relation, table, run)
+
+    def _check_ceiling(self, table: Table, counted: str) -> None:
+        """Refuse a source with more rows than declared: now, when its owner opens it, and never in a question."""
+        with self.server.session() as session:
+            finished(lambda: _planned(session, f"SELECT * FROM ({self._texts[table.name]}) AS r"))
+            found = rows(session, counted)[0][0]
+        if found > table.row_ceiling:
+            raise InvalidPolicy(
+                f"the source of {table.name} has more rows than its row_ceiling",
+                place=f"tables.{table.name}.row_ceiling",
+                fix="raise it if a question may take longer, or give a source with fewer rows",
+            )
+
+    def _fetched(self) -> dict[str, Any]:
+        """Fetch the rows of public tables that are on PostgreSQL servers: they are carried like those of files."""
+        found: dict[str, Any] = {}
+        self.public: dict[str, tuple[tuple[str, str], StoredRelation]] = {}
+        for each, table in self._policy.tables.items():
+            if not table.public or not isinstance(table.source, PostgresTable):
+                continue
+            same = table.source.address == self.server.address
+            server = self.server if same else Server(table.source.address, f"tables.{each}.source")
+            try:
+                relation = self._found(each, server.run)
+                self.public[each] = _database(server.run), relation
+                found[each] = _rows_of(table, relation, server.run)
+            finally:
+                if not same:
+                    server.close()
+        return found
+
+    # The seam
+
+    def catalog(self) -> Catalog:
+        """List what questions may refer to."""
+        return self._known.catalog()
+
+    @property
+    def _known(self) -> CarriedTables:
+        if self._carried is None:
+            raise EngineClosed
+        return self._carried
+
+    def values(self, world: World) -> Sequence[GroupKey]:
+        """List the distinct results of expressions on every combination of declared values: reads no table."""
+        lists = [[parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, Span)]
+        asked = Generator(self.spelling, _no_table).statement(value_lowering.distinct(world))
+        start = time.monotonic()
+        with self.server.session() as session:
+            finished(lambda: _limit(session, FREE_SECONDS))
+            try:
+                found = rows(session, asked, lists)
+            except EngineFailed:
+                if time.monotonic() - start < FREE_SECONDS:
+                    raise
+                rule = f"finding all groups may take at most {FREE_SECONDS} seconds"
+                raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression") from None
+        return exact_keys(found, [each.domain.type for each in world.expressions])
+
+    def check(self, *readings: Reading[Any]) -> OpenReading:
+        """Begin a transaction whose locks keep the shape of the tables, and plan each statement in it."""
+        opened = Transaction(self)
+        try:
+            opened.bind(*readings)
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    def read(self, reading: Reading[E], key: int) -> E:
+        """Read in a transaction of its own."""
+        with self.check(reading) as opened:
+            return opened.read(reading, key)
+
+    def hold(self) -> Held:
+        """Begin a snapshot: one transaction, which all steps of a series read in."""
+        return Held(self)
+
+    def interrupt(self, token: int | None = None) -> None:
+        self.server.interrupt(token)
+
+    def identity(self) -> str:
+        """Identify the version of the data: by what their owner declares; without it no two looks are of one version,
+        since a server's rows may change at any moment.
+        """
+        versions = [self._policy.tables[each].source.version for each in self.relations]
+        told = versions if all(versions) else [self._opened, next(self._looks)]
+        shapes = [(self.database, each, relation.schema, relation.called) for each, relation in self.relations.items()]
+        return _digest(shapes, told, self._known.identity())
+
+    def data(self, *, public: bool) -> tuple[Data, ...]:
+        """Identify the data that rows come from: by the server's own number, whatever host name it is called by."""
+        if public:
+            own = (self._data(each, *found) for each, found in self.public.items())
+            return (*(each for some in own for each in some), *self._known.data())
+        own = (self._data(each, self.database, relation) for each, relation in self.relations.items())
+        return tuple(each for some in own for each in some)
+
+    def _data(self, table: str, database: tuple[str, str], relation: StoredRelation) -> tuple[Data, ...]:
+        """A view and a partitioned table are known by every table that their rows are in."""
+        version = self._policy.tables[table].source.version or ""
+        addresses = [f"postgresql://{'/'.join(database)}/{schema}.{called}" for schema, called in relation.made_of]
+        return tuple(Data(each, partial(_digest, each, version)) for each in addresses)
+
+    def fingerprint(self, table: str) -> str:
+        """Identify a table's version for its owner: by its declared version where it is private, else by its rows."""
+        if table not in self.relations:
+            return self._known.fingerprint(table)
+        return _digest(*(each.fingerprint() for each in self._data(table, self.database, self.relations[table])))
+
+    def remarks(self, table: str) -> tuple[str, ...]:
+        """Say what an owner should know of a table on this server."""
+        relation = self.relations.get(table)
+        if relation is None:
+            return ()
+        told = [
+            (relation.writable, "The role that reads this table may change its rows: a role that only reads is safer."),
+            (
+                relation.is_view,
+                "This is a view: it is trusted to give the same rows whenever it is read, and to make each row from "
+                "the rows of one unit.",
+            ),
+            (
+                self._policy.tables[table].source.version is None,
+                "No version is declared, so no stored answer is reused: add version to say that the rows are as they "
+                "were.",
+            ),
+        ]
+        return tuple(words for holds, words in told if holds)
+
+    def close(self) -> None:
+        self.server.close()
+        if self._carried is not None:
+            self._carried.close()
+
+    # Statements
+
+    def written(self, statement: Statement) -> tuple[str, list[object]]:
+        """Write a statement, and list what it carries: the columns of the public tables that it joins."""
+        carried: list[object] = []
+        places: dict[str, str] = {}
+
+        def scan(table: str) -> str:
+            if table in self._texts:
+                return f"({self._texts[table]})"
+            if table not in places:
+                places[table] = self._carried_scan(table, carried)
+            return places[table]
+
+        return Generator(self.spelling, scan).statement(statement), carried
+
+    def _carried_scan(self, table: str, carried: list[object]) -> str:
+        return carried_scan(self._known.rows(table), carried)
+
+    def check_unchanged(self, run: stored_relations.Run) -> None:
+        """Refuse unless every table has the shape that it had when it was opened, and may still be read."""
+        for table, before in self.relations.items():
+            try:
+                now = self._found(table, run)
+            except InvalidPolicy:
+                raise SourceChanged(table) from None
+            if now != before:
+                raise SourceChanged(table)
+        self._known.check_unchanged()
+
+
+class Transaction:
+    """An open reading is a transaction at the server: read-only, on one snapshot, its tables locked in their shape.
+
+    What fails in it is undone by itself, so that the next step of a series still reads the same snapshot.
+    """
+
+    def __init__(self, engine: Postgres) -> None:
+        self._engine = engine
+        self._session: psycopg.Connection[Any] | None = engine.server.take()
+        self._lock = RLock()
+
+    def bind(self, *readings: Reading[Any]) -> None:
+        """Lock the tables, see that they are as they were opened, and let the server plan every statement."""
+        session = self._open()
+        with self._lock:
+            locked = ", ".join(relation.sql for relation in self._engine.relations.values())
+            self._guarded(lambda: session.execute(f"LOCK TABLE {locked} IN ACCESS SHARE MODE"))  # type: ignore[arg-type]
+            self._engine.check_unchanged(partial(rows, session))
+            for reading in readings:
+                text, carried = self._engine.written(counted_statement(reading, 0))
+                self._guarded(lambda text=text, carried=carried: _planned(session, text, carried))  # type: ignore[misc]
+
+    def read(self, reading: Reading[E], key: int) -> E:
+        """Run one statement and give its rows in arrays."""
+        session = self._open()
+        with self._lock:
+            text, carried = self._engine.written(counted_statement(reading, key))
+            found = self._guarded(lambda: rows(session, text, carried))
+        return cast("E", in_arrays(found, reading))
+
+    def _guarded(self, action: Callable[[], Any]) -> Any:
+        """Do something after which the transaction goes on, whether it fails or not."""
+        session = self._open()
+        self._engine.server.owned_by(session, get_ident())
+        finished(lambda: session.execute("SAVEPOINT sf"))
+        try:
+            return finished(action)
+        except BaseException:
+            with suppress(Exception):
+                session.execute("ROLLBACK TO SAVEPOINT sf")
+            raise
+
+    def _open(self) -> psycopg.Connection[Any]:
+        self._engine.server.check_process()
+        if self._session is None:
+            raise EngineClosed
+        return self._session
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            self._engine.server.give_back(session)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Held:
+    """A snapshot is one transaction: all that is read in it is of the moment at which it began."""
+
+    def __init__(self, engine: Postgres) -> None:
+        self._engine = engine
+        self._transaction = Transaction(engine)
+
+    def check(self, *readings: Reading[Any]) -> OpenReading:
+        self._transaction.bind(*readings)
+        return Unheld(self)
+
+    def read(self, reading: Reading[E], key: int) -> E:
+        return self._transaction.read(reading, key)
+
+    def interrupt(self, token: int | None = None) -> None:
+        self._engine.interrupt(token)
+
+    def close(self) -> None:
+        self._transaction.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def carried_scan(table: Any, carried: list[object]) -> str:
+    """Write what FROM says to read values that are carried as arrays, which are added to the list of these."""
+    if not table.names:
+        return "(SELECT 1)"
+    arrays, shown = [], []
+    for column, kind, values in zip(table.names, table.kinds, table.columns, strict=True):
+        carried.append(list(values))
+        arrays.append(f"CAST(${len(carried)} AS {TYPES[kind]}[])")
+        place = f"c{len(arrays)}"
+        shown.append(f"{f'({place} {BYTES})' if kind is Type.TEXT else place} AS {name(column)}")
+    places = ", ".join(f"c{place + 1}" for place in range(len(arrays)))
+    return f"(SELECT {', '.join(shown)} FROM UNNEST({', '.join(arrays)}) AS u({places}))"
+
+
+def _planned(session: psycopg.Connection[Any], statement: str, parameters: Sequence[object] = ()) -> None:
+    """Let the server plan a statement, which takes its locks; what the plan is nobody looks at."""
+    rows(session, f"EXPLAIN (COSTS OFF) {statement}", parameters)
+
+
+def _limit(session: psycopg.Connection[Any], seconds: float) -> None:
+    session.execute(f"SET LOCAL statement_timeout = '{int(seconds * 1000)}ms'")  # type: ignore[arg-type]
+
+
+def _no_table(table: str) -> str:
+    raise AssertionError(table)
+
+
+def _database(run: Callable[..., list[tuple[Any, ...]]]) -> tuple[str, str]:
+    """Identify a database: by the number its server was given when it was made, and its name."""
+    try:
+        ((system, database),) = run("SELECT system_identifier::text, current_database()::text FROM pg_control_system()")
+    except EngineFailed:
+        raise InvalidPolicy(
+            "this role may not read which server it is at, so two names of it would be two sources",
+            place="tables",
+            fix="GRANT EXECUTE ON FUNCTION pg_control_system() to it",
+        ) from None
+    return system, database
+
+
+def _rows_of(table: Table, relation: StoredRelation, run: Callable[..., list[tuple[Any, ...]]]) -> Any:
+    """Fetch the rows of a public table as an Arrow table."""
+    from sfumato.engine.clean_scans import AS_TYPES
+
+    read = [each for each in relation.columns if each.kind in AS_TYPES]
+    cells = PostgresCells()
+    shown = ", ".join(cells.plain(each) for each in read)
+    try:
+        found = run(f"SELECT {shown} FROM {relation.sql} LIMIT {MOST_ROWS + 1}")
+    except EngineFailed:
+        raise InvalidPolicy(
+            "the rows of this public table cannot be read",
+            place=f"tables.{table.name}.relation",
+            fix="check its rights",
+        ) from None
+    if len(found) > MOST_ROWS:
+        raise too_large(table.name)
+    return as_arrow(found, [AS_TYPES[each.kind] for each in read], [each.name for each in read])
+
+
+def _proved(server: Server, table: str) -> PostgresSpelling:
+    """Let the server prove every spelling; LOWER and UPPER under the first collation that turns letters as we do."""
+    place = f"tables.{table}.source"
+    with server.session() as session:
+        run = partial(rows, session)
+        ((encoding, version),) = run("SELECT current_setting('server_encoding'), current_setting('server_version_num')")
+        if encoding != "UTF8":
+            raise InvalidPolicy(
+                "a database of PostgreSQL stores texts in UTF8",
+                place=place,
+                fix=f"this one stores them in {encoding}: copy the tables into a database with ENCODING 'UTF8'",
+            )
+        if int(version) < OLDEST:
+            raise InvalidPolicy(
+                "PostgreSQL 14 or a newer one is read", place=place, fix=f"this server has {int(version) // 10000}"
+            )
+    spelling = PostgresSpelling(next((each for each in _LETTERS if _turns(server, each)), None))
+    proving.prove(spelling, carried_scan, server.run, place)
+    return spelling
+
+
+def _turns(server: Server, collation: str) -> bool:
+    try:
+        return not proving.wrong_letters(PostgresSpelling(collation), carried_scan, server.run)
+    except EngineFailed:  # there is no such collation
+        return False
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()

@@ -1,0 +1,70 @@
+"""Public rows become frames: values of a plan, which are sent with each question that joins them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sfumato.engine import proving
+from sfumato.engine.carried_tables import MOST_ROWS, Carried, too_large
+from sfumato.engine.spark.sessions import Session, quietly
+from sfumato.engine.spark.sources import Frame, opened
+from sfumato.engine.spellings.spark import TYPES, SparkSpelling
+from sfumato.engine.spellings.spark_literals import name
+from sfumato.errors import InvalidPolicy
+from sfumato.policy import Policy
+from sfumato.policy.table_sources import SparkFrame, SparkTable
+
+_PROVED: set[tuple[str, str]] = set()
+"""The Sparks that were found to compute what spellings mean, each by its own id and its version."""
+
+
+def carried(table: Carried, session: Session) -> Frame:
+    """Make a frame of the clean rows of a public table."""
+    columns = zip(table.names, table.kinds, strict=True)
+    schema = ", ".join(f"{name(each)} {TYPES[kind]}" for each, kind in columns)
+    rows = list(zip(*table.columns, strict=True))
+    return quietly(lambda: session.spark.createDataFrame(rows, schema))
+
+
+def fetched(policy: Policy, session: Session) -> dict[str, Any]:
+    """Find the rows of public tables that Spark holds, and fetch them."""
+    found = {}
+    for each, table in policy.tables.items():
+        if table.public and isinstance(table.source, SparkTable | SparkFrame):
+            source = opened(table.source, session, f"tables.{each}.source")
+            frame = source.frame.toDF(*(true for true, _ in source.columns)).limit(MOST_ROWS + 1)
+            found[each] = quietly(frame.toArrow)
+            if found[each].num_rows > MOST_ROWS:
+                raise too_large(each)
+    return found
+
+
+def prove(session: Session, place: str) -> None:
+    """Refuse a Spark that computes something else than our spellings mean; one that runs stays as it is."""
+    known = str(quietly(lambda: session.spark.conf.get("spark.app.id"))), str(session.spark.version)
+    if known in _PROVED:
+        return
+    spelling = SparkSpelling()
+
+    def run(statement: str, _: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in quietly(lambda: session.spark.sql(statement).collect())]
+
+    proving.prove(spelling, _scan, run, place)
+    for function in proving.wrong_letters(spelling, _scan, run):
+        raise InvalidPolicy(
+            f"this server computes {function} in another way than questions mean it",
+            place=place,
+            fix="read the tables with a Spark whose version and settings are known to work",
+        )
+    _PROVED.add(known)
+
+
+def _scan(table: Carried, _: list[object]) -> str:
+    """Write rows as values, beside those of a range: Spark itself computes what depends on written values alone."""
+    spelling = SparkSpelling()
+    rows = (
+        ", ".join(spelling.constant(value, kind) for value, kind in zip(row, table.kinds, strict=True))
+        for row in zip(*table.columns, strict=True)
+    )
+    values = ", ".join(f"({row})" for row in rows)
+    return f"(SELECT v.* FROM VALUES {values} AS v({', '.join(map(name, table.names))}) CROSS JOIN range(0, 1))"

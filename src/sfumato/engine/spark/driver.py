@@ -1,0 +1,326 @@
+"""Spark is an engine: plans become frames over the clean scans of its tables, and their rows become arrays of totals.
+
+Only expressions written from our own plan run there: no function of a user's, no Python on a worker, no temporary view
+and no DDL. The engine that holds the rows adds up exact totals per group, and nothing but those totals leaves it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from functools import partial
+from hashlib import sha256
+from threading import Lock, get_ident
+from typing import Any, Self, cast
+
+from sfumato.engine.carried_tables import CarriedTables
+from sfumato.engine.reading_statements import counted_statement, in_arrays
+from sfumato.engine.relational import Statement
+from sfumato.engine.seam import Data, OpenReading, Unheld
+from sfumato.engine.spark.carried_frames import carried, fetched, prove
+from sfumato.engine.spark.frames import Frame, FrameWriter
+from sfumato.engine.spark.scans import Scans
+from sfumato.engine.spark.sessions import Session, at_address, beside, quietly
+from sfumato.engine.spark.sources import Source, content, opened
+from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
+from sfumato.plan.catalog import Catalog
+from sfumato.plan.keys import World
+from sfumato.plan.nodes import GroupKey, tables
+from sfumato.plan.readings import E, Reading
+from sfumato.policy import Policy, Table
+from sfumato.policy.table_sources import SparkFrame
+
+_REMEMBERED = 1000
+
+
+class SparkReader:
+    """A Spark reader makes one frame for each reading, over the clean scans of the sources of one policy."""
+
+    def __init__(self, tables: SparkTables) -> None:
+        self.tables = tables
+        self._bound: set[Statement] = set()
+
+    def check(self, *readings: Reading[Any]) -> OpenReading:
+        """Analyse the frames, and see that the engine is open and the sources are those that were opened.
+
+        No row is read.
+        """
+        self._check_unchanged()
+        for reading in readings:
+            statement = counted_statement(reading, 0)
+            if statement not in self._bound:
+                quietly(lambda made=statement: self._frame(made, self._scan).schema)  # type: ignore[misc]
+                self._bound = {statement} if len(self._bound) > _REMEMBERED else self._bound | {statement}
+        return Unheld(self)
+
+    def read(self, reading: Reading[E], key: int) -> E:
+        """Collect the rows of one frame and give them in arrays."""
+        scans = self._copies(reading)
+        statement = counted_statement(reading, key)
+        rows = self.tables.run(lambda: self._frame(statement, lambda each: scans.get(each) or self._scan(each)))
+        self._check_unchanged()  # what was changed while it was read is not the version that was charged
+        return cast("E", in_arrays(rows, reading))
+
+    def interrupt(self, token: int | None = None) -> None:
+        self.tables.interrupt(token)
+
+    def _frame(self, statement: Statement, scan: Any) -> Frame:
+        return FrameWriter(scan, self.tables.session.expression).statement(statement)
+
+    def _scan(self, table: str) -> Frame:
+        return self.tables.scan(table)
+
+    def _copies(self, reading: Reading[Any]) -> Mapping[str, Frame]:
+        """Copy the rows of tables that have no version, read once: a statement would read them again and again."""
+        return {each: self.tables.copy(each) for each in _read(reading) if not self.tables.held(each)}
+
+    def _check_unchanged(self) -> None:
+        self.tables.check_unchanged()
+
+
+class Spark(SparkReader):
+    """Spark works behind the seam: no SQL, type or hash of its own is seen outside."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(SparkTables(policy))
+        self._policy = policy
+
+    def catalog(self) -> Catalog:
+        """List what questions may refer to."""
+        return self.tables.here.catalog()
+
+    def values(self, world: World) -> Sequence[GroupKey]:
+        """List the distinct results of expressions on declared values, in this process: no server is asked."""
+        return self.tables.here.values(world)
+
+    def hold(self) -> SparkSnapshot:
+        """Begin a snapshot of the data that were opened."""
+        return SparkSnapshot(self.tables)
+
+    def data(self, *, public: bool) -> tuple[Data, ...]:
+        """Identify the data that rows come from."""
+        return self.tables.data(public=public)
+
+    def identity(self) -> str:
+        return self.tables.identity()
+
+    def close(self) -> None:
+        self.tables.close()
+
+
+class SparkSnapshot(SparkReader):
+    """A snapshot holds the rows of every table that has been read, as they were at its first reading: copies that the
+    executors keep. One that is lost with its executor is not read again: the reading fails.
+    """
+
+    def __init__(self, tables: SparkTables) -> None:
+        super().__init__(tables)
+        self._copied: dict[str, Frame] = {}
+        self._closed = False
+        self._lock = Lock()
+
+    def check(self, *readings: Reading[Any]) -> OpenReading:
+        if self._closed:
+            raise EngineClosed
+        if any(each not in self._copied for reading in readings for each in _read(reading)):
+            self.tables.check_unchanged()
+        return super().check(*readings)
+
+    def _copies(self, reading: Reading[Any]) -> Mapping[str, Frame]:
+        with self._lock:
+            if self._closed:
+                raise EngineClosed
+            missing = [each for each in _read(reading) if each not in self._copied]
+            made = {each: self.tables.copy(each) for each in missing}
+            if missing:
+                self.tables.check_unchanged()
+            self._copied |= made
+            return dict(self._copied)
+
+    def _scan(self, table: str) -> Frame:
+        return self._copied[table] if table in self._copied else super()._scan(table)
+
+    def _check_unchanged(self) -> None:
+        """Pass but for being open: what is read are copies, and no source matters to them any more."""
+        self.tables.require_open()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._copied.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _read(reading: Reading[Any]) -> list[str]:
+    return list(dict.fromkeys(tables(reading.bounded.plan.source)))
+
+
+class SparkTables:
+    """These are a policy's tables at one Spark, to be asked generated frames only."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._tag = f"sfumato-{os.urandom(8).hex()}"
+        self._running: dict[int, int] = {}
+        self._public: dict[str, Frame] = {}
+        private = [each for each in policy.tables.values() if not each.public]
+        self.session = _session(private[0])
+        try:
+            prove(self.session, _place(private[0]))
+            self._sources = {each.name: opened(each.source, self.session, _place(each)) for each in private}
+            self._looks = {each: quietly(source.look) for each, source in self._sources.items()}
+            self.scans = Scans(policy, self._sources, self.session.expression)
+            self._scans = {each.name: _made(self.scans, each) for each in private}
+            for each in private:
+                self._check_ceiling(each)
+            self.here = CarriedTables(policy, fetched(policy, self.session))
+        except BaseException:
+            self.session.close()
+            raise
+
+    def scan(self, table: str) -> Frame:
+        """Give the frame of a table's clean rows."""
+        if table in self._scans:
+            return self._scans[table]
+        with self._lock:
+            if table not in self._public:
+                self._public[table] = carried(self.here.rows(table), self.session)
+            return self._public[table]
+
+    def source(self, table: str) -> Source:
+        return self._sources[table]
+
+    def held(self, table: str) -> bool:
+        """Tell whether a table is known to stay as it was opened; one that is found through others is if they are."""
+        return table not in self._sources or all(each.held for each in self._sources.values())
+
+    def copy(self, table: str) -> Frame:
+        """Read a table's clean rows once, and keep them on the executors."""
+        return self.running(lambda: self.session.copied(self.scan(table)))
+
+    def run(self, make: Any) -> list[tuple[Any, ...]]:
+        """Give the rows of one frame, whole numbers exact. Any failure is the one ``EngineFailed``."""
+        rows = self.running(lambda: make().collect())
+        return [tuple(map(_plain, row)) for row in rows]
+
+    def running(self, action: Any) -> Any:
+        """Run an action of this thread, which ``interrupt`` can end."""
+        self.require_open()
+        thread = get_ident()
+        with self._lock:
+            self._running[thread] = self._running.get(thread, 0) + 1
+        try:
+            with self.session.tagged(self._tagged(thread)):
+                return quietly(action)
+        finally:
+            with self._lock:
+                self._running[thread] -= 1
+                if not self._running[thread]:
+                    del self._running[thread]
+
+    def interrupt(self, thread: int | None = None) -> None:
+        """End what every thread, or one of them, is running: it fails as ``EngineFailed``."""
+        if os.getpid() != self._process:
+            return
+        with self._lock:
+            wanted = [each for each in self._running if thread in (None, each)]
+        for each in wanted:
+            with suppress(EngineFailed):
+                quietly(partial(self.session.spark.interruptTag, self._tagged(each)))
+
+    def _tagged(self, thread: int) -> str:
+        return f"{self._tag}-{thread}"
+
+    def check_unchanged(self) -> None:
+        """Raise ``SourceChanged`` unless every source is still the one that was opened, and Spark answers."""
+        self.require_open()
+        quietly(lambda: self.session.spark.conf.get("spark.sql.ansi.enabled"))
+        self.here.check_unchanged()
+        for table, source in self._sources.items():
+            try:
+                same = quietly(source.look) == self._looks[table]
+            except EngineFailed:
+                same = False
+            if not same:
+                raise SourceChanged(table)
+
+    def identity(self) -> str:
+        """Give the version of the data: a digest over every source's look, as opened, and over the public tables."""
+        return sha256(repr([sorted(self._looks.items()), self.here.identity()]).encode()).hexdigest()
+
+    def data(self, *, public: bool) -> tuple[Data, ...]:
+        if public:
+            return self.here.data()
+        return tuple(self._data(table, source) for table, source in self._sources.items())
+
+    def _data(self, table: str, source: Source) -> Data:
+        if source.address:
+            look = self._looks[table] if source.held else ""
+            return Data(source.address, partial(content, source, self.session), look=look)
+        known = content(source, self.session)
+        return Data(f"memory://{known}", lambda: known, part=table)
+
+    def remarks(self, table: str) -> tuple[str, ...]:
+        """Say what an owner should know of where the rows of a table are."""
+        if table not in self._sources:
+            return ()
+        told = ["Whoever runs this Spark sees exact counts in its logs, its web page and its shuffle files."]
+        if not self._sources[table].held:
+            told.append(
+                "Nothing tells whether the rows of this table changed: it is trusted to give the same rows whenever it "
+                "is read, and to make each row from the rows of one unit; no stored answer is reused."
+            )
+        return tuple(told)
+
+    def require_open(self) -> None:
+        if os.getpid() != self._process:
+            raise EngineClosed
+
+    def close(self) -> None:
+        """End what is running and forget the data. A forked process leaves its parent's session alone."""
+        if os.getpid() == self._process:
+            self.interrupt()
+            self._process = 0
+            self.here.close()
+            self.session.close()
+
+    def _check_ceiling(self, table: Table) -> None:
+        """Refuse a source with more rows than declared: now, when its owner opens it, and never in a question."""
+        counted = (self._sources[table.name].frame, self._scans[table.name])  # each owner of a row has a copy
+        if any(quietly(each.count) > table.row_ceiling for each in counted):
+            raise InvalidPolicy(
+                f"the source of {table.name} has more rows than its row_ceiling",
+                place=f"tables.{table.name}.row_ceiling",
+                fix="raise it if a question may take longer, or give a source with fewer rows",
+            )
+
+
+def _session(table: Table) -> Session:
+    if isinstance(table.source, SparkFrame):
+        return beside(table.source.frame, _place(table))
+    return at_address(table.source.address, _place(table))
+
+
+def _place(table: Table) -> str:
+    return f"tables.{table.name}.source"
+
+
+def _made(scans: Scans, table: Table) -> Frame:
+    """Make a clean scan, which Spark analyses now: what it has against it is a refusal of the policy."""
+    frame = scans.scan(table)
+    quietly(lambda: frame.schema)
+    return frame
+
+
+def _plain(value: Any) -> Any:
+    """Give a wide number as a whole number of Python's own."""
+    return int(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,125 @@
+"""A statement of the relational form becomes a Spark frame: SQL is written for its values, frames are put together.
+
+A frame that somebody hands over has no name that a statement could select from, and giving it one would make a
+temporary view in its session. So selects, joins and groups are those of the DataFrame interface, which classic Spark
+and Connect share, and everything inside them is an expression that the one generator writes. A frame is a plan: nothing
+is computed before its rows are collected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from sfumato.engine.generator import Generator
+from sfumato.engine.relational import (
+    Apply,
+    Exists,
+    Join,
+    Listed,
+    Named,
+    Reference,
+    Relation,
+    Scalar,
+    Select,
+    Span,
+    Statement,
+    Table,
+    Total,
+    Union,
+)
+from sfumato.engine.spellings.spark import SparkSpelling
+
+Frame = Any
+"""A DataFrame of either kind; pyspark is not imported to say so."""
+Frames = Mapping[str, Frame]
+_KEPT = "sf_kept"
+
+
+@dataclass(frozen=True)
+class FrameWriter:
+    """A frame writer puts a statement together from the frames of clean scans."""
+
+    scan: Callable[[str], Frame]
+    """From a table's name to the frame of its clean rows."""
+    expression: Callable[[str], Any]
+    """From SQL to a column: ``expr`` of the kind of Spark that the frames are of."""
+
+    def statement(self, statement: Statement) -> Frame:
+        """Give the frame of a whole statement, after those of the stages it names."""
+        stages: dict[str, Frame] = {}
+        for name, select in statement.stages:
+            stages[name] = self.select(select, stages)
+        return self.select(statement.result, stages)
+
+    def select(self, select: Select, stages: Frames) -> Frame:
+        frame = self._source(select.source, stages).alias(select.part)
+        for join in select.joins:
+            frame = self._joined(frame, join, stages)
+        for test in select.where:
+            frame = self._tested(frame, test, stages)
+        if select.grouped or any(_totals(scalar) for _, scalar in select.columns):
+            return self._grouped(frame, select)
+        columns = [self._column(name, scalar) for name, scalar in select.columns]
+        return frame.select(*([f"{select.part}.*"] if select.everything else []), *columns)
+
+    def _source(self, source: Relation | Select, stages: Frames) -> Frame:
+        match source:
+            case Select():
+                return self.select(source, stages)
+            case Table(name):
+                return self.scan(name)
+            case Named(name):
+                return stages[name]
+            case Union(members):
+                return reduce(lambda one, other: one.unionAll(other), (self.select(each, stages) for each in members))
+            case Listed() | Span():
+                raise AssertionError("declared values are listed without a server")
+
+    def _joined(self, frame: Frame, join: Join, stages: Frames) -> Frame:
+        other = self._source(join.relation, stages).alias(join.part)
+        if join.on is None:
+            return frame.crossJoin(other)
+        return frame.join(other, self._expression(join.on), "left" if join.outer else "inner")
+
+    def _tested(self, frame: Frame, test: Scalar | Exists, stages: Frames) -> Frame:
+        if not isinstance(test, Exists):
+            return frame.filter(self._expression(test))
+        other = self._source(test.relation, stages).alias(test.part)
+        return frame.join(other, self._expression(test.on), "left_anti" if test.negated else "left_semi")
+
+    def _grouped(self, frame: Frame, select: Select) -> Frame:
+        """Group rows: a frame of groups has the keys first, then what is computed, under names that are no key's."""
+        computed = [each for each in select.columns if _key(each[1], select) is None]
+        made = [self._column(f"sf_{place}", scalar) for place, (_, scalar) in enumerate(computed)]
+        kept = [] if select.having is None else [self._column(_KEPT, select.having)]
+        # a frame without groups computes something, if nothing else is asked
+        keys = [self._named(name) for name in select.grouped]
+        groups = frame.groupBy(*keys).agg(*(made + kept or [self.expression("COUNT(*)").alias(_KEPT)]))
+        if kept:
+            groups = groups.filter(self._named(_KEPT))
+        places = {name: f"sf_{place}" for place, (name, _) in enumerate(computed)}
+        return groups.select(
+            *(self._named(_key(scalar, select) or places[name]).alias(name) for name, scalar in select.columns)
+        )
+
+    def _named(self, name: str) -> Any:
+        return self.expression(SparkSpelling().name(name))
+
+    def _expression(self, scalar: Scalar) -> Any:
+        return self.expression(Generator(SparkSpelling(), str).scalar(scalar))
+
+    def _column(self, name: str, scalar: Scalar) -> Any:
+        return self._expression(scalar).alias(name)
+
+
+def _totals(scalar: Scalar) -> bool:
+    """Tell whether a value is made from totals of a group."""
+    return isinstance(scalar, Total) or (isinstance(scalar, Apply) and any(map(_totals, scalar.arguments)))
+
+
+def _key(scalar: Scalar, select: Select) -> str | None:
+    """Name the key that a column of a group is, if it is one as it stands."""
+    return scalar.name if isinstance(scalar, Reference) and scalar.name in select.grouped else None

@@ -1,0 +1,175 @@
+"""A policy gets a session of its own at a Spark, classic or Connect: nothing of a user's session is changed.
+
+A server at an address gets a Connect session. A frame that somebody hands over stays in the cluster it is of: a session
+beside its own is made there, and its plan is moved into that. pyspark is imported when there is something to open.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from threading import get_ident
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from sfumato.engine.spark.settings import pin
+from sfumato.errors import EngineFailed, InvalidPolicy
+
+T = TypeVar("T")
+_PORT = 15002
+_SECONDS = 20
+"""How long a server may take to accept a connection."""
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Loggers of pyspark's that write down an error with the cell that caused it."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session is one of our own at a Spark, with all that decides meaning pinned."""
+
+    spark: Any
+    expression: Callable[[str], Any]
+    """``expr`` of the same kind."""
+    connect: bool
+
+    @contextmanager
+    def tagged(self, tag: str) -> Iterator[None]:
+        """Let whatever runs in this thread be ended by a tag."""
+        self.spark.addTag(tag)
+        try:
+            yield
+        finally:
+            self.spark.removeTag(tag)
+
+    def moved(self, frame: Any) -> Any:
+        """Give a frame of another session of the same Spark as one of this."""
+        if self.connect:
+            return type(frame)(frame._plan, self.spark)  # noqa: SLF001 - a plan has no public name
+        java = self.spark._jvm.org.apache.spark.sql.classic.Dataset  # noqa: SLF001 - nor has a session's Java
+        plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
+        return type(frame)(java.ofRows(self.spark._jsparkSession, plan), self.spark)  # noqa: SLF001
+
+    def copied(self, frame: Any) -> Any:
+        """Keep the rows of a frame on the executors, read once; lost with an executor, they are not read again."""
+        with self._active():
+            return frame.localCheckpoint(eager=True)
+
+    @contextmanager
+    def _active(self) -> Iterator[None]:
+        """Connect makes the frame of a copy in the session that is active in the thread."""
+        if not self.connect:
+            yield
+            return
+        active = type(self.spark)._active_session  # noqa: SLF001 - it can be set in no other way without a default
+        before = getattr(active, "session", None)
+        active.session = self.spark
+        try:
+            yield
+        finally:
+            active.session = before
+
+    def close(self) -> None:
+        """End a Connect session; a classic one is forgotten, since stopping it would end the user's own."""
+        if self.connect:
+            try:
+                self.spark.client.set_retry_policies([])  # else a server that is gone is waited for, for minutes
+                self.spark.client.release_session()
+                self.spark.client.close()
+            except Exception:  # a server that is gone has forgotten the session
+                return
+
+
+def at_address(address: str, place: str) -> Session:
+    """Open a session at a Spark Connect server."""
+    connect = _pyspark("pyspark.sql.connect.session", place)
+    _require_server(address, place)
+    return _opened(lambda: connect.SparkSession(connection=address), True, place)
+
+
+def beside(frame: Any, place: str) -> Session:
+    """Open a session beside that of a frame, at the same Spark."""
+    own = frame.sparkSession
+    if not type(frame).__module__.startswith("pyspark.sql.connect"):
+        return _opened(own.newSession, False, place)
+    cloned = getattr(own, "cloneSession", own.newSession)  # a clone knows the views and files that a plan refers to
+    return _opened(cloned, True, place)
+
+
+def _opened(make: Callable[[], Any], connect: bool, place: str) -> Session:
+    kind = "pyspark.sql.connect.functions" if connect else "pyspark.sql.functions.builtin"
+    session = None
+    try:
+        session = Session(quietly(make), _pyspark(kind, place).expr, connect)
+        quietly(lambda: pin(session.spark, place))
+    except (EngineFailed, InvalidPolicy) as refused:
+        if session is not None:
+            session.close()
+        if isinstance(refused, InvalidPolicy):
+            raise
+        raise InvalidPolicy(
+            "this Spark does not let a session be opened and set up",
+            place=place,
+            fix="check the address and, in SPARK_CONNECT_AUTHENTICATE_TOKEN, the token; Spark is 4.0 or newer",
+        ) from None
+    return session
+
+
+def _pyspark(module: str, place: str) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is not used here
+            return import_module(module)
+    except ImportError:
+        raise InvalidPolicy(
+            "tables on Spark are read with pyspark, which is not here", place=place, fix="install sfumato[spark]"
+        ) from None
+
+
+def _require_server(address: str, place: str) -> None:
+    """Refuse at once where nothing listens: Connect itself would try for minutes."""
+    parts = urlsplit(address)
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or _PORT), timeout=_SECONDS).close()
+    except (OSError, ValueError):
+        raise InvalidPolicy(
+            "no Spark Connect server listens at this address",
+            place=place,
+            fix="start one (sbin/start-connect-server.sh), or check the host and the port",
+        ) from None
+
+
+def quietly(action: Callable[[], T]) -> T:
+    """Give what the action gives, or ``EngineFailed`` without its cause, written down nowhere: it may quote a cell."""
+    try:
+        with _silent():
+            return action()
+    except InvalidPolicy:
+        raise
+    except Exception:  # whatever it was, what is said of it is the same
+        pass
+    raise EngineFailed
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keep this thread's errors out of the loggers in which pyspark writes them down, with the cells they quote."""
+    from pyspark.logger import PySparkLogger
+
+    thread = get_ident()
+
+    def others(_: logging.LogRecord) -> bool:
+        return get_ident() != thread
+
+    loggers = [PySparkLogger.getLogger(each) for each in _LOGGERS]
+    for logger in loggers:
+        logger.addFilter(others)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(others)

@@ -1,0 +1,92 @@
+"""Spark's meaning depends on settings: a session of our own has every one of them pinned, and read back.
+
+Whoever runs a cluster may give it defaults of any kind. What decides how a statement is read, what a cell becomes or
+which rows a file has is set here for each session that is opened, and none is used in which it did not stay so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sfumato.errors import InvalidPolicy
+
+PINNED: Mapping[str, str] = {
+    # what statements mean
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.variable.substitute": "false",  # ${…} in a text would become a setting of that name
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.retainGroupColumns": "true",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.legacy.charVarcharAsString": "false",
+    "spark.sql.readSideCharPadding": "true",
+    # which rows a source has, and what its cells are
+    "spark.sql.files.ignoreCorruptFiles": "false",  # a table is read whole, or not at all
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # else an old date fails, and with it the question
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.mergeSchema": "false",
+    # the ends of a column that a file states leave NaN out, and one unit's row moves them: no row is skipped by them
+    "spark.sql.parquet.filterPushdown": "false",
+    "spark.sql.orc.filterPushdown": "false",
+    "spark.sql.csv.filterPushdown.enabled": "false",
+    "spark.sql.optimizer.metadataOnly": "false",
+    # a large table of units beyond their limits takes its time
+    "spark.sql.broadcastTimeout": "36000",
+}
+OLDEST = (4, 0)
+CSV = {
+    "header": "true",
+    "enforceSchema": "false",  # every file has the same header, or the question fails
+    "inferSchema": "false",
+    "multiLine": "false",  # one line is one record, so that one unit's line hides no other
+    "sep": ",",
+    "quote": '"',
+    "escape": '"',
+    "encoding": "UTF-8",
+    "mode": "PERMISSIVE",  # a record that is too short is filled with NULL, one too long is cut
+    "nullValue": "",
+    "emptyValue": "",
+}
+"""How CSV files are read: every cell as text, which the scan reads as what is declared."""
+
+
+def pin(session: Any, place: str) -> None:
+    """Refuse a Spark that is too old, and set what decides meaning; a setting that does not stay is a refusal."""
+    if _version(session.version) < OLDEST:
+        raise InvalidPolicy(
+            f"Spark is of version {'.'.join(map(str, OLDEST))} or newer; this one is older",
+            place=place,
+            fix="name a newer server",
+        )
+    changed = {name: value for name, value in PINNED.items() if not _same(session.conf.get(name), value)}
+    for name, value in changed.items():
+        session.conf.set(name, value)
+    for name, value in changed.items():
+        if not _same(session.conf.get(name), value):
+            raise InvalidPolicy(
+                f"a server lets a session set {name}, since what Spark computes depends on it; this one does not",
+                place=place,
+                fix=f"ask whoever runs the server to allow {name} = {value}",
+            )
+
+
+def _same(found: object, wanted: str) -> bool:
+    """Compare as settings are shown: some are times, shown with their unit."""
+    return str(found) in (wanted, f"{wanted}s", f"{wanted}000ms")
+
+
+def _version(written: str) -> tuple[int, ...]:
+    """Read the first two numbers of a version, such as 4.1.0-preview.
+
+    >>> _version("4.1.0-preview"), _version("3.5")
+    ((4, 1), (3, 5))
+    """
+    return tuple(int(part) if part.isdigit() else 0 for part in written.split(".")[:2])

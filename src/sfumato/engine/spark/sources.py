@@ -1,0 +1,175 @@
+"""A source on Spark becomes a frame with the true names and stored types of its columns, and a way to see a change.
+
+Files are known by their paths, sizes and times. Delta and Iceberg tables are read as of one version. A view, a frame
+somebody hands over and a table of any other provider have no version that Spark could tell: their rows are copied on
+the executors whenever they are read, since a statement reads them up to three times and a mixed reading would be of no
+table at all; and no stored answer is reused for them.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from hashlib import sha256
+from typing import Any
+from urllib.parse import urlsplit
+
+from sfumato.engine.spark.cells import Cell
+from sfumato.engine.spark.sessions import Session, quietly
+from sfumato.engine.spark.settings import CSV
+from sfumato.engine.spellings.spark_literals import name
+from sfumato.errors import EngineFailed, InvalidPolicy
+from sfumato.policy.table_sources import SparkFrame, SparkTable
+
+Frame = Any
+_IN_FILES = {"parquet", "csv", "orc", "json", "text"}
+_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where a column of texts keeps that it is a CHAR."""
+_NEWEST = {
+    "delta": "SELECT version FROM (DESCRIBE HISTORY {}) ORDER BY version DESC LIMIT 1",
+    "iceberg": "SELECT snapshot_id FROM {}.refs WHERE name = 'main'",
+}
+_AS_OF = {"delta": "versionAsOf", "iceberg": "snapshot-id"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source is an open table of Spark's."""
+
+    frame: Frame
+    """Its rows, the columns called c0, c1, … by their places."""
+    columns: tuple[tuple[str, Cell], ...]
+    """Each column under the name that its source gives it."""
+    address: str
+    """Where it is, for the ledger; empty for a frame that is handed over, which is known by its rows."""
+    look: Callable[[], str]
+    """Finds what changes whenever the rows do; no row is read for it."""
+    held: bool = True
+    """Whether ``look`` tells every change: else rows are copied where they are read."""
+
+    def cell(self, column: str, place: str) -> Cell:
+        """Find the column of that name, exactly or, if only one is so, in other letter case, accents composed."""
+        found = [cell for true, cell in self.columns if true == column]
+        found = found or [cell for true, cell in self.columns if _folded(true) == _folded(column)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InvalidPolicy(
+                f"the source has several columns called {column}", place=place, fix="rename all but one of them"
+            )
+        near = get_close_matches(column, [true for true, _ in self.columns], 1)
+        raise InvalidPolicy(
+            f"the source has no column {column}",
+            place=place,
+            fix=f"did you mean {near[0]}?" if near else "name a column of the source",
+        )
+
+
+def opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Source:
+    """Open a source; whatever Spark says against it is one refusal."""
+    try:
+        return quietly(lambda: _opened(source, session, place))
+    except EngineFailed:
+        raise InvalidPolicy(
+            "Spark does not give this table: there is none of the name, or no right to read it",
+            place=place,
+            fix="check the relation or the path and its format, and the rights of whoever asks",
+        ) from None
+
+
+def _opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Source:
+    if isinstance(source, SparkFrame):
+        nonce = os.urandom(16).hex()
+        return _of_frame(session.moved(source.frame), "", lambda: nonce, held=False)
+    form = source.format if source.relation is None else _provider(source.relation, session)
+    address = f"spark://{_host(source.address)}/{source.relation or source.path}"
+    if form in _AS_OF:
+        return _as_of(source, form, session, address, place)
+    if source.version is not None:
+        raise InvalidPolicy(
+            "a version of its rows can be named of a Delta or an Iceberg table alone",
+            place=place.removesuffix("source") + "version",
+            fix="remove version",
+        )
+    load = _loader(source, session)
+    if form in _IN_FILES:
+        return _of_frame(load(), address, lambda: _listing(load, session))
+    nonce = os.urandom(16).hex()
+    return _of_frame(load(), address, lambda: nonce, held=False)
+
+
+def _loader(source: SparkTable, session: Session) -> Callable[[], Frame]:
+    if source.relation is not None:
+        relation = _quoted(source.relation)
+        return lambda: session.spark.table(relation)
+    options = CSV if source.format == "csv" else {}
+    return lambda: session.spark.read.options(**options).format(source.format).load(source.path)
+
+
+def _as_of(source: SparkTable, form: str, session: Session, address: str, place: str) -> Source:
+    """Read one version of a table that keeps its versions: the one that is named, or the newest there is now."""
+    named = _quoted(source.relation) if source.relation is not None else f"{form}.{name(source.path or '')}"
+    try:
+        version = source.version or str(session.spark.sql(_NEWEST[form].format(named)).collect()[0][0])
+        reader = session.spark.read.format(form).option(_AS_OF[form], version)
+        frame = reader.table(named) if source.path is None else reader.load(source.path)
+        return _of_frame(frame, address, lambda: version)
+    except Exception:
+        raise InvalidPolicy(
+            f"this Spark cannot read a version of a table in {form}, or there is none of this name",
+            place=place,
+            fix=f"give the server the extension for {form}, or name files in Parquet",
+        ) from None
+
+
+def _of_frame(frame: Frame, address: str, look: Callable[[], str], *, held: bool = True) -> Source:
+    fields = frame.schema.fields
+    columns = tuple((field.name, Cell(f"c{place}", _stored(field))) for place, field in enumerate(fields))
+    return Source(frame.toDF(*(cell.sql for _, cell in columns)), columns, address, look, held)
+
+
+def _stored(field: Any) -> str:
+    return str((field.metadata or {}).get(_CHAR) or field.dataType.simpleString())
+
+
+def _provider(relation: str, session: Session) -> str:
+    """Find what keeps the rows of a table of a catalog; a view has no provider."""
+    described = session.spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(relation)}").collect()
+    start = next((place for place, row in enumerate(described) if str(row[0]).startswith("# Detailed")), 0)
+    told = {str(row[0]).lower(): str(row[1]).lower() for row in described[start:]}
+    return "" if told.get("type") == "view" else told.get("provider", "")
+
+
+def _listing(load: Callable[[], Frame], session: Session) -> str:
+    """Hash the paths, sizes and times of the files that a frame would be read from now."""
+    paths = sorted(load().inputFiles())
+    if not paths:
+        return sha256(b"no files").hexdigest()
+    files = session.spark.read.format("binaryFile").load(paths).select("path", "length", "modificationTime").collect()
+    return sha256(repr(sorted((row[0], row[1], str(row[2])) for row in files)).encode()).hexdigest()
+
+
+def _quoted(relation: str) -> str:
+    """Quote a name part by part: catalog.schema.table."""
+    return ".".join(name(part.strip("`")) for part in relation.split("."))
+
+
+def _host(address: str) -> str:
+    parts = urlsplit(address)
+    return f"{(parts.hostname or '').lower()}:{parts.port or 15002}"
+
+
+def _folded(column: str) -> str:
+    return unicodedata.normalize("NFC", column).lower()
+
+
+def content(source: Source, session: Session) -> str:
+    """Hash all rows, whatever their order, on the executors; this reads the whole source."""
+    hashed: Sequence[str] = [cell.sql for _, cell in source.columns if "map<" not in cell.stored]
+    row = f"xxhash64({', '.join(hashed)})"
+    asked = ("COUNT(*)", f"SUM(CAST({row} AS DECIMAL(38,0)))", f"bit_xor(xxhash64({row}, 1))")
+    found = quietly(lambda: source.frame.groupBy().agg(*map(session.expression, asked)).collect())
+    return sha256(repr([str(each) for each in found[0]]).encode()).hexdigest()

@@ -1,0 +1,193 @@
+"""PostgreSQL writes the relational form so."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.engine.relational import Kind, Wide
+from sfumato.errors import Unsupported
+from sfumato.plan.grammars import ZONED
+from sfumato.plan.intervals import nearest
+from sfumato.policy import Type, Value
+
+TYPES: Mapping[Kind, str] = {
+    Type.INTEGER: "BIGINT",
+    Type.REAL: "DOUBLE PRECISION",
+    Type.TEXT: "TEXT",
+    Type.BOOLEAN: "BOOLEAN",
+    Type.DATE: "DATE",
+    Type.TIMESTAMP: "TIMESTAMP",
+    Wide.INTEGER: "NUMERIC",
+}
+BYTES = 'COLLATE "C"'
+"""Texts are compared by their bytes, whatever collation their source or the database has."""
+_SECONDS_BEFORE_1970 = 62_135_596_800
+_MONTHS = {"quarter": 3}
+_FAR = 1_000_000_000
+"""No text is so long: a position or a count beyond it is this one, which PostgreSQL's 32 bits hold."""
+
+
+def text(value: str) -> str:
+    """Write a text as a literal; PostgreSQL has none with a NUL, nor a surrogate."""
+    if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise Unsupported(
+            "engine-limits", "PostgreSQL has no text with the letter U+0000 in it", fix="leave that letter out"
+        )
+    return "'" + value.replace("'", "''") + "'"
+
+
+def name(identifier: str) -> str:
+    """Quote an identifier: any text is safe."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True)
+class PostgresSpelling:
+    """This is how PostgreSQL computes: doubles that overflow or underflow are errors (none do within our range), CAST
+    rounds to even, LEAST and GREATEST pass over NULL, a text carries its collation.
+    """
+
+    letters: str | None = None
+    """The collation under which LOWER and UPPER turn letters one for one; None where the server has none."""
+
+    types = TYPES
+    staged = " OFFSET 0"  # what ends so is not merged into what selects from it
+
+    def name(self, identifier: str) -> str:
+        return name(identifier)
+
+    def constant(self, value: Value | None, kind: Kind) -> str:
+        if value is None:
+            null = f"CAST(NULL AS {self.types[kind]})"
+            return f"({null} {BYTES})" if kind is Type.TEXT else null
+        if kind is Type.REAL:
+            return f"CAST('{nearest(Fraction(value))!r}' AS DOUBLE PRECISION)"  # type: ignore[arg-type]
+        if isinstance(value, bool):
+            return "TRUE" if value else "FALSE"
+        if isinstance(value, str):
+            return f"({text(value)} {BYTES})"
+        if isinstance(value, dt.datetime):
+            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+        if isinstance(value, dt.date):
+            return f"DATE '{value.isoformat()}'"
+        return f"CAST({value} AS {self.types[kind]})"
+
+    def convert(self, x: str, kind: Kind) -> str:
+        made = f"CAST({x} AS {self.types[kind]})"
+        return f"({made} {BYTES})" if kind is Type.TEXT else made
+
+    def nearest(self, x: str) -> str:
+        return f"CAST({x} AS BIGINT)"
+
+    def toward_zero(self, x: str) -> str:
+        return f"CAST(TRUNC({x}) AS BIGINT)"
+
+    def floor(self, x: str) -> str:
+        return f"FLOOR({x})"
+
+    def ceiling(self, x: str) -> str:
+        return f"CEIL({x})"
+
+    def truncate(self, x: str) -> str:
+        return f"TRUNC({x})"
+
+    def half_away(self, x: str) -> str:
+        """PostgreSQL's own ROUND takes halves of doubles to even."""
+        return f"(TRUNC({x}) + CASE WHEN ABS({x} - TRUNC({x})) >= 0.5 THEN SIGN({x}) ELSE 0 END)"
+
+    def divide_whole(self, x: str, y: str) -> str:
+        return f"({x} / {y})"
+
+    def divide_wide(self, x: str, y: str) -> str:
+        return f"DIV({x}, {y})"
+
+    def least(self, *xs: str) -> str:
+        return f"LEAST({', '.join(xs)})"
+
+    def greatest(self, *xs: str) -> str:
+        return f"GREATEST({', '.join(xs)})"
+
+    def like(self, x: str, pattern: str) -> str:
+        return f"({x} LIKE {text(pattern)} ESCAPE '')"
+
+    def matches(self, x: str, grammar: str) -> str:
+        return f"({x} ~ {text(f'^(?:{grammar})$')})"
+
+    def read(self, x: str, kind: Type) -> str:
+        plain = self.trim(x, " ", start=True, end=True)
+        if kind is not Type.TIMESTAMP:
+            return f"CAST({plain} AS {self.types[kind]})"
+        moment = f"(CAST({plain} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
+        return f"CASE WHEN {self.matches(x, ZONED)} THEN {moment} ELSE CAST({plain} AS TIMESTAMP) END"
+
+    def lower(self, x: str) -> str:
+        """İ is written i before, where a server's own rule has two letters for it."""
+        return self._turned("LOWER", f"REPLACE(REPLACE({x}, 'İ', 'i'), 'Σ', 'σ')")
+
+    def upper(self, x: str) -> str:
+        """ẞ is written ß, as a capital of its own it is no letter that every server knows."""
+        return f"REPLACE({self._turned('UPPER', x)}, 'ẞ', 'ß')"
+
+    def _turned(self, function: str, x: str) -> str:
+        if self.letters is None:
+            raise Unsupported(
+                "engine-limits",
+                f"{function} needs a collation that turns letters one for one, and this server has none",
+                fix="ask for the text as it is, or ask the owner for a server with the collation C.UTF-8",
+            )
+        return f"({function}({x} COLLATE {self.letters}) {BYTES})"
+
+    def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
+        function = "BTRIM" if start and end else "LTRIM" if start else "RTRIM"
+        return f"{function}({x}, {text(letters)})"
+
+    def slice(self, x: str, first: str, count: str) -> str:
+        return f"SUBSTR({x}, {_position(first)}, {_position(count)})"
+
+    def code(self, x: str, *texts: str) -> str:  # noqa: ARG002 - a text is grouped by as fast
+        return x
+
+    def digest(self, *texts: str) -> str:
+        return f"(MD5(CONCAT_WS('|', {', '.join(texts)})) {BYTES})"
+
+    def part(self, x: str, part: str) -> str:
+        found = f"EXTRACT({part} FROM {x})"
+        return f"CAST({f'FLOOR({found})' if part == 'second' else found} AS BIGINT)"
+
+    def start(self, x: str, unit: str, kind: Type) -> str:
+        return f"CAST(DATE_TRUNC('{unit}', CAST({x} AS TIMESTAMP)) AS {self.types[kind]})"
+
+    def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
+        months = _MONTHS.get(unit)
+        interval = f"{amount} {unit}" if months is None else f"{months * amount} month"
+        return f"CAST({x} + INTERVAL '{interval}' AS {self.types[kind]})"
+
+    def days(self, first: str, last: str) -> str:
+        return f"CAST(CAST({last} AS DATE) - CAST({first} AS DATE) AS BIGINT)"
+
+    def seconds(self, x: str) -> str:
+        return f"(CAST(FLOOR(EXTRACT(EPOCH FROM {x})) AS BIGINT) + {_SECONDS_BEFORE_1970})"
+
+    def wide_sum(self, x: str, over: str = "") -> str:
+        return f"CAST(SUM({x}){over} AS NUMERIC)"
+
+    def listed(self, number: int, kind: Type) -> str:
+        made = f"UNNEST(CAST(${number} AS {self.types[kind]}[]))"
+        return f"SELECT {made} {BYTES}" if kind is Type.TEXT else f"SELECT {made}"
+
+    def items(self, x: str) -> str:
+        return f"UNNEST({x})"
+
+    def span(self, first: Value | None, count: int, kind: Kind) -> str:
+        """Let the server itself make the values, one step after another."""
+        step = {Type.DATE: "i", Type.TIMESTAMP: "i * INTERVAL '1 hour'"}.get(kind, "i")  # type: ignore[call-overload]
+        moved = f"{self.constant(first, kind)} + {step}"
+        return f"SELECT CAST({moved} AS {self.types[kind]}) FROM GENERATE_SERIES(0, {count - 1}) AS s(i)"
+
+
+def _position(x: str) -> str:
+    """Write a position or a count, NULL where it is, in the 32 bits that PostgreSQL takes it in."""
+    return f"CAST(CASE WHEN {x} > {_FAR} THEN {_FAR} ELSE {x} END AS INTEGER)"

@@ -1,0 +1,179 @@
+"""Spark writes the relational form so.
+
+It is Spark with ANSI on, in UTC, with the settings that ``engine.spark.settings`` pins: a sum of 64-bit numbers or a
+cast beyond its type would fail, so sums are formed in DECIMAL(38, 0) and casts are of what surely fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import cache
+
+from sfumato.engine.relational import Kind, Wide
+from sfumato.engine.spellings.spark_literals import literal, name
+from sfumato.plan import letters
+from sfumato.policy import Type, Value
+
+TYPES: Mapping[Kind, str] = {
+    Type.INTEGER: "BIGINT",
+    Type.REAL: "DOUBLE",
+    Type.TEXT: "STRING",
+    Type.BOOLEAN: "BOOLEAN",
+    Type.DATE: "DATE",
+    Type.TIMESTAMP: "TIMESTAMP_NTZ",
+    Wide.INTEGER: "DECIMAL(38,0)",
+}
+
+_SECONDS_BEFORE_1970 = 62_135_596_800
+"""From the start of the year 1, the calendar's first, so that no time counts below 0."""
+_WHOLE_FROM = "CAST('4503599627370496.0' AS DOUBLE)"
+"""2^52: every double from there on is whole; FLOOR and CEIL give 64-bit numbers here and fail beyond them."""
+_PARTS = {"dow": "(dayofweek({}) - 1)", "isodow": "(weekday({}) + 1)", "doy": "dayofyear({})", "week": "weekofyear({})"}
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_STEPS: Mapping[Kind, str] = {
+    Type.DATE: "date_add({}, CAST(i AS INT))",
+    Type.TIMESTAMP: "({} + make_dt_interval(0, CAST(i AS INT)))",
+}
+_LONGEST = 2**31 - 1
+"""Places in a text are 32-bit numbers here."""
+_ESCAPES = "\\!#~^|"
+_LAST_CASED = 0x1F000
+"""No letter from here on has a small or a capital form."""
+
+
+class SparkSpelling:
+    """This is how Spark computes with these settings: LEAST and GREATEST pass over NULL, doubles become infinite, and
+    division by 0, a cast that does not fit and a sum that leaves its type fail.
+    """
+
+    types = TYPES
+    staged = ""  # a projection is not merged into one that uses a column of it twice, unless that is cheap
+
+    def name(self, identifier: str) -> str:
+        return name(identifier)
+
+    def constant(self, value: Value | None, kind: Kind) -> str:
+        if value is None or kind is Wide.INTEGER:
+            return f"CAST({'NULL' if value is None else value} AS {self.types[kind]})"
+        return literal(Fraction(value) if kind is Type.REAL else value)  # type: ignore[arg-type]
+
+    def nearest(self, x: str) -> str:
+        return f"CAST(rint({x}) AS BIGINT)"
+
+    def toward_zero(self, x: str) -> str:
+        return f"CAST({x} AS BIGINT)"
+
+    def floor(self, x: str) -> str:
+        return self._whole(x, f"FLOOR({x})")
+
+    def ceiling(self, x: str) -> str:
+        return self._whole(x, f"CEIL({x})")
+
+    def truncate(self, x: str) -> str:
+        return self._whole(x, f"CAST({x} AS BIGINT)")
+
+    def _whole(self, x: str, rounded: str) -> str:
+        return f"CASE WHEN ABS({x}) < {_WHOLE_FROM} THEN CAST({rounded} AS DOUBLE) ELSE {x} END"
+
+    def half_away(self, x: str) -> str:
+        """ROUND goes by the shortest decimal of a double, which ends in .5 only where the double itself does."""
+        return f"ROUND({x}, 0)"
+
+    def divide_whole(self, x: str, y: str) -> str:
+        return f"({x} DIV {y})"
+
+    def divide_wide(self, x: str, y: str) -> str:
+        return f"({x} DIV {y})"
+
+    def convert(self, x: str, kind: Kind) -> str:
+        return f"CAST({x} AS {self.types[kind]})"
+
+    def least(self, *xs: str) -> str:
+        return f"LEAST({', '.join(xs)})"
+
+    def greatest(self, *xs: str) -> str:
+        return f"GREATEST({', '.join(xs)})"
+
+    def like(self, x: str, pattern: str) -> str:
+        """Name an escape that does not occur: without one it is the backslash."""
+        unused = next(each for each in (*_ESCAPES, *map(chr, range(0x100, 0x110000))) if each not in pattern)
+        return f"({x} LIKE {literal(pattern)} ESCAPE {literal(unused)})"
+
+    def matches(self, x: str, grammar: str) -> str:
+        whole = literal(rf"\A(?:{grammar})\z")
+        return f"({x} RLIKE {whole})"
+
+    def read(self, x: str, kind: Type) -> str:
+        """A time without a zone is one of UTC. After a clock without seconds no zone is read, so they are added."""
+        if kind is not Type.TIMESTAMP:
+            return f"TRY_CAST({x} AS {self.types[kind]})"
+        clock = literal("([ T][0-9]{2}:[0-9]{2})([Z+-])")
+        return f"CAST(TRY_CAST(regexp_replace({x}, {clock}, {literal('$1:00$2')}) AS TIMESTAMP) AS TIMESTAMP_NTZ)"
+
+    def lower(self, x: str) -> str:
+        return f"translate({x}, {_turned(letters.lower)})"
+
+    def upper(self, x: str) -> str:
+        return f"translate({x}, {_turned(letters.upper)})"
+
+    def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
+        return f"TRIM({'BOTH' if start and end else 'LEADING' if start else 'TRAILING'} {literal(letters)} FROM {x})"
+
+    def slice(self, x: str, first: str, count: str) -> str:
+        return f"SUBSTRING({x}, {_place(first)}, {_place(count)})"
+
+    def code(self, x: str, *_: str) -> str:
+        return x
+
+    def digest(self, *texts: str) -> str:
+        return f"md5(CAST(concat_ws('|', {', '.join(texts)}) AS BINARY))"
+
+    def part(self, x: str, part: str) -> str:
+        return f"CAST({_PARTS.get(part, part + '({})').format(x)} AS BIGINT)"
+
+    def start(self, x: str, unit: str, kind: Type) -> str:
+        return f"CAST(date_trunc('{unit}', {x}) AS {self.types[kind]})"
+
+    def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
+        """Months are moved as months; whatever is shorter, as seconds."""
+        if unit in _MONTHS:
+            return f"CAST(({x} + make_ym_interval(0, {amount * _MONTHS[unit]})) AS {self.types[kind]})"
+        if kind is Type.DATE:
+            return f"date_add({x}, {amount * _SECONDS[unit] // _SECONDS['day']})"
+        return f"({x} + make_dt_interval(0, 0, 0, CAST({amount * _SECONDS[unit]} AS DECIMAL(18,6))))"
+
+    def days(self, first: str, last: str) -> str:
+        return f"CAST(datediff(CAST({last} AS DATE), CAST({first} AS DATE)) AS BIGINT)"
+
+    def seconds(self, x: str) -> str:
+        return f"(unix_seconds(CAST({x} AS TIMESTAMP)) + {_SECONDS_BEFORE_1970})"
+
+    def wide_sum(self, x: str, over: str = "") -> str:
+        return f"SUM(CAST({x} AS DECIMAL(38,0))){over}"
+
+    def listed(self, number: int, kind: Type) -> str:
+        return f"SELECT explode(CAST(:p{number} AS ARRAY<{self.types[kind]}>))"
+
+    def items(self, x: str) -> str:
+        return f"explode({x})"
+
+    def span(self, first: Value | None, count: int, kind: Kind) -> str:
+        """Let the engine itself make the values, one step after another."""
+        moved = _STEPS.get(kind, "({} + i)").format(self.constant(first, kind))
+        return f"SELECT {moved} FROM (SELECT explode(sequence(0L, {count - 1}L)) AS i)"
+
+
+def _place(x: str) -> str:
+    return f"CAST(CASE WHEN {x} > {_LONGEST} THEN {_LONGEST} ELSE {x} END AS INT)"
+
+
+@cache
+def _turned(turn: Callable[[str], str]) -> str:
+    """List all letters that are turned and what they become: Spark's own tables are those of its Java or its ICU, turn
+    one letter into several, and depend on what stands beside it. A translation is looked up letter by letter.
+    """
+    cased = (each for each in map(chr, range(_LAST_CASED)) if {each.lower(), each.upper(), each.title()} != {each})
+    changed = [(letter, turned) for letter, turned in ((each, turn(each)) for each in cased) if letter != turned]
+    return ", ".join(literal("".join(each)) for each in zip(*changed, strict=True))

@@ -1,0 +1,132 @@
+"""The same readings on DuckDB and on Spark: many plans are added up in one Spark job, and compared as whole numbers.
+
+A Spark job costs seconds whatever it reads, most of it for planning and for code. So the rows of many statements are
+put one below the other, each as its number and the texts of its cells, and read back as what they are.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+
+from safety import worlds
+from safety.found import reading as found_reading, rows
+from safety.tree_questions import tree
+from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.engine.reading_statements import counted_statement, in_arrays
+from sfumato.engine.spark.driver import Spark
+from sfumato.errors import Unsupported
+from sfumato.plan.bounding import boundings, found_bounding
+from sfumato.plan.readings import FoundTotals, GroupTotals, Reading
+from sfumato.plan.sharing import measured
+from sfumato.policy import Policy, Type
+
+Given = Callable[[Path], dict[str, Any]]
+"""From a Parquet file to what a table's source is, and what is said beside it."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question about one policy, bounded in one way."""
+
+    words: str
+    reading: Reading[Any]
+    inexact: bool
+    """Whether functions are in it whose last digit engines may differ in."""
+
+
+def on_spark(policy: Policy, folder: Path, given: Given) -> Spark:
+    """The same policy, with its private tables where Spark reads them."""
+    tables = dict(policy.tables)
+    for name, table in policy.tables.items():
+        if not table.public:
+            path = folder / f"{name}.parquet"
+            pyarrow.parquet.write_table(table.source.table, path)
+            tables[name] = replace(table, relation=None, **given(path))
+    return Spark(replace(policy, tables=tables))
+
+
+def of_found_keys(question: Asked) -> bool:
+    return isinstance(question.reading, FoundTotals)
+
+
+def asked(engine: DuckDB, words: str) -> Iterator[Asked]:
+    """A question in every bounding; nothing where its ranges or groups are refused."""
+    try:
+        question = worlds.question(engine, engine._policy, words)
+        groups = question.groups
+    except Unsupported:
+        return
+    totals = measured(question.query.plan)
+    inexact = any(each in words for each in ("EXP", "LN(", "POW", "SQRT(ABS"))
+    if question.found:
+        yield Asked(words, found_reading(question, found_bounding(totals, question.limits)), inexact)
+        return
+    for bounded in boundings(totals, question.limits, len(groups)):
+        yield Asked(words, GroupTotals(bounded, tuple(groups)), inexact)
+
+
+def compare(duckdb: DuckDB, spark: Spark, questions: Sequence[Asked], key: int, size: int = 40) -> int:
+    """How many were compared: all of them, or this fails at the first that differs."""
+    for start in range(0, len(questions), size):
+        batch = questions[start : start + size]
+        for question, found in zip(batch, totals(spark, [each.reading for each in batch], key), strict=True):
+            wanted = duckdb.read(question.reading, key)
+            assert _same(question, wanted, found), (question.words, question.reading.bounded.strategy, wanted, found)
+    return len(questions)
+
+
+def _same(question: Asked, wanted: Any, found: Any) -> bool:
+    if isinstance(question.reading, FoundTotals):
+        declared = len(question.reading.declared)
+        return rows(wanted, declared) == rows(found, declared)
+    if not question.inexact:
+        return bool(np.array_equal(wanted, found))
+    steps = sum(1 << each.bits for each in question.reading.bounded.measures) * 4096
+    return bool((np.abs(wanted.astype(object) - found.astype(object)) <= steps).all())
+
+
+def totals(spark: Spark, readings: Sequence[Reading[Any]], key: int) -> list[Any]:
+    """What the readings give, computed by one job."""
+    expression, frames = spark.tables.session.expression, []
+    for number, reading in enumerate(readings):
+        frame = spark._frame(counted_statement(reading, key), spark._scan)
+        cells = ", ".join(f"CAST({name} AS STRING)" for name in frame.columns)
+        frames.append(frame.select(expression(f"{number} AS number"), expression(f"array({cells}) AS cells")))
+    made: list[list[tuple[Any, ...]]] = [[] for _ in readings]
+    for number, cells in spark.tables.run(lambda: reduce(lambda one, other: one.unionAll(other), frames)):
+        kinds = [each.domain.type for each in readings[number].bounded.plan.keys]
+        made[number].append(tuple(_read(cell, place, kinds) for place, cell in enumerate(cells)))
+    return [in_arrays(each, reading) for each, reading in zip(made, readings, strict=True)]
+
+
+def _read(cell: str | None, place: int, kinds: Sequence[Type]) -> Any:
+    if cell is None:
+        return None
+    return _READ[kinds[place]](cell) if place < len(kinds) else int(cell)
+
+
+_READ: dict[Type, Callable[[str], Any]] = {
+    Type.INTEGER: int,
+    Type.REAL: float,
+    Type.TEXT: str,
+    Type.BOOLEAN: lambda cell: cell == "true",
+    Type.DATE: dt.date.fromisoformat,
+    Type.TIMESTAMP: dt.datetime.fromisoformat,
+}
+
+
+def world_questions(seed: int, plans: int) -> tuple[worlds.World, list[str]]:
+    """A population with hostile cells, and questions about its rows and about what is found of a unit's."""
+    random = Random(seed)
+    made = worlds.world(random)
+    ask = (worlds.text, tree) if made.units else (worlds.text,)
+    return made, [random.choice(ask)(random, made) for _ in range(plans)]

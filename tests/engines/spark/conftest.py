@@ -1,0 +1,76 @@
+"""One Spark for the whole run: a driver and two executors, asked in this process and over Connect."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PANDAS = "ignore:PySpark does not yet fully support pandas:FutureWarning"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Spark that runs: its classic session, and the address of its Connect server."""
+
+    classic: Any
+    address: str
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    java = shutil.which("java")
+    if java is None or subprocess.run([java, "-version"], capture_output=True, check=False).returncode:
+        pytest.skip("NO JAVA: nothing of Spark is tested. Install OpenJDK 17 or newer")
+    pytest.importorskip("pyspark", reason="NO PYSPARK: nothing of Spark is tested. Install sfumato[spark]")
+    folder = tmp_path_factory.mktemp("spark")
+    os.environ |= {
+        "JAVA_HOME": str(Path(os.path.realpath(java)).parent.parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(folder),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    started = _started(folder, port := _free_port())
+    yield Cluster(started, f"sc://127.0.0.1:{port}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        started.stop()
+
+
+def _started(folder: Path, port: int) -> Any:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("tests")
+        for name, value in {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.log.level": "FATAL",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.executor.memory": "1024m",
+            "spark.worker.cleanup.enabled": "true",
+        }.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

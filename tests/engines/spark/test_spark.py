@@ -1,0 +1,438 @@
+"""Spark computes what DuckDB computes, to the last unit, in both of its kinds; and refuses what it cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from engine import test_dense_arrays
+from engine.tables import policy_of, tuples
+from engines.spark import compared
+from engines.spark.conftest import PANDAS, Cluster
+from safety import test_replay, test_towns, towns, worlds
+from sfumato.engine import proving
+from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.engine.opening import open_engine, open_inspector
+from sfumato.engine.spark import carried_frames, settings
+from sfumato.engine.spark.driver import Spark
+from sfumato.engine.spark.sessions import at_address, quietly
+from sfumato.engine.spellings.spark import SparkSpelling
+from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
+from sfumato.plan.bounding import Limits, Strategy, boundings, for_neighbours, found_bounding
+from sfumato.plan.dense_readings import Marginals, ValueCounts
+from sfumato.plan.functions import call
+from sfumato.plan.measures import Count, Sum
+from sfumato.plan.readings import FoundTotals, GroupTotals
+from sfumato.plan.sql import parse
+from sfumato.policy import Policy, Table
+
+pytestmark = [pytest.mark.timeout(3600), pytest.mark.filterwarnings(PANDAS)]
+PLACES = ("north", "it's", "", "Süd|Ä", "${spark.app.name}\\n")
+COLUMNS = {"place": {"values": list(PLACES)}, "cost": {"type": "real", "bounds": [-10, 100], "grid": "0.25"}}
+QUESTION = "SELECT place, COUNT(*), SUM(cost), COUNT(DISTINCT who) FROM t GROUP BY place"
+
+
+def _frame(cluster: Cluster) -> compared.Given:
+    return lambda path: {"source": cluster.classic.read.parquet(str(path))}
+
+
+def _files(cluster: Cluster) -> compared.Given:
+    return lambda path: {"source": cluster.address, "path": str(path), "format": "parquet"}
+
+
+def _compared(seed: int, plans: int, folder: Path, given: compared.Given) -> int:
+    """A population of which one unit goes beyond its limits, on both engines."""
+    made, words = compared.world_questions(seed, plans)
+    tables = made.tables(Random(seed), 30)
+    rows = tables[sorted(tables)[seed % len(tables)]]
+    here, spark = made.engine(rows), compared.on_spark(made.policy(rows), folder, given)
+    try:
+        return compared.compare(here, spark, [each for text in words for each in compared.asked(here, text)], seed)
+    finally:
+        here.close()
+        spark.close()
+
+
+def test_totals_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
+    assert sum(_compared(seed, 3, tmp_path, _frame(cluster)) for seed in (2, 3, 5)) > 15
+
+
+def test_totals_over_connect_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
+    assert _compared(8, 1, tmp_path, _files(cluster)) > 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(30))
+def test_thousands_of_plans(cluster: Cluster, tmp_path: Path, part: int) -> None:
+    """3,000 plans and more in all, every tenth world over Connect."""
+    found = 0
+    for seed in range(1000 + 10 * part, 1010 + 10 * part):
+        (folder := tmp_path / str(seed)).mkdir()
+        found += _compared(seed, 8, folder, _files(cluster) if seed % 10 == 9 else _frame(cluster))
+    assert found > 100
+
+
+def _town(cluster: Cluster, folder: Path, texts: tuple[str, ...], every: str | None, seed: int = 1) -> int:
+    """Several private tables: ids found through others, joins of a unit's rows, tests, unions, periods."""
+    rows = towns.town(Random(seed), every).tables()["many rows"]
+    here = towns.engine(rows, every)
+    spark = compared.on_spark(towns.policy(rows, every=every), folder, _frame(cluster))
+    asked = [each for text in texts for each in compared.asked(here, text)]
+    try:
+        return compared.compare(here, spark, asked, seed)
+    finally:
+        here.close()
+        spark.close()
+
+
+def test_tables_meet_as_on_duckdb(cluster: Cluster, tmp_path: Path) -> None:
+    texts = (test_towns.PATHS[1], test_towns.JOINS[2])
+    assert _town(cluster, tmp_path, texts, None) > 4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("every", [None, "day", "week", "month"])
+def test_all_towns(cluster: Cluster, tmp_path: Path, every: str | None) -> None:
+    texts = test_towns.PATHS + (test_towns.ACROSS + test_towns.TREES if every is None else test_towns.PERIODS[every])
+    assert _town(cluster, tmp_path, texts, every, 7) > 20
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+def test_neighbours_differ_by_at_most_the_claim(cluster: Cluster, tmp_path: Path, seed: int) -> None:
+    """Recorded on Spark, both neighbour relations."""
+    made, words = compared.world_questions(100 + seed, 4)
+    tables = made.tables(Random(seed), 200)
+    here = made.engine(tables[""])
+    asked = [each for text in words for each in compared.asked(here, text) if not compared.of_found_keys(each)]
+    found: dict[str, list[Any]] = {}
+    for number, (name, rows) in enumerate(tables.items()):
+        (folder := tmp_path / str(number)).mkdir()
+        spark = compared.on_spark(made.policy(rows), folder, _frame(cluster))
+        found[name] = [tuples(each) for each in compared.totals(spark, [each.reading for each in asked], 5)]
+        spark.close()
+    compared_pairs = 0
+    for relation, first, second in test_replay._pairs(dict.fromkeys(tables)):  # type: ignore[arg-type]
+        for place, each in enumerate(asked):
+            claimed = for_neighbours(each.reading.bounded, relation)
+            for change in worlds.changes(claimed, found[first][place], found[second][place]):
+                compared_pairs += 1
+                assert change.worst <= 1, (seed, each.words, relation, first, second, change)
+    assert compared_pairs > 100
+
+
+# Other readings
+
+
+def test_every_kind_of_reading_is_that_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
+    """Marginals, values in order, found keys, different values: counted there, put into the same arrays here."""
+    rows = test_dense_arrays.rows(3)
+    here = test_dense_arrays.engine(rows, units=True)
+    spark = compared.on_spark(here._policy, tmp_path, _frame(cluster))
+    with contextlib.closing(here), contextlib.closing(spark):
+        asked = [
+            test_dense_arrays.marginals(Strategy.CLIP_L1),
+            ValueCounts(
+                test_dense_arrays.bounded(here, Strategy.SAMPLE, ("sex",), _ages, 3), (("f",), ("m",), (None,))
+            ),
+            _found(here, "SELECT age, COUNT(*) FROM t GROUP BY age"),
+        ]
+        for reading, found in zip(asked, compared.totals(spark, asked, 7), strict=True):
+            wanted = here.read(reading, 7)
+            if isinstance(reading, Marginals):
+                assert all(np.array_equal(*pair) for pair in zip(wanted, found, strict=True))
+            elif isinstance(reading, ValueCounts):
+                assert all(np.array_equal(getattr(wanted, each), getattr(found, each)) for each in _VALUES)
+            else:
+                assert compared.rows(wanted, 1) == compared.rows(found, 1)
+
+
+_VALUES = ("group", "steps", "counts")
+
+
+def _ages(fields: Any) -> tuple[Any, ...]:
+    return Sum(fields["age"]), Count(call("NOT", call("IS NULL", fields["age"])))
+
+
+def _found(here: DuckDB, words: str) -> FoundTotals:
+    """A reading whose keys nobody declared."""
+    plan = parse(words, here.catalog()).plan
+    bounded = found_bounding(plan, Limits.of(here._policy.tables["t"]))
+    return FoundTotals(bounded, (0,), ((),))
+
+
+# One table
+
+
+def _rows(count: int = 300) -> pa.Table:
+    random = Random(4)
+    cost = (None, -50.0, 1.5, float("nan"), float("inf"), -0.0, 5e-324, 3.25, 99.0)
+    return pa.table(
+        {
+            "who": pa.array([random.choice((None, 1, 2, 3, 4, 5)) for _ in range(count)], pa.int64()),
+            "place": pa.array([random.choice((*PLACES, "north ", "NORTH", None)) for _ in range(count)], pa.string()),
+            "cost": pa.array([random.choice(cost) for _ in range(count)], pa.float64()),
+        }
+    )
+
+
+def _policy(source: Any, columns: dict[str, Any] = COLUMNS, **said: Any) -> Policy:
+    limits = {"max_rows": 20, "max_groups": 3, "max_rows_per_group": 8}
+    return policy_of(Table("t", source, columns, id="who", **limits, **said))  # type: ignore[arg-type]
+
+
+def _reading(engine: Any, strategy: Strategy = Strategy.CLIP_L2, question: str = QUESTION) -> GroupTotals:
+    plan = parse(question, engine.catalog()).plan
+    limits = Limits.of(_policy(_rows(1)).tables["t"])
+    bounded = next(each for each in boundings(plan, limits, len(PLACES)) if each.strategy is strategy)
+    return GroupTotals(bounded, tuple((each,) for each in PLACES) if bounded.plan.keys else ((),))
+
+
+def test_csv_files_are_read_as_duckdb_reads_them(cluster: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    cells = ["1.5", "", '""', '" 7 "', "1e5", "inf", "-inf", "nan", "x", '"it\'s ""so"""', "1e999", "0x10", "-0", "99"]
+    lines = [f"{number % 4},{place},{cell}" for number, cell in enumerate(cells) for place in ("north", "it's", '""')]
+    path.write_text("who,place,cost\n" + "\n".join([*lines, "1,north", "2,north,5,6,7"]) + "\n")
+    here = DuckDB(_policy(path))
+    spark = open_engine(_policy(cluster.address, path=str(path), format="csv"))
+    reading = _reading(here)
+    with spark.check(reading) as opened:
+        assert tuples(opened.read(reading, 3)) == tuples(here.read(reading, 3))
+    spark.close()
+
+
+def test_a_source_that_changes_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.mkdir()
+    pyarrow.parquet.write_table(_rows(), path / "one.parquet")
+    policy = _policy(cluster.address, path=str(path), format="parquet")
+    spark, again = Spark(policy), Spark(policy)
+    reading = _reading(spark)
+    opened = spark.check(reading)
+    assert spark.identity() == again.identity()
+    pyarrow.parquet.write_table(_rows(7), path / "two.parquet")
+    with pytest.raises(SourceChanged):
+        opened.read(reading, 1)
+    with pytest.raises(SourceChanged):
+        spark.check(reading)
+    with contextlib.closing(Spark(policy)) as changed:
+        assert changed.identity() != spark.identity()
+    again.close()
+    spark.close()
+    with pytest.raises(EngineClosed):
+        spark.check(reading)
+
+
+def test_a_snapshot_holds_its_rows(cluster: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pyarrow.parquet.write_table(_rows(), path)
+    spark = Spark(_policy(cluster.address, path=str(path), format="parquet"))
+    reading = _reading(spark, Strategy.REWEIGHT)
+    with spark.hold() as held:
+        before = tuples(held.check(reading).read(reading, 1))
+        path.unlink()
+        assert tuples(held.check(reading).read(reading, 1)) == before
+    with pytest.raises(EngineClosed):
+        held.check(reading)
+    spark.close()
+
+
+def test_texts_have_no_collation_and_no_filling(cluster: Cluster) -> None:
+    """A table whose texts are equal in any letter case groups and joins by letters all the same."""
+    sql = cluster.classic.sql
+    sql("CREATE TABLE shapes (who STRING COLLATE UTF8_LCASE, place CHAR(5), cost DECIMAL(20,2)) USING parquet")
+    sql("INSERT INTO shapes VALUES ('a','north',1), ('A','north',2), ('b','it\\'s',3.5), ('B','NORTH',4), (NULL,'',5)")
+    spark = Spark(_policy(cluster.address, relation="spark_catalog.default.shapes"))
+    try:
+        found = tuples(spark.read(_reading(spark, Strategy.CLIP_L1), 1))
+        bits = [each.bits for each in _reading(spark, Strategy.CLIP_L1).bounded.measures]
+        plain = [[2, 12, 2], [1, 14, 1], [0, 0, 0], [0, 0, 0], [0, 0, 0]]  # in quarters
+        assert found == [tuple(n << b for n, b in zip(row, bits, strict=True)) for row in plain]
+        views = [each for each in cluster.classic.catalog.listTables() if each.isTemporary]
+        assert not views
+    finally:
+        spark.close()
+        sql("DROP TABLE shapes")
+
+
+def test_an_owner_is_told_what_bounds_and_limits_cost(cluster: Cluster, tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(_rows(), tmp_path / "t.parquet")
+    with open_inspector(_policy(tmp_path / "t.parquet")) as here:
+        wanted = here.inspect("t")
+    said = {"path": str(tmp_path / "t.parquet"), "format": "parquet"}
+    with open_inspector(_policy(cluster.address, **said)) as spark:
+        assert spark.inspect("t") == wanted
+        assert spark.columns("t").keys() == COLUMNS.keys()
+        assert len(spark.fingerprint("t")) == 64
+        assert "shuffle files" in spark.remarks("t")[0]
+
+
+# Seeded bugs: a spelling that is wrong is refused at the opening, by the name of what it computes
+
+
+def _twin(**changed: Callable[..., str]) -> SparkSpelling:
+    methods = {name: staticmethod(made) for name, made in changed.items()}
+    twin: SparkSpelling = type("Twin", (SparkSpelling,), methods)()
+    return twin
+
+
+TWINS: dict[str, SparkSpelling] = {
+    "the nearest whole number": _twin(nearest=lambda x: f"CAST({x} AS BIGINT)"),
+    "FLOOR": _twin(floor=lambda x: f"CAST(FLOOR({x}) AS DOUBLE)"),
+    "CEIL": _twin(ceiling=lambda x: f"rint({x})"),
+    "SUM": _twin(wide_sum=lambda x, over="": f"SUM({x}){over}"),
+    "LIKE": _twin(like=lambda x, pattern: f"({x} LIKE '{pattern}')"),
+    "a regular expression over lines": _twin(matches=lambda x, grammar: f"({x} RLIKE '(?m)^({grammar})$')"),
+    "CAST to a time": _twin(read=lambda x, kind: f"TRY_CAST({x} AS {SparkSpelling.types[kind]})"),
+    "SUBSTR far": _twin(slice=lambda x, first, count: f"SUBSTRING({x}, CAST({first} AS INT), CAST({count} AS INT))"),
+    "EXTRACT(dow)": _twin(part=lambda x, part: f"CAST(EXTRACT({part} FROM {x}) AS BIGINT)"),
+    "MD5": _twin(digest=lambda *texts: f"md5(concat({', '.join(texts)}))"),
+    "seconds of a time": _twin(seconds=lambda x: f"unix_seconds(CAST({x} AS TIMESTAMP))"),
+}
+
+
+def test_a_wrong_spelling_is_found_by_its_name(cluster: Cluster) -> None:
+    session = at_address(cluster.address, "tables.t.source")
+    cases = {case.name: case for case in proving.cases()}
+    missing = [name for name in TWINS if name not in cases]
+    assert not missing, (missing, sorted(cases))
+
+    def run(statement: str, _: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in quietly(lambda: session.spark.sql(statement).collect())]
+
+    def wrong(spelling: SparkSpelling, name: str) -> bool:
+        try:
+            found = proving._computed(spelling, carried_frames._scan, run, [cases[name]])
+        except EngineFailed:
+            return True
+        return bool(proving._differing([cases[name]], found))
+
+    assert [name for name, twin in TWINS.items() if not wrong(twin, name)] == []
+    assert [name for name in TWINS if wrong(SparkSpelling(), name)] == []
+    session.close()
+
+
+# Refusals, and what nobody may see
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"relation": "nowhere.nothing"}, "Spark does not give this table"),
+        ({"path": "/nowhere/at/all", "format": "parquet"}, "Spark does not give this table"),
+        ({"path": "/nowhere/at/all", "format": "delta"}, "cannot read a version of a table in delta"),
+        ({"path": "/nowhere/at/all", "format": "parquet", "version": "3"}, "Delta or an Iceberg table alone"),
+    ],
+)
+def test_what_spark_has_not_is_refused(cluster: Cluster, said: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidPolicy, match=words):
+        Spark(_policy(cluster.address, **said))
+
+
+def test_no_server_and_an_old_one_are_refused() -> None:
+    with pytest.raises(InvalidPolicy, match="no Spark Connect server listens"):
+        Spark(_policy("sc://127.0.0.1:9", relation="t"))
+
+    class Old:
+        version = "3.5.1"
+
+    with pytest.raises(InvalidPolicy, match=r"version 4\.0 or newer"):
+        settings.pin(Old(), "tables.t.source")
+
+
+def test_a_type_without_text_is_refused(cluster: Cluster) -> None:
+    frame = cluster.classic.sql("SELECT 1 AS who, X'00' AS place, 1D AS cost")
+    with pytest.raises(InvalidPolicy, match="no text"):
+        Spark(_policy(frame))
+
+
+def test_a_setting_that_does_not_stay_is_refused() -> None:
+    class Stubborn:
+        version = "4.3.0"
+
+        class conf:  # noqa: N801 - as it is called there
+            set = staticmethod(lambda *_: None)
+            get = staticmethod(lambda name: "false" if name == "spark.sql.ansi.enabled" else settings.PINNED[name])
+
+    with pytest.raises(InvalidPolicy, match=r"spark\.sql\.ansi\.enabled"):
+        settings.pin(Stubborn(), "tables.t.source")
+
+
+def test_an_error_quotes_no_cell(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
+    failing = "SELECT CAST(s AS INT) FROM VALUES ('secret cell') AS t(s)"
+    session = at_address(cluster.address, "tables.t.source")
+    for spark in (cluster.classic, session.spark):
+        with pytest.raises(EngineFailed) as raised:
+            quietly(lambda spark=spark: spark.sql(failing).collect())
+        assert raised.value.__cause__ is None
+        assert "secret" not in str(raised.value)
+    session.close()
+    assert "secret" not in "".join(capfd.readouterr())
+
+
+def test_a_reading_is_ended(cluster: Cluster) -> None:
+    frame = cluster.classic.range(10**13).selectExpr("id AS who", "'north' AS place", "CAST(id % 7 AS DOUBLE) AS cost")
+    spark = Spark(_policy(frame.limit(10), row_ceiling=10**12))
+    endless = spark.tables.session.moved(frame)
+    found: list[str] = []
+
+    def read() -> None:
+        try:
+            spark.tables.run(lambda: endless.groupBy("place").count())
+        except EngineFailed:
+            found.append("ended")
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    while thread.is_alive():
+        spark.interrupt(thread.ident)
+        time.sleep(0.2)
+    assert found == ["ended"]
+    spark.close()
+
+
+@pytest.mark.long
+def test_an_executor_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+    """Spark computes what was lost again: the totals are the same."""
+    rows = pa.concat_tables([_rows(200_000)] * 40)
+    pyarrow.parquet.write_table(rows, tmp_path / "t.parquet", row_group_size=50_000)
+    here = DuckDB(_policy(tmp_path / "t.parquet"))
+    spark = Spark(_policy(cluster.address, path=str(tmp_path / "t.parquet"), format="parquet"))
+    reading = _reading(here, Strategy.SAMPLE)
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(spark.read(reading, 3)))
+    thread.start()
+    time.sleep(3)
+    os.kill(_executor(), signal.SIGKILL)
+    thread.join()
+    assert tuples(found[0]) == tuples(here.read(reading, 3))
+    spark.close()
+
+
+def _executor() -> int:
+    """An executor of the Spark that this process started."""
+    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
+    parents = {int(pid): int(parent) for pid, parent, _ in rows}
+
+    def ours(pid: int) -> bool:
+        while pid > 1:
+            pid = parents.get(pid, 0)
+            if pid == os.getpid():
+                return True
+        return False
+
+    return next(int(pid) for pid, _, words in rows if "CoarseGrainedExecutorBackend" in words and ours(int(pid)))
