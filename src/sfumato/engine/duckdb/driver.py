@@ -22,7 +22,7 @@ from sfumato.plan.cell_rows import CellRows
 from sfumato.plan.dense_readings import Marginals, ValueCounts
 from sfumato.plan.keys import Span, World
 from sfumato.plan.nodes import GroupKey, tables
-from sfumato.plan.readings import E, FoundTotals, Reading
+from sfumato.plan.readings import E, FoundTotals, GroupTotals, Reading
 from sfumato.policy import Policy
 
 _REMEMBERED = 1000
