@@ -10,7 +10,7 @@ nothing else, and no noise.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeVar
@@ -25,6 +25,12 @@ from sfumato.policy import Domain, Type
 T = TypeVar("T")
 _FEW = 50
 """Groups that a drawn key may have."""
+_KINDS: Mapping[str, Callable[[Domain], bool]] = {
+    "numbers": lambda each: each.type.numeric and each.range is not None,
+    "keys": lambda each: 1 < groups_by(each) <= _FEW,
+    "dates": lambda each: each.type.temporal and each.bounds is not None,
+}
+"""What kind of column each is good for."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +100,7 @@ class _Grammar:
 
     def _columns(self, kind: str) -> list[str]:
         """List the columns that are numbers, or have few values, or are dates."""
-        told = {
-            "numbers": lambda each: each.type.numeric and each.range is not None,
-            "keys": lambda each: 1 < groups_by(each) <= _FEW,
-            "dates": lambda each: each.type.temporal and each.bounds is not None,
-        }[kind]
-        return [name for name, each in self.table.columns.items() if told(each)]
+        return [name for name, each in self.table.columns.items() if _KINDS[kind](each)]
 
     def _of_rows(self) -> str:
         keys = [self._key()] if self._columns("keys") and self.dice.happens(2) else []
@@ -174,7 +175,7 @@ class _Grammar:
         if not depth or self.dice.happens(2):
             return column
         inner, places = self._number(depth - 1), (0, 1, 2, 10)
-        forms = (
+        forms: tuple[Callable[[], str], ...] = (
             lambda: f"({inner} + {self._number(depth - 1)})",
             lambda: f"({inner} - {self.dice.one(places)})",
             lambda: f"({inner} * {self.dice.one((2, 3))})",

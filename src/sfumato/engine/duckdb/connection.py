@@ -147,7 +147,7 @@ class Sources:
         """Check that the engine accepts the statement, without reading a row."""
         with self._cursor() as cursor:
             prepared = f"PREPARE sf_bound AS {statement}"
-            self._guarded(prepared, lambda: _one(cursor, statement) and cursor.execute(prepared))
+            self._guarded(prepared, lambda: (_one(cursor, statement), cursor.execute(prepared)))
 
     def copy(self, table: str) -> str:
         """Copy a table's clean rows now, and give the copy's name; it stays as it is until it is dropped."""
