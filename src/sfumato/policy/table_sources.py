@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sfumato.errors import InvalidPolicy
+
 
 @dataclass(frozen=True)
 class File:
@@ -49,3 +51,13 @@ def source_of(given: Any, relation: str | None) -> Source:
     if not isinstance(given, (str, Path)):
         return InMemory(given)
     return File(Path(given)) if relation is None else DatabaseTable(Path(given), relation)
+
+
+def check_ledger(ledger: object) -> None:
+    """Refuse to keep the ledger of a policy anywhere but in a database, or in the file beside the policy's own."""
+    if ledger is not None and not (isinstance(ledger, str) and ledger.startswith(("postgresql://", "postgres://"))):
+        raise InvalidPolicy(
+            "a policy names the ledger only where it is kept in a database",
+            place="ledger",
+            fix='write ledger = "postgresql://host/db" without a password, or leave it out',
+        )
