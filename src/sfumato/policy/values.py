@@ -18,6 +18,7 @@ from sfumato.policy.table_sources import DatabaseTable, check_ledger, source_of
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import Range, exact, whole
 
+_KEPT = "sf_"
 ROW = "row"
 """Declared as a table's id: every row is a unit of its own."""
 LONGEST_NAME = 63
@@ -396,9 +397,6 @@ def check_name(name: object, what: str, place: str) -> None:
             place=place,
             fix="rename it in a view or in the file",
         )
-
-
-_KEPT = "sf_"
 
 
 def is_name(name: object) -> bool:
