@@ -1,4 +1,4 @@
-"""From an address to a store: a path names a file, postgresql://host/db a database."""
+"""An address names a store: a path is that of a file, postgresql://host/db that of a database."""
 
 from __future__ import annotations
 

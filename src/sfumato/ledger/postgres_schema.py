@@ -1,4 +1,4 @@
-"""The schema of a ledger in PostgreSQL: how its owner makes it, who may do what, and whether it still is as made.
+"""The schema of a ledger in PostgreSQL is made by its owner, who lets others spend; it is compared with what was made.
 
 Lines and large answers are only ever added: a trigger that is always on refuses every change. Whoever spends may read
 and add lines and lock the book, and has no right to more.

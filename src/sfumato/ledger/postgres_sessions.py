@@ -1,4 +1,4 @@
-"""One connection to the server that keeps a ledger: how it is made, what is refused, and what a driver's errors mean.
+"""A session is one connection to the server that keeps a ledger: what it refuses, and what a driver's errors mean.
 
 A child never closes or collects its parent's connection: libpq would say goodbye in the parent's name, and end its
 session. It sets the connection aside, and makes one of its own.
@@ -33,7 +33,7 @@ _inherited: list[object] = []
 
 
 class Book(NamedTuple):
-    """What the book of a ledger and its server say when they are first met."""
+    """The book says which ledger this is, and what it was when it was first met."""
 
     version: int
     id: str
@@ -174,7 +174,7 @@ class Session:
 
 
 def connect(address: ServerAddress, timeout: float, place: str) -> psycopg.Connection:
-    """Connect as the owner, to make a schema: nothing is asked of what is in it."""
+    """Open a connection as the owner, to make a schema: nothing is asked of what is in it."""
     with explained(place):
         return _connected(address, timeout)
 

@@ -135,7 +135,7 @@ def _of_spark(given: object) -> bool:
 def _postgres(
     address: str, relation: str | None, path: str | None, form: str | None, version: str | None, place: str
 ) -> PostgresTable:
-    _check_address(address, place)
+    _check_address(address, f"{place}.source", 'source = "postgresql://host/database"')
     for name, value in (("path", path), ("format", form)):
         if value is not None:
             raise InvalidPolicy(
@@ -153,7 +153,7 @@ def _postgres(
 def _spark(
     address: str, relation: str | None, path: str | None, form: str | None, version: str | None, place: str
 ) -> SparkTable:
-    _check_address(address, place)
+    _check_address(address, f"{place}.source", 'source = "postgresql://host/database"')
     if (relation is None) == (path is None):
         raise InvalidPolicy(
             "a source on a Spark server is a table of a catalog, or files at a path",
@@ -179,7 +179,7 @@ def _version(version: object, place: str) -> str | None:
     )
 
 
-def _check_address(address: str, place: str) -> None:
+def _check_address(address: str, place: str, example: str) -> None:
     """Refuse an address that is none, and one with a password in it: a policy is read by many."""
     try:
         parts = urlsplit(address)
@@ -191,10 +191,21 @@ def _check_address(address: str, place: str) -> None:
     if secret:
         raise InvalidPolicy(
             "a policy holds no password",
-            place=f"{place}.source",
+            place=place,
             fix="remove it: passwords are read from the environment, a password file or a service",
         )
     if not plain:
+        raise InvalidPolicy("this is no address of a server", place=place, fix=f"write {example}")
+
+
+def check_ledger(ledger: object) -> None:
+    """Refuse to keep the ledger of a policy anywhere but in a database, or in the file beside the policy's own."""
+    if ledger is None:
+        return
+    if not isinstance(ledger, str) or ledger.split("://")[0] not in _POSTGRES:
         raise InvalidPolicy(
-            "this is no address of a server", place=f"{place}.source", fix='write source = "postgresql://host/database"'
+            "a policy names the ledger only where it is kept in a database",
+            place="ledger",
+            fix='write ledger = "postgresql://host/db" without a password, or leave it out',
         )
+    _check_address(ledger, "ledger", 'ledger = "postgresql://host/database"')

@@ -14,10 +14,11 @@ from sfumato.policy.codings import Coding, coding_of, is_coded, leaves
 from sfumato.policy.domains import Domain, ListColumn, Type, implied
 from sfumato.policy.dummies import dummies
 from sfumato.policy.public_faces import PublicFace, table_face, unspent
-from sfumato.policy.table_sources import DatabaseTable, OnServer, engine_of, source_of
+from sfumato.policy.table_sources import DatabaseTable, OnServer, check_ledger, engine_of, source_of
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import Range, exact, whole
 
+_KEPT = "sf_"
 ROW = "row"
 """Declared as a table's id: every row is a unit of its own."""
 LONGEST_NAME = 63
@@ -274,9 +275,6 @@ class Table:
         return bool(self.columns or self.lists)
 
 
-_DATABASES = ("postgresql://", "postgres://")
-
-
 @dataclass(frozen=True)
 class Policy:
     """A policy is one population with its budget for life, its tables and its analysts."""
@@ -319,12 +317,7 @@ class Policy:
         if not any(not table.public for table in self.tables.values()):
             raise InvalidPolicy("a policy has a private table", place="tables", fix="declare one with [tables.<name>]")
         object.__setattr__(self, "id_type", _id_type(self.id_type))
-        if self.ledger is not None and not (isinstance(self.ledger, str) and self.ledger.startswith(_DATABASES)):
-            raise InvalidPolicy(
-                "a policy names the ledger only where it is kept in a database",
-                place="ledger",
-                fix='write ledger = "postgresql://host/db" without a password, or leave it out',
-            )
+        check_ledger(self.ledger)
         distinct(self.tables, "tables")
         for name, table in self.tables.items():
             if name != table.name:
@@ -412,9 +405,6 @@ def check_name(name: object, what: str, place: str) -> None:
             place=place,
             fix="rename it in a view or in the file",
         )
-
-
-_KEPT = "sf_"
 
 
 def is_name(name: object) -> bool:
