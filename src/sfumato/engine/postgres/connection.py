@@ -265,7 +265,7 @@ def _set(session: psycopg.Connection[Any], settings: dict[str, str], place: str)
     def pinned() -> None:
         session.adapters.register_loader("numeric", Whole)
         asked = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
-        session.execute(f"SELECT {asked}")  # type: ignore[arg-type]
+        session.execute(f"SELECT {asked}")
         session.autocommit = False
         session.isolation_level = IsolationLevel.REPEATABLE_READ
         session.read_only = True
