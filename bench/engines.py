@@ -20,7 +20,7 @@ from postgres_server import PostgresServer, installations
 from sfumato.engine.postgres.driver import Postgres
 from sfumato.plan.bounding import boundings
 from sfumato.plan.keys import groups
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import Strategy
 from sfumato.plan.readings import GroupTotals
 from sfumato.plan.sql import parse
 from sfumato.policy import Policy, Table
@@ -71,7 +71,8 @@ def main(rows: int) -> None:
     try:
         server.make().start()
         server.execute(
-            "CREATE TABLE visits AS SELECT (i / 10)::int AS who, 'ward ' || (i::bigint * 7919 % 50) AS ward, (i % 111)::int AS age "
+            "CREATE TABLE visits AS SELECT (i / 10)::int AS who, 'ward ' || (i::bigint * 7919 % 50) AS ward, "
+            "(i % 111)::int AS age "
             f"FROM generate_series(0, {rows - 1}) AS i",
             "VACUUM (ANALYZE, FREEZE) visits",
         )
@@ -85,13 +86,14 @@ def main(rows: int) -> None:
             lambda: engines["row"].server.run("SELECT ward, COUNT(DISTINCT who) FROM public.visits GROUP BY ward"),
         )
         print(
-            f"PostgreSQL {server.installation.version}, {rows:,} rows; plain {plain[0]:.2f} s of CPU ({plain[1]:.2f} s), people {people[0]:.2f} s"
+            f"PostgreSQL {server.installation.version}, {rows:,} rows; plain {plain[0]:.2f} s of CPU "
+            f"({plain[1]:.2f} s), people {people[0]:.2f} s"
         )
         for unit, asked, name in (("row", TOTALS, ""), ("who", TOTALS, ""), ("who", PEOPLE, "people ")):
             engine = engines[unit]
             plan = parse(asked, engine.catalog()).plan
             known = tuple(groups(plan.keys, engine.values))
-            for bounded in boundings(plan, Limits.of(engine._policy.tables["visits"]), len(known)):
+            for bounded in boundings(plan, plan.limits, len(known)):
                 strategy = bounded.strategy
                 called = "rows" if strategy is Strategy.WHOLE else f"{name}{strategy.value}"
                 if called in ALLOWED:
@@ -101,7 +103,8 @@ def main(rows: int) -> None:
                     ratio = cpu / base[0]
                     verdict = "" if ratio <= ALLOWED[called] else f"  ABOVE {ALLOWED[called]}"
                     print(
-                        f"  {called:<16} {cpu:6.2f} s of CPU {ratio:5.1f} times ({wall / base[1]:.1f} by the clock){verdict}"
+                        f"  {called:<16} {cpu:6.2f} s of CPU {ratio:5.1f} times "
+                        f"({wall / base[1]:.1f} by the clock){verdict}"
                     )
     finally:
         server.remove()

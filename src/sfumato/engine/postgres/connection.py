@@ -233,7 +233,7 @@ _REFUSED = {
 
 
 def _unreachable(error: Any, place: str) -> InvalidPolicy:
-    """Say why there is no session, in words of our own: nothing of a table was read yet, but no message is passed on."""
+    """Say why there is no session, in words of our own: no message of a server is passed on."""
     said = str(error)
     code = getattr(error, "sqlstate", None) or next((each for each, words in _SAID.items() if words in said), None)
     rule, fix = _REFUSED.get(
