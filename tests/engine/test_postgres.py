@@ -32,6 +32,7 @@ from sfumato.engine.postgres import driver as postgres_driver
 from sfumato.engine.postgres.driver import Postgres
 from sfumato.errors import (
     EngineClosed,
+    EngineFailed,
     InvalidPolicy,
     SourceChanged,
     SourceTaken,
@@ -263,24 +264,40 @@ def test_a_failure_after_the_charge_is_the_one_refusal(
         assert curator.sql("SELECT SUM(age) FROM visits").release(epsilon=1).rows  # a new session is taken
 
 
-def test_a_slow_reading_is_interrupted(
-    sessions: Sessions, visits: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A statement that runs for ten minutes after the charge is cancelled at the server when its time is up."""
+def test_a_slow_reading_is_interrupted(sessions: Sessions, visits: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A statement that would run for ten minutes is cancelled at the server, and only that of the thread named."""
     real = postgres_driver.rows
+    engine = Postgres(declared(sessions.server, visits))
+    reading = _reading(engine, BY_WARD, Strategy.REWEIGHT)
+    outcome: list[BaseException] = []
 
     def slow(session: Any, statement: str, parameters: Any = ()) -> Any:
-        if not statement.startswith("EXPLAIN") and "SUM(" in statement:
+        if threading.current_thread() is worker and not statement.startswith("EXPLAIN") and "SUM(" in statement:
             session.execute("SELECT pg_sleep(600)")
         return real(session, statement, parameters)
 
-    with Curator(declared(sessions.server, visits), tmp_path / "one.ledger", seconds=5) as curator:
-        asked = curator.sql("SELECT SUM(age) FROM visits")
-        monkeypatch.setattr(postgres_driver, "rows", slow)
-        with pytest.raises(Unanswered):
-            asked.release(epsilon=1)
-        running = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT pg_sleep%'"
-        assert not sessions.run(running)
+    def work() -> None:
+        try:
+            engine.read(reading, 7)
+        except EngineFailed as error:
+            outcome.append(error)
+
+    worker = threading.Thread(target=work)
+    monkeypatch.setattr(postgres_driver, "rows", slow)
+    worker.start()
+    running = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT pg_sleep(%'"
+    end = time.monotonic() + 200
+    while not sessions.run(running):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    engine.interrupt(threading.get_ident())
+    assert engine.read(reading, 7).any()  # others go on
+    assert worker.is_alive()
+    engine.interrupt(worker.ident)
+    worker.join(200)
+    assert not worker.is_alive()
+    assert outcome[0].__cause__ is None
+    engine.close()
 
 
 def test_a_forked_process_leaves_the_sessions_of_its_parent_alone(sessions: Sessions, visits: str) -> None:

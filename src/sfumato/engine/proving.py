@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from sfumato.engine.carried_tables import Carried
@@ -221,10 +222,14 @@ def _if_there(*columns: str) -> Callable[[Callable[[Row], Any]], Callable[[Row],
     return lambda means: lambda row: None if any(row[each] is None for each in columns) else means(row)
 
 
+def _held(row: Row) -> bool:
+    """Tell whether a double is surely held as a whole number of 64 bits."""
+    return bool(abs(row["d"]) <= 2**60)
+
+
 def _numbers() -> list[Case]:
     i, j, d, e = map(_of, "ijde")
     near = apply(Operation.BETWEEN, d, Constant(Fraction(-(2**60)), Type.REAL), Constant(Fraction(2**60), Type.REAL))
-    whole_part = lambda row: abs(row["d"]) <= 2**60  # noqa: E731 - a condition of two cases
     there, both = _if_there("d"), _if_there("i", "j")
     return [
         _one("FLOOR", Operation.FLOOR, "d", lambda x: float(math.floor(x))),
@@ -234,12 +239,12 @@ def _numbers() -> list[Case]:
         Case(
             "the nearest whole number",
             apply(Operation.CASE, near, apply(Operation.NEAREST, d)),
-            there(lambda row: round(Fraction(row["d"])) if whole_part(row) else None),
+            there(lambda row: round(Fraction(row["d"])) if _held(row) else None),
         ),
         Case(
             "the whole number toward zero",
             apply(Operation.CASE, near, apply(Operation.TOWARD_ZERO, d)),
-            there(lambda row: int(row["d"]) if whole_part(row) else None),
+            there(lambda row: int(row["d"]) if _held(row) else None),
         ),
         _two("//", Operation.DIVIDE_WHOLE, i, j, both(lambda row: _quotient(row["i"], row["j"]))),
         _two("%", Operation.REMAINDER, i, j, both(lambda row: row["i"] - row["j"] * _quotient(row["i"], row["j"]))),
@@ -368,31 +373,27 @@ def _dates() -> list[Case]:
     )
     inside = _if_there("y")
     epoch = dt.datetime(1, 1, 1)
-    cases = [_one(f"EXTRACT({part})", Operation.PART, "s", lambda s, part=part: _part(part, s), part) for part in PARTS]
+    cases = [_one(f"EXTRACT({part})", Operation.PART, "s", partial(_part, part), part) for part in PARTS]
     cases += [
         _one(
             f"DATE_TRUNC({unit})",
             Operation.START,
             "y",
-            lambda y, unit=unit: calendar.truncated(unit, y),
+            partial(calendar.truncated, unit),
             unit,
             Type.DATE,
         )
         for unit in units
     ]
     cases += [
-        _one(
-            f"DATE_TRUNC({unit})", Operation.START, "s", lambda s, unit=unit: _truncated(unit, s), unit, Type.TIMESTAMP
-        )
+        _one(f"DATE_TRUNC({unit})", Operation.START, "s", partial(_truncated, unit), unit, Type.TIMESTAMP)
         for unit in (*units, "hour", "minute", "second")
     ]
     cases += [
         Case(
             f"a date and {amount} {unit}",
             apply(Operation.CASE, within, apply(Operation.MOVED, _of("y"), detail=(amount, unit, Type.DATE))),
-            inside(
-                lambda row, a=amount, u=unit: calendar.shifted(row["y"], a, u) if 1900 <= row["y"].year < 2100 else None
-            ),  # type: ignore[misc]
+            inside(partial(_shifted, amount, unit)),
         )
         for unit, amount in moved
     ]
@@ -408,6 +409,10 @@ def _dates() -> list[Case]:
         _one("a time as a date", Operation.CONVERT, "s", lambda s: s.date(), Type.DATE),
         Case("IS TRUE", apply(Operation.IS_TRUE, _of("b")), lambda row: row["b"] is True),
     ]
+
+
+def _shifted(amount: int, unit: str, row: Row) -> Any:
+    return calendar.shifted(row["y"], amount, unit) if 1900 <= row["y"].year < 2100 else None
 
 
 def _truncated(unit: str, time: dt.datetime) -> dt.datetime:
