@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "totals are not held to 64 bits",
         Kind.WRAP,
-        "engine/duckdb/driver.py",
+        "engine/totals_arrays.py",
         "return np.clip(totals, -LARGEST_INTEGER, LARGEST_INTEGER).astype(np.int64)",
         "return totals.astype(np.int64)",
         ("safety/test_held.py::test_totals_are_held_to_what_64_bits_hold",),
@@ -218,7 +218,7 @@ MUTANTS = (
     Mutant(
         "only groups with rows have totals",
         Kind.KEYS,
-        "engine/duckdb/driver.py",
+        "engine/totals_arrays.py",
         "    totals[row >= 0] = own[row[row >= 0]]\n    return totals",
         "    return own[row[row >= 0]]",
         (
@@ -279,8 +279,9 @@ MUTANTS = (
         "negative weights are rounded away from zero",
         Kind.ROUNDING,
         "engine/spellings/duckdb.py",
-        'return f"({x} // {y})"',
-        'return f"CAST(FLOOR(CAST({x} AS DOUBLE) / {y}) AS HUGEINT)"',
+        'def divide_whole(self, x: str, y: str) -> str:\n        return f"({x} // {y})"',
+        "def divide_whole(self, x: str, y: str) -> str:\n"
+        '        return f"CAST(FLOOR(CAST({x} AS DOUBLE) / {y}) AS HUGEINT)"',
         ("safety/test_tightness.py::test_weights_of_negative_values_are_rounded_toward_zero",),
     ),
 )

@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant(
         "totals stand at other groups",
         Kind.KEYS,
-        "engine/duckdb/driver.py",
+        "engine/totals_arrays.py",
         "totals[row >= 0] = own[row[row >= 0]]",
         "totals[row >= 0] = own[: int((row >= 0).sum())]",
         ("release/test_releasing.py::test_totals_find_their_groups_whatever_the_order",),
@@ -194,8 +194,8 @@ MUTANTS = (
         "every sample has the same key",
         Kind.REUSE,
         "release/releasing.py",
-        "engine.read(reading, bits.integer(62))",
-        "engine.read(reading, 1 << 61)",
+        "opened.read(reading, bits.integer(62))",
+        "opened.read(reading, 1 << 61)",
         ("safety/test_samples.py::test_every_release_has_a_key_of_its_own",),
     ),
 )

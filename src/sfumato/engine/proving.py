@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from sfumato.engine.carried_tables import Carried
@@ -64,21 +65,112 @@ _KINDS = {
 }
 Row = dict[str, Any]
 _ROWS: tuple[tuple[Any, ...], ...] = (
-    (1, 7, 2, 2.5, 0.1, "it's 100% a_b\\c", dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 23, 59, 59, 999999), True)
-    + (" 007 ", "1e3", "2024-02-29", "2024-02-29 23:59:59.999999+05:30"),
-    (2, -7, 3, -2.5, 1.0, "Straße", dt.date(1, 1, 1), dt.datetime(1, 1, 1), False)
-    + ("-9", " -.5 ", "0001-01-01", "0001-01-02T00:00Z"),
-    (3, 2**62, -1, 0.49999999999999994, 7.25, "NORTH", dt.date(9999, 12, 31), dt.datetime(9999, 12, 31, 23, 59), None)
-    + ("8999999999999999999", "0.1", "9999-12-31", "9999-12-31"),
-    (4, -(2**62), 9, -0.5, 1e-9, "north", dt.date(1969, 12, 31), dt.datetime(1969, 12, 31, 23, 59, 59, 500000), True)
-    + ("+12", "1e-199", "1969-12-31", "1969-12-31 23:59:59.5-14:59"),
-    (5, 0, 4, 1e15 + 0.5, 3.0, "", dt.date(2000, 1, 3), dt.datetime(2000, 1, 3, 0, 0, 0, 1), False)
-    + ("0", "9007199254740993", "2000-01-03", "2000-01-03 00:00:00.000001"),
-    (6, 2**62, 5, 3.5, 123456.789, "é😀 ", dt.date(2021, 1, 3), dt.datetime(2021, 1, 3, 12), None)
-    + ("5", "2.2250738585072014e-100", "2021-01-03", "2021-01-03 12:00+02"),
+    (
+        1,
+        7,
+        2,
+        2.5,
+        0.1,
+        "it's 100% a_b\\c",
+        dt.date(2024, 2, 29),
+        dt.datetime(2024, 2, 29, 23, 59, 59, 999999),
+        True,
+        " 007 ",
+        "1e3",
+        "2024-02-29",
+        "2024-02-29 23:59:59.999999+05:30",
+    ),
+    (
+        2,
+        -7,
+        3,
+        -2.5,
+        1.0,
+        "Straße",
+        dt.date(1, 1, 1),
+        dt.datetime(1, 1, 1),
+        False,
+        "-9",
+        " -.5 ",
+        "0001-01-01",
+        "0001-01-02T00:00Z",
+    ),
+    (
+        3,
+        2**62,
+        -1,
+        0.49999999999999994,
+        7.25,
+        "NORTH",
+        dt.date(9999, 12, 31),
+        dt.datetime(9999, 12, 31, 23, 59),
+        None,
+        "8999999999999999999",
+        "0.1",
+        "9999-12-31",
+        "9999-12-31",
+    ),
+    (
+        4,
+        -(2**62),
+        9,
+        -0.5,
+        1e-09,
+        "north",
+        dt.date(1969, 12, 31),
+        dt.datetime(1969, 12, 31, 23, 59, 59, 500000),
+        True,
+        "+12",
+        "1e-199",
+        "1969-12-31",
+        "1969-12-31 23:59:59.5-14:59",
+    ),
+    (
+        5,
+        0,
+        4,
+        1000000000000000.0 + 0.5,
+        3.0,
+        "",
+        dt.date(2000, 1, 3),
+        dt.datetime(2000, 1, 3, 0, 0, 0, 1),
+        False,
+        "0",
+        "9007199254740993",
+        "2000-01-03",
+        "2000-01-03 00:00:00.000001",
+    ),
+    (
+        6,
+        2**62,
+        5,
+        3.5,
+        123456.789,
+        "é😀 ",
+        dt.date(2021, 1, 3),
+        dt.datetime(2021, 1, 3, 12),
+        None,
+        "5",
+        "2.2250738585072014e-100",
+        "2021-01-03",
+        "2021-01-03 12:00+02",
+    ),
     (7, None, None, None, None, None, None, None, None) + (None,) * 4,
-    (8, -1, -7, -1e300, 1e300, "a\nb", dt.date(2020, 12, 31), dt.datetime(2020, 12, 31, 6, 7, 8), True)
-    + ("-0", "-0.0", "2020-12-31", "2020-12-31 06:07:08"),
+    (
+        8,
+        -1,
+        -7,
+        -1e300,
+        1e300,
+        "a\nb",
+        dt.date(2020, 12, 31),
+        dt.datetime(2020, 12, 31, 6, 7, 8),
+        True,
+        "-0",
+        "-0.0",
+        "2020-12-31",
+        "2020-12-31 06:07:08",
+    ),
 )
 _ALL = tuple(dict(zip(_KINDS, each, strict=True)) for each in _ROWS)
 LETTERS = (
@@ -130,10 +222,14 @@ def _if_there(*columns: str) -> Callable[[Callable[[Row], Any]], Callable[[Row],
     return lambda means: lambda row: None if any(row[each] is None for each in columns) else means(row)
 
 
+def _held(row: Row) -> bool:
+    """Tell whether a double is surely held as a whole number of 64 bits."""
+    return bool(abs(row["d"]) <= 2**60)
+
+
 def _numbers() -> list[Case]:
     i, j, d, e = map(_of, "ijde")
     near = apply(Operation.BETWEEN, d, Constant(Fraction(-(2**60)), Type.REAL), Constant(Fraction(2**60), Type.REAL))
-    whole_part = lambda row: abs(row["d"]) <= 2**60  # noqa: E731 - a condition of two cases
     there, both = _if_there("d"), _if_there("i", "j")
     return [
         _one("FLOOR", Operation.FLOOR, "d", lambda x: float(math.floor(x))),
@@ -143,12 +239,12 @@ def _numbers() -> list[Case]:
         Case(
             "the nearest whole number",
             apply(Operation.CASE, near, apply(Operation.NEAREST, d)),
-            there(lambda row: round(Fraction(row["d"])) if whole_part(row) else None),
+            there(lambda row: round(Fraction(row["d"])) if _held(row) else None),
         ),
         Case(
             "the whole number toward zero",
             apply(Operation.CASE, near, apply(Operation.TOWARD_ZERO, d)),
-            there(lambda row: int(row["d"]) if whole_part(row) else None),
+            there(lambda row: int(row["d"]) if _held(row) else None),
         ),
         _two("//", Operation.DIVIDE_WHOLE, i, j, both(lambda row: _quotient(row["i"], row["j"]))),
         _two("%", Operation.REMAINDER, i, j, both(lambda row: row["i"] - row["j"] * _quotient(row["i"], row["j"]))),
@@ -277,31 +373,27 @@ def _dates() -> list[Case]:
     )
     inside = _if_there("y")
     epoch = dt.datetime(1, 1, 1)
-    cases = [_one(f"EXTRACT({part})", Operation.PART, "s", lambda s, part=part: _part(part, s), part) for part in PARTS]
+    cases = [_one(f"EXTRACT({part})", Operation.PART, "s", partial(_part, part), part) for part in PARTS]
     cases += [
         _one(
             f"DATE_TRUNC({unit})",
             Operation.START,
             "y",
-            lambda y, unit=unit: calendar.truncated(unit, y),
+            partial(calendar.truncated, unit),
             unit,
             Type.DATE,
         )
         for unit in units
     ]
     cases += [
-        _one(
-            f"DATE_TRUNC({unit})", Operation.START, "s", lambda s, unit=unit: _truncated(unit, s), unit, Type.TIMESTAMP
-        )
+        _one(f"DATE_TRUNC({unit})", Operation.START, "s", partial(_truncated, unit), unit, Type.TIMESTAMP)
         for unit in (*units, "hour", "minute", "second")
     ]
     cases += [
         Case(
             f"a date and {amount} {unit}",
             apply(Operation.CASE, within, apply(Operation.MOVED, _of("y"), detail=(amount, unit, Type.DATE))),
-            inside(
-                lambda row, a=amount, u=unit: calendar.shifted(row["y"], a, u) if 1900 <= row["y"].year < 2100 else None
-            ),  # type: ignore[misc]
+            inside(partial(_shifted, amount, unit)),
         )
         for unit, amount in moved
     ]
@@ -317,6 +409,10 @@ def _dates() -> list[Case]:
         _one("a time as a date", Operation.CONVERT, "s", lambda s: s.date(), Type.DATE),
         Case("IS TRUE", apply(Operation.IS_TRUE, _of("b")), lambda row: row["b"] is True),
     ]
+
+
+def _shifted(amount: int, unit: str, row: Row) -> Any:
+    return calendar.shifted(row["y"], amount, unit) if 1900 <= row["y"].year < 2100 else None
 
 
 def _truncated(unit: str, time: dt.datetime) -> dt.datetime:

@@ -233,7 +233,7 @@ _REFUSED = {
 
 
 def _unreachable(error: Any, place: str) -> InvalidPolicy:
-    """Say why there is no session, in words of our own: nothing of a table was read yet, but no message is passed on."""
+    """Say why there is no session, in words of our own: no message of a server is passed on."""
     said = str(error)
     code = getattr(error, "sqlstate", None) or next((each for each, words in _SAID.items() if words in said), None)
     rule, fix = _REFUSED.get(
@@ -265,7 +265,7 @@ def _set(session: psycopg.Connection[Any], settings: dict[str, str], place: str)
     def pinned() -> None:
         session.adapters.register_loader("numeric", Whole)
         asked = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
-        session.execute(f"SELECT {asked}")  # type: ignore[arg-type]
+        session.execute(f"SELECT {asked}")
         session.autocommit = False
         session.isolation_level = IsolationLevel.REPEATABLE_READ
         session.read_only = True

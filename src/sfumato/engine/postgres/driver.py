@@ -255,7 +255,7 @@ class Transaction:
         session = self._open()
         with self._lock:
             locked = ", ".join(relation.sql for relation in self._engine.relations.values())
-            self._guarded(lambda: session.execute(f"LOCK TABLE {locked} IN ACCESS SHARE MODE"))  # type: ignore[arg-type]
+            self._guarded(lambda: session.execute(f"LOCK TABLE {locked} IN ACCESS SHARE MODE"))
             self._engine.check_unchanged(partial(rows, session))
             for reading in readings:
                 text, carried = self._engine.written(counted_statement(reading, 0))
@@ -346,7 +346,7 @@ def _planned(session: psycopg.Connection[Any], statement: str, parameters: Seque
 
 
 def _limit(session: psycopg.Connection[Any], seconds: float) -> None:
-    session.execute(f"SET LOCAL statement_timeout = '{int(seconds * 1000)}ms'")  # type: ignore[arg-type]
+    session.execute(f"SET LOCAL statement_timeout = '{int(seconds * 1000)}ms'")
 
 
 def _no_table(table: str) -> str:

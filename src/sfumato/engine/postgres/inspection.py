@@ -1,4 +1,4 @@
-"""An owner sees here, exactly, what a policy's bounds and limits cost tables on a PostgreSQL server; nobody else may."""
+"""An owner sees here, exactly, what a policy's bounds and limits cost tables on PostgreSQL; nobody else may."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sfumato.engine.clean_scans import Stored, StoredColumn
 from sfumato.engine.spellings.postgres import BYTES, name
 
@@ -71,7 +73,7 @@ def _time(x: str, told: str) -> str:
     return f"({x} AT TIME ZONE 'UTC')" if "with time zone" in told else x
 
 
-_PLAIN = {
+_PLAIN: dict[Stored, Callable[[str, str], str]] = {
     Stored.INTEGER: lambda x, _: f"CAST({x} AS BIGINT)",
     Stored.NUMBER: _number,
     Stored.REAL: lambda x, _: f"NULLIF(CAST({x} AS FLOAT8), 'NaN')",

@@ -1,4 +1,4 @@
-"""Relations are found in PostgreSQL's catalogs: what they are, which columns they have, and whether they may be read."""
+"""Relations are found in PostgreSQL's catalogs: what they are, which columns they have, who may read them."""
 
 from __future__ import annotations
 
