@@ -8,7 +8,7 @@ from typing import Any, Self
 from sfumato.engine import inspected_tables
 from sfumato.engine.clean_scans import InspectedCell
 from sfumato.engine.seam import Inspection
-from sfumato.engine.spark.cells import cleaned
+from sfumato.engine.spark.cells import FLOATING, Cell, cleaned
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.frames import Frame
 from sfumato.engine.spark.sources import content
@@ -50,10 +50,9 @@ class SparkInspector:
         fates = []
         for place, (column, domain) in enumerate(self._policy.tables[table].columns.items()):
             cell = self._tables.source(table).cell(column, f"tables.{table}.columns.{column}")
-            bare = Domain(domain.type)
             inspected = InspectedCell(
                 clean=cleaned(cell, domain, column),
-                raw=cell.text(column) if domain.type is Type.TEXT else cleaned(cell, bare, column),
+                raw=_raw(cell, domain.type, column),
                 there=f"({cell.sql} IS NOT NULL)",
                 low=None if domain.bounds is None else literal(domain.bounds[0]),
             )
@@ -90,3 +89,12 @@ class SparkInspector:
 
     def __exit__(self, *_: object) -> None:
         self._engine.close()
+
+
+def _raw(cell: Cell, kind: Type, place: str) -> str:
+    """Give a cell in its declared type alone: with no bound, and a double as it is."""
+    if kind is Type.TEXT:
+        return cell.text(place)
+    if kind is Type.REAL and cell.family in FLOATING:
+        return f"CAST({cell.sql} AS DOUBLE)"
+    return cleaned(cell, Domain(kind), place)

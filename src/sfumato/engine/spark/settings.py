@@ -52,7 +52,7 @@ CSV = {
     "escape": '"',
     "encoding": "UTF-8",
     "mode": "PERMISSIVE",  # a record that is too short is filled with NULL, one too long is cut
-    "nullValue": "",
+    "nullValue": "\x00sfumato: nothing\x00",  # else a quoted cell without letters would be NULL too
     "emptyValue": "",
 }
 """How CSV files are read: every cell as text, which the scan reads as what is declared."""
