@@ -306,15 +306,19 @@ def test_a_spender_that_ends_or_stands_still_inside_a_charge_stops_nobody(place:
         assert child.stdout is not None
         assert child.stdout.readline() == "inside\n", child.stderr.read()  # type: ignore[union-attr]
         child.send_signal(how)
-        with place.open(timeout=60) as ledger:
-            account(ledger).charge(pure("0.1"))
-            assert charges(place) == 1
+        try:
+            with place.open(timeout=30) as ledger:
+                account(ledger).charge(pure("0.1"))
+                assert charges(place) == 1
+                child.send_signal(signal.SIGCONT)
+                output, errors = child.communicate("x")
+                assert "charged" not in output
+                assert how is signal.SIGKILL or "LedgerUnavailable" in errors
+                assert charges(place) == 1
+                assert ledger.verify().holds
+        finally:
             child.send_signal(signal.SIGCONT)
-            output, errors = child.communicate("x")
-            assert "charged" not in output
-            assert how is signal.SIGKILL or "LedgerUnavailable" in errors
-            assert charges(place) == 1
-            assert ledger.verify().holds
+            child.kill()
 
 
 # ── other servers ──────────────────────────────────────────────────────────────────────────────

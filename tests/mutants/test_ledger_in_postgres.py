@@ -86,7 +86,7 @@ MUTANTS = (
         "ledger/postgres_schema.py",
         "{schema}.{table} ENABLE ALWAYS TRIGGER kept",
         "{schema}.{table} ENABLE TRIGGER kept",
-        (f"{_STORE}test_not_even_the_owner_changes_lines_by_accident",),
+        (f"{_STORE}test_a_charge_takes_four_round_trips",),
     ),
     Mutant(
         "a schema that was changed is believed",
