@@ -81,7 +81,7 @@ class Table:
 
     name: str
     source: Any
-    """Where its rows are: a ``Source``, or the path of a file (CSV, Parquet, DuckDB with ``relation``), the address of a
+    """Where its rows are: a ``Source``, or the path of a file (CSV, Parquet, DuckDB with ``relation``), an address of a
     server (postgresql://host/database, sc://host:15002), or a table in memory (Arrow, pandas, polars, Spark)."""
     columns: Mapping[str, Domain] = field(default_factory=dict)
     """The columns that may be asked about, in their order, each as a Domain or as a dict of its fields. A public table
