@@ -1,4 +1,4 @@
-"""The clean scan of a table on a server: its cells become what the policy declares, in the relational form.
+"""A clean scan makes the cells of a table on a server what the policy declares, in the relational form.
 
 The meaning is that of every scan (``engine.duckdb.scan`` writes the same for DuckDB): each rule works on one cell, or
 on one row for its id, by itself, so two tables that differ in one unit's rows differ in that unit's rows after the scan

@@ -1,4 +1,4 @@
-"""What a policy's bounds and limits cost a table, from one row of exact counts: the same for every engine. PRIVATE.
+"""An inspection finds what a policy's bounds and limits cost a table, from one row of exact counts. PRIVATE.
 
 For tables on a server the statement of these counts is written here too, over the clean scans in the relational form.
 """

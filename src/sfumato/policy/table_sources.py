@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,17 @@ def engine_of(source: Source) -> tuple[str, str]:
     if isinstance(source, SparkTable):
         return "Spark", source.address
     return ("Spark", "a DataFrame") if isinstance(source, SparkFrame) else ("DuckDB", "this machine")
+
+
+def check_one_engine(private: Sequence[tuple[str, Source]]) -> None:
+    """Refuse private tables that live in two places: an engine joins no rows that another one holds."""
+    for name, source in private[1:]:
+        if engine_of(source) != engine_of(private[0][1]):
+            raise InvalidPolicy(
+                "the private tables of a policy live in one engine, at one address",
+                place=f"tables.{name}.source",
+                fix=f"keep it where {private[0][0]} is, or give it a policy of its own",
+            )
 
 
 def _of_spark(given: object) -> bool:

@@ -14,7 +14,7 @@ from sfumato.policy.codings import Coding, coding_of, is_coded, leaves
 from sfumato.policy.domains import Domain, ListColumn, Type, implied
 from sfumato.policy.dummies import dummies
 from sfumato.policy.public_faces import PublicFace, table_face, unspent
-from sfumato.policy.table_sources import DatabaseTable, OnServer, check_ledger, engine_of, source_of
+from sfumato.policy.table_sources import DatabaseTable, OnServer, check_ledger, check_one_engine, source_of
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import Range, exact, whole
 
@@ -37,6 +37,7 @@ ID_TYPES = (Type.INTEGER, Type.TEXT)
 """What ids may be declared as: types in which no two ids become one."""
 
 T = TypeVar("T")
+_KEPT = "sf_"
 _SHARE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
 _CELLS = ("bins", "levels", "spikes")
 _COLUMN = ("type", "bounds", "values", "grid", "nullable", "max_length", "other", "most_items", *_CELLS)
@@ -81,9 +82,8 @@ class Table:
 
     name: str
     source: Any
-    """Where its rows are: a ``Source``. It may be given as the path of a file (CSV, Parquet file or glob, or a DuckDB
-    database, with ``relation``), as the address of a server (postgresql://host/database, sc://host:15002, with
-    ``relation``), or as a table in memory (Arrow, pandas, polars, a DataFrame of Spark's)."""
+    """Where its rows are: a ``Source``, or the path of a file (CSV, Parquet, DuckDB with ``relation``), an address of a
+    server (postgresql://host/database, sc://host:15002), or a table in memory (Arrow, pandas, polars, Spark)."""
     columns: Mapping[str, Domain] = field(default_factory=dict)
     """The columns that may be asked about, in their order, each as a Domain or as a dict of its fields. A public table
     may leave them out: all are known."""
@@ -113,11 +113,9 @@ class Table:
     implies: Mapping[str, str] = field(default_factory=dict)
     """Of a column, the column that its value decides, such as the region of a city."""
     path: InitVar[str | None] = None
-    """Of files that a Spark server reads: where they are. This and what follows is kept in the source."""
     format: InitVar[str | None] = None
-    """Of such files: their format."""
     version: InitVar[str | None] = None
-    """Of rows on a server: what the owner calls them as they are now, or the version of them that is read."""
+    """Of rows on a server: where files are, in which format, and which version of them; kept in the source."""
 
     def __repr__(self) -> str:
         kind = "public" if self.public else f"private, {self.max_rows or 'all'} rows of one unit count"
@@ -330,7 +328,7 @@ class Policy:
                     place=f"tables.{name}.id",
                     fix='give every private table id = "row", or none',
                 )
-        _check_engines(self.tables)
+        check_one_engine([(name, each.source) for name, each in self.tables.items() if not each.public])
         _check_paths(self.tables)
         _check_periods(self.unit, self.tables)
         if self.per is not None:
@@ -481,19 +479,6 @@ def _whose(written: object, place: str) -> str | Via | None:
     return written  # type: ignore[return-value]
 
 
-def _check_engines(tables: Mapping[str, Table]) -> None:
-    """The private tables of a policy live in one place: an engine joins no rows that another one holds."""
-    private = [each for each in tables.values() if not each.public]
-    first = private[0]
-    for table in private[1:]:
-        if engine_of(table.source) != engine_of(first.source):
-            raise InvalidPolicy(
-                "the private tables of a policy live in one engine, at one address",
-                place=f"tables.{table.name}.source",
-                fix=f"keep it where {first.name} is, or give it a policy of its own",
-            )
-
-
 def _check_paths(tables: Mapping[str, Table]) -> None:
     """Every path leads through private tables of the policy to one whose rows carry ids."""
     for name, table in tables.items():
@@ -590,9 +575,8 @@ def _check_period(table: Table, column: str | None, unit: PrivacyUnit, place: st
     if domain is not None and domain.type in (Type.DATE, Type.TIMESTAMP):
         return
     rule = f"the unit is one {unit.name}-{unit.period}, so every private table declares a date or a time that says when"
-    found = (
-        f"{table.name} declares no {column or 'such column'}" if domain is None else f"{column} is {domain.type.value}"
-    )
+    missing = f"{table.name} declares no {column or 'such column'}"
+    found = missing if domain is None else f"{column} is {domain.type.value}"
     raise InvalidPolicy(
         f"{rule}: {found}",
         place=place,
@@ -619,10 +603,9 @@ def _period_column(written: object, place: str) -> str | None:
 
 def _id_type(written: Any) -> Type | None:
     """Name the type that ids are declared as."""
-    names = [each.value for each in ID_TYPES]
     if written is None or written in ID_TYPES:
         return written
-    if written not in names:
+    if written not in [each.value for each in ID_TYPES]:
         raise InvalidPolicy("ids are whole numbers or texts", place="unit.id_type", fix='write id_type = "integer"')
     return Type(written)
 
@@ -716,6 +699,6 @@ def _shares(analysts: Mapping[str, Any]) -> dict[str, Fraction]:
 
 
 def _limit(value: Any, place: str) -> int:
-    if type(value) is not int or not 1 <= value <= 10**6:
-        raise InvalidPolicy("a limit is a whole number between 1 and 1,000,000", place=place, fix="give it as, say, 10")
-    return value
+    if type(value) is int and 1 <= value <= 10**6:
+        return value
+    raise InvalidPolicy("a limit is a whole number between 1 and 1,000,000", place=place, fix="give it as, say, 10")

@@ -1,4 +1,4 @@
-"""Sessions at a PostgreSQL server: read-only transactions, with every setting pinned that changes a meaning.
+"""A session at a PostgreSQL server runs read-only transactions, with every setting pinned that changes a meaning.
 
 Only generated statements run here, each one SELECT. A failure never tells its cause: a server's message may quote a
 cell. A forked process leaves its parent's sessions alone.
@@ -257,7 +257,7 @@ def _set(session: psycopg.Connection[Any], settings: dict[str, str], place: str)
     from psycopg.adapt import Loader
 
     class Whole(Loader):
-        """Every decimal number that is sent is a whole one."""
+        """This reads decimal numbers, of which only whole ones are sent."""
 
         def load(self, data: Any) -> int:
             return int(bytes(data))

@@ -87,7 +87,7 @@ class Postgres:
             )
 
     def _fetched(self) -> dict[str, Any]:
-        """Fetch the rows of public tables that are on PostgreSQL servers: they are carried like those of files."""
+        """Read the rows of public tables that are on PostgreSQL servers: they are carried like those of files."""
         found: dict[str, Any] = {}
         self.public: dict[str, tuple[tuple[str, str], StoredRelation]] = {}
         for each, table in self._policy.tables.items():
@@ -270,7 +270,7 @@ class Transaction:
         return cast("E", in_arrays(found, reading))
 
     def _guarded(self, action: Callable[[], Any]) -> Any:
-        """Do something after which the transaction goes on, whether it fails or not."""
+        """Run an action after which the transaction goes on, whether it fails or not."""
         session = self._open()
         self._engine.server.owned_by(session, get_ident())
         finished(lambda: session.execute("SAVEPOINT sf"))
@@ -367,7 +367,7 @@ def _database(run: Callable[..., list[tuple[Any, ...]]]) -> tuple[str, str]:
 
 
 def _rows_of(table: Table, relation: StoredRelation, run: Callable[..., list[tuple[Any, ...]]]) -> Any:
-    """Fetch the rows of a public table as an Arrow table."""
+    """Read the rows of a public table into an Arrow table."""
     from sfumato.engine.clean_scans import AS_TYPES
 
     read = [each for each in relation.columns if each.kind in AS_TYPES]
