@@ -384,6 +384,28 @@ def test_an_error_quotes_no_cell(cluster: Cluster, capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.long
+def test_a_reading_is_ended(cluster: Cluster) -> None:
+    frame = cluster.classic.range(10**13).selectExpr("id AS who", "'north' AS place", "CAST(id % 7 AS DOUBLE) AS cost")
+    spark = Spark(_policy(frame.limit(10)))
+    endless = spark.tables.session.moved(frame)
+    found: list[str] = []
+
+    def read() -> None:
+        try:
+            spark.tables.run(lambda: endless.groupBy("place").count())
+        except EngineFailed:
+            found.append("ended")
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    while thread.is_alive():
+        spark.interrupt(thread.ident)
+        time.sleep(0.2)
+    assert found == ["ended"]
+    spark.close()
+
+
+@pytest.mark.long
 def test_an_executor_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     """Spark computes what was lost again: the totals are the same."""
     rows = pa.concat_tables([_rows(200_000)] * 40)
