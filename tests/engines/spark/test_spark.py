@@ -383,9 +383,10 @@ def test_an_error_quotes_no_cell(cluster: Cluster, capfd: pytest.CaptureFixture[
     assert "secret" not in "".join(capfd.readouterr())
 
 
+@pytest.mark.long
 def test_a_reading_is_ended(cluster: Cluster) -> None:
     frame = cluster.classic.range(10**13).selectExpr("id AS who", "'north' AS place", "CAST(id % 7 AS DOUBLE) AS cost")
-    spark = Spark(_policy(frame.limit(10), row_ceiling=10**12))
+    spark = Spark(_policy(frame.limit(10)))
     endless = spark.tables.session.moved(frame)
     found: list[str] = []
 

@@ -235,7 +235,7 @@ class SparkTables:
             wanted = [each for each in self._running if thread in (None, each)]
         for each in wanted:
             with suppress(EngineFailed):
-                quietly(partial(self.session.spark.interruptTag, self._tagged(each)))
+                quietly(partial(self.session.interrupt, self._tagged(each)))
 
     def _tagged(self, thread: int) -> str:
         return f"{self._tag}-{thread}"

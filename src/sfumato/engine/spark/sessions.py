@@ -39,12 +39,17 @@ class Session:
 
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
-        """Let whatever runs in this thread be ended by a tag."""
-        self.spark.addTag(tag)
+        """Let whatever runs in this thread be ended by a tag: of a classic session, that of its jobs."""
+        jobs = None if self.connect else self.spark.sparkContext
+        (self.spark.addTag if jobs is None else jobs.addJobTag)(tag)
         try:
             yield
         finally:
-            self.spark.removeTag(tag)
+            (self.spark.removeTag if jobs is None else jobs.removeJobTag)(tag)
+
+    def interrupt(self, tag: str) -> None:
+        """End what runs under a tag."""
+        (self.spark.interruptTag if self.connect else self.spark.sparkContext.cancelJobsWithTag)(tag)
 
     def moved(self, frame: Any) -> Any:
         """Give a frame of another session of the same Spark as one of this."""
