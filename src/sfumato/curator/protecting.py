@@ -10,7 +10,7 @@ from sfumato.curator.curators import Curator
 from sfumato.engine.opening import types_in_memory
 from sfumato.errors import InvalidParameter
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Value
-from sfumato.policy.values import check_keys
+from sfumato.policy.names import check_keys
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.privacy.numbers import Number
 

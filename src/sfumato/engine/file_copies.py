@@ -27,7 +27,7 @@ from urllib.parse import quote as quoted
 from sfumato.engine.duckdb.files import misquoted
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import Type
-from sfumato.policy.values import LONGEST_NAME, is_name
+from sfumato.policy.names import LONGEST_NAME, is_name
 
 if TYPE_CHECKING:
     import pyarrow

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidPolicy
-from sfumato.policy.values import PERIODS, Policy, Table, check_keys, check_name, placed
+from sfumato.policy.names import check_keys, check_name
+from sfumato.policy.values import PERIODS, Policy, Table, placed
 from sfumato.privacy import Budget, PrivacyUnit
 
 MOST_BYTES = 4 << 20

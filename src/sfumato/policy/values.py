@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -13,16 +12,14 @@ from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy.codings import Coding, coding_of, is_coded, leaves
 from sfumato.policy.domains import Domain, ListColumn, Type, implied
 from sfumato.policy.dummies import dummies
+from sfumato.policy.names import check_keys, check_name, distinct
 from sfumato.policy.public_faces import PublicFace, table_face, unspent
 from sfumato.policy.table_sources import DatabaseTable, OnServer, check_ledger, check_one_engine, source_of
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import Range, exact, whole
 
-_KEPT = "sf_"
 ROW = "row"
 """Declared as a table's id: every row is a unit of its own."""
-LONGEST_NAME = 63
-"""Letters of a table's or a column's name."""
 PERIODS = ("day", "week", "month")
 """How long a period may be."""
 ACCOUNT_PERIODS = {
@@ -37,7 +34,6 @@ ID_TYPES = (Type.INTEGER, Type.TEXT)
 """What ids may be declared as: types in which no two ids become one."""
 
 T = TypeVar("T")
-_KEPT = "sf_"
 _SHARE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
 _CELLS = ("bins", "levels", "spikes")
 _COLUMN = ("type", "bounds", "values", "grid", "nullable", "max_length", "other", "most_items", *_CELLS)
@@ -392,56 +388,6 @@ class Policy:
     def dummy(self, rows: int = 1_000) -> dict[str, Any]:
         """Invent an Arrow table for each table, to write code against: of this policy alone, the same every time."""
         return dummies(self.tables, rows, self.id_type)
-
-
-def check_name(name: object, what: str, place: str) -> None:
-    if isinstance(name, str) and name.lower().startswith(_KEPT):
-        raise InvalidPolicy("names beginning with sf_ are kept for generated columns", place=place, fix="rename it")
-    if not is_name(name):
-        raise InvalidPolicy(
-            f"{what} has a name of 1 to {LONGEST_NAME} visible letters in normal form (NFC), without spaces around it",
-            place=place,
-            fix="rename it in a view or in the file",
-        )
-
-
-def is_name(name: object) -> bool:
-    """Tell whether a table or a column may be called so: by visible letters and spaces, which mean the same wherever
-    they are printed, and not as what is generated.
-    """
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
-        return False
-    if name != name.strip() or not unicodedata.is_normalized("NFC", name) or unicodedata.combining(name[0]):
-        return False
-    return not name.lower().startswith(_KEPT)
-
-
-def distinct(names: Iterable[str], place: str) -> None:
-    """SQL does not tell capital letters from small ones in names."""
-    seen: dict[str, str] = {}
-    for name in names:
-        if (other := seen.setdefault(name.lower(), name)) != name:
-            raise InvalidPolicy(
-                f"{other} and {name} are the same name in SQL", place=f"{place}.{name}", fix="rename one of them"
-            )
-
-
-def check_keys(
-    found: Mapping[str, object],
-    known: Iterable[str],
-    place: str,
-    rule: str = "this key is not known",
-    otherwise: str = "remove it: known here are",
-) -> None:
-    """Refuse a key that nobody reads, and name the known one it is nearest to, or else all of them."""
-    from difflib import get_close_matches
-
-    names = tuple(known)
-    for key in found:
-        if key not in names:
-            near = get_close_matches(str(key), names, 1)
-            fix = f"did you mean {near[0]}?" if near else f"{otherwise} {', '.join(names)}"
-            raise InvalidPolicy(rule, place=f"{place}.{key}" if place else str(key), fix=fix)
 
 
 def placed(place: str, make: Callable[[], T]) -> T:

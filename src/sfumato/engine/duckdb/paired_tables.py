@@ -19,7 +19,7 @@ from sfumato.engine.duckdb.scan import Cell, cleaned
 from sfumato.engine.spellings.duckdb_literals import name
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, Policy, Table, Type
-from sfumato.policy.values import is_name
+from sfumato.policy.names import is_name
 from sfumato.privacy import Budget, PrivacyUnit
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from sfumato.engine.duckdb.scan import Cell
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.policy import DatabaseTable, Table
-from sfumato.policy.values import is_name
+from sfumato.policy.names import is_name
 
 Execute = Callable[[str], list[tuple[Any, ...]]]
 _LISTED = 20
