@@ -288,12 +288,13 @@ def test_a_step_that_the_clock_refuses_leaves_the_model_so_far(
     """The last moment may be over while a step is checked: the first is refused for nothing, a later one ends it."""
     checks: list[int] = []
 
-    def check(*_: Any) -> None:
+    def checked(engine: Any, readings: Any, _: float | None) -> Any:
         checks.append(0)
         if len(checks) > step:
             raise sf.Unsupported("slow-check", "a question is planned within half of its time limit", fix="")
+        return engine.check(*readings)
 
-    monkeypatch.setattr("sfumato.release.releasing._check", check)
+    monkeypatch.setattr("sfumato.release.releasing._checked", checked)
     with curator(tmp_path, people(1, 40)) as clinic:
         proposal, account = clinic.synthesize("people", "independent"), clinic._context.account
         if not step:

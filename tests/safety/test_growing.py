@@ -19,7 +19,6 @@ from engine.tables import tuples
 from safety.worlds import changes
 from sfumato.curator.context import Context
 from sfumato.curator.questions import Question
-from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.guarded import Periods
@@ -76,9 +75,7 @@ def _policy(rows: Rows, every: str, per: str | None) -> Policy:
 
 
 def _engine(policy: Policy) -> DuckDB:
-    made = object.__new__(DuckDB)
-    made._policy, made.sources = policy, Sources(policy, threads=1)
-    return made
+    return DuckDB(policy, threads=1)
 
 
 def _questions(every: str) -> list[str]:

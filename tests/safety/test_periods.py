@@ -10,7 +10,6 @@ import pytest
 
 from engine.tables import tuples
 from safety.worlds import changes, question
-from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import boundings
 from sfumato.plan.readings import GroupTotals
@@ -36,9 +35,7 @@ def _engine(every: str, days: tuple[Any, Any], visits: list[Row], claims: list[R
         columns = {"day": {"type": "date", **day}, "cost": {"type": "integer", "bounds": [0, 10]}}
         tables[name] = Table(name, source, columns, id="who", max_rows=5)
     policy = Policy(PrivacyUnit("person", period=every, period_column="day"), Budget(3, "1e-6"), tables)
-    made = object.__new__(DuckDB)
-    made._policy, made.sources = policy, Sources(policy, threads=1)
-    return made
+    return DuckDB(policy, threads=1)
 
 
 def _moved(text: str, every: str, days: tuple[Any, Any], visits: list[Row], claims: list[Row]) -> list[float]:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
@@ -85,9 +84,7 @@ def _stored(rows: Sequence[Row], kinds: Mapping[str, pa.DataType]) -> pa.Table:
 
 def engine(rows: Rows, every: str | None = None) -> DuckDB:
     """An engine with one thread: the tables are tiny, and many are open at once."""
-    made, declared = object.__new__(DuckDB), policy(rows, every=every)
-    made._policy, made.sources = declared, Sources(declared, threads=1)
-    return made
+    return DuckDB(policy(rows, every=every), threads=1)
 
 
 @dataclass(frozen=True)

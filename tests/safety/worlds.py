@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from sfumato.curator.context import Context
 from sfumato.curator.questions import Question
-from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.sql import parse
@@ -63,9 +62,7 @@ class World:
 
     def engine(self, rows: Sequence[Row]) -> DuckDB:
         """An engine with one thread: the tables are tiny, and many are open at once."""
-        made, policy = object.__new__(DuckDB), self.policy(rows)
-        made._policy, made.sources = policy, Sources(policy, threads=1)
-        return made
+        return DuckDB(self.policy(rows), threads=1)
 
     def tables(self, random: Random, many: int) -> dict[str, tuple[Row, ...]]:
         """The rows as they are, under "", and with one unit more, by its name.
