@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,6 +26,7 @@ from sfumato.engine.seam import Data, OpenReading, Unheld
 from sfumato.engine.spellings.postgres import BYTES, TYPES, PostgresSpelling, name
 from sfumato.engine.totals_arrays import exact_keys, parameter
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged, Unsupported
+from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import Span, World
 from sfumato.plan.nodes import GroupKey
@@ -40,7 +40,6 @@ FREE_SECONDS = 5
 """How long the keys of a question may be looked for: it costs nothing, so it may not take long."""
 _LETTERS = ('pg_catalog."pg_c_utf8"', 'pg_catalog."C.utf8"', 'pg_catalog."C.UTF-8"', 'pg_catalog."default"')
 """Collations under which letters may be turned one for one; which of them does is proved at the opening."""
-_OPENINGS = count()
 
 
 class Postgres:
@@ -50,7 +49,7 @@ class Postgres:
         self._policy = policy
         private = next(table for table in policy.tables.values() if not table.public)
         self.server = Server(private.source.address, f"tables.{private.name}.source", memory)
-        self._opened = f"{time.time_ns()} {os.getpid()} {next(_OPENINGS)}"
+        self._opened = str(bits.integer(128))
         self._looks = count()
         self._carried: CarriedTables | None = None
         try:

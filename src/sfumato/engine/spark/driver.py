@@ -25,6 +25,7 @@ from sfumato.engine.spark.scans import Scans
 from sfumato.engine.spark.sessions import Session, at_address, beside, quietly
 from sfumato.engine.spark.sources import Source, content, opened
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
+from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import World
 from sfumato.plan.nodes import GroupKey, tables
@@ -169,7 +170,7 @@ class SparkTables:
         self.policy = policy
         self._process = os.getpid()
         self._lock = Lock()
-        self._tag = f"sfumato-{os.urandom(8).hex()}"
+        self._tag = f"sfumato-{bits.integer(64):x}"
         self._running: dict[int, int] = {}
         self._public: dict[str, Frame] = {}
         private = [each for each in policy.tables.values() if not each.public]

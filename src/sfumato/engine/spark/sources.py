@@ -8,7 +8,6 @@ table at all; and no stored answer is reused for them.
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from sfumato.engine.spark.sessions import Session, quietly
 from sfumato.engine.spark.settings import CSV
 from sfumato.engine.spellings.spark_literals import name
 from sfumato.errors import EngineFailed, InvalidPolicy
+from sfumato.mechanisms import bits
 from sfumato.policy.table_sources import SparkFrame, SparkTable
 
 Frame = Any
@@ -82,7 +82,7 @@ def opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Sou
 
 def _opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Source:
     if isinstance(source, SparkFrame):
-        nonce = os.urandom(16).hex()
+        nonce = str(bits.integer(128))
         return _of_frame(session.moved(source.frame), "", lambda: nonce, held=False)
     form = source.format if source.relation is None else _provider(source.relation, session)
     address = f"spark://{_host(source.address)}/{source.relation or source.path}"
@@ -97,7 +97,7 @@ def _opened(source: SparkTable | SparkFrame, session: Session, place: str) -> So
     load = _loader(source, session)
     if form in _IN_FILES:
         return _of_frame(load(), address, lambda: _listing(load, session))
-    nonce = os.urandom(16).hex()
+    nonce = str(bits.integer(128))
     return _of_frame(load(), address, lambda: nonce, held=False)
 
 
