@@ -44,8 +44,8 @@ MUTANTS = (
         "the table without the person has them",
         Kind.NEIGHBOURS,
         "attacks/membership.py",
-        "return outside + self.targets, outside",
-        "return outside + self.targets, outside + self.targets",
+        "return others + self.targets, others if self.instead is None",
+        "return others + self.targets, others + self.targets if self.instead is None",
         (f"{MEMBERSHIP}::test_counts_are_those_of_the_people_who_are_there",),
     ),
     Mutant(

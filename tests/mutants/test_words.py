@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "names may hold what is not visible",
         Kind.KEYS,
-        "policy/values.py",
+        "policy/names.py",
         "or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():",
         "or not 0 < len(name) <= LONGEST_NAME:",
         ("curator/test_names.py::test_names_that_are_refused",),
