@@ -34,8 +34,8 @@ MUTANTS = (
         "an interruption after the charge is told",
         Kind.CHARGE_ORDER,
         "release/releasing.py",
-        "    except BaseException:\n",
-        "    except Exception:\n",
+        "    except BaseException as error:\n",
+        "    except Exception as error:\n",
         ("safety/test_order.py::test_whatever_happens_after_the_charge_is_told_alike",),
     ),
     Mutant(
