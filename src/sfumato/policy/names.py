@@ -1,4 +1,4 @@
-"""What tables, columns and keys of a policy may be called."""
+"""Names of tables, columns and keys of a policy are checked here."""
 
 from __future__ import annotations
 
