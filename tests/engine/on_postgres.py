@@ -44,7 +44,7 @@ class Sessions:
         return found.fetchall() if found.description else []
 
     def schema(self) -> str:
-        made = f"s{next(_SCHEMAS)}"
+        made = f"rows{next(_SCHEMAS)}"
         self.run(f"CREATE SCHEMA {made}")
         return made
 
