@@ -90,8 +90,8 @@ def fault_points(code: str, path: Path, call: str, folder: Path) -> int:
 @traced
 @pytest.mark.parametrize("call", CALLS)
 def test_killed_at_every_system_call_that_changes_a_disk(call: str, tmp_path: Path, long: bool) -> None:
-    """Before the n-th call for every n; after it is before the next. By default for every second n and the last, into
-    an account that is open.
+    """Before the n-th call for every n; after it is before the next. By default for every second n, about ten at
+    most, and the last, into an account that is open.
     """
     _killed_everywhere(CHARGE_AND_ANSWER, call, tmp_path, long=long)
 
@@ -109,7 +109,7 @@ def _killed_everywhere(code: str, call: str, tmp_path: Path, *, long: bool) -> i
     if not long:
         shutil.copy(first, count)
     many = fault_points(code, count, call, tmp_path)
-    points = range(1, many + 1) if long else sorted({*range(1, many + 1, 2), many} - {0})
+    points = range(1, many + 1) if long else sorted({*range(1, many + 1, max(2, many // 10)), many} - {0})
     for point in points:
         path = tmp_path / f"{point}" / "ledger.db"
         path.parent.mkdir()
