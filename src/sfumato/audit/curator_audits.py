@@ -84,10 +84,10 @@ def curator(
     with set_up(declared) as stage:
         asked = tuple(_asked(stage, questions, drawn_from, max(_LEAST_DRAWN, round(_DRAWN_A_MINUTE * allowed))))
         run = _Run(stage, begun + 60 * allowed, _share(level, len(asked)), progress)
-        faults = run.faults(tuple(each.text for each in asked if each.origin != DRAWN))
+        faults, unplanted = run.faults(tuple(each.text for each in asked if each.origin != DRAWN))
         tried, untried = run.questions(asked)
         tried, unbought = run.with_bought(tried, max(_LEAST_BOUGHT, round(_BOUGHT_A_MINUTE * allowed)))
-        notes = (*_notes(untried, unbought), *_capped(stage))
+        notes = (*unplanted, *_notes(untried, unbought), *_capped(stage))
     return CuratorAudit(
         declared.account_name,
         str(declared.unit),
@@ -169,15 +169,17 @@ class _Run:
     def _late(self) -> bool:
         return time.time() >= self.until
 
-    def faults(self, texts: tuple[str, ...]) -> tuple[CaughtFault, ...]:
-        """Begin with planted faults: without them, nothing that is found later means anything."""
+    def faults(self, texts: tuple[str, ...]) -> tuple[tuple[CaughtFault, ...], tuple[str, ...]]:
+        """Begin with planted faults: without them, nothing that is found later means anything. Say also whether there
+        was no time for all of them.
+        """
         found = []
         for each in planted_faults(self.stage, texts, self.level):
             self.progress(f"planted fault: {each.name}")
             found.append(each)
             if self._late:
-                break
-        return tuple(found)
+                return tuple(found), ("the time was up while faults were planted: give it more minutes",)
+        return tuple(found), ()
 
     def questions(self, asked: Sequence[_Asked]) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
         """Try every question there is time for; and some with Gaussian noise, after all others: it changes what an
