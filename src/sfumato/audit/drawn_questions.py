@@ -65,7 +65,7 @@ def drawn_questions(catalog: Catalog, seed: int) -> Iterator[DrawnQuestion]:
 
 
 class _Dice:
-    """Choices are made by hashes of a seed and a count: the same on every machine, and nothing secret depends on them."""
+    """Choices are made by hashes of a seed and a count, alike on every machine; nothing secret depends on them."""
 
     def __init__(self, seed: int) -> None:
         self._seed, self._thrown = seed, count()
