@@ -43,8 +43,8 @@ MUTANTS = (
         "a view is known by its own name alone",
         Kind.REUSE,
         "engine/postgres/stored_relations.py",
-        "names = tuple((schema, called) for schema, called, _ in made_of)",
-        "names = ((schema, called),)",
+        "names = tuple((schema, called, number) for schema, called, _, number in made_of)",
+        "names = ((schema, called, oid),)",
         (f"{_TESTS}::test_one_source_has_one_address_whatever_it_is_called",),
     ),
     Mutant(
