@@ -588,6 +588,9 @@ def test_over_a_network_a_certificate_is_verified(sessions: Sessions, visits: st
         ("sc://host:15002", {"relation": "t", "path": "/data"}, "a table of a catalog, or files"),
         ("sc://host:15002", {"path": "/data"}, "have a format"),
         ("sc://host:15002/;token=hidden", {"relation": "t"}, "holds no password"),
+        ("sc://host:15002/;x_key=hidden", {"relation": "t"}, "user_id"),
+        ("sc://host:15002 /", {"relation": "t"}, "sc://host:15002"),
+        ("postgresql://host/clinic?options=hidden", {"relation": "t"}, "application_name"),
         ("t.parquet", {"version": "7"}, "said of a table on a server"),
     ],
 )

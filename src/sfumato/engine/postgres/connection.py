@@ -236,16 +236,17 @@ def _options(address: str, place: str) -> dict[str, Any]:
             place=place,
             fix='write source = "postgresql://user@host/database"',
         )
-    several = (given.get("host"), given.get("hostaddr"), os.environ.get("PGHOST"), os.environ.get("PGHOSTADDR"))
-    if any("," in str(each) for each in several if each):
+    named = given.get("host") or os.environ.get("PGHOST")
+    numbered = given.get("hostaddr") or os.environ.get("PGHOSTADDR")
+    hosts = [str(each) for each in (named, numbered) if each]
+    if any("," in host for host in hosts):
         raise InvalidPolicy(
             "a source is on one server: of several hosts another may answer next time",
             place=place,
             fix="name one host",
         )
-    hosts = str(given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST", "")).split(",")
-    local = all(not host or host.startswith(("/", "@")) or host in _LOCAL for host in hosts)
-    remote = not local or (("service" in given or "PGSERVICE" in os.environ) and hosts == [""])
+    local = all(host.startswith(("/", "@")) or host in _LOCAL for host in hosts)
+    remote = not local or (("service" in given or "PGSERVICE" in os.environ) and not hosts)
     if remote and given.get("sslmode", _VERIFIED) != _VERIFIED:
         raise InvalidPolicy(
             "over a network the server's certificate is verified",
