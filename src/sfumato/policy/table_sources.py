@@ -17,8 +17,8 @@ _SECRETS = {"password", "sslpassword", "token"}
 _OF_LIBPQ = (
     "host hostaddr port user dbname service application_name connect_timeout target_session_attrs client_encoding "
     "passfile sslmode sslrootcert sslcert sslkey sslcrl sslcrldir sslsni ssl_min_protocol_version "
-    "ssl_max_protocol_version channel_binding require_auth requirepeer gssencmode krbsrvname keepalives keepalives_idle "
-    "keepalives_interval keepalives_count tcp_user_timeout schema"
+    "ssl_max_protocol_version channel_binding require_auth requirepeer gssencmode krbsrvname keepalives "
+    "keepalives_idle keepalives_interval keepalives_count tcp_user_timeout schema"
 )
 _OF_CONNECT = "user_id use_ssl session_id user_agent"
 _HARMLESS = {*_OF_LIBPQ.split(), *_OF_CONNECT.split()}
