@@ -149,6 +149,6 @@ def _parts(relation: str, place: str) -> tuple[str, str]:
 
 
 def _column(called: str, base: str, category: str, told: str, own: bool) -> StoredColumn:
-    """Know a type by its name where it is PostgreSQL's own: any schema may have one of that name."""
+    """Tell a type by its name only where it is PostgreSQL's own: any schema may have one of that name."""
     kind = (KINDS.get(base) if own else None) or (Stored.TEXT if category in _TEXTS else None)
     return StoredColumn(called, kind or Stored.OTHER, told)
