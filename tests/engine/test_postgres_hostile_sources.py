@@ -357,8 +357,9 @@ def test_several_hosts_are_refused(sessions: Sessions, visits: str, monkeypatch:
 def test_a_numbered_host_elsewhere_is_verified_whatever_it_is_called(
     sessions: Sessions, visits: str, name: str
 ) -> None:
-    source = f"postgresql:///clinic?host={name}&hostaddr=10.0.0.7&sslmode=disable"
-    assert "certificate is verified" in refused(declared(sessions.server, visits, source=source))
+    for numbered in ("hostaddr=10.0.0.7", "service=clinic"):
+        source = f"postgresql:///clinic?host={name}&{numbered}&sslmode=disable"
+        assert "certificate is verified" in refused(declared(sessions.server, visits, source=source))
 
 
 def test_settings_of_newer_servers_are_pinned_there(monkeypatch: pytest.MonkeyPatch, sessions: Sessions) -> None:

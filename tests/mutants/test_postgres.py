@@ -73,8 +73,16 @@ MUTANTS = (
         (f"{_HOSTILE}::test_a_table_under_another_name_has_no_second_budget",),
     ),
     Mutant(
+        "patterns are held against cells of any length",
+        Kind.NAN,
+        "engine/duckdb/scan.py",
+        "WHEN strlen({x}) > {LONGEST} THEN NULL ",
+        "",
+        ("engine/test_reading.py::test_a_cell_is_read_up_to_its_longest",),
+    ),
+    Mutant(
         "patterns are held against cells of any length on a server",
-        Kind.AUDIT,
+        Kind.NAN,
         "engine/postgres/stored_cells.py",
         'return f"CASE WHEN OCTET_LENGTH({x}) <= {LONGEST} THEN {x} END"',
         "return x",

@@ -246,7 +246,8 @@ def _options(address: str, place: str) -> dict[str, Any]:
             fix="name one host",
         )
     local = all(host.startswith(("/", "@")) or host in _LOCAL for host in hosts)
-    remote = not local or (("service" in given or "PGSERVICE" in os.environ) and not hosts)
+    served = "service" in given or "PGSERVICE" in os.environ  # a service may number a host that is called otherwise
+    remote = not local or (served and not numbered)
     if remote and given.get("sslmode", _VERIFIED) != _VERIFIED:
         raise InvalidPolicy(
             "over a network the server's certificate is verified",
