@@ -365,7 +365,7 @@ def test_a_public_table_with_a_collation_names_its_own_groups(sessions: Sessions
     assert set(totals) == {"North", "north"}
     assert totals["North"][0] == totals["north"][0] > 0
     assert totals["north"][1] == 0 < totals["North"][1]
-    assert [each.address.rpartition("/")[2] for each in engine.data(public=True)] == [f"{schema}.zones"]
+    assert engine.data(public=True)[0].address.rpartition("/")[2] == f"{schema}.zones"
     engine.close()
 
 
@@ -529,7 +529,7 @@ def test_what_may_not_be_read_is_refused(sessions: Sessions, visits: str) -> Non
     server, schema = sessions.server, visits.partition(".")[0]
     sessions.run("DROP ROLE IF EXISTS nobody_here", "CREATE ROLE nobody_here LOGIN")
     source = server.address(user="nobody_here")
-    assert "may read no column" in str(_refused(declared(server, visits, source=source)))
+    assert "as a whole" in str(_refused(declared(server, visits, source=source)))
     sessions.run(
         f"GRANT USAGE ON SCHEMA {schema} TO nobody_here",
         f"GRANT SELECT ON {visits} TO nobody_here",
@@ -588,6 +588,9 @@ def test_over_a_network_a_certificate_is_verified(sessions: Sessions, visits: st
         ("sc://host:15002", {"relation": "t", "path": "/data"}, "a table of a catalog, or files"),
         ("sc://host:15002", {"path": "/data"}, "have a format"),
         ("sc://host:15002/;token=hidden", {"relation": "t"}, "holds no password"),
+        ("sc://host:15002/;x_key=hidden", {"relation": "t"}, "user_id"),
+        ("sc://host:15002 /", {"relation": "t"}, "sc://host:15002"),
+        ("postgresql://host/clinic?options=hidden", {"relation": "t"}, "application_name"),
         ("t.parquet", {"version": "7"}, "said of a table on a server"),
     ],
 )

@@ -19,6 +19,7 @@ from sfumato.engine.duckdb.scan import Cell, cleaned
 from sfumato.engine.spellings.duckdb_literals import literal
 from sfumato.plan.expressions import Column, Literal
 from sfumato.plan.functions import call
+from sfumato.plan.grammars import LONGEST
 from sfumato.policy import Domain, Type
 
 INF = math.inf
@@ -254,6 +255,25 @@ def test_the_scan_reads_texts_as_an_independent_reading_does(domain: Domain) -> 
 def test_a_cast_reads_texts_as_an_independent_reading_does(domain: Domain) -> None:
     found = [_positive(each) for each in cast(TEXTS, domain.type)]
     assert not _differing(TEXTS, found, [_positive(meaning(each, domain)) for each in TEXTS])
+
+
+WRITTEN = {
+    Type.INTEGER: "7",
+    Type.REAL: "7.5",
+    Type.BOOLEAN: "true",
+    Type.DATE: "2024-05-05",
+    Type.TIMESTAMP: "2024-05-05 10:00",
+}
+
+
+@pytest.mark.parametrize("domain", [*UNBOUNDED.values(), *BOUNDED.values()], ids=repr)
+def test_a_cell_is_read_up_to_its_longest(domain: Domain) -> None:
+    """Bytes are counted, and spaces too."""
+    texts = [WRITTEN[domain.type].rjust(LONGEST + more) for more in (0, 1)]
+    first, second = scanned(texts, domain)
+    assert first == meaning(texts[0], domain)
+    assert first is not None
+    assert second is None
 
 
 letters = st.sampled_from(

@@ -95,6 +95,10 @@ class Cells(Protocol):
         """
         ...
 
+    def short(self, column: StoredColumn) -> str:
+        """Write a text as ``plain`` does where grammars may read it; NULL where it has more than ``LONGEST`` bytes."""
+        ...
+
     def nearest(self, column: StoredColumn) -> str:
         """Write a decimal number or a double as the nearest 64-bit whole number; NULL where there is none."""
         ...
@@ -264,11 +268,11 @@ class _Build:
 
     def _typed(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
         cells, kind = self.scans.cells, domain.type
-        x: Scalar = self._cell(table, cells.plain(column))
         if kind is Type.TEXT:
             return self.text(table, column, place)
         if column.kind is Stored.TEXT:
-            return _READ[kind](rows, x, domain)
+            return _READ[kind](rows, self._cell(table, cells.short(column)), domain)
+        x: Scalar = self._cell(table, cells.plain(column))
         if kind.temporal:
             return _moment(rows, x, column.kind, domain) if column.kind in _TIMES else missing(kind)
         if column.kind not in _NUMBERS:
@@ -300,11 +304,10 @@ class _Build:
 
     def typed(self, rows: RowLowering, table: str, column: StoredColumn, place: str, domain: Domain) -> Scalar:
         """Give a cell in its declared type, without bounds and values; a real as large or as small as it is."""
-        x = self._cell(table, self.scans.cells.plain(column))
         if domain.type is Type.REAL and column.kind in (Stored.REAL, Stored.NUMBER):
-            return x
+            return self._cell(table, self.scans.cells.plain(column))
         if domain.type is Type.REAL and column.kind is Stored.TEXT:
-            return _number(rows, x)
+            return _number(rows, self._cell(table, self.scans.cells.short(column)))
         return self._typed(rows, table, column, Domain(domain.type), place)
 
     def there(self, table: str, column: StoredColumn) -> Reference:

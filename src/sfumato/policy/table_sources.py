@@ -14,6 +14,15 @@ POSTGRES, SPARK = "postgresql", "sc"
 _POSTGRES = (POSTGRES, "postgres")
 _FORMATS = ("parquet", "csv", "delta", "iceberg")
 _SECRETS = {"password", "sslpassword", "token"}
+_OF_LIBPQ = (
+    "host hostaddr port user dbname service application_name connect_timeout target_session_attrs client_encoding "
+    "passfile sslmode sslrootcert sslcert sslkey sslcrl sslcrldir sslsni ssl_min_protocol_version "
+    "ssl_max_protocol_version channel_binding require_auth requirepeer gssencmode krbsrvname keepalives "
+    "keepalives_idle keepalives_interval keepalives_count tcp_user_timeout schema"
+)
+_OF_CONNECT = "user_id use_ssl session_id user_agent"
+_HARMLESS = {*_OF_LIBPQ.split(), *_OF_CONNECT.split()}
+"""The parameters of an address that hold no secret: any other may."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +174,7 @@ def _postgres(
 def _spark(
     address: str, relation: str | None, path: str | None, form: str | None, version: str | None, place: str
 ) -> SparkTable:
-    _check_address(address, f"{place}.source", 'source = "postgresql://host/database"')
+    _check_address(address, f"{place}.source", 'source = "sc://host:15002"')
     if (relation is None) == (path is None):
         raise InvalidPolicy(
             "a source on a Spark server is a table of a catalog, or files at a path",
@@ -197,14 +206,22 @@ def _check_address(address: str, place: str, example: str) -> None:
         parts = urlsplit(address)
         named = {each.lower() for each in parse_qs(f"{parts.query}&{parts.path}".replace(";", "&"))}
         secret = parts.password is not None or bool(named & _SECRETS)
+        unknown = bool(named - _HARMLESS)
         plain = address.isprintable() and " " not in address and (parts.port is None or parts.port > 0)
     except ValueError:
-        secret, plain = False, False
+        secret, unknown, plain = False, False, False
     if secret:
         raise InvalidPolicy(
             "a policy holds no password",
             place=place,
             fix="remove it: passwords are read from the environment, a password file or a service",
+        )
+    if unknown:
+        known = (_OF_CONNECT if address.startswith(f"{SPARK}://") else _OF_LIBPQ).split()
+        raise InvalidPolicy(
+            "an address in a policy has only parameters that are known to hold no secret",
+            place=place,
+            fix=f"leave out all but {', '.join(known)}",
         )
     if not plain:
         raise InvalidPolicy("this is no address of a server", place=place, fix=f"write {example}")

@@ -34,6 +34,7 @@ from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChan
 from sfumato.plan.bounding import Limits, Strategy, boundings, for_neighbours, found_bounding
 from sfumato.plan.dense_readings import Marginals, ValueCounts
 from sfumato.plan.functions import call
+from sfumato.plan.grammars import LONGEST
 from sfumato.plan.measures import Count, Sum
 from sfumato.plan.readings import FoundTotals, GroupTotals
 from sfumato.plan.sql import parse
@@ -204,6 +205,7 @@ def _reading(engine: Any, strategy: Strategy = Strategy.CLIP_L2, question: str =
 def test_csv_files_are_read_as_duckdb_reads_them(cluster: Cluster, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     cells = ["1.5", "", '""', '" 7 "', "1e5", "inf", "-inf", "nan", "x", '"it\'s ""so"""', "1e999", "0x10", "-0", "99"]
+    cells += [f'"{"7.5":>{LONGEST + more}}"' for more in (0, 1)]
     lines = [f"{number % 4},{place},{cell}" for number, cell in enumerate(cells) for place in ("north", "it's", '""')]
     path.write_text("who,place,cost\n" + "\n".join([*lines, "1,north", "2,north,5,6,7"]) + "\n")
     here = DuckDB(_policy(path))

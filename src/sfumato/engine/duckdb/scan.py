@@ -21,7 +21,7 @@ from typing import Any
 from sfumato.engine.clean_scans import inner
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name, real
-from sfumato.plan.grammars import BEYOND, DECIMAL, FALSE, GRAMMARS, LOCAL, TRUE, ZERO
+from sfumato.plan.grammars import BEYOND, DECIMAL, FALSE, GRAMMARS, LOCAL, LONGEST, TRUE, ZERO
 from sfumato.policy import Domain, ListColumn, Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 
@@ -219,7 +219,7 @@ def _read(cell: Cell, kind: Type, use: Callable[[Cell], str]) -> str:
         return use(cell)
     x = cell.text.sql
     branches = (f"WHEN {_SPELLING.matches(x, grammar)} THEN {use(found)}" for grammar, found in _READINGS[kind](x))
-    return f"CASE {' '.join(branches)} END"
+    return f"CASE WHEN strlen({x}) > {LONGEST} THEN NULL {' '.join(branches)} END"
 
 
 Readings = list[tuple[str, Cell]]

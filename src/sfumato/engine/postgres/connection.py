@@ -38,7 +38,11 @@ _SETTINGS = {
     "jit": "off",
     "lock_timeout": "60s",
     "statement_timeout": "1h",
+    "idle_in_transaction_session_timeout": "0",
 }
+"""These hold for one transaction, and are its first statement: behind a pool the next may be in another session."""
+_SINCE = {"transaction_timeout": (170000, "0")}
+"""Settings that servers know since a version."""
 OLDEST = 140000
 """PostgreSQL 14: older ones have no infinite decimal numbers, and extract parts of times as doubles."""
 _CONNECT_SECONDS = 20
@@ -58,14 +62,24 @@ class Server:
         self._lock = Lock()
         self._idle: list[psycopg.Connection[Any]] = []
         self._active: dict[psycopg.Connection[Any], int] = {}
+        self._interrupted: set[psycopg.Connection[Any]] = set()
 
     def take(self) -> psycopg.Connection[Any]:
-        """Give a session in which no transaction has begun; it is in use until it is given back."""
+        """Give a session whose transaction has begun, with every setting pinned and no snapshot taken yet; it is in use
+        until it is given back. A session that ended while nobody used it is replaced.
+        """
         self.check_process()
         with self._lock:
-            found = self._idle.pop() if self._idle else None
-        if found is None or found.closed or found.broken:
-            found = self._connected()
+            idle = self._idle.pop() if self._idle else None
+        found = self._begun(idle) if idle is not None else None
+        if found is None:
+            found = self._begun(connected(self.address, self.place))
+        if found is None:
+            raise InvalidPolicy(
+                "the server does not let a session have the settings under which questions have one meaning",
+                place=self.place,
+                fix="connect to PostgreSQL itself, and not through a pool that keeps settings",
+            )
         with self._lock:
             if not self._process:
                 found.close()
@@ -74,14 +88,18 @@ class Server:
         return found
 
     def give_back(self, session: psycopg.Connection[Any]) -> None:
-        """End the session's transaction, and keep it for the next use."""
+        """End the session's transaction, and keep it for the next use; not one that was interrupted, whose next
+        statement the interrupt might end.
+        """
         if os.getpid() != self._process:
             return
         with suppress(Exception):
             session.rollback()
         with self._lock:
             self._active.pop(session, None)
-            if self._process and not session.closed and not session.broken and len(self._idle) < _IDLE:
+            sound = not session.closed and not session.broken and session not in self._interrupted
+            self._interrupted.discard(session)
+            if self._process and sound and len(self._idle) < _IDLE:
                 self._idle.append(session)
                 return
         with suppress(Exception):
@@ -107,13 +125,16 @@ class Server:
             return rows(session, statement, parameters)
 
     def interrupt(self, thread: int | None = None) -> None:
-        """End every statement that is running, or those of one thread: they fail as ``EngineFailed``."""
+        """End every statement that is running, or those of one thread: they fail as ``EngineFailed``.
+
+        No session changes hands meanwhile, so no other thread's statement is ended.
+        """
         if os.getpid() == self._process:
             with self._lock:
-                running = [each for each, owner in self._active.items() if thread in (None, owner)]
-            for each in running:
-                with suppress(Exception):
-                    each.cancel()
+                for each in [each for each, owner in self._active.items() if thread in (None, owner)]:
+                    self._interrupted.add(each)
+                    with suppress(Exception):
+                        each.cancel()
 
     def close(self) -> None:
         """End what is running and close every session. A forked process leaves its parent's alone."""
@@ -132,12 +153,17 @@ class Server:
         if os.getpid() != self._process:
             raise EngineClosed
 
-    def _connected(self) -> psycopg.Connection[Any]:
-        session = connected(self.address, self.place)
+    def _begun(self, session: psycopg.Connection[Any]) -> psycopg.Connection[Any] | None:
+        """Begin a transaction under our settings; None where the session has ended or may not have them."""
         settings = dict(_SETTINGS)
         if self._memory is not None:
             settings["work_mem"] = _memory(self._memory)
-        _set(session, settings, self.place)
+        try:
+            finished(lambda: _begin(session, settings))
+        except EngineFailed:
+            with suppress(Exception):
+                session.close()
+            return None
         return session
 
 
@@ -210,9 +236,18 @@ def _options(address: str, place: str) -> dict[str, Any]:
             place=place,
             fix='write source = "postgresql://user@host/database"',
         )
-    hosts = str(given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST", "")).split(",")
-    local = all(not host or host.startswith(("/", "@")) or host in _LOCAL for host in hosts)
-    remote = not local or (("service" in given or "PGSERVICE" in os.environ) and hosts == [""])
+    named = given.get("host") or os.environ.get("PGHOST")
+    numbered = given.get("hostaddr") or os.environ.get("PGHOSTADDR")
+    hosts = [str(each) for each in (named, numbered) if each]
+    if any("," in host for host in hosts):
+        raise InvalidPolicy(
+            "a source is on one server: of several hosts another may answer next time",
+            place=place,
+            fix="name one host",
+        )
+    local = all(host.startswith(("/", "@")) or host in _LOCAL for host in hosts)
+    served = "service" in given or "PGSERVICE" in os.environ  # a service may number a host that is called otherwise
+    remote = not local or (served and not numbered)
     if remote and given.get("sslmode", _VERIFIED) != _VERIFIED:
         raise InvalidPolicy(
             "over a network the server's certificate is verified",
@@ -251,8 +286,8 @@ _SAID = {
 """A failed start of a session has a text and no code: by these words it is told which it is."""
 
 
-def _set(session: psycopg.Connection[Any], settings: dict[str, str], place: str) -> None:
-    """Pin the settings, then read each in a transaction of its own kind."""
+def _begin(session: psycopg.Connection[Any], settings: dict[str, str]) -> None:
+    """Begin a transaction and pin its settings: by SET, which unlike SELECT takes no snapshot yet."""
     from psycopg import IsolationLevel
     from psycopg.adapt import Loader
 
@@ -262,21 +297,12 @@ def _set(session: psycopg.Connection[Any], settings: dict[str, str], place: str)
         def load(self, data: Any) -> int:
             return int(bytes(data))
 
-    def pinned() -> None:
+    if session.autocommit:  # it is new
         session.adapters.register_loader("numeric", Whole)
-        asked = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
-        session.execute(f"SELECT {asked}")
         session.autocommit = False
         session.isolation_level = IsolationLevel.REPEATABLE_READ
         session.read_only = True
         session.prepare_threshold = None
-
-    try:
-        finished(pinned)
-    except EngineFailed:
-        session.close()
-        raise InvalidPolicy(
-            "the server does not let a session have the settings under which questions have one meaning",
-            place=place,
-            fix="connect to PostgreSQL itself, and not through a pool that keeps settings",
-        ) from None
+    known = {name: value for name, (since, value) in _SINCE.items() if session.info.server_version >= since}
+    pinned = (f"SET LOCAL {name} = '{value}'" for name, value in (settings | known).items())
+    session.execute("; ".join(pinned).encode())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from sfumato.engine import proving, value_lowering
 from sfumato.engine.carried_tables import MOST_ROWS, CarriedTables, too_large
-from sfumato.engine.clean_scans import CleanScans, StoredTable
+from sfumato.engine.clean_scans import AS_TYPES, CleanScans, Stored, StoredTable
 from sfumato.engine.generator import Generator
 from sfumato.engine.postgres import stored_relations
 from sfumato.engine.postgres.connection import OLDEST, Server, finished, rows
@@ -36,6 +36,8 @@ from sfumato.policy import Policy, PostgresTable, Table, Type
 if TYPE_CHECKING:
     import psycopg
 
+Database = tuple[str, str, str]
+"""The number of a server, and the name and the number of a database there."""
 FREE_SECONDS = 5
 """How long the keys of a question may be looked for: it costs nothing, so it may not take long."""
 _LETTERS = ('pg_catalog."pg_c_utf8"', 'pg_catalog."C.utf8"', 'pg_catalog."C.UTF-8"', 'pg_catalog."default"')
@@ -54,6 +56,9 @@ class Postgres:
         self._carried: CarriedTables | None = None
         try:
             self._set_up(private)
+        except EngineFailed:
+            self.close()
+            raise _unread("tables") from None
         except BaseException:
             self.close()
             raise
@@ -61,23 +66,41 @@ class Postgres:
     def _set_up(self, private: Table) -> None:
         self.spelling = _proved(self.server, private.name)
         self.database = _database(self.server.run)
+        _check_lists(self._policy)
         here = {each: table for each, table in self._policy.tables.items() if not table.public}
         self.relations = {each: self._found(each, self.server.run) for each in here}
         tables = {each: StoredTable(found.sql, found.columns) for each, found in self.relations.items()}
         self.scans = CleanScans(self._policy, tables, PostgresCells(), self.spelling)
         self._texts = {each: self.scans.text(each) for each in tables}
         self._carried = CarriedTables(self._policy, self._fetched())
-        for each, table in here.items():
-            self._check_ceiling(table, self.scans.rows(each))
+        with self._first() as opened:
+            for table in here.values():
+                self._check_ceiling(table, opened)
 
     def _found(self, table: str, run: stored_relations.Run) -> StoredRelation:
-        return stored_relations.found(self._policy.tables[table].source.relation, table, run)
+        declared = self._policy.tables[table]
+        return stored_relations.found(declared.source.relation, table, run, locked=not declared.public)
 
-    def _check_ceiling(self, table: Table, counted: str) -> None:
+    def _first(self) -> Transaction:
+        """Bind the tables once as every question will, and plan the scan of each: what fails then fails now."""
+        opened = Transaction(self)
+        try:
+            opened.bind()
+            for text in self._texts.values():
+                opened.plan(f"SELECT * FROM ({text}) AS r")
+        except BaseException as failure:
+            opened.close()
+            if isinstance(failure, SourceChanged):
+                raise _unread(f"tables.{failure.table}.relation") from None
+            raise
+        return opened
+
+    def _check_ceiling(self, table: Table, opened: Transaction) -> None:
         """Refuse a source with more rows than declared: now, when its owner opens it, and never in a question."""
-        with self.server.session() as session:
-            finished(lambda: _planned(session, f"SELECT * FROM ({self._texts[table.name]}) AS r"))
-            found = rows(session, counted)[0][0]
+        try:
+            found = opened.rows(self.scans.rows(table.name))[0][0]
+        except EngineFailed:
+            raise _unread(f"tables.{table.name}.relation") from None
         if found > table.row_ceiling:
             raise InvalidPolicy(
                 f"the source of {table.name} has more rows than its row_ceiling",
@@ -88,7 +111,7 @@ class Postgres:
     def _fetched(self) -> dict[str, Any]:
         """Read the rows of public tables that are on PostgreSQL servers: they are carried like those of files."""
         found: dict[str, Any] = {}
-        self.public: dict[str, tuple[tuple[str, str], StoredRelation]] = {}
+        self.public: dict[str, tuple[Database, StoredRelation]] = {}
         for each, table in self._policy.tables.items():
             if not table.public or not isinstance(table.source, PostgresTable):
                 continue
@@ -159,7 +182,7 @@ class Postgres:
         """
         versions = [self._policy.tables[each].source.version for each in self.relations]
         told = versions if all(versions) else [self._opened, next(self._looks)]
-        shapes = [(self.database, each, relation.schema, relation.called) for each, relation in self.relations.items()]
+        shapes = [(self.database, each, relation.shape) for each, relation in self.relations.items()]
         return _digest(shapes, told, self._known.identity())
 
     def data(self, *, public: bool) -> tuple[Data, ...]:
@@ -170,10 +193,14 @@ class Postgres:
         own = (self._data(each, self.database, relation) for each, relation in self.relations.items())
         return tuple(each for some in own for each in some)
 
-    def _data(self, table: str, database: tuple[str, str], relation: StoredRelation) -> tuple[Data, ...]:
-        """A view and a partitioned table are known by every table that their rows are in."""
+    def _data(self, table: str, database: Database, relation: StoredRelation) -> tuple[Data, ...]:
+        """A view and a partitioned table are known by every table that their rows are in, each table by its name and by
+        its number, which it keeps when it is renamed.
+        """
         version = self._policy.tables[table].source.version or ""
-        addresses = [f"postgresql://{'/'.join(database)}/{schema}.{called}" for schema, called in relation.made_of]
+        system, called, number = database
+        addresses = [f"postgresql://{system}/{called}/{schema}.{own}" for schema, own, _ in relation.made_of]
+        addresses += [f"postgresql://{system}/{number}/{own}" for _, _, own in relation.made_of]
         return tuple(Data(each, partial(_digest, each, version)) for each in addresses)
 
     def fingerprint(self, table: str) -> str:
@@ -227,7 +254,11 @@ class Postgres:
         return carried_scan(self._known.rows(table), carried)
 
     def check_unchanged(self, run: stored_relations.Run) -> None:
-        """Refuse unless every table has the shape that it had when it was opened, and may still be read."""
+        """Refuse unless this is the database that was opened, and every table has the shape that it had then and may
+        still be read.
+        """
+        if _here(run) != self.database:
+            raise SourceChanged(next(iter(self.relations)))
         for table, before in self.relations.items():
             try:
                 now = self._found(table, run)
@@ -254,18 +285,29 @@ class Transaction:
         session = self._open()
         with self._lock:
             locked = ", ".join(relation.sql for relation in self._engine.relations.values())
-            self._guarded(lambda: session.execute(f"LOCK TABLE {locked} IN ACCESS SHARE MODE"))
+            try:
+                self._guarded(lambda: session.execute(f"LOCK TABLE {locked} IN ACCESS SHARE MODE"))
+            except EngineFailed:
+                self._engine.check_unchanged(partial(rows, session))  # a table that is gone is told as such
+                raise
             self._engine.check_unchanged(partial(rows, session))
             for reading in readings:
-                text, carried = self._engine.written(counted_statement(reading, 0))
-                self._guarded(lambda text=text, carried=carried: _planned(session, text, carried))  # type: ignore[misc]
+                self.plan(*self._engine.written(counted_statement(reading, 0)))
+
+    def plan(self, statement: str, parameters: Sequence[object] = ()) -> None:
+        """Let the server plan a statement, which takes its locks; what the plan is nobody looks at."""
+        self.rows(f"EXPLAIN (COSTS OFF) {statement}", parameters)
+
+    def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Give the rows of one generated SELECT."""
+        session = self._open()
+        with self._lock:
+            found: list[tuple[Any, ...]] = self._guarded(lambda: rows(session, statement, parameters))
+        return found
 
     def read(self, reading: Reading[E], key: int) -> E:
         """Run one statement and give its rows in arrays."""
-        session = self._open()
-        with self._lock:
-            text, carried = self._engine.written(counted_statement(reading, key))
-            found = self._guarded(lambda: rows(session, text, carried))
+        found = self.rows(*self._engine.written(counted_statement(reading, key)))
         return cast("E", in_arrays(found, reading))
 
     def _guarded(self, action: Callable[[], Any]) -> Any:
@@ -274,11 +316,13 @@ class Transaction:
         self._engine.server.owned_by(session, get_ident())
         finished(lambda: session.execute("SAVEPOINT sf"))
         try:
-            return finished(action)
+            found = finished(action)
         except BaseException:
             with suppress(Exception):
-                session.execute("ROLLBACK TO SAVEPOINT sf")
+                session.execute(b"ROLLBACK TO SAVEPOINT sf; RELEASE SAVEPOINT sf")
             raise
+        finished(lambda: session.execute("RELEASE SAVEPOINT sf"))
+        return found
 
     def _open(self) -> psycopg.Connection[Any]:
         self._engine.server.check_process()
@@ -339,11 +383,6 @@ def carried_scan(table: Any, carried: list[object]) -> str:
     return f"(SELECT {', '.join(shown)} FROM UNNEST({', '.join(arrays)}) AS u({places}))"
 
 
-def _planned(session: psycopg.Connection[Any], statement: str, parameters: Sequence[object] = ()) -> None:
-    """Let the server plan a statement, which takes its locks; what the plan is nobody looks at."""
-    rows(session, f"EXPLAIN (COSTS OFF) {statement}", parameters)
-
-
 def _limit(session: psycopg.Connection[Any], seconds: float) -> None:
     session.execute(f"SET LOCAL statement_timeout = '{int(seconds * 1000)}ms'")
 
@@ -352,26 +391,51 @@ def _no_table(table: str) -> str:
     raise AssertionError(table)
 
 
-def _database(run: Callable[..., list[tuple[Any, ...]]]) -> tuple[str, str]:
-    """Identify a database: by the number its server was given when it was made, and its name."""
+def _database(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
     try:
-        ((system, database),) = run("SELECT system_identifier::text, current_database()::text FROM pg_control_system()")
+        return _here(run)
     except EngineFailed:
         raise InvalidPolicy(
             "this role may not read which server it is at, so two names of it would be two sources",
             place="tables",
             fix="GRANT EXECUTE ON FUNCTION pg_control_system() to it",
         ) from None
-    return system, database
+
+
+def _here(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
+    """Identify a database: by the number its server was given when it was made, its name and its own number."""
+    ((system, called, number),) = run(
+        "SELECT system_identifier::text, d.datname::text, d.oid::text FROM pg_control_system(), pg_database AS d "
+        "WHERE d.datname = current_database()",
+        (),
+    )
+    return system, called, number
+
+
+def _check_lists(policy: Policy) -> None:
+    for table in policy.tables.values():
+        if table.lists and not table.public:
+            raise InvalidPolicy(
+                "columns of lists are not read on a PostgreSQL server",
+                place=f"tables.{table.name}.columns.{next(iter(table.lists))}",
+                fix="name a view that has a row for each item, or leave the column out",
+            )
+
+
+def _unread(place: str) -> InvalidPolicy:
+    return InvalidPolicy(
+        "the server does not read this source",
+        place=place,
+        fix="check the role's rights on it and on what a view reads, that no row makes a view fail, and that nobody "
+        "alters it just now",
+    )
 
 
 def _rows_of(table: Table, relation: StoredRelation, run: Callable[..., list[tuple[Any, ...]]]) -> Any:
     """Read the rows of a public table into an Arrow table."""
-    from sfumato.engine.clean_scans import AS_TYPES
-
     read = [each for each in relation.columns if each.kind in AS_TYPES]
     cells = PostgresCells()
-    shown = ", ".join(cells.plain(each) for each in read)
+    shown = ", ".join(_within_calendar(cells.plain(each), each.kind) for each in read)
     try:
         found = run(f"SELECT {shown} FROM {relation.sql} LIMIT {MOST_ROWS + 1}")
     except EngineFailed:
@@ -383,6 +447,15 @@ def _rows_of(table: Table, relation: StoredRelation, run: Callable[..., list[tup
     if len(found) > MOST_ROWS:
         raise too_large(table.name)
     return as_arrow(found, [AS_TYPES[each.kind] for each in read], [each.name for each in read])
+
+
+def _within_calendar(x: str, kind: Stored) -> str:
+    """Make NULL of a date or a time that the calendar does not have."""
+    if kind is Stored.DATE:
+        return f"CASE WHEN {x} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN {x} END"
+    if kind is Stored.TIMESTAMP:
+        return f"CASE WHEN {x} >= TIMESTAMP '0001-01-01' AND {x} < TIMESTAMP '10000-01-01' THEN {x} END"
+    return x
 
 
 def _proved(server: Server, table: str) -> PostgresSpelling:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sfumato.engine.clean_scans import Stored, StoredColumn
 from sfumato.engine.spellings.postgres import BYTES, name
+from sfumato.plan.grammars import LONGEST
 
 KINDS = {
     "int2": Stored.INTEGER,
@@ -30,6 +31,10 @@ class PostgresCells:
     def plain(self, column: StoredColumn) -> str:
         return _PLAIN[column.kind](name(column.name), column.told)
 
+    def short(self, column: StoredColumn) -> str:
+        x = self.plain(column)
+        return f"CASE WHEN OCTET_LENGTH({x}) <= {LONGEST} THEN {x} END"
+
     def nearest(self, column: StoredColumn) -> str:
         x = name(column.name)
         if column.kind is Stored.REAL:
@@ -43,8 +48,10 @@ class PostgresCells:
 
     def key(self, column: StoredColumn) -> str:
         x = name(column.name)
-        if column.kind is Stored.REAL:
-            return f"NULLIF({x}, 'NaN')"
+        if column.kind is Stored.REAL:  # -0 equals 0, and has one text with it so
+            return f"CASE WHEN {x} = 0 THEN CAST(0 AS FLOAT8) ELSE NULLIF(CAST({x} AS FLOAT8), 'NaN') END"
+        if column.kind is Stored.DATE:  # days beyond the calendar are as many units
+            return f"CAST({x} AS DATE)"
         if column.kind is Stored.NUMBER:  # 1.0 and 1 are equal, and have one text so
             return f"TRIM_SCALE(NULLIF({x}, 'NaN'))"
         return f"CAST({x} AS BIGINT)" if column.kind is Stored.INTEGER else self.plain(column)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sfumato.engine.clean_scans import Stored, StoredColumn
@@ -14,26 +14,34 @@ from sfumato.errors import InvalidPolicy
 Run = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
 _TABLE, _PARTITIONED, _VIEW, _KEPT_VIEW, _FOREIGN = "r", "p", "v", "m", "f"
-_READ = (_TABLE, _PARTITIONED, _VIEW, _KEPT_VIEW)
+_READ = (_TABLE, _PARTITIONED, _VIEW)
 _TEXTS = ("S", "E")
 """The categories of types that are texts: strings and enumerations."""
 
 _FOUND = """
 SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, row_security_active(c.oid), c.relpersistence::text,
-       coalesce(pg_get_viewdef(CASE WHEN c.relkind IN ('v', 'm') THEN c.oid END), ''),
+       coalesce(pg_get_viewdef(CASE WHEN c.relkind = 'v' THEN c.oid END), ''),
        has_table_privilege(c.oid, 'INSERT') OR has_table_privilege(c.oid, 'UPDATE')
-       OR has_table_privilege(c.oid, 'DELETE') OR has_table_privilege(c.oid, 'TRUNCATE')
+       OR has_table_privilege(c.oid, 'DELETE') OR has_table_privilege(c.oid, 'TRUNCATE'),
+       has_table_privilege(c.oid, 'SELECT')
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2
 """
 _COLUMNS = """
-SELECT a.attname, b.typname, b.typcategory::text, format_type(a.atttypid, a.atttypmod)
-FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
-JOIN pg_type AS b ON b.oid = coalesce(nullif(t.typbasetype, 0), t.oid)
-WHERE a.attrelid = $1::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped
-AND has_column_privilege(a.attrelid, a.attnum, 'SELECT')
-ORDER BY a.attnum
+WITH RECURSIVE typed(place, called, oid, detail) AS (
+    SELECT a.attnum, a.attname, a.atttypid, a.atttypmod
+    FROM pg_attribute AS a
+    WHERE a.attrelid = $1::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped
+    AND has_column_privilege(a.attrelid, a.attnum, 'SELECT')
+    UNION ALL
+    SELECT typed.place, typed.called, t.typbasetype, t.typtypmod
+    FROM typed JOIN pg_type AS t ON t.oid = typed.oid WHERE t.typtype = 'd'
+)
+SELECT typed.called, t.typname, t.typcategory::text, format_type(t.oid, typed.detail),
+       t.typnamespace = 'pg_catalog'::regnamespace
+FROM typed JOIN pg_type AS t ON t.oid = typed.oid WHERE t.typtype <> 'd' ORDER BY typed.place
 """
+"""A domain is the type that it is made of, however many domains lie between."""
 _MADE_OF = """
 WITH RECURSIVE made(oid) AS (
     SELECT $1::bigint::oid
@@ -46,7 +54,7 @@ WITH RECURSIVE made(oid) AS (
         WHERE r.ev_class = made.oid
     ) AS next
 )
-SELECT n.nspname, c.relname, c.relkind::text FROM made JOIN pg_class AS c ON c.oid = made.oid
+SELECT n.nspname, c.relname, c.relkind::text, c.oid::bigint FROM made JOIN pg_class AS c ON c.oid = made.oid
 JOIN pg_namespace AS n ON n.oid = c.relnamespace ORDER BY 1, 2
 """
 
@@ -62,9 +70,11 @@ class StoredRelation:
     definition: str
     """Of a view."""
     columns: tuple[StoredColumn, ...]
-    made_of: tuple[tuple[str, str], ...]
-    """Schema and name of every relation whose rows it shows, itself too: partitions, and what a view reads."""
-    writable: bool
+    made_of: tuple[tuple[str, str, int], ...] = field(compare=False)
+    """Schema, name and number of every relation whose rows it shows, itself too: partitions, which may come and go, and
+    what a view reads.
+    """
+    writable: bool = field(compare=False)
     """Whether the role may change its rows."""
 
     @property
@@ -72,12 +82,20 @@ class StoredRelation:
         return f"{name(self.schema)}.{name(self.called)}"
 
     @property
+    def shape(self) -> tuple[object, ...]:
+        """Give all that decides what its rows are but the rows themselves."""
+        columns = [(each.name, each.kind.name, each.told) for each in self.columns]
+        return self.oid, self.schema, self.called, self.kind, self.definition, columns
+
+    @property
     def is_view(self) -> bool:
-        return self.kind in (_VIEW, _KEPT_VIEW)
+        return self.kind == _VIEW
 
 
-def found(relation: str, table: str, run: Run) -> StoredRelation:
-    """Find a relation, which is named with its schema or is in public, and refuse what cannot be read."""
+def found(relation: str, table: str, run: Run, *, locked: bool = True) -> StoredRelation:
+    """Find a relation, which is named with its schema or is in public, and refuse what cannot be read; or locked, where
+    it is read more than once.
+    """
     place = f"tables.{table}.relation"
     schema, called = _parts(relation, place)
     rows = run(_FOUND, (schema, called))
@@ -87,12 +105,13 @@ def found(relation: str, table: str, run: Run) -> StoredRelation:
             place=place,
             fix='name it with its schema, such as relation = "public.visits"',
         )
-    ((oid, schema, called, kind, secured, persistence, definition, writable),) = rows
-    if kind not in _READ or persistence == "t":
+    ((oid, schema, called, kind, secured, persistence, definition, writable, readable),) = rows
+    if kind not in (_READ if locked else (*_READ, _KEPT_VIEW)) or persistence == "t":
         raise InvalidPolicy(
             "a source is a table, a partitioned table or a view",
             place=place,
-            fix="a foreign or temporary table may change between two looks: copy its rows into a table",
+            fix="a foreign, temporary or materialized one may change between two looks: copy its rows into a table, or "
+            "name what it reads",
         )
     if secured:
         raise InvalidPolicy(
@@ -100,19 +119,21 @@ def found(relation: str, table: str, run: Run) -> StoredRelation:
             place=place,
             fix="read with a role that bypasses row security, or name a table without it",
         )
-    columns = tuple(_column(*row) for row in run(_COLUMNS, (oid,)))
-    if not columns:
+    if locked and not readable:
         raise InvalidPolicy(
-            "this role may read no column of the table", place=place, fix="GRANT SELECT on it, or on its columns"
+            "this role may not read the table as a whole, so it may not keep others from altering it while it reads",
+            place=place,
+            fix="GRANT SELECT on it, or on a view that shows some of its columns",
         )
+    columns = tuple(_column(*row) for row in run(_COLUMNS, (oid,)))
     made_of = run(_MADE_OF, (oid,))
-    if any(each == _FOREIGN for _, _, each in made_of):
+    if any(each == _FOREIGN for _, _, each, _ in made_of):
         raise InvalidPolicy(
             "a view or partitioned table over a foreign table is no source: it has no snapshot",
             place=place,
             fix="copy the rows into a table of this database",
         )
-    names = tuple((schema, called) for schema, called, _ in made_of)
+    names = tuple((schema, called, number) for schema, called, _, number in made_of)
     return StoredRelation(oid, schema, called, kind, definition, columns, names, writable)
 
 
@@ -127,6 +148,7 @@ def _parts(relation: str, place: str) -> tuple[str, str]:
     return ("public", parts[0]) if len(parts) == 1 else (parts[0], parts[1])
 
 
-def _column(called: str, base: str, category: str, told: str) -> StoredColumn:
-    kind = KINDS.get(base) or (Stored.TEXT if category in _TEXTS else None)
+def _column(called: str, base: str, category: str, told: str, own: bool) -> StoredColumn:
+    """Tell a type by its name only where it is PostgreSQL's own: any schema may have one of that name."""
+    kind = (KINDS.get(base) if own else None) or (Stored.TEXT if category in _TEXTS else None)
     return StoredColumn(called, kind or Stored.OTHER, told)
