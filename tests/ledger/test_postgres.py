@@ -372,15 +372,41 @@ def test_lines_that_vanished_are_known_to_whoever_wrote_or_anchored_them(place: 
         place.edit("DELETE FROM lines WHERE number = 3")
         with pytest.raises(sf.LedgerBehind):
             clinic.charge(pure("0.1"))
-        place.edit("SELECT 1")
-    with place.open() as ledger:
-        account(ledger).charge(pure("0.1"))  # this process was never told of the lost line: it had no anchor
-    place.edit("DELETE FROM lines WHERE number = 3")
+    with place.open() as ledger:  # closing the other one has forgotten nothing
+        with pytest.raises(sf.LedgerBehind):
+            account(ledger).charge(pure("0.1"))
+        ledger.acknowledge(reason="restored")
+        assert account(ledger).remaining == {"pure": Fraction(5, 10)}
+        account(ledger).charge(pure("0.1"))
+    place.edit("DELETE FROM lines WHERE number = 4")
     with place.open() as ledger:
         with pytest.raises(sf.LedgerBehind):
             account(ledger).charge(pure("0.1"))
         ledger.acknowledge(reason="restored")
-        assert account(ledger).remaining == {"pure": Fraction(8, 10)}
+        assert account(ledger).remaining == {"pure": Fraction(4, 10)}
+
+
+def test_closing_never_puts_an_older_anchor_in_the_place_of_a_newer(place: Place) -> None:
+    """One process saw line 3, which a failover forgot; another, which never saw it, closes after it."""
+    one, other = place.open(), place.open()
+    account(one).charge(pure("0.1"))
+    account(other)
+    other._guarded.wrote = True  # as though it had written the account
+    account(one).charge(pure("0.4"))
+    one.close()
+    place.edit("DELETE FROM lines WHERE number = 3")
+    other.close()
+    with place.open() as ledger, pytest.raises(sf.LedgerBehind):
+        account(ledger).charge(pure("0.1"))
+
+
+def test_who_is_killed_has_left_an_anchor_of_its_first_charge(place: Place) -> None:
+    ledger = place.open()
+    account(ledger).charge(pure("0.4"))
+    ledger._guarded.store.close()  # as far as its files go, it is killed
+    place.edit("DELETE FROM lines WHERE number = 2")
+    with place.open() as ledger, pytest.raises(sf.LedgerBehind):
+        account(ledger).charge(pure("0.1"))
 
 
 def test_another_ledger_at_the_same_address_is_behind(place: Place) -> None:

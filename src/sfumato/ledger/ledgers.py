@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime
 from fractions import Fraction
 from typing import Self
@@ -236,14 +235,9 @@ class Ledger:
         return self._guarded.store.bodies.read(line.file) if line.file else line.body
 
     def close(self) -> None:
-        """Close it. What was written is already safe; the anchor beside the file is renewed."""
+        """Close it. What was written is already safe; the anchors that this user keeps are renewed, unless lines are lost."""
         if self._guarded.wrote:
-            # An older anchor is still a true one: where this cannot be written, less is vouched for, nothing wrongly.
-            with suppress(OSError, LedgerUnavailable):
-                anchor = self.anchor()
-                for place in self._guarded.store.anchor_places:
-                    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    anchor.save(place)
+            self._guarded.remember()
         self._guarded.store.close()
 
     def __enter__(self) -> Self:
