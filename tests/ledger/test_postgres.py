@@ -660,7 +660,9 @@ def test_there_and_back_every_line_is_the_same(place: Place, tmp_path: Path) -> 
         ledger.account("clinic").charge(pure("0.001"))
         ledger.backup(tmp_path / "backup")
         head, lines = ledger.head, list(ledger)
-    assert copy_ledger(place.address, second) == head
+    with pytest.raises(sf.LedgerUnavailable, match="by the owner"):
+        copy_ledger(place.address, second)
+    assert copy_ledger(place.owner, second) == head
     for path in (second, tmp_path / "backup"):
         with sf.Ledger.open(path) as ledger:
             assert list(ledger) == lines
@@ -704,6 +706,56 @@ def test_a_ledger_moves_into_an_empty_one_and_once(place: Place, postgres: Postg
     with pytest.raises(sf.LedgerUnavailable, match="into an empty one"):
         copy_ledger(source, place.owner)
     assert not (tmp_path / "twice").exists()
+
+
+@pytest.mark.parametrize("to", ["a file", "a database"])
+def test_a_target_that_is_lost_is_filled_again_only_by_who_accepts_the_loss(
+    place: Place, tmp_path: Path, to: str
+) -> None:
+    """What was charged there is forgotten with it: the same command, run again, would give the budget back."""
+    source, target = tmp_path / "source", tmp_path / "target" if to == "a file" else place.owner
+    _make_busy(source)
+    copy_ledger(source, target)
+    with place.open() if to == "a database" else sf.Ledger.open(target) as ledger:
+        ledger.account("clinic").charge(pure("0.001"))
+    if to == "a file":
+        Path(target).unlink()
+    else:
+        place.server.execute(f"DROP SCHEMA {place.schema} CASCADE")
+        make_ledger(place.owner, spender=SPENDER)
+    with pytest.raises(sf.LedgerUnavailable, match="moved before, and the one that it was moved to is lost"):
+        copy_ledger(source, target)
+    copy_ledger(source, target, accept_loss=True)
+
+
+@pytest.mark.parametrize("kept_in", ["SQLite", "PostgreSQL"])
+def test_a_backup_is_moved_with_an_anchor_that_it_holds_or_by_who_accepts_the_loss(
+    place: Place, tmp_path: Path, kept_in: str
+) -> None:
+    with place.open() if kept_in == "PostgreSQL" else sf.Ledger.open(tmp_path / "a") as ledger:
+        account(ledger).charge(pure("0.1"))
+        ledger.backup(tmp_path / "backup")
+        ledger.anchor().save(tmp_path / "then")
+        account(ledger).charge(pure("0.4"))
+        ledger.anchor().save(tmp_path / "now")
+    with pytest.raises(sf.LedgerUnavailable, match="may lack what was charged since"):
+        copy_ledger(tmp_path / "backup", tmp_path / "b")
+    with pytest.raises(sf.LedgerDamaged, match="its anchor knows another line"):
+        copy_ledger(tmp_path / "backup", tmp_path / "b", anchor=tmp_path / "now")
+    with sf.Ledger.open(tmp_path / "backup") as ledger:
+        ledger.backup(tmp_path / "again")
+    copy_ledger(tmp_path / "backup", tmp_path / "b", anchor=tmp_path / "then")
+    copy_ledger(tmp_path / "again", tmp_path / "c", accept_loss=True)
+    copy_ledger(tmp_path / "c", tmp_path / "d")  # which is a ledger, and no backup
+
+
+def test_a_ledger_is_not_copied_into_itself(place: Place, tmp_path: Path) -> None:
+    _make_busy(tmp_path / "a")
+    with pytest.raises(sf.LedgerUnavailable, match="into itself"):
+        copy_ledger(tmp_path / "a", str(tmp_path / "." / "a"))
+    copy_ledger(tmp_path / "a", place.owner)
+    with pytest.raises(sf.LedgerUnavailable, match="into itself"):
+        copy_ledger(place.owner, f"{place.owner}&connect_timeout=9")
 
 
 DYING = """

@@ -65,7 +65,8 @@ def test_commands_take_the_address(place: Place, tmp_path: Path) -> None:
     done("ledger", "export", place.address, str(tmp_path / "lines.json"))
     target = Place(place.server, "from_commands")
     done("ledger", "init", target.owner, "--spender", SPENDER)
-    done("ledger", "copy", str(tmp_path / "backup"), target.owner)
+    assert run.invoke(main, ["ledger", "copy", str(tmp_path / "backup"), target.owner]).exit_code == 5
+    done("ledger", "copy", str(tmp_path / "backup"), target.owner, "--accept-loss")
     assert "as they were written" in done("ledger", "verify", target.address)
     refused = run.invoke(main, ["ledger", "verify", "postgresql://ana:hunter2@host/db"])
     assert refused.exit_code == 2

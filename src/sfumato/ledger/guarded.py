@@ -78,7 +78,7 @@ class GuardedStore:
 
     @contextmanager
     def writing(self, *, acknowledging: bool = False, moving: str = "") -> Iterator[Transaction]:
-        with self.store.writing(self._watched()) as rows:
+        with self.store.writing(self._watched(), moving=bool(moving)) as rows:
             transaction = Transaction(rows, self.keyed.origin)
             start = transaction.head
             self._require_whole(transaction, acknowledging=acknowledging)

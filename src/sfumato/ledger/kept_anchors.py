@@ -65,8 +65,8 @@ def renew(places: tuple[Path, ...], transaction: Transaction, lost: Anchor | Non
 def known(
     base: Anchor | None, heads: tuple[tuple[int, str], ...], since: dict[str, tuple[int, AnchoredAccount]]
 ) -> Anchor | None:
-    """Make an anchor of lines that only this process knows: the last of its ``heads``, and what the accounts stood at after its own
-    lines, on top of the last anchor of the whole ledger.
+    """Make an anchor of lines that only this process knows: the last of its ``heads``, and what the accounts stood at
+    after its own lines, on top of the last anchor of the whole ledger.
     """
     merged = {} if base is None else {each.name: each for each in base.accounts}
     after = 0 if base is None else base.number

@@ -25,7 +25,7 @@ from sfumato.ledger.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, chan
 from sfumato.ledger.postgres_sessions import Book, Session, explained, refusal
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.server_addresses import ServerAddress
-from sfumato.ledger.sqlite_copies import Content, write_copy
+from sfumato.ledger.sqlite_copies import Content, lost_target, write_copy
 from sfumato.ledger.store import Starting, UnderWay, Where
 
 T = TypeVar("T")
@@ -35,6 +35,8 @@ _MOST = 1000
 """Lines that are held back to be sent together."""
 _LEAST_IDLE = 5.0
 """Seconds for which a spender may stand still inside a transaction, at least."""
+_MOVING_IDLE = 3600.0
+"""Seconds for which an owner may stand still who moves the ledger: all of the other one is read meanwhile."""
 _PAUSE = 0.1
 _STANDBYS = "SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication)"
 _stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
@@ -44,6 +46,7 @@ class PostgresStore:
     """A PostgreSQL store keeps the lines of one schema. One connection per process, taken in turns by its threads."""
 
     shared = True
+    is_backup = False
 
     def __init__(self, address: ServerAddress, timeout: float) -> None:
         self._address = address
@@ -62,6 +65,7 @@ class PostgresStore:
         self.bodies = PostgresBodies(self)
         self._book = book = session.book
         self._key = book.key
+        self.identity = book.id
         self.anchor_places = _anchor_places(book.id, f"{host}\0{port}\0{database}\0{address.schema}")
         _stores.add(self)
         weakref.finalize(self, _close_all, self._held)
@@ -106,8 +110,8 @@ class PostgresStore:
             yield rows
 
     @contextlib.contextmanager
-    def writing(self, numbers: Sequence[int] = ()) -> Iterator[PostgresRows]:
-        idle = max(self._timeout / 2, _LEAST_IDLE)
+    def writing(self, numbers: Sequence[int] = (), *, moving: bool = False) -> Iterator[PostgresRows]:
+        idle = _MOVING_IDLE if moving else max(self._timeout / 2, _LEAST_IDLE)
         begin = (
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = pg_catalog; "
             f"SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {max(1, int(self._timeout * 1000))}; "
@@ -230,10 +234,11 @@ class PostgresStore:
     # ── the store itself ───────────────────────────────────────────────────────────────────────
 
     def now(self) -> int:
-        if self._open is not None:
-            return self._open.now()
-        with self.reading() as rows:
-            return rows.now()
+        with self._lock:  # a transaction of another thread is not ours to ask
+            if self._open is not None:
+                return self._open.now()
+            with self.reading() as rows:
+                return rows.now()
 
     def key(self) -> bytes:
         try:
@@ -260,19 +265,14 @@ class PostgresStore:
             write_copy(place, Content(self._key, rows.every, (), self.bodies.read))
 
     @contextlib.contextmanager
-    def filled(self, content: Content, last: Row | None) -> Iterator[Iterator[Row]]:
+    def filled(self, content: Content, last: Row | None, *, refill: bool) -> Iterator[Iterator[Row]]:
         """Fill this ledger, which is empty, as its owner; its lines, which count when the block has ended. One that was
-        filled before, up to the ``last`` line, stays as it is.
+        filled before, up to the ``last`` line, stays as it is; without ``refill`` an empty one is not filled again.
         """
-        if self._book is None or not self._book.is_owner:
-            raise LedgerUnavailable(
-                "a ledger is copied into a database by the owner of its schema",
-                place=self.place,
-                fix="connect as the owner, who ran sfumato ledger init",
-            )
+        self.require_owner()
         if wrong := self.misshapen():
             raise LedgerDamaged(None, wrong)
-        with self.writing() as rows:
+        with self.writing(moving=True) as rows:
             head = next(iter(rows.select({}, newest=True, limit=1)), None)
             if head is not None and (last is None or head.hash != last.hash):
                 raise LedgerUnavailable(
@@ -280,9 +280,20 @@ class PostgresStore:
                     place=self.place,
                     fix="name another schema, and make it with sfumato ledger init",
                 )
+            if head is None and last is not None and not refill:
+                raise lost_target(self.place)
             if head is None:
                 self._fill(rows, content)
             yield rows.every()
+
+    def require_owner(self) -> None:
+        """Refuse to move a ledger into a database, or out of it, for anybody but its owner."""
+        if self._book is None or not self._book.is_owner:
+            raise LedgerUnavailable(
+                "a ledger is copied into a database, or out of one, by the owner of its schema",
+                place=self.place,
+                fix="connect as the owner, who ran sfumato ledger init",
+            )
 
     def _fill(self, rows: PostgresRows, content: Content) -> None:
         change_book(lambda text, *values: rows.run(text, values or None), self._address.schema, "key", content.key)
