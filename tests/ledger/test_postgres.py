@@ -464,6 +464,38 @@ def test_who_could_change_lines_is_told_so(place: Place) -> None:
 # ── refusals ───────────────────────────────────────────────────────────────────────────────────
 
 
+def test_who_owns_a_table_could_change_lines_too(place: Place) -> None:
+    place.server.execute(f"GRANT CREATE ON SCHEMA {place.schema} TO {SPENDER}")
+    place.server.execute(f"ALTER TABLE {place.schema}.under_way OWNER TO {SPENDER}")
+    with pytest.warns(WeakLedger, match="or of a table in it"):
+        place.open().close()
+
+
+def test_a_folder_for_anchors_that_cannot_be_written_is_warned_of(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file" / "state"))
+    with pytest.warns(WeakLedger, match="cannot be written"):
+        place.open().close()
+
+
+def test_why_no_connection_was_made_is_told_apart(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a password was asked for and given: the words decide, and not that there was one."""
+    monkeypatch.setenv("PGPASSWORD", "given")
+    for said, told in (
+        ('FATAL: password authentication failed for user "x"', "does not let this user in"),
+        ("FATAL: no pg_hba.conf entry for host", "does not let this user in"),
+        ('FATAL: database "x" does not exist', "no such database"),
+        ("FATAL: sorry, too many clients already", "no connection left"),
+        ("SSL error: certificate verify failed", "prove who it is"),
+        ("server closed the connection unexpectedly", "cannot be reached"),
+    ):
+        assert told in str(refusal(psycopg.OperationalError(said), "here"))
+    with pytest.raises(sf.LedgerUnavailable, match="no such database"):
+        sf.Ledger.open(place.server.address("missing"))
+
+
 def test_where_there_is_no_ledger_the_fix_is_said(place: Place, tmp_path: Path) -> None:
     server = place.server
     server.execute(
@@ -611,6 +643,12 @@ def test_an_address_with_a_password_is_refused_without_repeating_it(address: str
         ("postgresql://db.example:5433/x?sslmode=verify-full", {}, {"sslmode": "verify-full"}),
         ("postgresql:///x?service=clinic", {}, {"sslmode": "verify-full"}),
         ("postgresql:///x", {"PGHOST": "db.example"}, {"sslmode": "verify-full"}),
+        ("postgresql://localhost/x", {"PGHOSTADDR": "10.0.0.7"}, {"sslmode": "verify-full"}),
+        ("postgresql://localhost/x", {"PGHOSTADDR": "127.0.0.1"}, {}),
+        ("postgresql://localhost/x?service=clinic", {}, {"sslmode": "verify-full"}),
+        ("postgresql://localhost/x", {"PGSERVICE": "clinic"}, {"sslmode": "verify-full"}),
+        ("postgresql://localhost/x?sslmode=disable", {"PGSERVICE": "clinic"}, None),
+        ("postgresql://db.example/x?hostaddr=127.0.0.1,&sslmode=disable", {}, None),
         ("postgresql:///x?host=/run/postgresql", {}, {}),
         ("postgresql://localhost/x", {}, {}),
         ("postgresql://127.0.0.1:5433/x", {}, {}),
@@ -630,12 +668,24 @@ def test_over_a_network_the_server_proves_who_it_is(
         assert ServerAddress.of(address).options(environment) == options
 
 
-@pytest.mark.parametrize("schema", ["", "a b", "public", "pg_x", 'x"; DROP', "A", "a" * 64, "é"])
+@pytest.mark.parametrize("schema", ["", "a b", "public", "user", "table", "pg_x", 'x"; DROP', "A", "a" * 64, "é"])
 def test_a_schema_has_a_plain_name(schema: str) -> None:
     with pytest.raises(sf.InvalidParameter, match="schema"):
         sf.Ledger.open("postgresql:///x", schema=schema)
     with pytest.raises(sf.InvalidParameter, match="schema"):
         sf.Ledger.open("postgresql:///x?schema=one", schema="two")
+
+
+def test_spaces_and_pluses_of_an_address_reach_the_driver() -> None:
+    address = ServerAddress.of("postgresql:///x?application_name=two%20words&options=a+b&schema=one")
+    found = psycopg.conninfo.conninfo_to_dict(address.url)
+    assert (found["application_name"], found["options"], address.schema) == ("two words", "a+b", "one")
+
+
+@pytest.mark.parametrize("name", ["host=db dbname=x", "mysql://db/x", "service=clinic", "postgresql:/ /x://"])
+def test_what_looks_like_an_address_is_not_made_a_file(name: str) -> None:
+    with pytest.raises(sf.InvalidParameter, match="address of a database"):
+        sf.Ledger.open(name)
 
 
 # ── moving house ───────────────────────────────────────────────────────────────────────────────
@@ -765,7 +815,7 @@ def die(*_, **__):
     os._exit(9)
 if sys.argv[3] == "sealed":
     copies._name = die
-    postgres.PostgresRows.finish = lambda rows: die() if rows.appended else None
+    postgres.PostgresRows.finish = lambda rows, _: die() if rows.appended else None
 else:
     moving._require_same = die
 moving.copy_ledger(*sys.argv[1:3])

@@ -60,7 +60,7 @@ class Ledger:
         until the owner has acknowledged that.
         """
         opened = cls.quietly(path, schema, anchor, timeout)
-        store = opened._guarded.store
+        store = opened._guarded.store  # noqa: SLF001 - of this class
         for warning in store.warnings:
             warnings.warn(f"{warning} ({store.place})", WeakLedger, stacklevel=2)
         return opened

@@ -37,6 +37,8 @@ _LEAST_IDLE = 5.0
 """Seconds for which a spender may stand still inside a transaction, at least."""
 _MOVING_IDLE = 3600.0
 """Seconds for which an owner may stand still who moves the ledger: all of the other one is read meanwhile."""
+_LEAST_COMMIT = 5.0
+"""Seconds that a server has to answer COMMIT, at least, before it is asked by another connection what became of it."""
 _PAUSE = 0.1
 _STANDBYS = "SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication)"
 _stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
@@ -89,10 +91,15 @@ class PostgresStore:
     @property
     def warnings(self) -> tuple[str, ...]:
         found, (synchronous, standbys) = [], self._standbys()
-        if self._book is not None and self._book.is_owner:
+        if self._book is not None and self._book.can_change:
             found.append(
-                "this curator is connected as the owner of the ledger's schema, or as an administrator, who can change "
-                "what was charged: connect as a spender, whom sfumato ledger init makes"
+                "this curator is connected as the owner of the ledger's schema or of a table in it, or as an "
+                "administrator, who can change what was charged: connect as a spender, whom sfumato ledger init makes"
+            )
+        if not _can_be_made(self.anchor_places[0].parent):
+            found.append(
+                "the folder in which this user remembers the ledger cannot be written: a failover that forgets charges "
+                f"would not be noticed ({self.anchor_places[0].parent})"
             )
         if standbys and not synchronous:
             found.append(
@@ -165,22 +172,24 @@ class PostgresStore:
 
     def _commit(self, rows: PostgresRows) -> None:
         try:
-            rows.finish()
+            rows.finish(max(self._timeout, _LEAST_COMMIT))
         except psycopg.Error as error:
             if not rows.session.is_lost or not rows.appended:
                 raise
             self._settle(rows, error)
+        else:
+            if rows.appended and rows.session.warned:  # somebody has stopped its wait for a standby
+                raise _in_doubt(rows.appended)
 
     def _settle(self, rows: PostgresRows, error: psycopg.Error) -> None:
         """Find out whether lines were written whose COMMIT was not answered; where nobody can tell, say so."""
         self._roll_back()
         self._open = None
-        first, last = rows.appended[0], rows.appended[-1]
-        request = next((row.request for row in rows.appended if row.request), None)
+        last = rows.appended[-1]
         try:
             written = self._asked_again(lambda: self._has(last.number, last.hash))
         except LedgerUnavailable:
-            raise LedgerInDoubt(first.number, last.number, request) from None
+            raise _in_doubt(rows.appended) from None
         if not written:
             raise refusal(error, self.place) from None
 
@@ -415,10 +424,10 @@ class PostgresRows:
     def now(self) -> int:
         return int(self._clock + (time.monotonic() - self._started) * 1e6)
 
-    def finish(self) -> None:
-        """Send what was held back, and COMMIT; the server has it on disk on return."""
+    def finish(self, seconds: float) -> None:
+        """Send what was held back, and COMMIT; the server has it on disk on return, which is within these seconds."""
         pending, self._pending = self._pending, []
-        self.session.send(pending, commit=True)
+        self.session.send(pending, commit_within=seconds)
 
     def _hold(self, text: str, values: tuple[Any, ...]) -> None:
         self._pending.append((text, values))
@@ -465,6 +474,17 @@ def _first_look(schema: str, numbers: str) -> str:
     newest = f"SELECT {SELECT_LINE} FROM {schema}.lines ORDER BY number DESC LIMIT 1"
     named = f" UNION SELECT {SELECT_LINE} FROM {schema}.lines WHERE number IN ({numbers})" if numbers else ""
     return f"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint; ({newest}){named}"
+
+
+def _in_doubt(lines: Sequence[Row]) -> LedgerInDoubt:
+    request = next((row.request for row in lines if row.request), None)
+    return LedgerInDoubt(lines[0].number, lines[-1].number, request)
+
+
+def _can_be_made(folder: Path) -> bool:
+    """Tell whether files can be written to a folder, or the folder be made."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _row(found: tuple[Any, ...]) -> Row:
