@@ -35,6 +35,22 @@ def is_server_address(address: object) -> bool:
     return isinstance(address, str) and address.startswith(_PREFIXES)
 
 
+def is_same_ledger(one: object, other: object) -> bool:
+    """Tell whether two addresses name one ledger in one database, by whatever role and options."""
+    if not is_server_address(one) or not is_server_address(other):
+        return one == other
+    return _named(str(one)) == _named(str(other))
+
+
+def _named(address: str) -> tuple[str, ...]:
+    """Give what decides which ledger an address names."""
+    found = ServerAddress.of(address)
+    parts = urlsplit(found.url)
+    given = dict(_pairs(parts.query))
+    deciding = ("host", "hostaddr", "port", "dbname", "service")
+    return (parts.netloc.rpartition("@")[2], parts.path, found.schema, *(given.get(name, "") for name in deciding))
+
+
 @dataclass(frozen=True)
 class ServerAddress:
     """This is the address of one ledger in a database: what the driver is told, and the schema."""
