@@ -568,12 +568,12 @@ class LedgerInDoubt(LedgerUnavailable):
 
     code = "ledger-in-doubt"
 
-    def __init__(self, first: int, last: int, request_id: str | None) -> None:
+    def __init__(self, first: int, last: int, request_id: str | None, *, place: str = "") -> None:
         known = "" if request_id is None else f" (request id {request_id!r})"
         again = "under the same request id: it is charged once" if request_id else "once history shows how it ended"
         super().__init__(
             f"it is not known whether this was charged{known}: the ledger's server was lost while it wrote",
-            place=f"line {first} of the ledger",
+            place=place or f"line {first} of the ledger",
             fix=f"when the server is back, ask again {again}",
         )
         self.first = first

@@ -372,15 +372,41 @@ def test_lines_that_vanished_are_known_to_whoever_wrote_or_anchored_them(place: 
         place.edit("DELETE FROM lines WHERE number = 3")
         with pytest.raises(sf.LedgerBehind):
             clinic.charge(pure("0.1"))
-        place.edit("SELECT 1")
-    with place.open() as ledger:
-        account(ledger).charge(pure("0.1"))  # this process was never told of the lost line: it had no anchor
-    place.edit("DELETE FROM lines WHERE number = 3")
+    with place.open() as ledger:  # closing the other one has forgotten nothing
+        with pytest.raises(sf.LedgerBehind):
+            account(ledger).charge(pure("0.1"))
+        ledger.acknowledge(reason="restored")
+        assert account(ledger).remaining == {"pure": Fraction(5, 10)}
+        account(ledger).charge(pure("0.1"))
+    place.edit("DELETE FROM lines WHERE number = 4")
     with place.open() as ledger:
         with pytest.raises(sf.LedgerBehind):
             account(ledger).charge(pure("0.1"))
         ledger.acknowledge(reason="restored")
-        assert account(ledger).remaining == {"pure": Fraction(8, 10)}
+        assert account(ledger).remaining == {"pure": Fraction(4, 10)}
+
+
+def test_closing_never_puts_an_older_anchor_in_the_place_of_a_newer(place: Place) -> None:
+    """One process saw line 3, which a failover forgot; another, which never saw it, closes after it."""
+    one, other = place.open(), place.open()
+    account(one).charge(pure("0.1"))
+    account(other)
+    other._guarded.wrote = True  # as though it had written the account
+    account(one).charge(pure("0.4"))
+    one.close()
+    place.edit("DELETE FROM lines WHERE number = 3")
+    other.close()
+    with place.open() as ledger, pytest.raises(sf.LedgerBehind):
+        account(ledger).charge(pure("0.1"))
+
+
+def test_who_is_killed_has_left_an_anchor_of_its_first_charge(place: Place) -> None:
+    ledger = place.open()
+    account(ledger).charge(pure("0.4"))
+    ledger._guarded.store.close()  # as far as its files go, it is killed
+    place.edit("DELETE FROM lines WHERE number = 2")
+    with place.open() as ledger, pytest.raises(sf.LedgerBehind):
+        account(ledger).charge(pure("0.1"))
 
 
 def test_another_ledger_at_the_same_address_is_behind(place: Place) -> None:
@@ -436,6 +462,38 @@ def test_who_could_change_lines_is_told_so(place: Place) -> None:
 
 
 # ── refusals ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_who_owns_a_table_could_change_lines_too(place: Place) -> None:
+    place.server.execute(f"GRANT CREATE ON SCHEMA {place.schema} TO {SPENDER}")
+    place.server.execute(f"ALTER TABLE {place.schema}.under_way OWNER TO {SPENDER}")
+    with pytest.warns(WeakLedger, match="or of a table in it"):
+        place.open().close()
+
+
+def test_a_folder_for_anchors_that_cannot_be_written_is_warned_of(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file" / "state"))
+    with pytest.warns(WeakLedger, match="cannot be written"):
+        place.open().close()
+
+
+def test_why_no_connection_was_made_is_told_apart(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a password was asked for and given: the words decide, and not that there was one."""
+    monkeypatch.setenv("PGPASSWORD", "given")
+    for said, told in (
+        ('FATAL: password authentication failed for user "x"', "does not let this user in"),
+        ("FATAL: no pg_hba.conf entry for host", "does not let this user in"),
+        ('FATAL: database "x" does not exist', "no such database"),
+        ("FATAL: sorry, too many clients already", "no connection left"),
+        ("SSL error: certificate verify failed", "prove who it is"),
+        ("server closed the connection unexpectedly", "cannot be reached"),
+    ):
+        assert told in str(refusal(psycopg.OperationalError(said), "here"))
+    with pytest.raises(sf.LedgerUnavailable, match="no such database"):
+        sf.Ledger.open(place.server.address("missing"))
 
 
 def test_where_there_is_no_ledger_the_fix_is_said(place: Place, tmp_path: Path) -> None:
@@ -585,6 +643,12 @@ def test_an_address_with_a_password_is_refused_without_repeating_it(address: str
         ("postgresql://db.example:5433/x?sslmode=verify-full", {}, {"sslmode": "verify-full"}),
         ("postgresql:///x?service=clinic", {}, {"sslmode": "verify-full"}),
         ("postgresql:///x", {"PGHOST": "db.example"}, {"sslmode": "verify-full"}),
+        ("postgresql://localhost/x", {"PGHOSTADDR": "10.0.0.7"}, {"sslmode": "verify-full"}),
+        ("postgresql://localhost/x", {"PGHOSTADDR": "127.0.0.1"}, {}),
+        ("postgresql://localhost/x?service=clinic", {}, {"sslmode": "verify-full"}),
+        ("postgresql://localhost/x", {"PGSERVICE": "clinic"}, {"sslmode": "verify-full"}),
+        ("postgresql://localhost/x?sslmode=disable", {"PGSERVICE": "clinic"}, None),
+        ("postgresql://db.example/x?hostaddr=127.0.0.1,&sslmode=disable", {}, None),
         ("postgresql:///x?host=/run/postgresql", {}, {}),
         ("postgresql://localhost/x", {}, {}),
         ("postgresql://127.0.0.1:5433/x", {}, {}),
@@ -604,12 +668,24 @@ def test_over_a_network_the_server_proves_who_it_is(
         assert ServerAddress.of(address).options(environment) == options
 
 
-@pytest.mark.parametrize("schema", ["", "a b", "public", "pg_x", 'x"; DROP', "A", "a" * 64, "é"])
+@pytest.mark.parametrize("schema", ["", "a b", "public", "user", "table", "pg_x", 'x"; DROP', "A", "a" * 64, "é"])
 def test_a_schema_has_a_plain_name(schema: str) -> None:
     with pytest.raises(sf.InvalidParameter, match="schema"):
         sf.Ledger.open("postgresql:///x", schema=schema)
     with pytest.raises(sf.InvalidParameter, match="schema"):
         sf.Ledger.open("postgresql:///x?schema=one", schema="two")
+
+
+def test_spaces_and_pluses_of_an_address_reach_the_driver() -> None:
+    address = ServerAddress.of("postgresql:///x?application_name=two%20words&options=a+b&schema=one")
+    found = psycopg.conninfo.conninfo_to_dict(address.url)
+    assert (found["application_name"], found["options"], address.schema) == ("two words", "a+b", "one")
+
+
+@pytest.mark.parametrize("name", ["host=db dbname=x", "mysql://db/x", "service=clinic", "postgresql:/ /x://"])
+def test_what_looks_like_an_address_is_not_made_a_file(name: str) -> None:
+    with pytest.raises(sf.InvalidParameter, match="address of a database"):
+        sf.Ledger.open(name)
 
 
 # ── moving house ───────────────────────────────────────────────────────────────────────────────
@@ -634,7 +710,9 @@ def test_there_and_back_every_line_is_the_same(place: Place, tmp_path: Path) -> 
         ledger.account("clinic").charge(pure("0.001"))
         ledger.backup(tmp_path / "backup")
         head, lines = ledger.head, list(ledger)
-    assert copy_ledger(place.address, second) == head
+    with pytest.raises(sf.LedgerUnavailable, match="by the owner"):
+        copy_ledger(place.address, second)
+    assert copy_ledger(place.owner, second) == head
     for path in (second, tmp_path / "backup"):
         with sf.Ledger.open(path) as ledger:
             assert list(ledger) == lines
@@ -680,6 +758,56 @@ def test_a_ledger_moves_into_an_empty_one_and_once(place: Place, postgres: Postg
     assert not (tmp_path / "twice").exists()
 
 
+@pytest.mark.parametrize("to", ["a file", "a database"])
+def test_a_target_that_is_lost_is_filled_again_only_by_who_accepts_the_loss(
+    place: Place, tmp_path: Path, to: str
+) -> None:
+    """What was charged there is forgotten with it: the same command, run again, would give the budget back."""
+    source, target = tmp_path / "source", tmp_path / "target" if to == "a file" else place.owner
+    _make_busy(source)
+    copy_ledger(source, target)
+    with place.open() if to == "a database" else sf.Ledger.open(target) as ledger:
+        ledger.account("clinic").charge(pure("0.001"))
+    if to == "a file":
+        Path(target).unlink()
+    else:
+        place.server.execute(f"DROP SCHEMA {place.schema} CASCADE")
+        make_ledger(place.owner, spender=SPENDER)
+    with pytest.raises(sf.LedgerUnavailable, match="moved before, and the one that it was moved to is lost"):
+        copy_ledger(source, target)
+    copy_ledger(source, target, accept_loss=True)
+
+
+@pytest.mark.parametrize("kept_in", ["SQLite", "PostgreSQL"])
+def test_a_backup_is_moved_with_an_anchor_that_it_holds_or_by_who_accepts_the_loss(
+    place: Place, tmp_path: Path, kept_in: str
+) -> None:
+    with place.open() if kept_in == "PostgreSQL" else sf.Ledger.open(tmp_path / "a") as ledger:
+        account(ledger).charge(pure("0.1"))
+        ledger.backup(tmp_path / "backup")
+        ledger.anchor().save(tmp_path / "then")
+        account(ledger).charge(pure("0.4"))
+        ledger.anchor().save(tmp_path / "now")
+    with pytest.raises(sf.LedgerUnavailable, match="may lack what was charged since"):
+        copy_ledger(tmp_path / "backup", tmp_path / "b")
+    with pytest.raises(sf.LedgerDamaged, match="its anchor knows another line"):
+        copy_ledger(tmp_path / "backup", tmp_path / "b", anchor=tmp_path / "now")
+    with sf.Ledger.open(tmp_path / "backup") as ledger:
+        ledger.backup(tmp_path / "again")
+    copy_ledger(tmp_path / "backup", tmp_path / "b", anchor=tmp_path / "then")
+    copy_ledger(tmp_path / "again", tmp_path / "c", accept_loss=True)
+    copy_ledger(tmp_path / "c", tmp_path / "d")  # which is a ledger, and no backup
+
+
+def test_a_ledger_is_not_copied_into_itself(place: Place, tmp_path: Path) -> None:
+    _make_busy(tmp_path / "a")
+    with pytest.raises(sf.LedgerUnavailable, match="into itself"):
+        copy_ledger(tmp_path / "a", str(tmp_path / "." / "a"))
+    copy_ledger(tmp_path / "a", place.owner)
+    with pytest.raises(sf.LedgerUnavailable, match="into itself"):
+        copy_ledger(place.owner, f"{place.owner}&connect_timeout=9")
+
+
 DYING = """
 import os, sys
 import sfumato.ledger.moving as moving, sfumato.ledger.sqlite_copies as copies, sfumato.ledger.postgres as postgres
@@ -687,7 +815,7 @@ def die(*_, **__):
     os._exit(9)
 if sys.argv[3] == "sealed":
     copies._name = die
-    postgres.PostgresRows.finish = lambda rows: die() if rows.appended else None
+    postgres.PostgresRows.finish = lambda rows, _: die() if rows.appended else None
 else:
     moving._require_same = die
 moving.copy_ledger(*sys.argv[1:3])

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from fractions import Fraction
@@ -25,6 +26,7 @@ from ledger.small_accounts import account, pure, script
 from ledger.test_races import in_processes, in_threads, ledger_is_whole, spend
 from postgres_server import MISSING, PostgresServer, installations
 from sfumato.errors import LedgerInDoubt, WeakLedger
+from sfumato.ledger import postgres
 
 
 @pytest.fixture
@@ -322,6 +324,55 @@ def test_a_spender_that_ends_or_stands_still_inside_a_charge_stops_nobody(place:
 
 
 # ── other servers ──────────────────────────────────────────────────────────────────────────────
+
+
+@contextlib.contextmanager
+def waiting_for_a_missing_standby(place: Place) -> Iterator[None]:
+    """Every commit waits for a standby that is not there, until this ends."""
+    place.server.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+    try:
+        while place.server.execute("SHOW synchronous_standby_names") != [("nobody",)]:
+            time.sleep(0.01)
+        yield
+    finally:
+        place.server.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+
+
+def test_a_server_that_waits_for_a_standby_for_ever_does_not_hold_a_charge_for_ever(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with place.open(timeout="0.3") as ledger:
+        clinic = account(ledger)
+        monkeypatch.setattr(postgres, "_LEAST_COMMIT", 0.3)
+        with waiting_for_a_missing_standby(place), pytest.raises(LedgerInDoubt):
+            clinic.charge(pure("0.1", request_id="mine"))
+    with place.open() as ledger:
+        account(ledger, sf.Budget(1)).charge(pure("0.1"))  # behind whoever waited
+        assert charges(place) == 2
+
+
+def test_a_wait_for_a_standby_that_is_cancelled_leaves_a_charge_in_doubt(place: Place) -> None:
+    """The server says COMMIT, with a warning: a failover could forget the charge."""
+    waiting = f"FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND usename = '{SPENDER}'"
+    with place.open() as ledger:
+        clinic = account(ledger)
+        with waiting_for_a_missing_standby(place):
+            cancelled = threading.Event()
+
+            def cancel() -> None:
+                while not cancelled.is_set():
+                    place.server.execute(f"SELECT pg_cancel_backend(pid) {waiting}")
+                    time.sleep(0.05)
+
+            other = threading.Thread(target=cancel)
+            other.start()
+            try:
+                with pytest.raises(LedgerInDoubt):
+                    clinic.charge(pure("0.1", request_id="mine"))
+            finally:
+                cancelled.set()
+                other.join()
+        clinic.charge(pure("0.1"))
 
 
 def test_fsync_and_the_like_are_on_or_nothing_is_charged(own: PostgresServer) -> None:

@@ -12,6 +12,7 @@ from ledger.in_databases import SPENDER, Place
 from postgres_server import PostgresServer
 from sfumato.cli import main
 from sfumato.curator.policy_account import ledger_address, people_place, read_policy
+from sfumato.errors import WeakLedger
 from sfumato.server.served import Served
 
 QUESTION = "SELECT COUNT(*) AS n FROM visits"
@@ -65,7 +66,8 @@ def test_commands_take_the_address(place: Place, tmp_path: Path) -> None:
     done("ledger", "export", place.address, str(tmp_path / "lines.json"))
     target = Place(place.server, "from_commands")
     done("ledger", "init", target.owner, "--spender", SPENDER)
-    done("ledger", "copy", str(tmp_path / "backup"), target.owner)
+    assert run.invoke(main, ["ledger", "copy", str(tmp_path / "backup"), target.owner]).exit_code == 5
+    done("ledger", "copy", str(tmp_path / "backup"), target.owner, "--accept-loss")
     assert "as they were written" in done("ledger", "verify", target.address)
     refused = run.invoke(main, ["ledger", "verify", "postgresql://ana:hunter2@host/db"])
     assert refused.exit_code == 2
@@ -84,6 +86,14 @@ def test_a_server_keeps_its_people_on_its_own_machine(place: Place, tmp_path: Pa
         assert served.ledger_path == (tmp_path / "one" / "sfumato.ledger").resolve()
         served.curator("clinic").sql(QUESTION).release(epsilon="0.5")
         assert [line.kind for line in served.ledger][-1] == "answer"
+
+
+def test_another_ledger_than_the_policy_names_is_warned_of(place: Place, tmp_path: Path) -> None:
+    declared = read_policy(policy(tmp_path / "one", place.address))
+    assert ledger_address(declared, place.owner) == place.owner  # the same one, as its owner
+    for other in (tmp_path / "file", Place(place.server, "other").address):
+        with pytest.warns(WeakLedger, match="names another ledger"):
+            assert ledger_address(declared, other) == other
 
 
 @pytest.mark.parametrize("ledger", ["here.db", "mysql://host/db", 7])

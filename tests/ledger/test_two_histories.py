@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -77,6 +79,25 @@ def test_an_older_anchor_does_not_hide_the_newer_beside_the_file(tmp_path: Path)
         spend(path, "0.9", anchor=old)
     with pytest.raises(sf.LedgerBehind):
         spend(path, "0.1")
+
+
+def test_closing_a_ledger_that_was_rolled_back_forgets_nothing(tmp_path: Path) -> None:
+    """The file keeps its name and its place on the disk, so it is still open to whoever wrote the lost line."""
+    path = tmp_path / "a.ledger"
+    with sf.Ledger.open(path) as ledger:
+        account = ledger.account("clinic", unit=UNIT, budget=BUDGET)
+        account.charge(sf.Entry(sf.Curve.pure("0.1")))
+        account.charge(sf.Entry(sf.Curve.pure("0.4")))
+        with closing(sqlite3.connect(path)) as file:
+            (trigger,) = file.execute("SELECT sql FROM sqlite_schema WHERE name = 'no_delete'").fetchone()
+            for statement in ("DROP TRIGGER no_delete", "DELETE FROM lines WHERE number = 3", trigger):
+                file.execute(statement)
+            file.commit()
+    with pytest.raises(sf.LedgerBehind):
+        spend(path, "0.1")
+    with sf.Ledger.open(path) as ledger:
+        ledger.acknowledge(reason="restored")
+        assert ledger.account("clinic").remaining["pure"] == Fraction(5, 10)
 
 
 def test_the_reserve_is_fixed_once_something_is_spent(tmp_path: Path) -> None:

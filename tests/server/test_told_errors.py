@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,15 +16,20 @@ from sfumato.errors import (
     InvalidPolicy,
     LedgerBehind,
     LedgerDamaged,
+    LedgerInDoubt,
     LedgerUnavailable,
     NotThere,
     Overspent,
     SfumatoError,
     Unsupported,
+    WeakLedger,
+    WeakPrivacy,
+    outcome,
 )
 from sfumato.server.application import application
 from sfumato.server.people import Role
 from sfumato.server.running_releases import Phase
+from sfumato.server.serving import show_warnings
 from sfumato.server.told_errors import told
 
 PATH = "/srv/clinic/sfumato.ledger"
@@ -71,6 +77,25 @@ def test_an_auditor_is_told_which_line_of_a_ledger_is_damaged() -> None:
     for error in (LedgerDamaged(3, "its hash differs"), LedgerBehind(3)):
         assert told(error, Role.AUDITOR) is error
         assert told(error, Role.ANALYST) is not error
+
+
+@pytest.mark.parametrize("role", OTHERS)
+def test_whoever_asked_is_told_that_it_is_not_known_whether_it_was_charged(role: Role | None) -> None:
+    said = told(LedgerInDoubt(7, 8, "mine"), role)
+    assert isinstance(said, LedgerInDoubt)
+    assert (said.code, outcome(said).http_status, said.place) == ("ledger-in-doubt", 503, "the server")
+    assert "not known whether this was charged (request id 'mine')" in said.rule
+    assert "same request id" in said.fix
+
+
+def test_what_is_weak_about_the_ledger_is_printed_where_the_server_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        show_warnings()
+        warnings.warn("a failover can forget", WeakLedger, stacklevel=1)
+        warnings.warn("a large delta", WeakPrivacy, stacklevel=1)
+    said = capsys.readouterr().err
+    assert "WeakLedger: a failover can forget" in said
+    assert "delta" not in said
 
 
 def _answers(small: SmallServer, token: str, *paths: str) -> list[httpx.Response]:

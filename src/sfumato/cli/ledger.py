@@ -95,13 +95,16 @@ def init(address: str, schema: str | None, spender: str | None) -> None:
 @command.command(epilog=EXIT_CODES)
 @click.argument("source", metavar="FROM", type=LedgerAddress(exists=True))
 @click.argument("target", metavar="TO", type=LedgerAddress())
-def copy(source: Path | str, target: Path | str) -> None:
+@click.option("--anchor", type=click.Path(path_type=Path), metavar="FILE", help="An anchor of the newest line.")
+@click.option("--accept-loss", is_flag=True, help="Accept that charges which only a lost ledger knew are forgotten.")
+def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_loss: bool) -> None:
     """Move a ledger: copy every line of FROM, as it is, to TO, which is a new file or an empty ledger in a database.
 
     Both are verified. Then a last line seals FROM: it can be read for ever, and charges nothing more. Run it again
-    after a crash: it finishes what was begun. Connect to a database as the owner of its schema.
+    after a crash: it finishes what was begun. Connect to a database as the owner of its schema. A backup, which may
+    lack the newest charges, is copied with an anchor that it holds, or with --accept-loss.
     """
     from sfumato.ledger.moving import copy_ledger
 
-    number, seal = copy_ledger(source, target)
+    number, seal = copy_ledger(source, target, anchor=anchor, accept_loss=accept_loss)
     click.secho(f"{number:,} lines are copied; the last has the hash {seal}", fg="green")

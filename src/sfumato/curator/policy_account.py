@@ -6,6 +6,7 @@ None of it needs the data, so none of it opens them.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import accumulate, islice
@@ -14,9 +15,9 @@ from pathlib import Path
 
 from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.standings import Standing
-from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken
+from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken, WeakLedger
 from sfumato.ledger import Account, Ledger, Line, PeriodAccounts
-from sfumato.ledger.server_addresses import is_server_address
+from sfumato.ledger.server_addresses import is_same_ledger, is_server_address
 from sfumato.notebook_html import paragraph, table
 from sfumato.plan.declared_cells import impossible
 from sfumato.policy import Policy
@@ -48,8 +49,18 @@ def read_policy(policy: Policy | PathOrText) -> Policy:
 
 def ledger_address(policy: Policy, ledger: PathOrText | None = None) -> Path | str:
     """Find the ledger that is named, here or in the policy, or the one beside the policy's file: a path, or the address
-    of a database.
+    of a database. Whoever names another than the policy does is warned: two ledgers are two budgets.
     """
+    if policy.ledger is not None and ledger is not None and not is_same_ledger(policy.ledger, ledger):
+        warnings.warn(
+            "the policy names another ledger than the one that is used: what is charged to both is a larger budget",
+            WeakLedger,
+            stacklevel=2,
+        )
+    return _address(policy, ledger)
+
+
+def _address(policy: Policy, ledger: PathOrText | None) -> Path | str:
     named = policy.ledger if ledger is None else ledger
     if named is not None:
         return named if isinstance(named, str) and is_server_address(named) else Path(named)
@@ -65,7 +76,7 @@ def ledger_address(policy: Policy, ledger: PathOrText | None = None) -> Path | s
 
 def people_place(policy: Policy, ledger: PathOrText | None = None) -> Path:
     """Find the path beside which a server keeps what it knows of people: it stays on this machine."""
-    found = ledger_address(policy, ledger)
+    found = _address(policy, ledger)
     if isinstance(found, Path):
         return found
     return Path(LEDGER_NAME) if policy.path is None else policy.path.parent / LEDGER_NAME

@@ -205,15 +205,13 @@ class Asking:
         while True:
             with self._guarded.reading() as transaction:
                 found = self._requested(transaction) or transaction.ended(other.number)
+                seal = self._guarded.unsaid.get(other.number)
+                stopped = seal is not None and transaction.has(other.number, seal)
             if found is not None and found.kind == "answer":
                 return found
             lives = self._lives(other)
             mine = bool(other.request) and other.request == self._columns["request"]
-            if (
-                found is not None
-                or other.number in self._guarded.unsaid
-                or (mine and lives is None and self._is_old(other))
-            ):
+            if found is not None or stopped or (mine and lives is None and self._is_old(other)):
                 raise Unanswered(other.number, charged=mine)
             if lives is False:
                 with self._guarded.writing() as transaction:

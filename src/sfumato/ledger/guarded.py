@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -19,8 +21,8 @@ from sfumato.errors import (
     Overspent,
     Unanswered,
 )
-from sfumato.ledger import entries
-from sfumato.ledger.anchors import Anchor
+from sfumato.ledger import entries, kept_anchors
+from sfumato.ledger.anchors import Anchor, AnchoredAccount
 from sfumato.ledger.bodies import LARGE
 from sfumato.ledger.entries import Entry, StoredAnswer
 from sfumato.ledger.keyed_hashes import KeyedHash
@@ -32,6 +34,10 @@ from sfumato.ledger.verifying import LOST
 from sfumato.privacy import Budget, Cost, codec
 
 T = TypeVar("T")
+_EVERY = 60.0
+"""Seconds after which the next line that is written renews the anchors."""
+_HEADS = 64
+"""Last lines of its own that a process remembers, to tell where another history has parted."""
 Periods = tuple[str, ...]
 """Periods that have accounts of their own, by name; none where the account itself pays."""
 
@@ -58,6 +64,12 @@ class GuardedStore:
         """Charges of this process that stopped without an answer: the next line that is written says so."""
         self._known: tuple[int, str] | None = None
         self._terms: dict[int, Terms] = {}
+        self._base = max((each for each in anchors if each.number), key=lambda each: each.number, default=None)
+        """The last anchor of the whole ledger that this process knows."""
+        self._since: dict[str, tuple[int, AnchoredAccount]] = {}
+        """What accounts stood at after lines of this process, with the lines' numbers."""
+        self._heads: deque[tuple[int, str]] = deque(maxlen=_HEADS)
+        self._renew_at = 0.0
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -66,7 +78,7 @@ class GuardedStore:
 
     @contextmanager
     def writing(self, *, acknowledging: bool = False, moving: str = "") -> Iterator[Transaction]:
-        with self.store.writing(self._watched()) as rows:
+        with self.store.writing(self._watched(), moving=bool(moving)) as rows:
             transaction = Transaction(rows, self.keyed.origin)
             start = transaction.head
             self._require_whole(transaction, acknowledging=acknowledging)
@@ -80,6 +92,36 @@ class GuardedStore:
         if transaction.head is not None and transaction.head is not start:
             self._known = (transaction.head.number, transaction.head.hash)
             self.wrote = True
+            self._since |= {row.account: found for row in transaction.appended if (found := self._stood(row))}
+            self._heads.append(self._known)
+            if transaction.head.kind != "account-open" and time.monotonic() >= self._renew_at:
+                self.remember()
+
+    def _stood(self, row: Row) -> tuple[int, AnchoredAccount] | None:
+        """Tell what an account stood at after a line; None where its terms were never read."""
+        if row.terms == row.number:
+            self._terms[row.number] = codec.loads(row.detail)
+        terms = self._terms.get(row.terms)
+        if terms is None:
+            return None
+        return row.number, AnchoredAccount(row.account, terms, read_spending(row.totals).total)
+
+    def remember(self) -> None:
+        """Renew the anchors that this user keeps. Where a line that this process wrote is lost, they say so, and where
+        they know a lost line themselves, they stay as they are.
+        """
+        self._renew_at = time.monotonic() + _EVERY
+        places = self.store.anchor_places
+        # An older anchor is still a true one: where this cannot be written, less is vouched for, nothing wrongly.
+        with suppress(OSError, LedgerUnavailable), kept_anchors.alone(places[0]), self.reading() as transaction:
+            lost = None
+            if self._known is not None and not transaction.has(*self._known):
+                lost = kept_anchors.known(self._base, tuple(self._heads), self._since)
+                if lost is None:
+                    return
+            here = kept_anchors.renew(places, transaction, lost)
+            if here is not None and here.number:
+                self._base, self._since = here, {}
 
     def _watched(self) -> list[int]:
         """List the lines that every transaction looks at before it writes."""

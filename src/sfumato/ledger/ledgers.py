@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime
 from fractions import Fraction
 from typing import Self
@@ -60,6 +59,21 @@ class Ledger:
         user keeps (beside the file; of a database, among their own files), must be in it, or nothing more is charged
         until the owner has acknowledged that.
         """
+        opened = cls.quietly(path, schema, anchor, timeout)
+        store = opened._guarded.store  # noqa: SLF001 - of this class
+        for warning in store.warnings:
+            warnings.warn(f"{warning} ({store.place})", WeakLedger, stacklevel=2)
+        return opened
+
+    @classmethod
+    def quietly(
+        cls,
+        path: str | os.PathLike[str],
+        schema: str | None = None,
+        anchor: Anchor | str | os.PathLike[str] | None = None,
+        timeout: Number = 30,
+    ) -> Self:
+        """Open it as its owner does, to move it: nobody is warned of what only a curator should not be."""
         store = open_store(path, schema, float(exact(timeout, "timeout", NONNEGATIVE)))
         try:
             known = [anchor if isinstance(anchor, Anchor) else Anchor.load(anchor)] if anchor is not None else []
@@ -70,8 +84,6 @@ class Ledger:
         except BaseException:
             store.close()
             raise
-        for warning in store.warnings:
-            warnings.warn(f"{warning} ({store.place})", WeakLedger, stacklevel=2)
         return cls(guarded)
 
     @property
@@ -236,14 +248,11 @@ class Ledger:
         return self._guarded.store.bodies.read(line.file) if line.file else line.body
 
     def close(self) -> None:
-        """Close it. What was written is already safe; the anchor beside the file is renewed."""
+        """Close it. What was written is already safe; the anchors that this user keeps are renewed, and forget no line
+        that the ledger has lost.
+        """
         if self._guarded.wrote:
-            # An older anchor is still a true one: where this cannot be written, less is vouched for, nothing wrongly.
-            with suppress(OSError, LedgerUnavailable):
-                anchor = self.anchor()
-                for place in self._guarded.store.anchor_places:
-                    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    anchor.save(place)
+            self._guarded.remember()
         self._guarded.store.close()
 
     def __enter__(self) -> Self:

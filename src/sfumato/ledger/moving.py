@@ -14,11 +14,14 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from sfumato.errors import InvalidParameter, LedgerDamaged, LedgerUnavailable
+from sfumato.ledger.anchors import Anchor
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.ledgers import Ledger
+from sfumato.ledger.opening import open_store
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.server_addresses import ServerAddress, is_server_address
-from sfumato.ledger.sqlite_copies import Content, copied
+from sfumato.ledger.sqlite_copies import Content, copied, lost_target
+from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Transaction
 from sfumato.ledger.verifying import Checker
 
@@ -27,15 +30,22 @@ _TIMEOUT = 30.0
 Address = str | os.PathLike[str]
 
 
-def copy_ledger(source: Address, target: Address) -> tuple[int, str]:
+def copy_ledger(
+    source: Address,
+    target: Address,
+    *,
+    anchor: Anchor | Address | None = None,
+    accept_loss: bool = False,
+) -> tuple[int, str]:
     """Copy a ledger, with every line and large answer as it is, to an empty one, and seal it; number and hash of the
     last line of the new one.
 
     Both are verified, and their last lines compared, before the old one is sealed. What was begun and interrupted is
-    finished by the same call.
+    finished by the same call. A backup may lack what was charged since: it needs an ``anchor`` of the newest line, or
+    an owner who accepts that such charges are forgotten, as does a target that is lost and filled again.
     """
     _refuse_export(source)
-    with Ledger.open(source) as ledger:
+    with Ledger.quietly(source, anchor=anchor) as ledger:
         found = ledger.verify()
         if not found.holds and not found.answers:
             raise LedgerDamaged(found.bad, found.why)
@@ -45,11 +55,27 @@ def copy_ledger(source: Address, target: Address) -> tuple[int, str]:
                 place=str(source),
                 fix="open a new one at the other place: nothing was spent here",
             )
-        return _moved(ledger._guarded, target)  # noqa: SLF001 - of one package
+        guarded = ledger._guarded  # noqa: SLF001 - of one package
+        _require_newest(guarded, anchored=anchor is not None or accept_loss)
+        return _moved(guarded, target, accept_loss=accept_loss)
 
 
-def _moved(guarded: GuardedStore, target: Address) -> tuple[int, str]:
+def _require_newest(guarded: GuardedStore, *, anchored: bool) -> None:
+    """Refuse who may not seal the ledger, and a backup of which nobody says that it has the newest lines."""
+    store = guarded.store
+    store.require_owner()
+    if store.is_backup and not anchored:
+        raise LedgerUnavailable(
+            "a backup may lack what was charged since it was made, which would be free to be spent again",
+            place=store.place,
+            fix="move the ledger itself; where it is lost, name its anchor with --anchor FILE, or, as the owner, "
+            "accept that those charges are forgotten: --accept-loss",
+        )
+
+
+def _moved(guarded: GuardedStore, target: Address, *, accept_loss: bool) -> tuple[int, str]:
     to = _place(target)
+    _require_another(guarded.store, target)
     # The new ledger counts when ``filling`` has ended, which is after the old one is sealed.
     with ExitStack() as filling, guarded.writing(moving=to) as transaction:
         sealed = transaction.head is not None and transaction.head.kind == "moved"
@@ -57,10 +83,11 @@ def _moved(guarded: GuardedStore, target: Address) -> tuple[int, str]:
         bodies = guarded.store.bodies
         key = guarded.store.key().hex()
         content = Content(key, lambda: _every(transaction), transaction.under_way({}), bodies.read)
-        lines = filling.enter_context(_filled(target, content, last, finishing=sealed))
+        begun = json.loads(transaction.head.detail).get("into", "") if sealed and transaction.head else None
+        into, lines = filling.enter_context(_filled(target, content, last, begun, accept_loss=accept_loss))
         _require_same(lines, last, guarded.keyed.origin)
         if not sealed:
-            detail = json.dumps({"moved": to}, ensure_ascii=False)
+            detail = json.dumps({"moved": to, "into": into}, ensure_ascii=False)
             transaction.append("moved", last.account, {"question": f"moved to {to}", "detail": detail})
     return last.number, last.hash
 
@@ -93,30 +120,72 @@ def _place(target: Address) -> str:
     return os.path.realpath(target)
 
 
+def _require_another(store: Store, target: Address) -> None:
+    """Refuse to copy a ledger into itself, by whatever name: it would wait for its own lock."""
+    if is_server_address(target):
+        found = ""
+        if store.shared:
+            other = open_store(target, None, _TIMEOUT)
+            found = other.identity
+            other.close()
+    else:
+        found = os.path.realpath(target)
+    if store.identity == found:
+        raise LedgerUnavailable(
+            "a ledger is not copied into itself", place=store.place, fix="name another place for it"
+        )
+
+
 @contextmanager
-def _filled(target: Address, content: Content, last: Row, *, finishing: bool) -> Iterator[Iterable[Row]]:
-    """Fill an empty ledger, and give its lines to be looked at; it counts when the block has ended."""
+def _filled(
+    target: Address, content: Content, last: Row, begun: str | None, *, accept_loss: bool
+) -> Iterator[tuple[str, Iterable[Row]]]:
+    """Fill an empty ledger, and give what tells it from others with its lines, to be looked at; it counts when the
+    block has ended. What was ``begun`` before is filled again only if it is the very same.
+    """
     if is_server_address(target):
         from sfumato.ledger.postgres import PostgresStore
 
         store = PostgresStore(ServerAddress.of(str(target)), _TIMEOUT)
         try:
-            with store.filled(content, last if finishing else None) as lines:
-                yield lines
+            refill = accept_loss or begun == store.identity
+            with store.filled(content, None if begun is None else last, refill=refill) as lines:
+                yield store.identity, lines
         finally:
             store.close()
-    elif finishing and Path(target).exists():
-        with _lines(Path(target)) as lines:
-            yield lines
     else:
-        with copied(target, content) as partial, _lines(partial) as lines:
-            yield lines
+        file = _file(Path(os.path.realpath(target)), content, begun, accept_loss=accept_loss)
+        with file as path, _lines(path) as lines:
+            yield path.name, lines
+
+
+@contextmanager
+def _file(target: Path, content: Content, begun: str | None, *, accept_loss: bool) -> Iterator[Path]:
+    """Give a file with the lines: the target that is finished, or the one that will be given its name."""
+    waiting = target.parent / begun if begun else None
+    if begun is not None and target.exists():
+        yield target
+        if waiting is not None and waiting.exists() and waiting.samefile(target):
+            waiting.unlink()
+    elif waiting is not None and waiting.exists():
+        with copied(target, content, begun=waiting) as partial:
+            yield partial
+    elif begun is not None and not accept_loss:
+        raise lost_target(str(target))
+    else:
+        with copied(target, content) as partial:
+            yield partial
 
 
 @contextmanager
 def _lines(path: Path) -> Iterator[Iterator[Row]]:
-    with closing(sqlite3.connect(path)) as file:
-        yield map(Row._make, file.execute("SELECT * FROM lines ORDER BY number"))
+    try:
+        with closing(sqlite3.connect(path)) as file:
+            yield map(Row._make, file.execute("SELECT * FROM lines ORDER BY number"))
+    except sqlite3.DatabaseError:
+        raise LedgerUnavailable(
+            "the file at the other place is no ledger", place=str(path), fix="give the name of a file that is not there"
+        ) from None
 
 
 def _refuse_export(source: Address) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.server_addresses import ServerAddress, is_server_address, role_or_schema
 from sfumato.ledger.sqlite import SQLiteStore
 from sfumato.ledger.store import Store
+
+_MEANT = re.compile(r"://|\b(host|hostaddr|dbname|service)=")
 
 
 def open_store(address: str | os.PathLike[str], schema: str | None, timeout: float) -> Store:
@@ -18,6 +21,10 @@ def open_store(address: str | os.PathLike[str], schema: str | None, timeout: flo
         return PostgresStore(ServerAddress.of(str(address), schema), timeout)
     if schema is not None:
         raise InvalidParameter("schema", schema, "left out: a file has none")
+    if isinstance(address, str) and _MEANT.search(address):
+        raise InvalidParameter(
+            "ledger", "one that looks like the address of a database", "a path, or an address: postgresql://host/db"
+        )
     return SQLiteStore(address, timeout)
 
 

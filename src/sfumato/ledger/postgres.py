@@ -25,7 +25,7 @@ from sfumato.ledger.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, chan
 from sfumato.ledger.postgres_sessions import Book, Session, explained, refusal
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.server_addresses import ServerAddress
-from sfumato.ledger.sqlite_copies import Content, write_copy
+from sfumato.ledger.sqlite_copies import Content, lost_target, write_copy
 from sfumato.ledger.store import Starting, UnderWay, Where
 
 T = TypeVar("T")
@@ -35,6 +35,10 @@ _MOST = 1000
 """Lines that are held back to be sent together."""
 _LEAST_IDLE = 5.0
 """Seconds for which a spender may stand still inside a transaction, at least."""
+_MOVING_IDLE = 3600.0
+"""Seconds for which an owner may stand still who moves the ledger: all of the other one is read meanwhile."""
+_LEAST_COMMIT = 5.0
+"""Seconds that a server has to answer COMMIT, at least, before it is asked by another connection what became of it."""
 _PAUSE = 0.1
 _STANDBYS = "SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication)"
 _stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
@@ -44,6 +48,7 @@ class PostgresStore:
     """A PostgreSQL store keeps the lines of one schema. One connection per process, taken in turns by its threads."""
 
     shared = True
+    is_backup = False
 
     def __init__(self, address: ServerAddress, timeout: float) -> None:
         self._address = address
@@ -62,6 +67,7 @@ class PostgresStore:
         self.bodies = PostgresBodies(self)
         self._book = book = session.book
         self._key = book.key
+        self.identity = book.id
         self.anchor_places = _anchor_places(book.id, f"{host}\0{port}\0{database}\0{address.schema}")
         _stores.add(self)
         weakref.finalize(self, _close_all, self._held)
@@ -85,10 +91,15 @@ class PostgresStore:
     @property
     def warnings(self) -> tuple[str, ...]:
         found, (synchronous, standbys) = [], self._standbys()
-        if self._book is not None and self._book.is_owner:
+        if self._book is not None and self._book.can_change:
             found.append(
-                "this curator is connected as the owner of the ledger's schema, or as an administrator, who can change "
-                "what was charged: connect as a spender, whom sfumato ledger init makes"
+                "this curator is connected as the owner of the ledger's schema or of a table in it, or as an "
+                "administrator, who can change what was charged: connect as a spender, whom sfumato ledger init makes"
+            )
+        if not _can_be_made(self.anchor_places[0].parent):
+            found.append(
+                "the folder in which this user remembers the ledger cannot be written: a failover that forgets charges "
+                f"would not be noticed ({self.anchor_places[0].parent})"
             )
         if standbys and not synchronous:
             found.append(
@@ -106,8 +117,8 @@ class PostgresStore:
             yield rows
 
     @contextlib.contextmanager
-    def writing(self, numbers: Sequence[int] = ()) -> Iterator[PostgresRows]:
-        idle = max(self._timeout / 2, _LEAST_IDLE)
+    def writing(self, numbers: Sequence[int] = (), *, moving: bool = False) -> Iterator[PostgresRows]:
+        idle = _MOVING_IDLE if moving else max(self._timeout / 2, _LEAST_IDLE)
         begin = (
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = pg_catalog; "
             f"SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {max(1, int(self._timeout * 1000))}; "
@@ -161,22 +172,24 @@ class PostgresStore:
 
     def _commit(self, rows: PostgresRows) -> None:
         try:
-            rows.finish()
+            rows.finish(max(self._timeout, _LEAST_COMMIT))
         except psycopg.Error as error:
             if not rows.session.is_lost or not rows.appended:
                 raise
             self._settle(rows, error)
+        else:
+            if rows.appended and rows.session.warned:  # somebody has stopped its wait for a standby
+                raise _in_doubt(rows.appended)
 
     def _settle(self, rows: PostgresRows, error: psycopg.Error) -> None:
         """Find out whether lines were written whose COMMIT was not answered; where nobody can tell, say so."""
         self._roll_back()
         self._open = None
-        first, last = rows.appended[0], rows.appended[-1]
-        request = next((row.request for row in rows.appended if row.request), None)
+        last = rows.appended[-1]
         try:
             written = self._asked_again(lambda: self._has(last.number, last.hash))
         except LedgerUnavailable:
-            raise LedgerInDoubt(first.number, last.number, request) from None
+            raise _in_doubt(rows.appended) from None
         if not written:
             raise refusal(error, self.place) from None
 
@@ -230,10 +243,11 @@ class PostgresStore:
     # ── the store itself ───────────────────────────────────────────────────────────────────────
 
     def now(self) -> int:
-        if self._open is not None:
-            return self._open.now()
-        with self.reading() as rows:
-            return rows.now()
+        with self._lock:  # a transaction of another thread is not ours to ask
+            if self._open is not None:
+                return self._open.now()
+            with self.reading() as rows:
+                return rows.now()
 
     def key(self) -> bytes:
         try:
@@ -260,19 +274,14 @@ class PostgresStore:
             write_copy(place, Content(self._key, rows.every, (), self.bodies.read))
 
     @contextlib.contextmanager
-    def filled(self, content: Content, last: Row | None) -> Iterator[Iterator[Row]]:
+    def filled(self, content: Content, last: Row | None, *, refill: bool) -> Iterator[Iterator[Row]]:
         """Fill this ledger, which is empty, as its owner; its lines, which count when the block has ended. One that was
-        filled before, up to the ``last`` line, stays as it is.
+        filled before, up to the ``last`` line, stays as it is; without ``refill`` an empty one is not filled again.
         """
-        if self._book is None or not self._book.is_owner:
-            raise LedgerUnavailable(
-                "a ledger is copied into a database by the owner of its schema",
-                place=self.place,
-                fix="connect as the owner, who ran sfumato ledger init",
-            )
+        self.require_owner()
         if wrong := self.misshapen():
             raise LedgerDamaged(None, wrong)
-        with self.writing() as rows:
+        with self.writing(moving=True) as rows:
             head = next(iter(rows.select({}, newest=True, limit=1)), None)
             if head is not None and (last is None or head.hash != last.hash):
                 raise LedgerUnavailable(
@@ -280,9 +289,20 @@ class PostgresStore:
                     place=self.place,
                     fix="name another schema, and make it with sfumato ledger init",
                 )
+            if head is None and last is not None and not refill:
+                raise lost_target(self.place)
             if head is None:
                 self._fill(rows, content)
             yield rows.every()
+
+    def require_owner(self) -> None:
+        """Refuse to move a ledger into a database, or out of it, for anybody but its owner."""
+        if self._book is None or not self._book.is_owner:
+            raise LedgerUnavailable(
+                "a ledger is copied into a database, or out of one, by the owner of its schema",
+                place=self.place,
+                fix="connect as the owner, who ran sfumato ledger init",
+            )
 
     def _fill(self, rows: PostgresRows, content: Content) -> None:
         change_book(lambda text, *values: rows.run(text, values or None), self._address.schema, "key", content.key)
@@ -404,10 +424,10 @@ class PostgresRows:
     def now(self) -> int:
         return int(self._clock + (time.monotonic() - self._started) * 1e6)
 
-    def finish(self) -> None:
-        """Send what was held back, and COMMIT; the server has it on disk on return."""
+    def finish(self, seconds: float) -> None:
+        """Send what was held back, and COMMIT; the server has it on disk on return, which is within these seconds."""
         pending, self._pending = self._pending, []
-        self.session.send(pending, commit=True)
+        self.session.send(pending, commit_within=seconds)
 
     def _hold(self, text: str, values: tuple[Any, ...]) -> None:
         self._pending.append((text, values))
@@ -454,6 +474,17 @@ def _first_look(schema: str, numbers: str) -> str:
     newest = f"SELECT {SELECT_LINE} FROM {schema}.lines ORDER BY number DESC LIMIT 1"
     named = f" UNION SELECT {SELECT_LINE} FROM {schema}.lines WHERE number IN ({numbers})" if numbers else ""
     return f"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint; ({newest}){named}"
+
+
+def _in_doubt(lines: Sequence[Row]) -> LedgerInDoubt:
+    request = next((row.request for row in lines if row.request), None)
+    return LedgerInDoubt(lines[0].number, lines[-1].number, request)
+
+
+def _can_be_made(folder: Path) -> bool:
+    """Tell whether files can be written to a folder, or the folder be made."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _row(found: tuple[Any, ...]) -> Row:

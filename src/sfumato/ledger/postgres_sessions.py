@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -23,11 +25,16 @@ BEGIN READ ONLY; SET LOCAL search_path = pg_catalog;
 SELECT current_setting('server_encoding'), current_setting('fsync'), current_setting('full_page_writes'),
     pg_is_in_recovery(), current_setting('default_transaction_read_only'),
     to_regnamespace('{schema}') IS NOT NULL, to_regclass('{schema}.book') IS NOT NULL,
-    pg_has_role(current_user, coalesce((SELECT nspowner FROM pg_namespace WHERE nspname = '{schema}'), 10), 'MEMBER');
+    pg_has_role(current_user, coalesce((SELECT nspowner FROM pg_namespace WHERE nspname = '{schema}'), 10), 'MEMBER'),
+    (SELECT coalesce(bool_or(pg_has_role(current_user, owner, 'MEMBER')), false) FROM (
+        SELECT relowner FROM pg_class WHERE relnamespace = to_regnamespace('{schema}')
+        UNION ALL SELECT proowner FROM pg_proc WHERE pronamespace = to_regnamespace('{schema}')) AS owners (owner));
 COMMIT
 """
 _KEEPALIVE = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "4", "tcp_user_timeout": "30000"}
 _UTF8 = "UTF8"
+_WARNING = "01"
+"""The class of the server's codes for warnings."""
 _inherited: list[object] = []
 """Connections of a parent process, which are never touched again."""
 
@@ -39,7 +46,9 @@ class Book(NamedTuple):
     id: str
     key: str
     is_owner: bool
-    """Whoever is connected could change lines: as the schema's owner, or the server's administrator."""
+    """Whoever is connected is the schema's owner, or the server's administrator."""
+    can_change: bool
+    """Whoever is connected could change lines: as an owner of the schema, of a table or of the function in it."""
 
 
 Statement = tuple[str, tuple[Any, ...]]
@@ -54,6 +63,9 @@ class Session:
         self._process = os.getpid()
         self._connection = _connected(address, timeout)
         self.peer = (self._connection.info.host, self._connection.info.port, self._connection.info.dbname)
+        self._connection.add_notice_handler(self._noticed)
+        self.warned = False
+        """The server has warned in the last COMMIT: it stopped waiting for its standbys."""
         try:
             self.book = self._met(address.schema)
         except BaseException:
@@ -93,20 +105,42 @@ class Session:
             if not cursor.nextset():
                 return found
 
-    def send(self, statements: list[Statement], *, commit: bool = False) -> None:
-        """Run statements that give no rows, and COMMIT if asked to, in one round trip; after one that fails none of the
-        others is run.
+    def _noticed(self, notice: psycopg.errors.Diagnostic) -> None:
+        self.warned = self.warned or (notice.sqlstate or "").startswith(_WARNING)
+
+    def send(self, statements: list[Statement], *, commit_within: float | None = None) -> None:
+        """Run statements that give no rows, and COMMIT if a time is given for it, in one round trip; after one that
+        fails none of the others is run. A COMMIT that is not answered in time loses the connection.
 
         All of them are one message, with the values quoted in it. In a pipeline, a client that stands still between
         two messages would hold its locks for ever: the server's clock for idle transactions does not run there.
         """
         cursor = psycopg.ClientCursor(self._ours)
         texts = [cursor.mogrify(text.encode(), values) for text, values in statements]
-        cursor.execute("; ".join([*texts, *(["COMMIT"] if commit else [])]).encode())
+        if commit_within is None:
+            cursor.execute("; ".join(texts).encode())
+        else:
+            self.warned = False
+            with self._cut_after(commit_within):
+                cursor.execute("; ".join([*texts, "COMMIT"]).encode())
         while cursor.nextset():
             pass
-        if commit and cursor.statusmessage != "COMMIT":
+        if commit_within is not None and cursor.statusmessage != "COMMIT":
             raise psycopg.errors.TransactionRollback("the transaction was rolled back")
+
+    @contextlib.contextmanager
+    def _cut_after(self, seconds: float) -> Iterator[None]:
+        """Cut the connection when the time is up: a server that waits for a standby which is gone waits for ever, and
+        to cancel the wait would make it say that all is well.
+        """
+        with socket.socket(fileno=os.dup(self._connection.pgconn.socket)) as same:
+            timer = threading.Timer(seconds, _cut, (same,))
+            timer.daemon = True
+            timer.start()
+            try:
+                yield
+            finally:
+                timer.cancel()
 
     @property
     def _ours(self) -> psycopg.Connection:
@@ -130,7 +164,7 @@ class Session:
         """Refuse a server or a schema on which a charge could be lost, or is not understood."""
         with explained(self.place):
             found = self.run_all(_STANDING.format(schema=schema))[0][0]
-            encoding, fsync, pages, recovering, read_only, there, has_book, is_owner = found
+            encoding, fsync, pages, recovering, read_only, there, has_book, is_owner, owns_part = found
             self._require_durable(fsync, pages)
             self._require_writable(recovering, read_only, encoding)
             if not there or not has_book:
@@ -144,7 +178,7 @@ class Session:
             raise LedgerDamaged(None, "its book does not have one row")
         require_known(books[0][0], self.place)
         version, ledger, key = books[0]
-        return Book(version, ledger, key, is_owner)
+        return Book(version, ledger, key, is_owner, is_owner or owns_part)
 
     def _require_durable(self, fsync: str, pages: str) -> None:
         if (fsync, pages) != ("on", "on"):
@@ -171,6 +205,11 @@ class Session:
                 place=self.place,
                 fix="make a database with ENCODING 'UTF8'",
             )
+
+
+def _cut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def connect(address: ServerAddress, timeout: float, place: str) -> psycopg.Connection:
@@ -224,11 +263,13 @@ def refusal(error: psycopg.Error, place: str) -> LedgerUnavailable:
 def _unreached(error: psycopg.Error) -> tuple[str, str]:
     """Tell why no connection could be made, or was lost. libpq gives no code for that, so its words are looked at."""
     said, known = str(error), error.pgconn
-    if known is not None and (known.needs_password or known.used_password or "authentication failed" in said):
+    if "authentication failed" in said or "pg_hba.conf" in said or (known is not None and known.needs_password):
         return (
             "the ledger's server does not let this user in",
             "look at the user, and at the password in PGPASSWORD, ~/.pgpass or the service",
         )
+    if "too many" in said or "remaining connection slots" in said:
+        return _TROUBLES["53300"]
     if "does not exist" in said:
         return "there is no such database or role on the ledger's server", "correct the address of the ledger"
     if "certificate" in said or "SSL" in said:

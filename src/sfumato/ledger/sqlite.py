@@ -55,6 +55,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 """What each version of the schema adds to the one before; a file says in its header how far it has come."""
 UNREAD = 2
 """Schemas up to this one are no longer read: they were never published, and their lines say less."""
+BACKUP = 1 << 16
+"""This is added to the number of the schema of a backup: it opens like any ledger, and may lack the newest lines."""
 
 INSERT_LINE = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 BEGIN_CHARGE = f"INSERT INTO under_way VALUES ({', '.join('?' * len(UnderWay._fields))})"
@@ -83,6 +85,7 @@ class SQLiteStore:
         self.place = str(self._path)
         self.anchor_places = (Path(f"{self._path}.anchor"),)
         self.bodies = BodyFiles(self._path)
+        self.identity = self.place
         self._timeout = timeout
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
@@ -99,7 +102,12 @@ class SQLiteStore:
             yield rows
 
     @contextlib.contextmanager
-    def writing(self, numbers: Sequence[int] = ()) -> Iterator[SQLiteRows]:  # noqa: ARG002 - all lines are near
+    def writing(
+        self,
+        numbers: Sequence[int] = (),  # noqa: ARG002 - all lines are near
+        *,
+        moving: bool = False,  # noqa: ARG002 - nobody is cut off
+    ) -> Iterator[SQLiteRows]:
         with self._transaction("BEGIN IMMEDIATE") as rows:
             yield rows
 
@@ -184,7 +192,8 @@ class SQLiteStore:
             if version == 0:
                 connection.execute("INSERT INTO header VALUES (?)", (f"{bits.integer(256):064x}",))
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {_newest()}")
+            marked, *_ = connection.execute(_IDENTITY).fetchone()
+            connection.execute(f"PRAGMA user_version = {_newest() | (marked & BACKUP)}")
             connection.execute("COMMIT")
         except BaseException:
             self._roll_back(connection)
@@ -208,7 +217,8 @@ class SQLiteStore:
             return
 
     def _version(self, connection: sqlite3.Connection) -> int:
-        version, application, objects = connection.execute(_IDENTITY).fetchone()
+        marked, application, objects = connection.execute(_IDENTITY).fetchone()
+        version = marked & ~BACKUP
         empty = objects == 0
         if application != APPLICATION and not (empty and version == application == 0):
             raise LedgerUnavailable(
@@ -228,6 +238,12 @@ class SQLiteStore:
                 "budget of what is left",
             )
         return version
+
+    @property
+    def is_backup(self) -> bool:
+        with self._lock, self._explained():
+            (marked,) = self._opened().execute("PRAGMA user_version").fetchone()
+        return bool(marked & BACKUP)
 
     def key(self) -> bytes:
         with self._lock, self._explained():
@@ -264,6 +280,7 @@ class SQLiteStore:
             with self._lock, self._explained(), contextlib.closing(sqlite3.connect(partial)) as copy:
                 self._opened().backup(copy)
                 copy.execute("DELETE FROM under_way")  # who answers these answers them in the original
+                copy.execute(f"PRAGMA user_version = {_newest() | BACKUP}")
                 copy.commit()
                 copy.execute("PRAGMA journal_mode = DELETE")
             local_files.sync(partial)
@@ -279,6 +296,9 @@ class SQLiteStore:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
+
+    def require_owner(self) -> None:
+        """Whoever can write a file owns what is in it."""
 
     def before_fork(self) -> None:
         """Let nobody begin, and close the connection.

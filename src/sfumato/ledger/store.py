@@ -92,6 +92,14 @@ class Store(Protocol):
         """Say where the lines are kept, in words for people."""
 
     @property
+    def identity(self) -> str:
+        """Tell this ledger from every other one."""
+
+    @property
+    def is_backup(self) -> bool:
+        """Tell whether it was made as a backup, which may lack what was charged since."""
+
+    @property
     def bodies(self) -> Bodies:
         """Give where large answers are kept."""
 
@@ -114,10 +122,11 @@ class Store(Protocol):
     def reading(self) -> AbstractContextManager[Rows]:
         """Open one consistent view."""
 
-    def writing(self, numbers: Sequence[int] = ()) -> AbstractContextManager[Rows]:
+    def writing(self, numbers: Sequence[int] = (), *, moving: bool = False) -> AbstractContextManager[Rows]:
         """Nobody else writes meanwhile; what was appended is durable when the block has ended, or nothing is.
 
-        Lines of these ``numbers`` are looked at in any case: a store that is far away fetches them at once.
+        Lines of these ``numbers`` are looked at in any case: a store that is far away fetches them at once. Whoever is
+        ``moving`` the ledger may take long between two statements.
         """
 
     def settled(self, number: int, seal: str) -> bool:
@@ -137,5 +146,8 @@ class Store(Protocol):
 
     def backup(self, place: object) -> None:
         """Make a copy of this moment, with all large answers that its lines refer to."""
+
+    def require_owner(self) -> None:
+        """Refuse whoever may spend, and may not move the ledger."""
 
     def close(self) -> None: ...

@@ -53,6 +53,7 @@ class Transaction:
         self._found: dict[frozenset[tuple[str, str | int]], Row | None] = {}
         """What was looked for already: nobody else writes meanwhile."""
         self.head = next(iter(self.page({}, newest=True, limit=1)), None)
+        self.appended: list[Row] = []
 
     def page(
         self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int = -1
@@ -168,6 +169,7 @@ class Transaction:
         )
         self.head = draft._replace(hash=draft.seal())
         self._rows.append(self.head)
+        self.appended.append(self.head)
         for wanted in self._found:
             if all(getattr(self.head, column) == value for column, value in wanted):
                 self._found[wanted] = self.head

@@ -29,7 +29,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from sfumato.curator.policy_account import people_place, read_policy
-from sfumato.errors import WeakPrivacy
+from sfumato.errors import WeakLedger, WeakPrivacy
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.application import application, stop
 from sfumato.server.connections import BoundedConnection
@@ -94,6 +94,17 @@ def opened(given: Given) -> Iterator[Counter]:
         yield Counter(given.settings, people, served, propose, log=log)
 
 
+def show_warnings() -> None:
+    """Print what is weak about the ledger where the server runs; of everything else an answer carries its warnings."""
+    warnings.simplefilter("ignore", WeakPrivacy)
+    warnings.simplefilter("always", WeakLedger)
+    warnings.showwarning = _printed
+
+
+def _printed(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    print(f"{category.__name__}: {message}", file=sys.stderr, flush=True)  # noqa: T201 - for whoever runs the server
+
+
 def run(
     given: Given,
     listener: socket.socket | None,
@@ -101,7 +112,7 @@ def run(
     channel: socket.socket | None = None,
 ) -> int:
     """Answer in this process until it is told to stop: at a socket, or what is handed to it on a channel."""
-    warnings.simplefilter("ignore", WeakPrivacy)  # an answer carries what it warns of
+    show_warnings()
     with opened(given) as counter:
         server = Server(application(counter), given.settings, ready, channel)
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:

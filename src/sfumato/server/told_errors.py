@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerUnavailable, SfumatoError
+from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerInDoubt, LedgerUnavailable, SfumatoError
 from sfumato.server.people import Role
 
 _FIX = "try again later; if it stays so, ask the owner, who is told why"
@@ -22,6 +22,9 @@ def told(error: BaseException, role: Role | None) -> BaseException:
         return error
     if isinstance(error, (LedgerDamaged, LedgerBehind)) and role is Role.AUDITOR:
         return error  # that is what auditors look for, and it names lines
+    if isinstance(error, LedgerInDoubt):
+        # It is about the call: whoever asked must know that it may be charged, and how to ask again for nothing.
+        return LedgerInDoubt(error.first, error.last, error.request_id, place="the server")
     if isinstance(error, LedgerUnavailable):
         print(f"{type(error).__name__}: {error.rule} ({error.place})", file=sys.stderr, flush=True)  # noqa: T201
         return LedgerUnavailable("the server's files cannot be used now", place="the server", fix=_FIX)
