@@ -25,7 +25,7 @@ from sfumato.ledger import Account
 from sfumato.server import bounded_bodies, connections
 from sfumato.server.people_file import PeopleFile
 
-LARGE = 1 << 23
+LARGE = 1 << 24
 PLACE = "/v1/policies/flights/releases"
 SECRET = "SELECT COUNT(*) AS n FROM flights WHERE carrier = 'Bartholomew Higginbotham'"
 
@@ -154,10 +154,7 @@ def test_headers_without_end_are_not_kept(served: RunningServer) -> None:
 def _unread(served: RunningServer) -> socket.socket:
     """Ask for more than the buffers on the way hold, and read nothing."""
     where = urlsplit(served.url)
-    made = socket.socket()
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    made.settimeout(120)
-    made.connect((where.hostname, where.port))
+    made = socket.create_connection((where.hostname, where.port), timeout=120)
     made.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
     return made
 

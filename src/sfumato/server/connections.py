@@ -55,10 +55,10 @@ class BoundedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # a single byte that is not read counts
+        transport.set_write_buffer_limits(high=1)  # a few bytes that are not read count
         self._await_head()
         if len(self.connections) > most_connections():
-            _close_oldest([each for each in self.connections if isinstance(each, BoundedConnection)])
+            self._close_oldest()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -146,6 +146,14 @@ class BoundedConnection(HttpToolsProtocol):
         """It asks for nothing: no head has ended yet, or what it asked for is answered."""
         return self.cycle is None or self.cycle.response_complete
 
+    def _close_oldest(self) -> None:
+        """Close the oldest connection that asks for nothing; where all of them ask, the newest."""
+        every = [each for each in self.connections if isinstance(each, BoundedConnection)]
+        here = sorted((each for each in every if not each.transport.is_closing()), key=lambda each: each.since)
+        idle = [each for each in here if each.waits]
+        if len(here) > most_connections():
+            (idle[0] if idle else here[-1]).transport.abort()
+
     def _await_head(self) -> None:
         self._stop_waiting()
         self._head = 0
@@ -173,12 +181,3 @@ class BoundedConnection(HttpToolsProtocol):
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
-
-
-def _close_oldest(connections: list[BoundedConnection]) -> None:
-    """Close the oldest connection that asks for nothing; where all of them ask, the newest."""
-    idle = [each for each in connections if each.waits]
-    if idle:
-        min(idle, key=lambda each: each.since).transport.abort()
-    else:
-        max(connections, key=lambda each: each.since).transport.abort()

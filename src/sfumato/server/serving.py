@@ -16,10 +16,11 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, count
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from sfumato.server.connections import HEAD_SECONDS, BoundedConnection
 from sfumato.server.counter import Counter
 from sfumato.server.handed_connections import confirm, handed
 from sfumato.server.listening import address, listening
-from sfumato.server.people import Role
+from sfumato.server.people import Role, User
 from sfumato.server.people_file import PeopleFile
 from sfumato.server.proposals import propose
 from sfumato.server.served import Served
@@ -81,9 +82,16 @@ def serve(given: Given, ready: Callable[[str], None]) -> int:
 def _owners_link(given: Given, where: str) -> str:
     """Make a link for an owner; where there is none yet, the first is called owner."""
     with closing(PeopleFile(given.people)) as people:
-        owners = [each.name for each in people.users() if each.role is Role.OWNER and not each.disabled]
-        name = owners[0] if owners else people.add_user("owner", Role.OWNER, by=_BY).name
+        users = people.users()
+        owners = [each.name for each in users if each.role is Role.OWNER and not each.disabled]
+        name = owners[0] if owners else people.add_user(_free_name(users), Role.OWNER, by=_BY).name
         return f"{where}/login/{people.new_link(name, by=_BY)}"
+
+
+def _free_name(users: Collection[User]) -> str:
+    """Give the first owner's name, or the next one where somebody has or had that."""
+    taken = {each.name for each in users}
+    return next(name for name in chain(["owner"], (f"owner-{number}" for number in count(2))) if name not in taken)
 
 
 @contextmanager
