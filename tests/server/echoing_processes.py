@@ -21,14 +21,15 @@ def serve(folder: Path, listener: socket.socket, ready: Connection) -> None:
 
 
 def _answer(folder: Path, channel: socket.socket, ready: Connection) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    told: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: told.append(1))
     if (folder / "broken").exists():
+        (folder / "tried").touch()
         sys.exit(1)
     ready.send(True)
     taken = True
-    while taken:
-        select.select([channel], [], [])
-        taken = False
+    while taken and not told:
+        taken = not select.select([channel], [], [], 0.2)[0]  # what is readable and holds nothing has ended
         for each in handed(channel):
             confirm(channel)
             with each:

@@ -109,6 +109,7 @@ class Processes:
             self._start_missing()
         found = wait(self._news(), timeout=1)
         if self._woken in found:
+            os.read(self._woken, 4096)
             self._stop()
         for each in self._running:
             each.listen()
@@ -118,12 +119,12 @@ class Processes:
 
     def _news(self) -> list[Any]:
         """List what something may happen to; connections that nobody would take wait where they are."""
-        news: list[Any] = [each.process.sentinel for each in self._running]
+        news: list[Any] = [self._woken, *(each.process.sentinel for each in self._running)]
         news += [each.told for each in self._running if not each.answers]
         news += [each.channel for each in self._running if each.unconfirmed]
         if self._stopping:
             return news
-        return [*news, self._woken, *([self._listener] if any(each.takes for each in self._running) else [])]
+        return [*news, *([self._listener] if any(each.takes for each in self._running) else [])]
 
     def _hand_over(self) -> None:
         """Hand each connection to the first process that takes it, which is the last from now on."""
@@ -165,7 +166,7 @@ class Processes:
             self._failed = 0
         elif self._ready:
             self._failed += 1
-            self._again = time.monotonic() + min(_LONGEST_PAUSE, 2.0**self._failed)
+            self._again = time.monotonic() + min(_LONGEST_PAUSE, 2.0 ** (self._failed - 1))
         else:
             self._stop()
             return 1
