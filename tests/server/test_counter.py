@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import os
+import resource
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +24,7 @@ import pytest
 from server.small_server import COUNT, POLICY, SmallServer, held_server, open_server, questions
 from sfumato.curator.synthesis import SynthesisProposal
 from sfumato.errors import (
+    AccountDiffers,
     Draining,
     InvalidParameter,
     LedgerUnavailable,
@@ -31,9 +34,11 @@ from sfumato.errors import (
     Overspent,
     Paused,
     RequestDiffers,
+    ServerUnavailable,
     SfumatoError,
     TooManyRequests,
     Unsupported,
+    outcome,
 )
 from sfumato.ledger import Charged, Entry
 from sfumato.ledger.sealed_rows import Row
@@ -143,7 +148,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_the_table_of_roles_names_every_call() -> None:
     told = {*FOR_ALL, *OF_THE_NAMED, *ASKING, *OF_BUYERS, *OWNERS, *AUDITING}
     assert told == set(CALLS)
-    not_calls = {"caller", "sign_in", "sign_out", "free", "start", "wait", "drain"}
+    not_calls = {"caller", "sign_in", "sign_out", "free", "start", "wait", "drain", "stop_taking"}
     public = {name for name in vars(Counter) if not name.startswith("_")}
     assert public - not_calls <= told
     assert not_calls <= public
@@ -436,6 +441,65 @@ def test_a_paused_policy_answers_nothing_new(small: SmallServer) -> None:
     small.counter.pause(small.owner, "clinic", paused=False)
     assert not other.counter.release(other.ana, "clinic", "questions", COUNT, EPSILON, "r1").free
     other.close()
+
+
+def test_what_was_answered_is_told_again_while_a_policy_is_paused(small: SmallServer) -> None:
+    bought = small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    small.counter.pause(small.owner, "clinic")
+    other = small.again()
+    for counter in (small.counter, other.counter):
+        again = counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+        assert (again.line, again.free) == (bought.line, True)
+        assert counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "another key").free
+    with pytest.raises(NotThere):
+        small.counter.release(small.ana, "school", "questions", COUNT, EPSILON, "r1")
+    with pytest.raises(Paused):
+        small.counter.release(small.ana, "clinic", "questions", questions(7), EPSILON, "r2")
+    path = small.folder / "clinic.toml"
+    path.write_text(path.read_text() + "nonsense = [")
+    with pytest.raises(Paused):
+        small.counter.release(small.ana, "clinic", "questions", questions(7), EPSILON, "r3")
+    assert small.charges() == 1
+    other.close()
+
+
+def test_others_are_told_to_wait_while_an_owner_changes_a_budget(small: SmallServer) -> None:
+    path = small.folder / "clinic.toml"
+    path.write_text(path.read_text().replace("epsilon = 3", "epsilon = 4"))
+    with pytest.raises(ServerUnavailable, match="being changed") as refused:
+        small.counter.budget(small.ana, "clinic")
+    assert outcome(refused.value).http_status == 503
+    with pytest.raises(AccountDiffers):
+        small.counter.budget(small.owner, "clinic")
+    small.counter.amend(small.owner, "clinic", "second year")
+    small.counter.budget(small.ana, "clinic")
+
+
+def test_who_runs_out_of_files_is_not_told_that_the_policy_is_wrong(small: SmallServer) -> None:
+    path = small.folder / "clinic.toml"
+    path.write_text(path.read_text() + "\n")  # it is read again
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    kept = os.dup(0)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (kept, limits[1]))
+    os.close(kept)
+    try:
+        for who in (small.auditor, small.owner):
+            with pytest.raises(ServerUnavailable, match="too many open"):
+                small.served.view(who, "clinic")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    small.served.view(small.ana, "clinic")
+
+
+def test_the_price_of_a_width_counts_as_a_question_for_each_column(small: SmallServer) -> None:
+    sql = "SELECT COUNT(*) AS n, SUM(age) AS a, SUM(age + 1) AS b FROM visits"
+    taken: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small.counter._questions, "owe", lambda _, many: taken.append(many))
+        small.counter.free(small.ana, "clinic", "questions", "price", {"sql": sql}, {"within": 500})
+        small.counter.free(small.ana, "clinic", "questions", "error", {"sql": sql}, {"within": 500})
+        small.counter.free(small.ana, "clinic", "questions", "error", {"sql": sql}, {"epsilon": 1})
+    assert taken == [2, 2, 0]
 
 
 def test_an_owner_amends_what_the_file_says_now(small: SmallServer) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from server.running_server import COUNT, RunningServer, running_server
@@ -24,13 +25,14 @@ from sfumato.ledger import Account
 from sfumato.server import bounded_bodies, connections
 from sfumato.server.people_file import PeopleFile
 
+LARGE = 1 << 24
 PLACE = "/v1/policies/flights/releases"
 SECRET = "SELECT COUNT(*) AS n FROM flights WHERE carrier = 'Bartholomew Higginbotham'"
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    folder, more = tmp_path_factory.mktemp("hostile"), [Route("/whence", _whence)]
+    folder, more = tmp_path_factory.mktemp("hostile"), [Route("/whence", _whence), Route("/large", _large)]
     with running_server(folder, more=more, free_per_second=1000) as running:
         yield running
 
@@ -45,6 +47,11 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _whence(request: Request) -> JSONResponse:
     """Tell where the server thinks that a caller comes from."""
     return JSONResponse([request.client.host if request.client else "", request.url.scheme])
+
+
+async def _large(_: Request) -> Response:
+    """Say more than the buffers on the way to a client hold."""
+    return Response(bytes(LARGE))
 
 
 def body(length: int | None = None) -> bytes:
@@ -142,6 +149,85 @@ def test_headers_without_end_are_not_kept(served: RunningServer) -> None:
         with suppress(OSError):
             made.sendall(b"GET /healthz HTTP/1.1\r\n" + b"X-Much: x\r\n" * 100_000)
         assert _until_the_end(made) == b""
+
+
+def _unread(served: RunningServer) -> socket.socket:
+    """Ask for more than the buffers on the way hold, and read nothing."""
+    where = urlsplit(served.url)
+    made = socket.create_connection((where.hostname, where.port), timeout=120)
+    made.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+    return made
+
+
+def _wait_for(happens: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not happens():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_who_does_not_read_is_not_waited_for(served: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.5)
+    before = len(served.server.server_state.connections)
+    with _unread(served):
+        _wait_for(lambda: len(served.server.server_state.connections) > before)
+        _wait_for(lambda: len(served.server.server_state.connections) <= before)
+
+
+def test_who_reads_slowly_is_waited_for(served: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has read something since the last look gets everything."""
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "LEAST_READ", 0)
+    with _unread(served) as made:
+        found = 0
+        while found < 2 * LARGE:
+            time.sleep(0.01)
+            found += len(made.recv(1 << 20))
+
+
+def test_who_does_not_read_does_not_keep_a_server_from_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One reads nothing of a reply, and another nothing of a short one that ends the connection."""
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "LEAST_READ", 0)  # whoever reads nothing is waited for, until the server ends
+    with running_server(tmp_path, more=[Route("/large", _large)]) as running, _unread(running):
+        _wait_for(lambda: any(each.flow.write_paused for each in running.server.server_state.connections))
+        running.server.stop()
+        _wait_for(lambda: not running.server.server_state.connections)
+
+
+def test_of_too_many_connections_the_oldest_that_asks_nothing_is_closed(
+    served: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = urlsplit(served.url)
+    for each in served.clients.values():
+        each.close()
+    served.clients.clear()
+    _wait_for(lambda: not served.server.server_state.connections)
+    monkeypatch.setattr(connections, "most_connections", lambda: 3)
+    with ExitStack() as stack:
+        made = []
+        for many in range(5):
+            made.append(stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=120)))
+            if many < 3:
+                _wait_for(lambda many=many: len(served.server.server_state.connections) == many + 1)  # type: ignore[misc]
+        assert [_until_the_end(each) for each in made[:2]] == [b"", b""]
+        made[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert _until_the_end(made[-1]).startswith(b"HTTP/1.1 200")
+
+
+def test_a_process_keeps_half_of_the_files_it_may_open_for_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {1024: 512, 10: 8, resource.RLIM_INFINITY: 10_000}
+    for most, kept in limits.items():
+        monkeypatch.setattr(resource, "getrlimit", lambda _, most=most: (most, most))
+        assert connections.most_connections() == kept
+
+
+def test_requests_that_wait_for_each_other_without_end_are_not_kept(served: RunningServer) -> None:
+    where = urlsplit(served.url)
+    with socket.create_connection((where.hostname, where.port), timeout=120) as made:
+        with suppress(OSError):
+            made.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * (connections.MOST_WAITING + 2))
+        assert len(_until_the_end(made)) < 60 * LARGE
 
 
 def _until_the_end(made: socket.socket) -> bytes:

@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -295,3 +296,18 @@ def test_a_ledger_without_people_is_backed_up_without(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["ledger", "backup", str(tmp_path / "sfumato.ledger"), str(copy)]).exit_code == 0
     assert copy.exists()
     assert not beside(copy).exists()
+
+
+def test_the_last_owner_is_not_shut_out(tmp_path: Path) -> None:
+    with closing(PeopleFile(tmp_path / "people")) as people:
+        for name in ("one", "two"):
+            people.add_user(name, "owner", by="tests")
+        people.add_user("ana", "analyst", by="tests")
+        people.set_disabled("one", True, by="two")
+        for _ in range(2):
+            with pytest.raises(InvalidParameter, match="the last owner"):
+                people.set_disabled("two", True, by="one")
+        people.set_disabled("one", True, by="two")  # who is disabled already may be again
+        people.set_disabled("ana", True, by="two")
+        people.set_disabled("one", False, by="two")
+        assert people.set_disabled("two", True, by="one").disabled

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from server.running_server import COUNT, running_server
+from server.running_server import COUNT, RunningServer, running_server
 from sfumato.server import reply_ticks
 from sfumato.server.reply_ticks import TICK, RepliesAtTicks, Ticks
 
@@ -118,3 +122,53 @@ def test_every_reply_of_a_server_waits_for_a_tick(tmp_path: Path, monkeypatch: p
         ]
         assert [each.status_code for each in replies] == [200, 401, 404, 413, 200, 200]
         assert waited == len(replies)
+
+
+_BODY = b"Content-Length: 2\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "replies"),
+    [
+        (b"nonsense\r\n\r\n", [b"HTTP/1.1 400"]),
+        (b"GET / HTTP/9.9\r\nHost: x\r\n\r\n", [b"HTTP/1.1 400"]),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", [b"HTTP/1.1 400"]),
+        (b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n", [b"HTTP/1.1 400"]),
+        (b"POST / HTTP/1.1\r\nHost: x\r\n" + _BODY + b"Content-Length: 3\r\n\r\nxxx", [b"HTTP/1.1 400"]),
+        (b"POST / HTTP/1.1\r\nHost: x\r\n" + _BODY + b"Transfer-Encoding: chunked\r\n\r\n", [b"HTTP/1.1 400"]),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nConnection: close\r\n" + _BODY + b"\r\n",
+            [b"HTTP/1.1 100", b"HTTP/1.1 405"],
+        ),
+    ],
+)
+def test_what_is_no_request_is_refused_at_a_tick(
+    ticking: tuple[RunningServer, list[str]], sent: bytes, replies: list[bytes]
+) -> None:
+    served, waited = ticking
+    waited.clear()
+    where = urlsplit(served.url)
+    with socket.create_connection((where.hostname, where.port), timeout=120) as made:
+        made.sendall(sent)
+        for each in replies:
+            assert made.recv(65536).startswith(each)
+            with suppress(OSError):
+                made.sendall(b"{}")
+        with suppress(ConnectionError):
+            assert not made.recv(65536)
+    assert len(waited) == len(replies)
+
+
+@pytest.fixture(scope="module")
+def ticking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, list[str]]]:
+    """A server, and a word for each time that somebody waited for a tick of it."""
+    waited: list[str] = []
+    real = Ticks.next
+
+    async def counted(ticks: Ticks) -> None:
+        waited.append("a tick")
+        await real(ticks)
+
+    with pytest.MonkeyPatch.context() as patch, running_server(tmp_path_factory.mktemp("ticking")) as served:
+        patch.setattr(Ticks, "next", counted)
+        yield served, waited

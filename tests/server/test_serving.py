@@ -32,8 +32,9 @@ from server.forked_servers import ForkedServer, forked_server
 from server.running_server import COUNT, running_server
 from server.test_many_clients import clinic
 from sfumato.cli import main
+from sfumato.server.handed_connections import channel
 from sfumato.server.people_file import PeopleFile
-from sfumato.server.serving import Given
+from sfumato.server.serving import Given, _owners_link, _spawned
 from sfumato.server.settings import Settings
 
 BOUGHT = {"kind": "questions", "spec": {"sql": COUNT}, "price": {"epsilon": "0.01"}}
@@ -246,6 +247,32 @@ def _write_certificate(folder: Path) -> None:
     (folder / "own.pem").write_bytes(made.public_bytes(pem))
     form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     (folder / "own.key").write_bytes(key.private_bytes(pem, form, plain))
+
+
+def test_where_no_owner_is_let_in_another_is_made(tmp_path: Path) -> None:
+    given = Given((sf.example(tmp_path / "flights"),), None, Settings())
+    with closing(PeopleFile(given.people)) as people:
+        names = []
+        for _ in range(3):
+            assert _owners_link(given, "http://x").startswith("http://x/login/")
+            names.append({each.name for each in people.users()})
+            with people.database.writing() as rows:
+                rows.execute("UPDATE users SET disabled = 1")
+    assert names == [{"owner"}, {"owner", "owner-2"}, {"owner", "owner-2", "owner-3"}]
+
+
+def test_a_process_that_cannot_start_says_why_without_a_traceback(
+    policy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given((policy,), None, Settings())
+    policy.write_text("nonsense = [")
+    here, there = channel()
+    with here, there, pytest.raises(SystemExit) as ended:
+        _spawned(given, there, None)  # type: ignore[arg-type]
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert "place:" in said
+    assert "Traceback" not in said
 
 
 def test_a_short_reply_does_not_wait_for_the_one_before_to_be_confirmed(tmp_path: Path) -> None:

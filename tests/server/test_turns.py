@@ -160,6 +160,27 @@ def test_draining_takes_nothing_new_and_ends_what_was_taken() -> None:
     assert len(began) == 3
 
 
+def test_nothing_more_is_taken_at_once_whoever_holds_the_queue() -> None:
+    """Whoever begins a release may wait for a file for long: a signal does not."""
+    turns = Turns(at_once=1, queue=8, threads=1)
+    held, told = threading.Event(), threading.Event()
+
+    class Beginning(Step):
+        def begin(self) -> bool:
+            held.set()
+            return told.wait(120)
+
+    last = Beginning("ana", 0, [])
+    last.may_end.set()
+    turns.take(last)
+    assert held.wait(120)
+    turns.stop_taking()
+    told.set()
+    with pytest.raises(Draining):
+        turns.take(Step("ben", 0, []))
+    assert turns.drain(120)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="a thread has a niceness of its own on Linux alone")
 def test_a_release_has_less_of_the_processor_than_who_asks_what_is_free() -> None:
     found: list[int] = []

@@ -61,6 +61,8 @@ SMALL_DELTA = Fraction(1, 10**9)
 """Of a price that nobody named, where one needs a δ."""
 _PRECISE = Fraction(1, 2**20)
 """How exactly the least price is found, as a part of itself."""
+_MOST_KEPT = 64
+"""Releases that a question keeps prepared: finding a price tries many."""
 
 
 @dataclass(frozen=True)
@@ -565,9 +567,13 @@ class Question:
             budget = self._context.account.budget
             return prepare(self.options, price, others=others, asked=asked, account=budget, family=family)
         key = price, family, asked.weights, around
-        if key not in self._pure:
-            self._pure[key] = prepare(self.options, price, others=others, asked=asked, family=family)
-        return self._pure[key]
+        known = self._pure.get(key)
+        if known is None:
+            known = prepare(self.options, price, others=others, asked=asked, family=family)
+            if len(self._pure) >= _MOST_KEPT:
+                self._pure.clear()
+            self._pure[key] = known
+        return known
 
     def _ranges(self, joint: bool) -> int:
         """Count the ranges that have to hold together for one range of the answer to hold."""
@@ -577,7 +583,7 @@ class Question:
 
     @cached_property
     def _pure(self) -> dict[tuple[Price, Family | None, tuple[Fraction, ...], Fraction | None], Prepared]:
-        """Keep releases prepared for pure prices: they are the same each time they are asked for."""
+        """Keep a few releases prepared for pure prices: they are the same each time they are asked for."""
         return {}
 
     def _weights(self, request: Request) -> tuple[Fraction, ...]:
@@ -668,8 +674,18 @@ class Question:
             return all(isinstance(width := found[name], float) and width <= goal for name, goal in goals.items())
 
         # What is enough for groups of every size is enough for one: the least for one is the least if it is for all.
-        found = least(lambda epsilon: enough(epsilon, SIZES[0]), "within", _PRECISE)
-        return rounded_up(found if enough(found) else least(enough, "within", _PRECISE))
+        try:
+            found = least(lambda epsilon: enough(epsilon, SIZES[0]), "within", _PRECISE)
+            return rounded_up(found if enough(found) else least(enough, "within", _PRECISE))
+        except InvalidParameter as refused:
+            if refused.place not in ("guarantee", "price"):
+                raise
+            raise _no_such_price(within) from None
+
+
+def _no_such_price(within: object) -> InvalidParameter:
+    rule = "half-widths that the noise of some price has: no price has these"
+    return InvalidParameter("within", within, rule, fix="look at error(), which says what a price gives")
 
 
 def _no_half_width(*names: str) -> InvalidParameter:

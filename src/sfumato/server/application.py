@@ -71,7 +71,7 @@ def application(counter: Counter, more: Sequence[BaseRoute] = ()) -> Starlette:
 def stop(app: Starlette) -> None:
     """Take no new work from now on; what was taken goes on."""
     app.state.stopping = True
-    app.state.counter.drain(0)
+    app.state.counter.stop_taking()
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -1,45 +1,89 @@
-"""A connection has to say what it wants: the head of a request is short, and arrives within seconds.
+"""A connection has to say what it wants, and to take what it is told: each within seconds.
 
-Whoever opens connections and sends little or nothing, or headers without end, holds none of them for long.
+The head of a request is short, and arrives soon; a reply is read while it is sent; and of more connections than a
+process has room for, the oldest one that asks for nothing is closed. So whoever opens connections and sends little or
+nothing, or headers without end, or does not read, holds none of them for long, and keeps no server from ending.
 """
 
 from __future__ import annotations
 
 import asyncio
+import resource
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from sfumato.server.reply_ticks import Ticks
+
 HEAD_SECONDS = 10
-"""How long the head of a request may take to arrive."""
+"""How long the head of a request may take to arrive, and what is said before it where TLS is spoken."""
 MOST_HEAD = 65536
 """Bytes of a head, about."""
+READ_SECONDS = 20
+"""How long a reply may wait until the client has read more of it."""
+LEAST_READ = 65536
+"""Bytes that are to be read in that time while more of them wait."""
+MOST_WAITING = 64
+"""Requests that may wait in one connection for the reply to the one before."""
+
+
+def most_connections() -> int:
+    """Give how many connections a process keeps at once: half of the files it may open."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 10_000 if most == resource.RLIM_INFINITY else max(8, most // 2)
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """A connection is closed when a head does not arrive in time, or does not end."""
+    """A connection is closed when a head does not arrive in time, or does not end, or a reply is not read."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         self._ending: asyncio.TimerHandle | None = None
         self._head: int | None = 0
         """Bytes of a head that has not ended; None after it."""
+        self._reading: asyncio.TimerHandle | None = None
+        """It ends the connection of a client who does not read."""
+        self.since = self.loop.time()
+        self._refused = False
+        """What was sent is no request: what follows is not read."""
+        self._stopping = False
+        """The server stops: no request is taken after the one that is answered."""
+        self._later: set[asyncio.Task[None]] = set()
+
+    # ── what the event loop says ───────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=1)  # a few bytes that are not read count
         self._await_head()
+        if len(self.connections) > most_connections():
+            self._close_oldest()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._stop_reading()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._head is None:
+        if self._refused:
             return
-        self._head += len(data)
-        if self._head > MOST_HEAD:
-            self.transport.abort()
+        super().data_received(data)
+        if self._head is not None:
+            self._head += len(data)
+        if len(self.pipeline) > MOST_WAITING or (self._head or 0) > MOST_HEAD:
+            self._refused = True
+            self._at_tick(self.transport.abort)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_reading()
+
+    def resume_writing(self) -> None:
+        self._stop_reading()
+        super().resume_writing()
+
+    # ── what the parser says ───────────────────────────────────────────────────────────────────
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -48,7 +92,67 @@ class BoundedConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._stop_waiting()
         self._head = None
+        before, expects = self.cycle, self.expect_100_continue
+        self.expect_100_continue = False  # uvicorn would say so at once
         super().on_headers_complete()
+        if expects and (before is None or before.response_complete):
+            self._at_tick(self._go_on)
+
+    # ── what the server says ───────────────────────────────────────────────────────────────────
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request, at a tick like every reply."""
+        self._refused = True
+        self._stop_waiting()
+        answer = super().send_400_response
+        self._at_tick(lambda: answer(msg))
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._refused or self._stopping:
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """Answer what is being answered, and nothing that waits behind it; what is answered has to be read soon."""
+        self._stopping = True
+        waiting = bool(self.pipeline)
+        self.pipeline.clear()
+        if not waiting:
+            super().shutdown()
+
+    def _go_on(self) -> None:
+        """Tell a client who waits for that to send the body."""
+        if self.cycle.more_body and not self.cycle.response_started:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _at_tick(self, act: Callable[[], None]) -> None:
+        """Do something at the next tick, unless the connection has ended by then."""
+        ticks: Ticks | None = getattr(getattr(self.config.app, "state", None), "ticks", None)
+
+        async def wait() -> None:
+            if ticks is not None:
+                await ticks.next()
+            if not self.transport.is_closing():
+                act()
+
+        made = self.loop.create_task(wait())
+        self._later.add(made)
+        made.add_done_callback(self._later.discard)
+
+    # ── how long it may take ───────────────────────────────────────────────────────────────────
+
+    @property
+    def waits(self) -> bool:
+        """It asks for nothing: no head has ended yet, or what it asked for is answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _close_oldest(self) -> None:
+        """Close the oldest connection that asks for nothing; where all of them ask, the newest."""
+        every = [each for each in self.connections if isinstance(each, BoundedConnection)]
+        here = sorted((each for each in every if not each.transport.is_closing()), key=lambda each: each.since)
+        idle = [each for each in here if each.waits]
+        if len(here) > most_connections():
+            (idle[0] if idle else here[-1]).transport.abort()
 
     def _await_head(self) -> None:
         self._stop_waiting()
@@ -59,3 +163,21 @@ class BoundedConnection(HttpToolsProtocol):
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
+
+    def _await_reading(self) -> None:
+        self._stop_reading()
+        unread = self.transport.get_write_buffer_size()
+        self._reading = self.loop.call_later(READ_SECONDS, self._look_at_reading, unread)
+
+    def _look_at_reading(self, before: int) -> None:
+        """End the connection of a client who has read too little; one who reads on is waited for."""
+        read = before - self.transport.get_write_buffer_size()
+        if self._stopping or read < LEAST_READ:
+            self.transport.abort()
+        else:
+            self._await_reading()
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None

@@ -42,7 +42,7 @@ from sfumato.server.caller import Caller, Credentials
 from sfumato.server.charge_permits import ChargePermit
 from sfumato.server.flights import Flight, Flights, Released
 from sfumato.server.known_proposals import Sent
-from sfumato.server.long_rehearsals import questions_more
+from sfumato.server.long_rehearsals import more_for_a_price, questions_more
 from sfumato.server.people import Act, Role, Token, User
 from sfumato.server.people_file import PeopleFile
 from sfumato.server.running_releases import Kept, Phase, Request, RunningReleases, written
@@ -205,6 +205,7 @@ class Counter:
             raise Unsupported("no-picture", rule, fix="ask for it to be explained")
         if act == "rehearse":
             self._questions.owe(caller.user, questions_more(proposal, price, self.settings.free_per_second))
+        self._questions.owe(caller.user, more_for_a_price(proposal, price))
         return getattr(proposal, act)(**price)
 
     # ── what spends ────────────────────────────────────────────────────────────────────────────
@@ -226,7 +227,7 @@ class Counter:
             caller.require("asking", *_ASKING)
             entries.name(request_id, "request_id")
             self._questions.take(caller.user)
-            self._require_open(caller, name)
+            self._require_seen(caller, name)
             request = Request(name, caller.user, request_id)
             kept = Kept.asked(kind, spec, price)
             known = self._known(request, kept)
@@ -406,6 +407,10 @@ class Counter:
 
     # ── stopping ───────────────────────────────────────────────────────────────────────────────
 
+    def stop_taking(self) -> None:
+        """Take no new releases, from now on and without waiting for anything."""
+        self._flights.stop_taking()
+
     def drain(self, seconds: float | None = None) -> bool:
         """Take no new releases, and wait until those that were taken are answered; tell whether all are."""
         return self._flights.drain(seconds)
@@ -415,10 +420,9 @@ class Counter:
     def _analyst(self, caller: Caller, name: str) -> str | None:
         return caller.user if caller.user in self.served.curator(name).policy.analysts else None
 
-    def _require_open(self, caller: Caller, name: str) -> None:
+    def _require_seen(self, caller: Caller, name: str) -> None:
         if name not in self.served.seen_by(caller):
             raise NotThere(f"policy {name}")
-        self.people.require_open(name)
 
     def _known(self, request: Request, asked: Kept) -> Flight | None:
         """Find the same request under way here, or answered before; its id names one release for ever."""
@@ -450,6 +454,7 @@ class Counter:
             self._running.keep(request, landed.kept(stored))
             self._say(caller, "release", 200, stored)
             return landed
+        self.people.require_open(request.account)  # what was answered before is told while a policy is paused
         curator = self._paying(caller, request.account)
         proposal = self._propose(curator, kept.kind, spec)
         given = {**price, "request_id": request.id}
@@ -458,7 +463,8 @@ class Counter:
             known = self._answered(request, kept)
             if known is not None:  # another process has answered the same request meanwhile
                 return known
-            self._require_open(caller, request.account)
+            self._require_seen(caller, request.account)
+            self.people.require_open(request.account)
             now = self._paying(caller, request.account)
             written_since = now.policy is not curator.policy  # it is asked as the policy is written now
             asked = self._propose(now, kept.kind, spec) if written_since else proposal
@@ -503,7 +509,15 @@ class Counter:
 
         It is asked for where nothing can be spent, and given up at the first step towards a charge.
         """
-        return _found(self._proposal(caller, name, kind, spec, spends=False), price, request_id)
+        try:
+            proposal = self._proposal(caller, name, kind, spec, spends=False)
+        except SourceChanged:
+            raise
+        except SfumatoError:
+            self.people.require_open(name)  # a policy that is paused may be broken: its owner is at work
+            raise
+        self._questions.owe(caller.user, more_for_a_price(proposal, price))
+        return _found(proposal, price, request_id)
 
     def _proposal(
         self, caller: Caller, name: str, kind: str, spec: Mapping[str, Any], *, spends: bool, until: int | None = None

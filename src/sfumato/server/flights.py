@@ -115,6 +115,10 @@ class Flights:
                 del self._known[request]
         return flight
 
+    def stop_taking(self) -> None:
+        """Take no more, from now on."""
+        self._turns.stop_taking()
+
     def drain(self, seconds: float | None) -> bool:
         """Take no more, and wait until all have landed."""
         return self._turns.drain(seconds)

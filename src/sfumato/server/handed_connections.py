@@ -1,16 +1,19 @@
-"""Connections at one socket are handed to the processes of a server in turn.
+"""Connections at one socket are handed to the processes of a server in turn, and each is confirmed.
 
 Where every process accepts for itself, the first one that wakes takes all that wait, and keeps them: a second process
-had nothing to do while the first had eight clients. Here one process accepts, and does nothing else.
+had nothing to do while the first had eight clients. Here one process accepts, and does nothing else. A process that
+does not confirm what it was handed hangs: it is handed no more, and where all of them do, connections wait at the
+socket.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
-_AT_ONCE = 64
+MOST_UNCONFIRMED = 16
+"""Connections that a process may be handed before it confirms one of them."""
 
 
 def channel() -> tuple[socket.socket, socket.socket]:
@@ -21,21 +24,19 @@ def channel() -> tuple[socket.socket, socket.socket]:
     return here, there
 
 
-def accepted(listener: socket.socket) -> Iterator[socket.socket]:
-    """Accept what waits at a socket that does not block, though not without end."""
-    with suppress(OSError):  # none is left, or it was gone again
-        for _ in range(_AT_ONCE):
-            yield listener.accept()[0]
-
-
-def hand_over(connection: socket.socket, channels: Iterable[socket.socket]) -> socket.socket | None:
-    """Hand a connection to the first process that takes it, and give that one's channel; None where nobody does."""
-    with connection:
-        for each in channels:
-            with suppress(OSError):  # that process has ended, or is handed more than it takes
-                socket.send_fds(each, [b"\0"], [connection.fileno()])
-                return each
+def accepted(listener: socket.socket) -> socket.socket | None:
+    """Accept one connection that waits at a socket that does not block; None where none does, or it has gone."""
+    with suppress(OSError):
+        return listener.accept()[0]
     return None
+
+
+def hand_over(connection: socket.socket, channel: socket.socket) -> bool:
+    """Hand a connection to another process, and tell whether it could be handed over."""
+    with suppress(OSError):  # that process has ended
+        socket.send_fds(channel, [b"\0"], [connection.fileno()])
+        return True
+    return False
 
 
 def handed(channel: socket.socket) -> Iterator[socket.socket]:
@@ -46,3 +47,16 @@ def handed(channel: socket.socket) -> Iterator[socket.socket]:
             if not said:
                 return
             yield from (socket.socket(fileno=each) for each in found)
+
+
+def confirm(channel: socket.socket) -> None:
+    """Say that one connection was taken."""
+    with suppress(OSError):  # whoever handed it over has ended
+        channel.send(b"\0")
+
+
+def confirmed(channel: socket.socket) -> int:
+    """Count the connections that were confirmed since the last look."""
+    with suppress(OSError):  # none was
+        return len(channel.recv(MOST_UNCONFIRMED))
+    return 0

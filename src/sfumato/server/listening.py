@@ -24,8 +24,10 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
         return
     path = Path(settings.listen.removeprefix(_UNIX))
     with _at_path(path, settings.listen) as listener:
-        yield listener
-    path.unlink(missing_ok=True)
+        try:
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def address(settings: Settings, listener: socket.socket) -> str:

@@ -1,8 +1,9 @@
-"""A rehearsal is free, and so it must not take a server's time from everybody else.
+"""What is free and takes long must not take a server's time from everybody else: a rehearsal, or finding a price.
 
 Most rehearse on a few hundred invented rows. A synthesis runs all of its rounds, on as many rows as are named, which
 may take minutes. How long is forecast from the policy and the price alone, before any row is invented. A model that is
-fitted in rounds counts as a free question for each of them.
+fitted in rounds counts as a free question for each of them, and a price that is found for a width, which is tried at
+many prices, as one for each column.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ from sfumato.errors import Unsupported
 
 LONGEST = 10.0
 """The seconds that a rehearsal may be expected to take here."""
+
+
+def more_for_a_price(proposal: Any, price: Mapping[str, Any]) -> int:
+    """Say as how many free questions more than others one counts that finds the price of a width: by its columns."""
+    return len(proposal.columns) - 1 if price.get("within") is not None else 0
 
 
 def questions_more(proposal: Any, price: Mapping[str, Any], per_second: float) -> int:

@@ -120,7 +120,10 @@ class PeopleFile:
     def set_disabled(self, name: str, disabled: bool, *, by: str) -> User:
         """Let a user in no more, with all tokens and sessions, or let them in again."""
         with self.database.writing() as rows:
-            _known_user(rows, name)
+            user = _known_user(rows, name)
+            if disabled and _is_last_owner(rows, user):
+                fix = "add another owner first, or let one in again"
+                raise InvalidParameter("user", name, "somebody else: this is the last owner who is let in", fix=fix)
             rows.execute("UPDATE users SET disabled = ? WHERE name = ?", (int(disabled), name))
             if disabled:
                 rows.execute("DELETE FROM sessions WHERE user = ?", (name,))
@@ -279,6 +282,13 @@ def _known_user(rows: sqlite3.Connection, name: str) -> User:
     if found is None:
         raise InvalidParameter("user", name, "a user of this server", fix="add them: sfumato user add")
     return _user(found)
+
+
+def _is_last_owner(rows: sqlite3.Connection, user: User) -> bool:
+    if user.role is not Role.OWNER or user.disabled:
+        return False
+    others = "SELECT 1 FROM users WHERE role = ? AND NOT disabled AND name <> ?"
+    return rows.execute(others, (Role.OWNER.value, user.name)).fetchone() is None
 
 
 def _token(row: tuple[int, str, str, int, int | None, str | None, str, int]) -> Token:

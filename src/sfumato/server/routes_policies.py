@@ -89,7 +89,7 @@ def _started(request: Request, sent: bytes) -> Flight:
 
 async def show_progress(request: Request) -> Response:
     """Tell how far a release is that was sent under a key."""
-    caller, key = await identified(request), _key(request.query_params.getlist("key"))
+    caller, key = await identified(request), _key(request.query_params.getlist("key"), "the query, key")
     policy = request.path_params["policy"]
     found = await in_thread(counter_of(request).progress, caller, policy, key)
     if found.line is None:
@@ -141,12 +141,12 @@ def _prefers_async(request: Request) -> bool:
     return "respond-async" in said
 
 
-def _key(found: Sequence[str]) -> str:
+def _key(found: Sequence[str], place: str = "Idempotency-Key") -> str:
     """Read the key under which a release is made once."""
     if len(found) != 1 or not _KEY.fullmatch(found[0]):
         raise InvalidRequest(
             "a release has one Idempotency-Key, of 1 to 200 visible ASCII characters",
-            place="Idempotency-Key",
+            place=place,
             fix="make a new one for each release, such as a UUID, and send the same one when you send it again",
         )
     return found[0]

@@ -7,6 +7,7 @@ that cannot be opened answers nothing until it can.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import weakref
@@ -21,7 +22,15 @@ from sfumato.caching import cached_property
 from sfumato.curator import Curator
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.policy_account import ledger_address, people_place, read_policy
-from sfumato.errors import InvalidParameter, InvalidPolicy, LedgerUnavailable, NotThere, SfumatoError
+from sfumato.errors import (
+    AccountDiffers,
+    InvalidParameter,
+    InvalidPolicy,
+    LedgerUnavailable,
+    NotThere,
+    ServerUnavailable,
+    SfumatoError,
+)
 from sfumato.ledger import Account, Ledger
 from sfumato.policy import Policy
 from sfumato.server.caller import Caller
@@ -179,11 +188,26 @@ def _told_to_owners(caller: Caller, name: str) -> Iterator[None]:
         yield
     except (NotThere, LedgerUnavailable):
         raise
-    except SfumatoError:
+    except SfumatoError as refused:
+        if _is_out_of_files():
+            full = "a server opens a policy while it may open files, and this one has too many open now"
+            raise ServerUnavailable(full, place="the server") from None
         if caller.role is Role.OWNER:
             raise
+        if isinstance(refused, AccountDiffers):  # its owner has written another budget, and amends the account next
+            changing = "a policy answers while its account is as its file says, and this one is being changed"
+            raise ServerUnavailable(changing, place=f"policy {name}") from None
         rule = "a policy answers while its file and its data can be opened, and these cannot now"
         raise InvalidPolicy(rule, place=f"policy {name}", fix="ask its owner, who is told why") from None
+
+
+def _is_out_of_files() -> bool:
+    """Tell whether no more files can be opened: then nothing is wrong with the one that could not be."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as refused:
+        return refused.errno in (errno.EMFILE, errno.ENFILE)
+    return False
 
 
 def _opened(policy: Policy, ledger: Ledger) -> Curator:

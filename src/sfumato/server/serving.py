@@ -16,31 +16,32 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from functools import partial
+from itertools import chain, count
+from multiprocessing.connection import Connection
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 
 from sfumato.curator.policy_account import people_place, read_policy
-from sfumato.errors import WeakLedger, WeakPrivacy
+from sfumato.errors import SfumatoError, WeakLedger, WeakPrivacy, outcome
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.application import application, stop
-from sfumato.server.connections import BoundedConnection
+from sfumato.server.connections import HEAD_SECONDS, BoundedConnection
 from sfumato.server.counter import Counter
-from sfumato.server.handed_connections import accepted, channel, hand_over, handed
+from sfumato.server.handed_connections import confirm, handed
 from sfumato.server.listening import address, listening
-from sfumato.server.people import Role
+from sfumato.server.people import Role, User
 from sfumato.server.people_file import PeopleFile
 from sfumato.server.proposals import propose
 from sfumato.server.served import Served
 from sfumato.server.settings import Settings
+from sfumato.server.spawned_processes import Processes
 
 _GRACE = 660
 """Seconds that connections have to end when the server stops: more than one question may take."""
@@ -72,15 +73,25 @@ def serve(given: Given, ready: Callable[[str], None]) -> int:
         def told() -> None:
             ready(_owners_link(given, address(given.settings, listener)))
 
-        return _Processes(given, listener).run(told) if given.settings.processes > 1 else run(given, listener, told)
+        many = given.settings.processes
+        if many == 1:
+            return run(given, listener, told)
+        return Processes(partial(_spawned, given), listener, many, _WAITING).run(told)
 
 
 def _owners_link(given: Given, where: str) -> str:
     """Make a link for an owner; where there is none yet, the first is called owner."""
     with closing(PeopleFile(given.people)) as people:
-        owners = [each.name for each in people.users() if each.role is Role.OWNER and not each.disabled]
-        name = owners[0] if owners else people.add_user("owner", Role.OWNER, by=_BY).name
+        users = people.users()
+        owners = [each.name for each in users if each.role is Role.OWNER and not each.disabled]
+        name = owners[0] if owners else people.add_user(_free_name(users), Role.OWNER, by=_BY).name
         return f"{where}/login/{people.new_link(name, by=_BY)}"
+
+
+def _free_name(users: Collection[User]) -> str:
+    """Give the first owner's name, or the next one where somebody has or had that."""
+    taken = {each.name for each in users}
+    return next(name for name in chain(["owner"], (f"owner-{number}" for number in count(2))) if name not in taken)
 
 
 @contextmanager
@@ -118,6 +129,15 @@ def run(
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve([] if listener is None else [listener]))
     return 0
+
+
+def _spawned(given: Given, channel: socket.socket, ready: Connection) -> None:
+    """Answer in a process of its own, and say so when it does; a refusal is said without a traceback."""
+    try:
+        sys.exit(run(given, None, lambda: ready.send(True), channel))
+    except SfumatoError as refusal:
+        print(refusal, file=sys.stderr, flush=True)  # noqa: T201
+        sys.exit(outcome(refusal).exit_code)
 
 
 def _config(app: Starlette, settings: Settings) -> uvicorn.Config:
@@ -177,9 +197,13 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup([])
+        loop = asyncio.get_running_loop()
+        for each in sockets or []:
+            made = await loop.create_server(self._spoken, sock=each, backlog=_WAITING, **self._tls)
+            self.servers.append(made)
         if self._channel is not None:
-            asyncio.get_running_loop().add_reader(self._channel, self._take, self._channel)
+            loop.add_reader(self._channel, self._take, self._channel)
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -189,122 +213,22 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _take(self, channel: socket.socket) -> None:
-        """Answer the connections that were handed over."""
+        """Answer the connections that were handed over, and confirm each."""
         for each in handed(channel):
+            confirm(channel)
             greeting = asyncio.get_running_loop().create_task(self._greet(each))
             self._greeting.add(greeting)
             greeting.add_done_callback(self._greeting.discard)
 
     async def _greet(self, connection: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-
-        def spoken() -> BoundedConnection:
-            return BoundedConnection(self.config, self.server_state, self.lifespan.state, loop)
-
         with suppress(OSError):  # it has gone, or does not speak TLS
-            await loop.connect_accepted_socket(spoken, connection, ssl=self.config.ssl)
+            await asyncio.get_running_loop().connect_accepted_socket(self._spoken, connection, **self._tls)
 
+    def _spoken(self) -> BoundedConnection:
+        loop = asyncio.get_running_loop()
+        return BoundedConnection(self.config, self.server_state, self.lifespan.state, loop)
 
-# ── several processes ──────────────────────────────────────────────────────────────────────────
-
-
-def _spawned(given: Given, channel: socket.socket, ready: Connection) -> None:
-    """Answer in a process of its own, and say so when it does."""
-    sys.exit(run(given, None, lambda: ready.send(True), channel))
-
-
-@dataclass
-class _Spawned:
-    """This is one process that was spawned, and the channel on which connections are handed to it."""
-
-    process: SpawnProcess
-    told: Connection
-    channel: socket.socket
-    answers: bool = False
-    """It has said so."""
-
-    def listen(self) -> None:
-        """Note what it has said."""
-        with suppress(EOFError):  # it ended without a word
-            self.answers = self.answers or (self.told.poll() and bool(self.told.recv()))
-
-    def close(self) -> None:
-        self.told.close()
-        self.channel.close()
-
-
-class _Processes:
-    """Several processes answer what is accepted at one socket, in turn; one that is killed is spawned again."""
-
-    def __init__(self, given: Given, listener: socket.socket) -> None:
-        self._given = given
-        self._listener = listener
-        self._context = multiprocessing.get_context("spawn")
-        self._running: list[_Spawned] = []
-        """The next connection is the first one's."""
-        self._stopping = False
-
-    def run(self, ready: Callable[[], None]) -> int:
-        """Keep as many processes as the settings say until told to stop; give 0 where all of them ended well."""
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, self._stop)
-        self._listener.setblocking(False)
-        self._listener.listen(_WAITING)
-        for _ in range(self._given.settings.processes):
-            self._start()
-        codes: list[int] = []
-        while self._running and not all(each.answers for each in self._running):
-            codes += self._look()
-        if not self._stopping:
-            ready()
-        while self._running:
-            codes += self._look()
-        return int(any(codes))
-
-    def _look(self) -> list[int]:
-        """Wait until something happens, see to it, and give the exit codes of those that have ended for good."""
-        answering = any(each.answers for each in self._running)
-        news: list[Any] = [each.process.sentinel for each in self._running]
-        news += [each.told for each in self._running if not each.answers]
-        found = wait([*news, *([self._listener] if answering and not self._stopping else [])], timeout=1)
-        for each in self._running:
-            each.listen()
-        if self._listener in found and not self._stopping:
-            for connection in accepted(self._listener):
-                self._hand_over(connection)
-        return [self._ended(each) for each in list(self._running) if each.process.exitcode is not None]
-
-    def _hand_over(self, connection: socket.socket) -> None:
-        """Hand a connection to the first process that answers, which is the last from now on."""
-        taken = hand_over(connection, [each.channel for each in self._running if each.answers])
-        self._running.sort(key=lambda each: each.channel is taken)
-
-    def _start(self) -> None:
-        told, ready = self._context.Pipe(duplex=False)
-        here, there = channel()
-        made = self._context.Process(target=_spawned, args=(self._given, there, ready))
-        made.start()
-        ready.close()
-        there.close()
-        self._running.append(_Spawned(made, told, here))
-        if self._stopping:  # told while it was started
-            self._stop()
-
-    def _ended(self, spawned: _Spawned) -> int:
-        """Spawn another instead, unless all are to stop, or it never answered and another would not either."""
-        self._running.remove(spawned)
-        spawned.close()
-        if self._stopping:
-            return spawned.process.exitcode or 0
-        if not spawned.answers:
-            self._stop()
-            return 1
-        self._start()
-        return 0
-
-    def _stop(self, *_: int | FrameType | None) -> None:
-        self._stopping = True
-        self._listener.close()
-        for each in list(self._running):
-            with suppress(ProcessLookupError):
-                os.kill(each.process.pid or 0, signal.SIGTERM)
+    @property
+    def _tls(self) -> dict[str, Any]:
+        """Say how connections begin: with TLS or without, and not for long."""
+        return {"ssl": self.config.ssl, "ssl_handshake_timeout": HEAD_SECONDS} if self.config.ssl else {}

@@ -111,6 +111,10 @@ class Turns:
                 self._order.append(work.user)
             self._changed.notify()
 
+    def stop_taking(self) -> None:
+        """Take no new work from now on. It waits for nothing: whoever begins a release may hold the lock for long."""
+        self._draining = True
+
     def drain(self, seconds: float | None = None) -> bool:
         """Take no new work, and wait until all that was taken has ended; tell whether it has."""
         with self._changed:
