@@ -16,6 +16,10 @@ whole; spaces (U+0020) around it are passed over, any other letter too many make
   hours: the time is then the same moment in UTC, which must lie in the years 1 to 9999;
 - dates and times may be infinite as reals may.
 
+A cell of more than ``LONGEST`` bytes is no number, truth, date or time, however many of them are spaces: an engine
+looks at its length first, since patterns take long on long texts or fail. CAST reads texts that are cut before, at the
+``max_length`` of their column.
+
 What is infinite becomes the bound of a declared column, and NULL where there is none: in CAST always. Thousands
 separators, hexadecimal digits, the words yes and t, and other orders of day, month and year are not read.
 
@@ -27,6 +31,8 @@ from __future__ import annotations
 
 from sfumato.policy.domains import Type
 
+LONGEST = 1000
+"""Bytes of a cell that is read by a grammar."""
 _YEAR = "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
 _FOURS = "(0[48]|[2468][048]|[13579][26])"
 _LEAP = f"([0-9]{{2}}{_FOURS}|{_FOURS}00)"

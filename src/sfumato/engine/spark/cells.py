@@ -17,7 +17,7 @@ from typing import Any
 from sfumato.engine.spellings.spark import TYPES, SparkSpelling
 from sfumato.engine.spellings.spark_literals import listed, literal, real
 from sfumato.errors import InvalidPolicy
-from sfumato.plan.grammars import BEYOND, DECIMAL, FALSE, GRAMMARS, LOCAL, TRUE, ZERO
+from sfumato.plan.grammars import BEYOND, DECIMAL, FALSE, GRAMMARS, LOCAL, LONGEST, TRUE, ZERO
 from sfumato.policy import Domain, ListColumn, Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 from sfumato.privacy.numbers import above, below
@@ -110,7 +110,7 @@ def _read(cell: Cell, kind: Type, place: str, use: Callable[[Cell], str]) -> str
         return use(cell)
     x = cell.text(place)
     branches = (f"WHEN {_SPELLING.matches(x, grammar)} THEN {use(found)}" for grammar, found in _READINGS[kind](x))
-    return f"CASE {' '.join(branches)} END"
+    return f"CASE WHEN OCTET_LENGTH({x}) > {LONGEST} THEN NULL {' '.join(branches)} END"
 
 
 Readings = list[tuple[str, Cell]]
