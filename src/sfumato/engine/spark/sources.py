@@ -187,7 +187,7 @@ def _described(relation: str, session: Session) -> Mapping[str, str]:
 
 def _cached(frame: Frame) -> bool:
     """Tell whether a frame would be read from the cache, which all sessions of a Spark share."""
-    return "InMemoryTableScan" in frame._explain_string("simple")  # noqa: SLF001 - nothing public gives the text
+    return "InMemoryRelation" in frame._explain_string("simple")  # noqa: SLF001 - nothing public gives the text
 
 
 def _listing(load: Callable[[], Frame], session: Session) -> str:
