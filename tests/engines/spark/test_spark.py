@@ -68,9 +68,15 @@ def _compared(seed: int, plans: int, folder: Path, given: compared.Given) -> int
 
 
 def test_totals_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
-    assert sum(_compared(seed, 3, tmp_path, _frame(cluster)) for seed in (2, 3, 5)) > 15
+    assert _compared(2, 3, tmp_path, _frame(cluster)) > 2
 
 
+@pytest.mark.long
+def test_totals_of_other_worlds_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
+    assert sum(_compared(seed, 3, tmp_path, _frame(cluster)) for seed in (3, 5)) > 10
+
+
+@pytest.mark.long
 def test_totals_over_connect_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
     assert _compared(8, 1, tmp_path, _files(cluster)) > 2
 
@@ -99,6 +105,7 @@ def _town(cluster: Cluster, folder: Path, texts: tuple[str, ...], every: str | N
         spark.close()
 
 
+@pytest.mark.long
 def test_tables_meet_as_on_duckdb(cluster: Cluster, tmp_path: Path) -> None:
     texts = (test_towns.PATHS[1], test_towns.JOINS[2])
     assert _town(cluster, tmp_path, texts, None) > 4
@@ -138,6 +145,7 @@ def test_neighbours_differ_by_at_most_the_claim(cluster: Cluster, tmp_path: Path
 # Other readings
 
 
+@pytest.mark.long
 def test_every_kind_of_reading_is_that_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
     """Marginals, values in order, found keys, different values: counted there, put into the same arrays here."""
     rows = test_dense_arrays.rows(3)
@@ -202,6 +210,7 @@ def _reading(engine: Any, strategy: Strategy = Strategy.CLIP_L2, question: str =
     return GroupTotals(bounded, tuple((each,) for each in PLACES) if bounded.plan.keys else ((),))
 
 
+@pytest.mark.long
 def test_csv_files_are_read_as_duckdb_reads_them(cluster: Cluster, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     cells = ["1.5", "", '""', '" 7 "', "1e5", "inf", "-inf", "nan", "x", '"it\'s ""so"""', "1e999", "0x10", "-0", "99"]
@@ -221,10 +230,9 @@ def test_a_source_that_changes_is_refused(cluster: Cluster, tmp_path: Path) -> N
     path.mkdir()
     pyarrow.parquet.write_table(_rows(), path / "one.parquet")
     policy = _policy(cluster.address, path=str(path), format="parquet")
-    spark, again = Spark(policy), Spark(policy)
+    spark = Spark(policy)
     reading = _reading(spark)
     opened = spark.check(reading)
-    assert spark.identity() == again.identity()
     pyarrow.parquet.write_table(_rows(7), path / "two.parquet")
     with pytest.raises(SourceChanged):
         opened.read(reading, 1)
@@ -232,16 +240,19 @@ def test_a_source_that_changes_is_refused(cluster: Cluster, tmp_path: Path) -> N
         spark.check(reading)
     with contextlib.closing(Spark(policy)) as changed:
         assert changed.identity() != spark.identity()
-    again.close()
     spark.close()
     with pytest.raises(EngineClosed):
         spark.check(reading)
 
 
+@pytest.mark.long
 def test_a_snapshot_holds_its_rows(cluster: Cluster, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pyarrow.parquet.write_table(_rows(), path)
-    spark = Spark(_policy(cluster.address, path=str(path), format="parquet"))
+    policy = _policy(cluster.address, path=str(path), format="parquet")
+    spark = Spark(policy)
+    with contextlib.closing(Spark(policy)) as again:
+        assert spark.identity() == again.identity()
     reading = _reading(spark, Strategy.CLIP_L1)
     with spark.hold() as held:
         before = tuples(held.check(reading).read(reading, 1))
@@ -252,6 +263,7 @@ def test_a_snapshot_holds_its_rows(cluster: Cluster, tmp_path: Path) -> None:
     spark.close()
 
 
+@pytest.mark.long
 def test_texts_have_no_collation_and_no_filling(cluster: Cluster) -> None:
     """A table whose texts are equal in any letter case groups and joins by letters all the same."""
     sql = cluster.classic.sql
@@ -270,6 +282,7 @@ def test_texts_have_no_collation_and_no_filling(cluster: Cluster) -> None:
         sql("DROP TABLE shapes")
 
 
+@pytest.mark.long
 def test_an_owner_is_told_what_bounds_and_limits_cost(cluster: Cluster, tmp_path: Path) -> None:
     pyarrow.parquet.write_table(_rows(), tmp_path / "t.parquet")
     with open_inspector(_policy(tmp_path / "t.parquet")) as here:
@@ -315,15 +328,16 @@ def test_a_wrong_spelling_is_found_by_its_name(cluster: Cluster) -> None:
     def run(statement: str, _: Any) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in quietly(lambda: session.spark.sql(statement).collect())]
 
-    def wrong(spelling: SparkSpelling, name: str) -> bool:
+    def wrong(spelling: SparkSpelling, *names: str) -> bool:
+        some = [cases[name] for name in names]
         try:
-            found = proving._computed(spelling, carried_frames._scan, run, [cases[name]])
+            found = proving._computed(spelling, carried_frames._scan, run, some)
         except EngineFailed:
             return True
-        return bool(proving._differing([cases[name]], found))
+        return bool(proving._differing(some, found))
 
     assert [name for name, twin in TWINS.items() if not wrong(twin, name)] == []
-    assert [name for name in TWINS if wrong(SparkSpelling(), name)] == []
+    assert not wrong(SparkSpelling(), *TWINS)
     session.close()
 
 
@@ -367,6 +381,7 @@ def test_a_setting_that_does_not_stay_is_refused() -> None:
 
         class conf:  # noqa: N801 - as it is called there
             set = staticmethod(lambda *_: None)
+            isModifiable = staticmethod(lambda _: False)  # noqa: N815 - as it is called there
             get = staticmethod(lambda name: "false" if name == "spark.sql.ansi.enabled" else settings.PINNED[name])
 
     with pytest.raises(InvalidPolicy, match=r"spark\.sql\.ansi\.enabled"):

@@ -15,7 +15,7 @@ from sfumato.policy import Policy
 from sfumato.policy.table_sources import SparkFrame, SparkTable
 
 _PROVED: set[tuple[str, str]] = set()
-"""The Sparks that were found to compute what spellings mean, each by its own id and its version."""
+"""The Sparks whose new sessions were found to compute what spellings mean, each by its own id and its version."""
 
 
 def carried(table: Carried, session: Session) -> Frame:
@@ -40,9 +40,12 @@ def fetched(policy: Policy, session: Session) -> dict[str, Any]:
 
 
 def prove(session: Session, place: str) -> None:
-    """Refuse a Spark that computes something else than our spellings mean; one that runs stays as it is."""
+    """Refuse a Spark that computes something else than our spellings mean.
+
+    A Spark that runs stays as it is, and so do all new sessions of it; a clone of a user's session is proved by itself.
+    """
     known = str(quietly(lambda: session.spark.conf.get("spark.app.id"))), str(session.spark.version)
-    if known in _PROVED:
+    if known in _PROVED and not session.cloned:
         return
     spelling = SparkSpelling()
 
@@ -56,7 +59,8 @@ def prove(session: Session, place: str) -> None:
             place=place,
             fix="read the tables with a Spark whose version and settings are known to work",
         )
-    _PROVED.add(known)
+    if not session.cloned:
+        _PROVED.add(known)
 
 
 def _scan(table: Carried, _: list[object]) -> str:

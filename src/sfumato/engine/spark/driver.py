@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from threading import Lock, get_ident
 from typing import Any, Self, cast
@@ -261,14 +261,15 @@ class SparkTables:
     def data(self, *, public: bool) -> tuple[Data, ...]:
         if public:
             return self.here.data()
-        return tuple(self._data(table, source) for table, source in self._sources.items())
+        return tuple(each for table, source in self._sources.items() for each in self._data(table, source))
 
-    def _data(self, table: str, source: Source) -> Data:
-        if source.address:
-            look = self._looks[table] if source.held else ""
-            return Data(source.address, partial(content, source, self.session), look=look)
-        known = content(source, self.session)
-        return Data(f"memory://{known}", lambda: known, part=table)
+    def _data(self, table: str, source: Source) -> tuple[Data, ...]:
+        """A table is known by its name and by where its files are, and its rows are hashed once for both."""
+        hashed = cache(partial(content, source, self.session))
+        if not source.addresses:
+            return (Data(f"memory://{hashed()}", hashed, part=table),)
+        look = self._looks[table] if source.held else ""
+        return tuple(Data(each, hashed, look=look) for each in source.addresses)
 
     def remarks(self, table: str) -> tuple[str, ...]:
         """Say what an owner should know of where the rows of a table are."""

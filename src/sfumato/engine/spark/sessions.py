@@ -36,6 +36,8 @@ class Session:
     expression: Callable[[str], Any]
     """``expr`` of the same kind."""
     connect: bool
+    cloned: bool = False
+    """Whether it began with the settings, views and functions of a user's session."""
 
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
@@ -101,15 +103,35 @@ def beside(frame: Any, place: str) -> Session:
     own = frame.sparkSession
     if not type(frame).__module__.startswith("pyspark.sql.connect"):
         return _opened(own.newSession, False, place)
-    cloned = getattr(own, "cloneSession", own.newSession)  # a clone knows the views and files that a plan refers to
-    return _opened(cloned, True, place)
+    # a clone knows the views and files that a plan refers to; a view may have the name of another table
+    session = _opened(lambda: own.cloneSession(), True, place, cloned=True)
+    try:
+        quietly(lambda: _require_own_functions(session, place))
+    except (EngineFailed, InvalidPolicy):
+        session.close()
+        raise
+    return session
 
 
-def _opened(make: Callable[[], Any], connect: bool, place: str) -> Session:
+def _require_own_functions(session: Session, place: str) -> None:
+    """Refuse a user's functions that are called like Spark's own: a statement could mean either."""
+    users, owned = (
+        {str(row[0]).lower().rpartition(".")[2] for row in session.spark.sql(f"SHOW {whose} FUNCTIONS").collect()}
+        for whose in ("USER", "SYSTEM")
+    )
+    for function in sorted(users & owned):
+        raise InvalidPolicy(
+            f"a function of the session's own is called {function}, as one of Spark's is",
+            place=place,
+            fix="register it under another name, in a new session",
+        )
+
+
+def _opened(make: Callable[[], Any], connect: bool, place: str, *, cloned: bool = False) -> Session:
     kind = "pyspark.sql.connect.functions" if connect else "pyspark.sql.functions.builtin"
     session = None
     try:
-        session = Session(quietly(make), _pyspark(kind, place).expr, connect)
+        session = Session(quietly(make), _pyspark(kind, place).expr, connect, cloned)
         quietly(lambda: pin(session.spark, place))
     except (EngineFailed, InvalidPolicy) as refused:
         if session is not None:

@@ -15,7 +15,10 @@ PINNED: Mapping[str, str] = {
     # what statements mean
     "spark.sql.ansi.enabled": "true",
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.ansi.enforceReservedKeywords": "false",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.crossJoin.enabled": "true",
     "spark.sql.caseSensitive": "true",
     "spark.sql.variable.substitute": "false",  # ${…} in a text would become a setting of that name
     "spark.sql.parser.escapedStringLiterals": "false",
@@ -30,17 +33,26 @@ PINNED: Mapping[str, str] = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # else an old date fails, and with it the question
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96AsTimestamp": "true",
     "spark.sql.parquet.binaryAsString": "false",
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
     "spark.sql.parquet.mergeSchema": "false",
     # the ends of a column that a file states leave NaN out, and one unit's row moves them: no row is skipped by them
     "spark.sql.parquet.filterPushdown": "false",
     "spark.sql.orc.filterPushdown": "false",
+    "spark.sql.parquet.aggregatePushdown": "false",
+    "spark.sql.orc.aggregatePushdown": "false",
     "spark.sql.csv.filterPushdown.enabled": "false",
+    "spark.sql.csv.parser.columnPruning.enabled": "true",
     "spark.sql.optimizer.metadataOnly": "false",
     # a large table of units beyond their limits takes its time
     "spark.sql.broadcastTimeout": "36000",
 }
+WHERE_KNOWN: Mapping[str, str] = {
+    "spark.sql.optimizer.excludedRules": "",
+    "spark.sql.functionResolution.sessionOrder": "second",  # no function of a user's stands before Spark's own
+}
+"""Settings that have no value at first, or that not every version has."""
 OLDEST = (4, 0)
 CSV = {
     "header": "true",
@@ -54,6 +66,8 @@ CSV = {
     "mode": "PERMISSIVE",  # a record that is too short is filled with NULL, one too long is cut
     "nullValue": "\x00sfumato: nothing\x00",  # else a quoted cell without letters would be NULL too
     "emptyValue": "",
+    "maxColumns": "4000000",  # a line with more cells fails every question; Spark's own limit is 20,480
+    "maxCharsPerColumn": "-1",
 }
 """How CSV files are read: every cell as text, which the scan reads as what is declared."""
 
@@ -67,6 +81,7 @@ def pin(session: Any, place: str) -> None:
             fix="name a newer server",
         )
     changed = {name: value for name, value in PINNED.items() if not _same(session.conf.get(name), value)}
+    changed |= {name: value for name, value in WHERE_KNOWN.items() if session.conf.isModifiable(name)}
     for name, value in changed.items():
         session.conf.set(name, value)
     for name, value in changed.items():

@@ -8,8 +8,9 @@ table at all; and no stored answer is reused for them.
 
 from __future__ import annotations
 
+import posixpath
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
@@ -25,7 +26,8 @@ from sfumato.mechanisms import bits
 from sfumato.policy.table_sources import SparkFrame, SparkTable
 
 Frame = Any
-_IN_FILES = {"parquet", "csv", "orc", "json", "text"}
+_IN_FILES = {"parquet", "csv", "orc", "text"}
+_OF_LINES = {"csv", "json", "xml"}
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """Where a column of texts keeps that it is a CHAR."""
 _NEWEST = {
@@ -43,8 +45,8 @@ class Source:
     """Its rows, the columns called c0, c1, … by their places."""
     columns: tuple[tuple[str, Cell], ...]
     """Each column under the name that its source gives it."""
-    address: str
-    """Where it is, for the ledger; empty for a frame that is handed over, which is known by its rows."""
+    addresses: tuple[str, ...]
+    """Where it is, for the ledger, by every name; none for a frame that is handed over, which is known by its rows."""
     look: Callable[[], str]
     """Finds what changes whenever the rows do; no row is read for it."""
     held: bool = True
@@ -83,22 +85,62 @@ def opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Sou
 def _opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Source:
     if isinstance(source, SparkFrame):
         nonce = str(bits.integer(128))
-        return _of_frame(session.moved(source.frame), "", lambda: nonce, held=False)
-    form = source.format if source.relation is None else _provider(source.relation, session)
-    address = f"spark://{_host(source.address)}/{source.relation or source.path}"
+        return _of_frame(session.moved(source.frame), (), lambda: nonce, held=False)
+    described = {} if source.relation is None else _described(source.relation, session)
+    form = source.format if source.relation is None else described.get("provider", "").lower()
+    addresses = _addresses(source, described)
     if form in _AS_OF:
-        return _as_of(source, form, session, address, place)
+        return _as_of(source, form, session, addresses, place)
     if source.version is not None:
         raise InvalidPolicy(
             "a version of its rows can be named of a Delta or an Iceberg table alone",
             place=place.removesuffix("source") + "version",
             fix="remove version",
         )
+    if source.relation is not None and form in _OF_LINES:
+        raise InvalidPolicy(
+            f"a table of a catalog that is kept in {form} has options of its own, and one line may fail every question",
+            place=place.removesuffix("source") + "relation",
+            fix='name its files with path and format = "csv", or keep the table in Parquet',
+        )
     load = _loader(source, session)
     if form in _IN_FILES:
-        return _of_frame(load(), address, lambda: _listing(load, session))
+        if _cached(load()):
+            raise InvalidPolicy(
+                "Spark has rows of this table in its cache, which may be older than those in its files",
+                place=place,
+                fix="take the table out of the cache (UNCACHE TABLE, or unpersist)",
+            )
+        return _of_frame(load(), addresses, lambda: _listing(load, session))
     nonce = str(bits.integer(128))
-    return _of_frame(load(), address, lambda: nonce, held=False)
+    return _of_frame(load(), addresses, lambda: nonce, held=False)
+
+
+def _addresses(source: SparkTable, described: Mapping[str, str]) -> tuple[str, ...]:
+    """Name a source in one way, whatever it is called: by its catalog, and by where its files are."""
+    server = _host(source.address)
+    if source.relation is None:
+        return (_located(source.path or "", server),)
+    parts = [described.get(each, "") for each in ("catalog", "database", "table")]
+    named = ".".join(parts) if all(parts) else described.get("name") or source.relation.replace("`", "")
+    where = described.get("location", "")
+    return (f"spark://{server}/{named}", *([_located(where, server)] if where else []))
+
+
+def _located(path: str, server: str) -> str:
+    """Spell a path in one way. A file is one of its server; what is kept elsewhere is the same for every server.
+
+    >>> _located("file:///data//visits/", "host:1"), _located("/data/visits", "host:1")
+    ('spark://host:1/data/visits', 'spark://host:1/data/visits')
+    >>> _located("s3a://clinic/visits/", "host:1")
+    'spark://s3/clinic/visits'
+    """
+    parts = urlsplit(path)
+    where = posixpath.normpath("/" + parts.path.lstrip("/"))
+    if parts.scheme in ("", "file"):
+        return f"spark://{server}{where}"
+    scheme = "s3" if parts.scheme in ("s3a", "s3n") else parts.scheme
+    return f"spark://{scheme}/{parts.netloc}{where}"
 
 
 def _loader(source: SparkTable, session: Session) -> Callable[[], Frame]:
@@ -109,14 +151,14 @@ def _loader(source: SparkTable, session: Session) -> Callable[[], Frame]:
     return lambda: session.spark.read.options(**options).format(source.format).load(source.path)
 
 
-def _as_of(source: SparkTable, form: str, session: Session, address: str, place: str) -> Source:
+def _as_of(source: SparkTable, form: str, session: Session, addresses: tuple[str, ...], place: str) -> Source:
     """Read one version of a table that keeps its versions: the one that is named, or the newest there is now."""
     named = _quoted(source.relation) if source.relation is not None else f"{form}.{name(source.path or '')}"
     try:
         version = source.version or str(session.spark.sql(_NEWEST[form].format(named)).collect()[0][0])
         reader = session.spark.read.format(form).option(_AS_OF[form], version)
         frame = reader.table(named) if source.path is None else reader.load(source.path)
-        return _of_frame(frame, address, lambda: version)
+        return _of_frame(frame, addresses, lambda: version)
     except Exception:
         raise InvalidPolicy(
             f"this Spark cannot read a version of a table in {form}, or there is none of this name",
@@ -125,27 +167,35 @@ def _as_of(source: SparkTable, form: str, session: Session, address: str, place:
         ) from None
 
 
-def _of_frame(frame: Frame, address: str, look: Callable[[], str], *, held: bool = True) -> Source:
+def _of_frame(frame: Frame, addresses: tuple[str, ...], look: Callable[[], str], *, held: bool = True) -> Source:
     fields = frame.schema.fields
     columns = tuple((field.name, Cell(f"c{place}", _stored(field))) for place, field in enumerate(fields))
-    return Source(frame.toDF(*(cell.sql for _, cell in columns)), columns, address, look, held)
+    return Source(frame.toDF(*(cell.sql for _, cell in columns)), columns, addresses, look, held)
 
 
 def _stored(field: Any) -> str:
     return str((field.metadata or {}).get(_CHAR) or field.dataType.simpleString())
 
 
-def _provider(relation: str, session: Session) -> str:
-    """Find what keeps the rows of a table of a catalog; a view has no provider."""
+def _described(relation: str, session: Session) -> Mapping[str, str]:
+    """Find what a catalog says of a table: its full name, what keeps its rows, and where; a view has no provider."""
     described = session.spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(relation)}").collect()
     start = next((place for place, row in enumerate(described) if str(row[0]).startswith("# Detailed")), 0)
-    told = {str(row[0]).lower(): str(row[1]).lower() for row in described[start:]}
-    return "" if told.get("type") == "view" else told.get("provider", "")
+    told = {str(row[0]).lower(): str(row[1]) for row in described[start:]} if start else {}
+    return {each: value for each, value in told.items() if each != "provider" or told.get("type") != "VIEW"}
+
+
+def _cached(frame: Frame) -> bool:
+    """Tell whether a frame would be read from the cache, which all sessions of a Spark share."""
+    return "InMemoryRelation" in frame._explain_string("simple")  # noqa: SLF001 - nothing public gives the text
 
 
 def _listing(load: Callable[[], Frame], session: Session) -> str:
-    """Hash the paths, sizes and times of the files that a frame would be read from now."""
-    paths = sorted(load().inputFiles())
+    """Hash the paths, sizes and times of the files that a frame would be read from now: files, and no cache."""
+    frame = load()
+    if _cached(frame):
+        raise EngineFailed
+    paths = sorted(frame.inputFiles())
     if not paths:
         return sha256(b"no files").hexdigest()
     files = session.spark.read.format("binaryFile").load(paths).select("path", "length", "modificationTime").collect()

@@ -110,7 +110,7 @@ class SparkSpelling:
         if kind is not Type.TIMESTAMP:
             return f"TRY_CAST({x} AS {self.types[kind]})"
         clock = literal("([ T][0-9]{2}:[0-9]{2})([Z+-])")
-        return f"CAST(TRY_CAST(regexp_replace({x}, {clock}, {literal('$1:00$2')}) AS TIMESTAMP) AS TIMESTAMP_NTZ)"
+        return f"CAST(TRY_CAST(regexp_replace({x}, {clock}, {literal('$1:00$2')}) AS TIMESTAMP_LTZ) AS TIMESTAMP_NTZ)"
 
     def lower(self, x: str) -> str:
         return f"translate({x}, {_turned(letters.lower)})"
@@ -148,7 +148,7 @@ class SparkSpelling:
         return f"CAST(datediff(CAST({last} AS DATE), CAST({first} AS DATE)) AS BIGINT)"
 
     def seconds(self, x: str) -> str:
-        return f"(unix_seconds(CAST({x} AS TIMESTAMP)) + {_SECONDS_BEFORE_1970})"
+        return f"(unix_seconds(CAST({x} AS TIMESTAMP_LTZ)) + {_SECONDS_BEFORE_1970})"
 
     def wide_sum(self, x: str, over: str = "") -> str:
         return f"SUM(CAST({x} AS DECIMAL(38,0))){over}"

@@ -1,0 +1,113 @@
+"""What a session, a catalog, a cache or a line of a file may hold changes no answer: it is read, or refused."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from engine.tables import tuples
+from engines.spark.conftest import PANDAS, Cluster
+from engines.spark.test_spark import _policy, _reading, _rows
+from sfumato.engine.spark.carried_frames import prove
+from sfumato.engine.spark.driver import Spark
+from sfumato.engine.spark.sessions import beside
+from sfumato.errors import InvalidPolicy, SourceChanged
+from sfumato.plan.bounding import Strategy
+
+pytestmark = [pytest.mark.timeout(3600), pytest.mark.filterwarnings(PANDAS), pytest.mark.long]
+_PLACE = "tables.t.source"
+
+
+@pytest.fixture
+def user(cluster: Cluster) -> Iterator[Any]:
+    """A session of somebody's own, over Connect."""
+    from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession(connection=cluster.address)
+    yield session
+    session.client.release_session()
+    session.client.close()
+
+
+def test_a_function_called_as_one_of_sparks_is_refused(user: Any) -> None:
+    frame = user.sql("SELECT 1 AS who, 'north' AS place, 1D AS cost")
+    user.udf.register("twice", lambda text: text + text, "string")
+    beside(frame, _PLACE).close()
+    user.udf.register("Least", lambda text: text, "string")
+    with pytest.raises(InvalidPolicy, match="called least"):
+        beside(frame, _PLACE)
+
+
+def test_a_clone_is_proved_by_itself(user: Any) -> None:
+    """What another session of the same Spark was found to compute says nothing of one that began as a user's."""
+    session = beside(user.sql("SELECT 1 AS who"), _PLACE)
+    prove(session, _PLACE)
+    session.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    with pytest.raises(InvalidPolicy):
+        prove(session, _PLACE)
+    session.close()
+
+
+def test_no_line_of_a_file_fails_a_question(cluster: Cluster, tmp_path: Path) -> None:
+    """Limits and one beyond: 1,000 bytes are read as a number, 1,001 are none; and a line may have many cells."""
+    path = tmp_path / "t.csv"
+    read, unread = "5".rjust(1000), "5".rjust(1001)
+    lines = ["who,place,cost", f"1,north,{read}", f"2,north,{unread}", "3,north,7" + ",x" * 30_000, "4,north,2"]
+    path.write_text("\n".join(lines) + "\n")
+    with contextlib.closing(Spark(_policy(cluster.address, path=str(path), format="csv"))) as spark:
+        reading = _reading(spark, Strategy.CLIP_L1)
+        (count, total, people), *_ = tuples(spark.read(reading, 1))
+        bits = [each.bits for each in reading.bounded.measures]
+    assert [count >> bits[0], total >> bits[1], people >> bits[2]] == [4, 4 * (5 + 7 + 2), 4]
+
+
+def test_a_catalogs_table_of_lines_is_refused(cluster: Cluster) -> None:
+    sql = cluster.classic.sql
+    sql("CREATE TABLE lines (who INT, place STRING, cost DOUBLE) USING csv OPTIONS (mode 'FAILFAST')")
+    try:
+        with pytest.raises(InvalidPolicy, match="kept in csv"):
+            Spark(_policy(cluster.address, relation="lines"))
+    finally:
+        sql("DROP TABLE lines")
+
+
+@pytest.fixture
+def stored(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
+    """A table of a catalog whose files are here."""
+    (folder := tmp_path / "stored").mkdir()
+    pyarrow.parquet.write_table(_rows(20), folder / "one.parquet")
+    cluster.classic.sql(f"CREATE TABLE visits USING parquet LOCATION '{folder}'")
+    yield folder
+    cluster.classic.sql("DROP TABLE visits")
+
+
+def test_one_table_has_one_address_whatever_it_is_called(cluster: Cluster, stored: Path) -> None:
+    def addresses(**said: str) -> set[str]:
+        with contextlib.closing(Spark(_policy(cluster.address, **said))) as spark:
+            return {each.address for each in spark.data(public=False)}
+
+    names = [addresses(relation=each) for each in ("visits", "default.visits", "spark_catalog.default.visits")]
+    paths = [addresses(path=each, format="parquet") for each in (f"{stored}", f"{stored}/", f"file:{stored}")]
+    assert names[0] == names[1] == names[2]
+    assert paths[0] == paths[1] == paths[2]
+    assert paths[0] < names[0]
+
+
+@pytest.mark.usefixtures("stored")
+def test_rows_in_the_cache_are_not_read(cluster: Cluster) -> None:
+    policy = _policy(cluster.address, relation="visits")
+    with contextlib.closing(Spark(policy)) as spark:
+        cluster.classic.catalog.cacheTable("visits")
+        try:
+            with pytest.raises(SourceChanged):
+                spark.check(_reading(spark))
+            with pytest.raises(InvalidPolicy, match="cache"):
+                Spark(policy)
+        finally:
+            cluster.classic.catalog.uncacheTable("visits")
+        spark.check(_reading(spark)).close()
