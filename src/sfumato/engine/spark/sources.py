@@ -99,7 +99,7 @@ def _opened(source: SparkTable | SparkFrame, session: Session, place: str) -> So
         )
     if source.relation is not None and form in _OF_LINES:
         raise InvalidPolicy(
-            f"a table of a catalog that is kept in {form} has options of its own, and one line may fail every question",
+            f"one line may fail every question about a table that is kept in {form}, by options of its own",
             place=place.removesuffix("source") + "relation",
             fix='name its files with path and format = "csv", or keep the table in Parquet',
         )
