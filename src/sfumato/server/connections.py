@@ -1,4 +1,4 @@
-"""A connection has to say what it wants, and to take what it is told: each within seconds.
+"""A connection is bounded in time: it has to say what it wants, and to take what it is told, each within seconds.
 
 The head of a request is short, and arrives soon; a reply is read while it is sent; and of more connections than a
 process has room for, the oldest one that asks for nothing is closed. So whoever opens connections and sends little or
