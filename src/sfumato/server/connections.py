@@ -126,7 +126,7 @@ class BoundedConnection(HttpToolsProtocol):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _at_tick(self, act: Callable[[], None]) -> None:
-        """Do something at the next tick, unless the connection has ended by then."""
+        """Wait for the next tick, and act then, unless the connection has ended by then."""
         ticks: Ticks | None = getattr(getattr(self.config.app, "state", None), "ticks", None)
 
         async def wait() -> None:
