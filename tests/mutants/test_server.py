@@ -117,6 +117,14 @@ MUTANTS = (
         (f"{_HOSTILE}::test_a_body_that_arrives_slowly_is_refused",),
     ),
     Mutant(
+        "who does not read is waited for for ever",
+        Kind.LIMITS,
+        "server/connections.py",
+        "        super().pause_writing()\n        self._await_reading()",
+        "        super().pause_writing()",
+        (f"{_HOSTILE}::test_who_does_not_read_is_not_waited_for",),
+    ),
+    Mutant(
         "everybody is believed about where they come from",
         Kind.CONSENT,
         "server/serving.py",
@@ -203,7 +211,7 @@ MUTANTS = (
         "told to stop it takes new work",
         Kind.CHARGE_ORDER,
         "server/application.py",
-        "    app.state.counter.drain(0)\n",
+        "    app.state.counter.stop_taking()\n",
         "",
         (f"{_SERVING}::test_told_to_stop_it_takes_no_new_work_and_ends_what_was_charged",),
     ),

@@ -1,4 +1,4 @@
-"""A connection has to say what it wants, and to take what it is told: each within seconds.
+"""A connection is bounded in time: it has to say what it wants, and to take what it is told, each within seconds.
 
 The head of a request is short, and arrives soon; a reply is read while it is sent; and of more connections than a
 process has room for, the oldest one that asks for nothing is closed. So whoever opens connections and sends little or
@@ -126,7 +126,7 @@ class BoundedConnection(HttpToolsProtocol):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _at_tick(self, act: Callable[[], None]) -> None:
-        """Do something at the next tick, unless the connection has ended by then."""
+        """Wait for the next tick, and act then, unless the connection has ended by then."""
         ticks: Ticks | None = getattr(getattr(self.config.app, "state", None), "ticks", None)
 
         async def wait() -> None:

@@ -1,4 +1,4 @@
-"""What is free and takes long must not take a server's time from everybody else: a rehearsal, or finding a price.
+"""A rehearsal is free, and so it must not take a server's time from everybody else; nor must finding a price.
 
 Most rehearse on a few hundred invented rows. A synthesis runs all of its rounds, on as many rows as are named, which
 may take minutes. How long is forecast from the policy and the price alone, before any row is invented. A model that is

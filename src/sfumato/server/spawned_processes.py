@@ -61,7 +61,10 @@ class Spawned:
 
 
 class Processes:
-    """So many processes answer at one socket: each runs ``answer`` with a channel of its own, and says when it does."""
+    """This keeps so many processes that answer at one socket.
+
+    Each runs ``answer`` with a channel of its own, and says when it does.
+    """
 
     def __init__(
         self, answer: Callable[[socket.socket, Connection], None], listener: socket.socket, many: int, waiting: int
