@@ -372,7 +372,7 @@ def test_what_could_not_be_said_is_said_with_the_next_line(ledger: sf.Ledger, mo
     assert ledger._guarded.unsaid == {}
 
 
-def _full(*_: object) -> None:
+def _full(*_: object, **__: object) -> None:
     raise sf.LedgerUnavailable("the disk is full", place="here", fix="make room")
 
 

@@ -400,15 +400,6 @@ def test_closing_never_puts_an_older_anchor_in_the_place_of_a_newer(place: Place
         account(ledger).charge(pure("0.1"))
 
 
-def test_who_is_killed_has_left_an_anchor_of_its_first_charge(place: Place) -> None:
-    ledger = place.open()
-    account(ledger).charge(pure("0.4"))
-    ledger._guarded.store.close()  # as far as its files go, it is killed
-    place.edit("DELETE FROM lines WHERE number = 2")
-    with place.open() as ledger, pytest.raises(sf.LedgerBehind):
-        account(ledger).charge(pure("0.1"))
-
-
 def test_another_ledger_at_the_same_address_is_behind(place: Place) -> None:
     with place.open() as ledger:
         account(ledger).charge(pure("0.5"))

@@ -36,7 +36,7 @@ MUTANTS = (
         "what nobody can tell is told as not charged",
         Kind.CHARGE_ORDER,
         "ledger/postgres.py",
-        "raise LedgerInDoubt(first.number, last.number, request) from None",
+        "raise _in_doubt(rows.appended) from None",
         "written = False",
         (f"{_FAULTS}test_while_no_server_can_be_asked_it_is_not_known_whether_it_was_charged",),
     ),

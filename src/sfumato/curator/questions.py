@@ -59,10 +59,8 @@ from sfumato.release.shares import Weighed
 
 SMALL_DELTA = Fraction(1, 10**9)
 """Of a price that nobody named, where one needs a δ."""
-_PRECISE = Fraction(1, 2**20)
-"""How exactly the least price is found, as a part of itself."""
-_MOST_KEPT = 64
-"""Releases that a question keeps prepared: finding a price tries many."""
+_PRECISE = Fraction(1, 2**20)  # how exactly the least price is found, as a part of itself
+_MOST_KEPT = 64  # releases that a question keeps prepared: finding a price tries many
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -34,8 +33,6 @@ from sfumato.ledger.verifying import LOST
 from sfumato.privacy import Budget, Cost, codec
 
 T = TypeVar("T")
-_EVERY = 60.0
-"""Seconds after which the next line that is written renews the anchors."""
 _HEADS = 64
 """Last lines of its own that a process remembers, to tell where another history has parted."""
 Periods = tuple[str, ...]
@@ -69,7 +66,6 @@ class GuardedStore:
         self._since: dict[str, tuple[int, AnchoredAccount]] = {}
         """What accounts stood at after lines of this process, with the lines' numbers."""
         self._heads: deque[tuple[int, str]] = deque(maxlen=_HEADS)
-        self._renew_at = 0.0
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -94,8 +90,6 @@ class GuardedStore:
             self.wrote = True
             self._since |= {row.account: found for row in transaction.appended if (found := self._stood(row))}
             self._heads.append(self._known)
-            if transaction.head.kind != "account-open" and time.monotonic() >= self._renew_at:
-                self.remember()
 
     def _stood(self, row: Row) -> tuple[int, AnchoredAccount] | None:
         """Tell what an account stood at after a line; None where its terms were never read."""
@@ -107,10 +101,9 @@ class GuardedStore:
         return row.number, AnchoredAccount(row.account, terms, read_spending(row.totals).total)
 
     def remember(self) -> None:
-        """Renew the anchors that this user keeps. Where a line that this process wrote is lost, they say so, and where
+        """Save the anchors that this user keeps. Where a line that this process wrote is lost, they say so, and where
         they know a lost line themselves, they stay as they are.
         """
-        self._renew_at = time.monotonic() + _EVERY
         places = self.store.anchor_places
         # An older anchor is still a true one: where this cannot be written, less is vouched for, nothing wrongly.
         with suppress(OSError, LedgerUnavailable), kept_anchors.alone(places[0]), self.reading() as transaction:

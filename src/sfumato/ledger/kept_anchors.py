@@ -1,4 +1,4 @@
-"""The anchors that a user keeps of a ledger are renewed as it grows, and none gives way to one that knows less.
+"""Anchors are kept by a user when a ledger is closed, and none gives way to one that knows less.
 
 A ledger that was rolled back, by a failover or a backup, still has a last line. An anchor of that line would forget the
 lost ones, so an anchor is replaced only where the ledger still holds the line that it knows.

@@ -298,7 +298,7 @@ class SQLiteStore:
                 connection.close()
 
     def require_owner(self) -> None:
-        """Whoever can write a file owns what is in it."""
+        """Refuse nobody: whoever can write a file owns what is in it."""
 
     def before_fork(self) -> None:
         """Let nobody begin, and close the connection.
