@@ -35,6 +35,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, Any]
 
 
+msgspec.json.Decoder(Problem)  # its type is looked at before there are threads, of which no two may do so at once
+
+
 def problem(error: SfumatoError, status: int | None = None) -> Response:
     """Answer with a refusal; its status is the error's unless HTTP itself has one for it."""
     code = errors.outcome(error).http_status if status is None else status

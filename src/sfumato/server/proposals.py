@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+from threading import Lock
 from typing import Any, cast
 
 import msgspec
@@ -151,10 +152,28 @@ BOUGHT: Any = reduce(or_, (each.bought for each in KINDS.values()))
 _BY_TYPE = {each.bought: each for each in KINDS.values()}
 
 
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
+_MAKING = Lock()
+
+
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Make what reads values of a type, once. A type is looked at when it is first met, and where two threads did so
+    at the same time, the process was lost.
+    """
+    with _MAKING:
+        if kind not in _DECODERS:
+            _DECODERS[kind] = msgspec.json.Decoder(kind)
+        return _DECODERS[kind]
+
+
+for _kind in (BOUGHT, *(each.asked for each in KINDS.values())):
+    _decoder(_kind)  # before there are threads: what is sent is read in several of them
+
+
 def read(kind: Any, body: bytes) -> Any:
     """Read what was sent as a value of this type; what has another form is refused at its place."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return _decoder(kind).decode(body)
     except msgspec.ValidationError as error:
         raise _refused(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -322,7 +322,8 @@ def test_a_paused_policy_says_so_and_sells_nothing(served: RunningServer, people
     assert olga.post(f"{POLICY}/budget", {"do": "pause"}).status_code == 303
     try:
         assert "has paused" in ana.get(f"{POLICY}/ask").text
-        assert ana.post(f"{POLICY}/answers", {**PRICE, "request": "paused"}).status_code == 503
+        asked = {**PRICE, "sql": "SELECT COUNT(*) AS n FROM flights WHERE month = 7", "request": "paused"}
+        assert ana.post(f"{POLICY}/answers", asked).status_code == 503
     finally:
         assert olga.post(f"{POLICY}/budget", {"do": "resume"}).status_code == 303
     assert served.spent() == before
