@@ -128,35 +128,35 @@ _BODY = b"Content-Length: 2\r\n"
 
 
 @pytest.mark.parametrize(
-    ("sent", "replies"),
+    ("sent", "reply"),
     [
-        (b"nonsense\r\n\r\n", [b"HTTP/1.1 400"]),
-        (b"GET / HTTP/9.9\r\nHost: x\r\n\r\n", [b"HTTP/1.1 400"]),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", [b"HTTP/1.1 400"]),
-        (b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n", [b"HTTP/1.1 400"]),
-        (b"POST / HTTP/1.1\r\nHost: x\r\n" + _BODY + b"Content-Length: 3\r\n\r\nxxx", [b"HTTP/1.1 400"]),
-        (b"POST / HTTP/1.1\r\nHost: x\r\n" + _BODY + b"Transfer-Encoding: chunked\r\n\r\n", [b"HTTP/1.1 400"]),
+        (b"nonsense\r\n\r\n", b"HTTP/1.1 400"),
+        (b"GET / HTTP/9.9\r\nHost: x\r\n\r\n", b"HTTP/1.1 400"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"HTTP/1.1 400"),
+        (b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 400"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\n" + _BODY + b"Content-Length: 3\r\n\r\nxxx", b"HTTP/1.1 400"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\n" + _BODY + b"Transfer-Encoding: chunked\r\n\r\n", b"HTTP/1.1 400"),
         (
-            b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nConnection: close\r\n" + _BODY + b"\r\n",
-            [b"HTTP/1.1 100", b"HTTP/1.1 405"],
+            b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nConnection: close\r\n" + _BODY + b"\r\n{}",
+            b"HTTP/1.1 405",
         ),
     ],
 )
 def test_what_is_no_request_is_refused_at_a_tick(
-    ticking: tuple[RunningServer, list[str]], sent: bytes, replies: list[bytes]
+    ticking: tuple[RunningServer, list[str]], sent: bytes, reply: bytes
 ) -> None:
+    """So is what lets a client go on, which need not be said where the reply comes first."""
     served, waited = ticking
     waited.clear()
     where = urlsplit(served.url)
     with socket.create_connection((where.hostname, where.port), timeout=120) as made:
         made.sendall(sent)
-        for each in replies:
-            assert made.recv(65536).startswith(each)
-            with suppress(OSError):
-                made.sendall(b"{}")
+        said = b""
         with suppress(ConnectionError):
-            assert not made.recv(65536)
-    assert len(waited) == len(replies)
+            while more := made.recv(65536):
+                said += more
+    assert reply in said
+    assert said.count(b"HTTP/1.1 ") <= len(waited) <= 2
 
 
 @pytest.fixture(scope="module")
