@@ -15,6 +15,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any, Protocol
 
+from sfumato.engine import column_names
 from sfumato.engine.generator import Generator
 from sfumato.engine.relation_lowering import UNIT, every, same, staged
 from sfumato.engine.relational import (
@@ -188,27 +189,16 @@ class CleanScans:
         return build.written(build.told(declared, rows, tuple(made))), cells
 
     def stored(self, table: str, column: str, place: str) -> StoredColumn:
-        """Find the column of that name, exactly or, if only one is so, in other letter case."""
-        columns = self.tables[table].columns
-        found = [each for each in columns if each.name == column]
-        found = found or [each for each in columns if each.name.lower() == column.lower()]
-        if len(found) == 1 and found[0].kind is Stored.OTHER:
+        """Find the column of that name, which has a type that engines share."""
+        columns = [(each.name, each) for each in self.tables[table].columns]
+        found = column_names.find(columns, column, place, "name a column of the source that this role may read")
+        if found.kind is Stored.OTHER:
             raise InvalidPolicy(
-                f"{column} is stored as {found[0].told}, a type without a text that engines share",
+                f"{column} is stored as {found.told}, a type without a text that engines share",
                 place=place,
                 fix="read it in a view as a number, a text, a date or a time",
             )
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise InvalidPolicy(
-                f"the source has several columns called {column}", place=place, fix="rename all but one of them"
-            )
-        from difflib import get_close_matches
-
-        near = get_close_matches(column, [each.name for each in columns], 1)
-        fix = f"did you mean {near[0]}?" if near else "name a column of the source that this role may read"
-        raise InvalidPolicy(f"the source has no column {column}", place=place, fix=fix)
+        return found
 
 
 Read = Callable[[RowLowering, StoredColumn, str], Scalar]

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as quoted
 
+from sfumato.engine.column_names import folded
 from sfumato.engine.duckdb.files import misquoted
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import Type
@@ -207,12 +208,8 @@ def _reasons(path: Path, found: Spelling, rows: bool) -> Iterator[str]:
 
 def usable(names: Sequence[str]) -> list[str]:
     """List the names that can stand in a question and belong to one column alone."""
-    counted = Counter(map(_folded, names))
-    return [each for each in names if is_name(unicodedata.normalize("NFC", each)) and counted[_folded(each)] == 1]
-
-
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFC", name).lower()
+    counted = Counter(map(folded, names))
+    return [each for each in names if is_name(unicodedata.normalize("NFC", each)) and counted[folded(each)] == 1]
 
 
 def renamed(names: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from sfumato.engine.column_names import folded
 from sfumato.engine.data_files import identified
 from sfumato.engine.duckdb import discovery, files, memory, relations
 from sfumato.engine.duckdb.owners import Owners
@@ -267,8 +268,8 @@ class Sources:
     def _copied(self, table: Table, source: memory.Frame) -> Relation:
         """Copy the columns in use into a table of the engine's own: what becomes of the original changes nothing."""
         used = {*table.columns, *table.lists, *_naming(table, self.policy)}
-        wanted = set(map(relations.folded, used if table.declares else source.names))
-        positions = [i for i, each in enumerate(source.names) if relations.folded(each) in wanted]
+        wanted = set(map(folded, used if table.declares else source.names))
+        positions = [i for i, each in enumerate(source.names) if folded(each) in wanted]
         if not positions:
             return Relation("", ())
         place = f"tables.{table.name}.source"

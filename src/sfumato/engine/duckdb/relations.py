@@ -6,9 +6,9 @@ import os
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
+from sfumato.engine import column_names
 from sfumato.engine.duckdb import files, memory
 from sfumato.engine.duckdb.scan import Cell
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
@@ -37,20 +37,7 @@ class Relation:
 
     def cell(self, column: str, place: str) -> Cell:
         """Find the column of that name, exactly or, if only one is so, in other letter case, accents composed."""
-        found = [cell for true, cell in self.columns if true == column]
-        found = found or [cell for true, cell in self.columns if folded(true) == folded(column)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise InvalidPolicy(
-                f"the source has several columns called {column}", place=place, fix="rename all but one of them"
-            )
-        near = get_close_matches(column, [true for true, _ in self.columns], 1)
-        raise InvalidPolicy(
-            f"the source has no column {column}",
-            place=place,
-            fix=f"did you mean {near[0]}?" if near else "name a column of the source, in a CSV file with commas",
-        )
+        return column_names.find(self.columns, column, place, "name a column of the source, in a CSV file with commas")
 
     def plain_columns(self) -> list[tuple[str, Cell]]:
         """List the columns that can be named in a question; of those alike but for letter case, the first."""
@@ -60,11 +47,6 @@ class Relation:
             if is_name(called):
                 seen.setdefault(called.lower(), (called, cell))
         return list(seen.values())
-
-
-def folded(column: str) -> str:
-    """Write a name without its letter case, its accents composed: a file may write é as two letters."""
-    return unicodedata.normalize("NFC", column).lower()
 
 
 def opened(table: Table, databases: dict[str, str], execute: Execute) -> tuple[files.Files, Relation]:

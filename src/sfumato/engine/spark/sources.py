@@ -9,14 +9,13 @@ table at all; and no stored answer is reused for them.
 from __future__ import annotations
 
 import posixpath
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
+from sfumato.engine import column_names
 from sfumato.engine.spark.cells import Cell
 from sfumato.engine.spark.sessions import Session, quietly
 from sfumato.engine.spark.settings import CSV
@@ -54,20 +53,7 @@ class Source:
 
     def cell(self, column: str, place: str) -> Cell:
         """Find the column of that name, exactly or, if only one is so, in other letter case, accents composed."""
-        found = [cell for true, cell in self.columns if true == column]
-        found = found or [cell for true, cell in self.columns if _folded(true) == _folded(column)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise InvalidPolicy(
-                f"the source has several columns called {column}", place=place, fix="rename all but one of them"
-            )
-        near = get_close_matches(column, [true for true, _ in self.columns], 1)
-        raise InvalidPolicy(
-            f"the source has no column {column}",
-            place=place,
-            fix=f"did you mean {near[0]}?" if near else "name a column of the source",
-        )
+        return column_names.find(self.columns, column, place, "name a column of the source")
 
 
 def opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Source:
@@ -210,10 +196,6 @@ def _quoted(relation: str) -> str:
 def _host(address: str) -> str:
     parts = urlsplit(address)
     return f"{(parts.hostname or '').lower()}:{parts.port or 15002}"
-
-
-def _folded(column: str) -> str:
-    return unicodedata.normalize("NFC", column).lower()
 
 
 def content(source: Source, session: Session) -> str:
