@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 from collections.abc import Iterator
 
@@ -11,6 +13,9 @@ from postgres_server import postgres  # noqa: F401 - a fixture
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # tests that press Ctrl-C may run in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A forked child that collects an engine which its parent had dropped dies of it: the engine's threads stayed behind.
+os.register_at_fork(before=gc.freeze, after_in_parent=gc.unfreeze)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -173,11 +173,13 @@ def test_a_child_never_ends_its_parents_session(place: Place) -> None:
                 ledger.close()
             elif index == 1:
                 del ledger, clinic
+                gc.unfreeze()
                 gc.collect()
             elif index == 2:
                 return clinic.charge(pure("0.01")).number
             return 0
 
+        gc.collect()  # what other tests dropped, which must not be collected in a child
         assert all(isinstance(each, int) for each in in_processes(4, work))
         code = "import sys; sys.exit(0)"
         with ledger._guarded.store.writing() as rows:

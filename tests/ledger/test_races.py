@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +34,14 @@ def in_processes(many: int, work: Callable[[int], object]) -> list[object]:
     children = [FORK.Process(target=run, args=(index,)) for index in range(many)]
     for child in children:
         child.start()
-    found = [results.get() for _ in children]
+    found = []
+    while len(found) < many:
+        if not results.empty():
+            found.append(results.get())
+        elif not any(child.is_alive() for child in children) and results.empty():
+            break  # one died without a word, and its exit code says how
+        else:
+            time.sleep(0.001)
     for child in children:
         child.join()
         assert child.exitcode == 0
