@@ -97,7 +97,10 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 def _answers(operation: Operation) -> dict[str, Any]:
     content = {form: {"schema": _FORMS[form]} for form in operation.answers}
-    return {str(status): {"description": HTTPStatus(status).phrase, "content": content} for status in operation.status}
+    return {
+        str(status): {"description": HTTPStatus(status).phrase, **({} if status == 304 else {"content": content})}
+        for status in operation.status
+    }
 
 
 def _refusals(operation: Operation) -> dict[str, Any]:
