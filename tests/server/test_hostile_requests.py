@@ -442,3 +442,36 @@ def test_a_socket_file_is_for_its_user_and_group_alone(tmp_path: Path) -> None:
         assert served.call("ana", "GET", "/v1/policies").json() == {"policies": ["flights"]}
         served.spent()
     assert not place.exists()
+
+
+# ── who, then role, then limits, and only then the question ────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("path", "route"),
+    [("proposals/questions", "tell"), ("releases", "release"), ("pause", "pause"), ("amend", "amend")],
+)
+def test_who_may_not_is_told_nothing_of_what_they_sent(served: RunningServer, path: str, route: str) -> None:
+    """A question that is refused for what it says has been read: only of who may ask."""
+    user = "audrey" if route in ("tell", "release") else "ana"
+    before = len(served.log.read_text().splitlines())
+    for wrong in (b"nonsense", b"[1]", b"{}", b""):
+        headers = {"Content-Type": "application/json", "Idempotency-Key": "wrong"}
+        answer = served.call(user, "POST", f"/v1/policies/flights/{path}", content=wrong, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (403, "not-allowed")
+    logged = [json.loads(line) for line in served.log.read_text().splitlines()[before:]]
+    assert [(each["user"], each["route"], each["status"]) for each in logged] == [(user, route, 403)] * 4
+
+
+def test_what_cannot_be_read_counts_and_is_written_down(tmp_path: Path) -> None:
+    """Else a client could have as many bodies read as it likes, and nobody would know."""
+    with running_server(tmp_path, free_per_second=3) as slow:
+        sent = {"content": b"nonsense", "headers": {"Content-Type": "application/json", "Idempotency-Key": "x"}}
+        paths = ["/v1/policies/flights/proposals/questions", "/v1/policies/flights/releases"] * 50
+        statuses = [slow.call("ana", "POST", path, **sent).status_code for path in paths]
+        assert set(statuses) == {400, 429}
+        assert slow.call("ben", "POST", paths[0], **sent).status_code == 400  # it is her own limit
+        logged = [json.loads(line) for line in slow.log.read_text().splitlines()]
+        assert [each["status"] for each in logged if each["user"] == "ana"] == statuses
+        assert {each["route"] for each in logged} == {"tell", "release"}
+        assert "nonsense" not in slow.log.read_text()

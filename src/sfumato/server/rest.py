@@ -61,6 +61,7 @@ def _answering(operation: Operation) -> Handler:
     async def answered(request: Request) -> Response:
         metrics: Metrics = request.app.state.metrics
         metrics.arrived(operation.name)
+        request.state.operation = operation
         try:
             return await operation.handler(request)
         except SfumatoError as refusal:
