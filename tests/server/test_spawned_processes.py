@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections import Counter as Tally
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -139,14 +139,27 @@ def test_a_signal_is_not_lost_while_connections_are_handed_over(echoing: Echoing
     ended.set()
 
 
+@contextmanager
+def not_outlived(stopped: Iterable[int]) -> Iterator[None]:
+    """Kill what was stopped if a test fails: nobody else ever would."""
+    try:
+        yield
+    except BaseException:
+        for each in stopped:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        raise
+
+
 @pytest.mark.parametrize("many", [1, 2])
 def test_a_process_that_was_stopped_is_killed_when_the_time_to_end_is_over(tmp_path: Path, many: int) -> None:
     with started(tmp_path, patience=1.0) as found:
         assert found.ready.poll(_SECONDS)
         both = sorted({found.asked() for _ in range(2)})
-        for each in both[:many]:
-            os.kill(each, signal.SIGSTOP)
-        assert found.end() == 1
+        with not_outlived(both):
+            for each in both[:many]:
+                os.kill(each, signal.SIGSTOP)
+            assert found.end() == 1
         assert not any(Path(f"/proc/{each}").exists() for each in both)
     said = (tmp_path / "said").read_text().splitlines()
     assert {int(line.split()[1]) for line in said} >= set(both[:many])
@@ -157,14 +170,15 @@ def test_a_second_signal_gives_no_more_time(tmp_path: Path) -> None:
     with started(tmp_path, patience=2.0) as found:
         assert found.ready.poll(_SECONDS)
         stopped, _ = {found.asked() for _ in range(2)}
-        os.kill(stopped, signal.SIGSTOP)
-        os.kill(found.process.pid or 0, signal.SIGTERM)
-        for _ in range(2 * _SECONDS):  # again, before the time to end is over
-            found.process.join(0.5)
-            if found.process.exitcode is not None:
-                break
-            with suppress(ProcessLookupError):
-                os.kill(found.process.pid or 0, signal.SIGTERM)
+        with not_outlived([stopped]):
+            os.kill(stopped, signal.SIGSTOP)
+            os.kill(found.process.pid or 0, signal.SIGTERM)
+            for _ in range(2 * _SECONDS):  # again, before the time to end is over
+                found.process.join(0.5)
+                if found.process.exitcode is not None:
+                    break
+                with suppress(ProcessLookupError):
+                    os.kill(found.process.pid or 0, signal.SIGTERM)
         assert found.process.exitcode in (1, -signal.SIGTERM)  # told again while Python itself ends
 
 
