@@ -290,6 +290,14 @@ MUTANTS = (
         "",
         ("plots/test_pictures.py::test_many_lengths_are_written_as_each_of_them_is",),
     ),
+    Mutant(
+        "a number in an address is longer than a database takes",
+        Kind.WRAP,
+        "server/operations.py",
+        'regex = f"[0-9]{{1,{MOST_DIGITS}}}"',
+        'regex = "[0-9]+"',
+        (f"{_HOSTILE}::test_a_number_in_an_address_may_be_of_any_length",),
+    ),
 )
 
 test_the_tests_of_the_server_notice = suite(MUTANTS)

@@ -444,6 +444,16 @@ def test_a_socket_file_is_for_its_user_and_group_alone(tmp_path: Path) -> None:
     assert not place.exists()
 
 
+@pytest.mark.parametrize("digits", [15, 16, 19, 30, 5000])
+def test_a_number_in_an_address_may_be_of_any_length(served: RunningServer, digits: int) -> None:
+    """A database takes 64 bits, and Python reads 4,300 digits: what is longer is not there, and nothing fails."""
+    number = "9" * digits
+    for method, path in (("GET", f"/v1/policies/flights/releases/{number}"), ("DELETE", f"/v1/tokens/{number}")):
+        assert served.call("olga", method, path).status_code in ((400, 404) if digits == 15 else (404,))
+    page = served.call(None, "GET", f"/p/flights/answers/{number}", headers={"Accept": "text/html"})
+    assert page.status_code in (401, 404)
+
+
 # ── who, then role, then limits, and only then the question ────────────────────────────────────
 
 

@@ -91,7 +91,7 @@ OPERATIONS = (
     Operation("change_user", "PUT", "/v1/users/{user}", "Keep someone out.", change_user, _OWNER, ChangedUser),
     Operation("list_tokens", "GET", "/v1/tokens", "Tokens, without their texts.", list_tokens, _OWNER),
     Operation("new_token", "POST", "/v1/tokens", "Make a token.", new_token, _OWNER, NewToken, status=(201,)),
-    Operation("revoke_token", "DELETE", "/v1/tokens/{token:int}", "End a token.", revoke_token, _OWNER),
+    Operation("revoke_token", "DELETE", "/v1/tokens/{token:number}", "End a token.", revoke_token, _OWNER),
     Operation("show_shares", "GET", f"{_POLICY}/shares", "Who may spend how much.", show_shares, _OWNER),
     Operation(
         "amend", "POST", f"{_POLICY}/amend", "Take the budget of the file.", amend, _OWNER, Amendment, refused=(409,)

@@ -204,7 +204,7 @@ OPERATIONS = (
     Operation(
         "show_release",
         "GET",
-        f"{_POLICY}/releases/{{line:int}}",
+        f"{_POLICY}/releases/{{line:number}}",
         "An answer that was bought, free, as often as wanted.",
         show_release,
         parameters=(_FORM,),
