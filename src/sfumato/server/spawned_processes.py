@@ -209,7 +209,7 @@ class Processes:
             each.tell_to_stop()
 
     def _kill(self) -> None:
-        """Kill everybody who has not ended, once."""
+        """End everybody who has not ended by now, and do so once."""
         self._deadline = math.inf
         for each in self._running:
             if each.process.exitcode is None:
