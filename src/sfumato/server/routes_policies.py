@@ -209,7 +209,7 @@ OPERATIONS = (
         show_release,
         parameters=(_FORM,),
         answers=tuple(each.media_type for each in answer_forms.FORMS),
-        refused=(409,),
+        refused=(406, 409),
     ),
     Operation(
         "show_history",
