@@ -154,4 +154,6 @@ def _check_role(status: int, path: str, method: str, mode: GenerationMode, user:
     elif role not in roles:
         assert status == 403, status
     elif not _may(path, method, user):
-        assert status in (400, 404, 422), status  # what cannot be asked of any policy, or a policy that is not there
+        assert status in (400, 404, 406, 422), (
+            status
+        )  # what cannot be asked of any policy, or a policy that is not there
