@@ -10,6 +10,8 @@ _CLIENTS = "server/test_many_clients.py"
 _HOSTILE = "server/test_hostile_requests.py"
 _PEOPLE = "server/test_people_file.py"
 _SERVING = "server/test_serving.py"
+_STATIC = "server/test_static_replies.py"
+_SPAWNED = "server/test_spawned_processes.py"
 
 MUTANTS = (
     Mutant(
@@ -222,6 +224,79 @@ MUTANTS = (
         "        await in_thread(counter.drain)\n",
         "",
         (f"{_SERVING}::test_told_to_stop_it_takes_no_new_work_and_ends_what_was_charged",),
+    ),
+    Mutant(
+        "what is public is compressed for who does not take that",
+        Kind.CONSENT,
+        "server/static_replies.py",
+        'short = takes_gzip(request.headers.getlist("Accept-Encoding")) and len(self.compressed)',
+        "short = len(self.compressed)",
+        (f"{_STATIC}::test_it_is_compressed_for_whoever_takes_that",),
+    ),
+    Mutant(
+        "one mark names two forms of a text",
+        Kind.REUSE,
+        "server/static_replies.py",
+        """f'"{self.mark}-gzip"' if short else""",
+        """f'"{self.mark}"' if short else""",
+        (f"{_STATIC}::test_it_is_compressed_for_whoever_takes_that",),
+    ),
+    Mutant(
+        "secrets are compressed beside what strangers choose",
+        Kind.CONSENT,
+        "server/application.py",
+        "            Middleware(RepliesAtTicks),\n",
+        '            Middleware(RepliesAtTicks),\n            Middleware(__import__("starlette.middleware.gzip", '
+        'fromlist=["gzip"]).GZipMiddleware),\n',
+        (f"{_STATIC}::test_nothing_else_is_compressed",),
+    ),
+    Mutant(
+        "what was sent is read of who may not send it",
+        Kind.CONSENT,
+        "server/counter.py",
+        "            caller.require(route, *roles)\n            try:\n",
+        "            try:\n",
+        (f"{_HOSTILE}::test_who_may_not_is_told_nothing_of_what_they_sent",),
+    ),
+    Mutant(
+        "what cannot be read is read as often as anybody likes",
+        Kind.LIMITS,
+        "server/counter.py",
+        "                self._questions.take(caller.user)\n                raise\n",
+        "                raise\n",
+        ("server/test_counter.py::test_what_cannot_be_read_is_read_only_of_who_may_and_not_too_often",),
+    ),
+    Mutant(
+        "who is told to stop is killed at once",
+        Kind.CHARGE_ORDER,
+        "server/spawned_processes.py",
+        "            self._deadline = time.monotonic() + self._patience\n",
+        "            self._deadline = time.monotonic()\n",
+        (f"{_SPAWNED}::test_a_process_that_hangs_is_handed_a_few_and_the_others_the_rest",),
+    ),
+    Mutant(
+        "a process that had to be killed has ended well",
+        Kind.CHARGE_ORDER,
+        "server/spawned_processes.py",
+        "return 0 if code == -signal.SIGTERM and not spawned.answers else code",
+        "return 0 if code < 0 else code",
+        (f"{_SPAWNED}::test_a_process_that_was_stopped_is_killed_when_the_time_to_end_is_over",),
+    ),
+    Mutant(
+        "bars that begin at zero begin a little below it",
+        Kind.ROUNDING,
+        "plots/marks.py",
+        '.replace("-0.00\\n", "0.00\\n")',
+        "",
+        ("plots/test_pictures.py::test_many_lengths_are_written_as_each_of_them_is",),
+    ),
+    Mutant(
+        "a number in an address is longer than a database takes",
+        Kind.WRAP,
+        "server/operations.py",
+        'regex = f"[0-9]{{1,{MOST_DIGITS}}}"',
+        'regex = "[0-9]+"',
+        (f"{_HOSTILE}::test_a_number_in_an_address_may_be_of_any_length",),
     ),
 )
 

@@ -12,6 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import example, given, strategies as st
 
 import sfumato as sf
 from sfumato.plots.answers import Key, draw, draw_lines, draw_panels
@@ -21,6 +22,7 @@ from sfumato.plots.frame import HIGH, bare
 from sfumato.plots.heat_maps import colour, ink_on
 from sfumato.plots.histograms import edges
 from sfumato.plots.letters import cut, width
+from sfumato.plots.marks import digits, each_escaped, each_told, escaped, label, labels, lengths, told
 from sfumato.plots.picture import KINDS, Picture
 from sfumato.plots.scales import KeyScale, LogScale, Scale, TimeScale, seconds, written
 
@@ -269,8 +271,8 @@ def test_what_is_left_out_is_said() -> None:
 
 def test_labels_name_bins_or_do_not() -> None:
     assert edges(["[0, 500)", "[500, 1000]"]) == [(0, 500), (500, 1000)]
-    for labels in (["[0, 500)"], ["[0, 500)", "[600, 1000]"], ["a", "b"], ["[0, 500)", "NULL"], ["[1, 0)", "[0, -1)"]):
-        assert edges(labels) is None
+    for named in (["[0, 500)"], ["[0, 500)", "[600, 1000]"], ["a", "b"], ["[0, 500)", "NULL"], ["[1, 0)", "[0, -1)"]):
+        assert edges(named) is None
 
 
 def test_an_answer_without_numbers_is_refused() -> None:
@@ -387,3 +389,37 @@ def test_a_picture_for_a_page_has_no_style_of_its_own() -> None:
     assert " style=" in picture.svg
     assert ElementTree.fromstring(picture.unstyled()).get("style") is None
     assert not [each for each in ElementTree.fromstring(picture.unstyled()).iter() if each.get("style")]
+
+
+# ── many marks are written at once as one is ───────────────────────────────────────────────────
+
+
+@given(st.lists(st.floats() | st.floats(-1000, 1000) | st.integers(-(10**6), 10**6).map(lambda each: each / 1000)))
+@example([0.0, -0.0, -0.001, 0.004, -0.006, 100.0, -100.0, 1.5, 10.05, 1e300, 0.1])
+def test_many_lengths_are_written_as_each_of_them_is(numbers: list[float]) -> None:
+    assert lengths(numbers) == [digits(each) for each in numbers]
+
+
+@given(st.lists(st.text() | st.sampled_from(HOSTILE)))
+def test_many_texts_are_escaped_as_each_of_them_is(texts: list[str]) -> None:
+    assert each_escaped(texts) == [escaped(each) for each in texts]
+    assert each_told(texts) == [told(each) for each in texts]
+    heights = [digits(10.0 * place) for place in range(len(texts))]
+    expected = [label(8, 10.0 * place, text, anchor="end", room=60.0) for place, text in enumerate(texts)]
+    assert labels(8, heights, texts, 60.0, anchor="end") == expected
+
+
+@pytest.mark.parametrize(
+    "scale", [Scale(-2.0, 7.0, 10.0, 90.0), Scale(1.0, 1.0, 0.0, 8.0), LogScale(0.1, 90.0, 8.0, 0.0)]
+)
+def test_many_numbers_are_placed_as_each_of_them_is(scale: Scale) -> None:
+    numbers = [-math.inf, -3.0, 0.05, 1.0, 6.9, 7.0, 1e9, math.inf]
+    assert scale.places(numbers) == [scale(each) for each in numbers]
+    assert scale.places(numbers) == sorted(scale.places(numbers), reverse=scale.end < scale.start)
+
+
+def test_a_number_that_is_none_has_no_bar_and_ranges_without_ends_stay_inside() -> None:
+    """Neither is ever answered; a picture would not say "nan" all the same."""
+    data = ChartData("n", "", ("a", "b"), (math.nan, 3.0), ((math.nan, 1.0), (-math.inf, math.inf)), ("", ""))
+    assert "nan" not in draw([data], []).svg
+    assert "inf" not in draw([data], []).svg

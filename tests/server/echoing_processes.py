@@ -15,9 +15,10 @@ from sfumato.server.handed_connections import confirm, handed
 from sfumato.server.spawned_processes import Processes
 
 
-def serve(folder: Path, listener: socket.socket, ready: Connection) -> None:
-    """Keep two of them, which cannot start while there is a file called broken."""
-    sys.exit(Processes(partial(_answer, folder), listener, 2, 256).run(lambda: ready.send(True)))
+def serve(folder: Path, listener: socket.socket, ready: Connection, patience: float) -> None:
+    """Keep two of them, which cannot start while there is a file called broken; what is said is written to a file."""
+    sys.stderr = (folder / "said").open("w")
+    sys.exit(Processes(partial(_answer, folder), listener, 2, 256, patience).run(lambda: ready.send(True)))
 
 
 def _answer(folder: Path, channel: socket.socket, ready: Connection) -> None:

@@ -27,6 +27,7 @@ from sfumato.errors import (
     AccountDiffers,
     Draining,
     InvalidParameter,
+    InvalidRequest,
     LedgerUnavailable,
     NotAllowed,
     NotSignedIn,
@@ -148,10 +149,33 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_the_table_of_roles_names_every_call() -> None:
     told = {*FOR_ALL, *OF_THE_NAMED, *ASKING, *OF_BUYERS, *OWNERS, *AUDITING}
     assert told == set(CALLS)
-    not_calls = {"caller", "sign_in", "sign_out", "free", "start", "wait", "drain", "stop_taking"}
+    not_calls = {"caller", "sign_in", "sign_out", "free", "reading", "start", "wait", "drain", "stop_taking"}
     public = {name for name in vars(Counter) if not name.startswith("_")}
     assert public - not_calls <= told
     assert not_calls <= public
+
+
+def test_what_cannot_be_read_is_read_only_of_who_may_and_not_too_often(tmp_path: Path) -> None:
+    small = open_server(tmp_path, free_per_second=1)
+    wrong = InvalidRequest("nonsense", place="the body", fix="send something else")
+    with pytest.raises(NotAllowed), small.counter.reading(small.auditor, "tell", Role.OWNER, Role.ANALYST):
+        raise AssertionError("it was read")
+    refused = []
+    for _ in range(200):
+        try:
+            with small.counter.reading(small.ana, "tell", Role.OWNER, Role.ANALYST):
+                raise wrong
+        except SfumatoError as error:
+            refused.append(type(error).__name__)
+    assert set(refused) == {"InvalidRequest", "TooManyRequests"}
+    assert refused[0] == "InvalidRequest"
+    with pytest.raises(InvalidRequest), small.counter.reading(small.ben, "tell", Role.ANALYST):  # it is her own limit
+        raise wrong
+    before = len(small.log())
+    with small.counter.reading(small.ben, "tell", Role.ANALYST):
+        pass
+    assert len(small.log()) == before == 202  # what can be read is written down by what is done with it
+    small.close()
 
 
 @pytest.mark.parametrize("call", sorted(CALLS))

@@ -319,11 +319,11 @@ def test_a_cookie_does_not_sign_in_here(served: RunningServer) -> None:
         assert served.call(None, "GET", "/v1/policies", headers={"Cookie": f"{name}={cookie}"}).status_code == 401
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/v1/policies", "/v1/openapi.json", "/nothing", "/v1/policies/x/history"])
+@pytest.mark.parametrize("path", ["/healthz", "/v1/policies", "/nothing", "/v1/policies/x/history", "/v1/openapi.json"])
 def test_every_answer_has_the_headers(served: RunningServer, path: str) -> None:
     for user in (None, "ana"):
         headers = served.call(user, "GET", path).headers
-        assert headers["cache-control"] == "no-store"
+        assert headers["cache-control"] == ("public, no-cache" if path == "/v1/openapi.json" else "no-store")
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["content-security-policy"].startswith("default-src 'none'")
         assert "server" not in headers
@@ -442,3 +442,49 @@ def test_a_socket_file_is_for_its_user_and_group_alone(tmp_path: Path) -> None:
         assert served.call("ana", "GET", "/v1/policies").json() == {"policies": ["flights"]}
         served.spent()
     assert not place.exists()
+
+
+@pytest.mark.parametrize("digits", [15, 16, 19, 30, 5000])
+def test_a_number_in_an_address_may_be_of_any_length(served: RunningServer, digits: int) -> None:
+    """A database takes 64 bits, and Python reads 4,300 digits: what is longer is not there, and nothing fails."""
+    number = "9" * digits
+    for method, path in (("GET", f"/v1/policies/flights/releases/{number}"), ("DELETE", f"/v1/tokens/{number}")):
+        assert served.call("olga", method, path).status_code in ((400, 404) if digits == 15 else (404,))
+    page = served.call(None, "GET", f"/p/flights/answers/{number}", headers={"Accept": "text/html"})
+    assert page.status_code in (401, 404)
+
+
+# ── who, then role, then limits, and only then the question ────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("path", "route"),
+    [("proposals/questions", "tell"), ("releases", "release"), ("pause", "pause"), ("amend", "amend")],
+)
+def test_who_may_not_is_told_nothing_of_what_they_sent(served: RunningServer, path: str, route: str) -> None:
+    """A question that is refused for what it says has been read: only of who may ask."""
+    user = "audrey" if route in ("tell", "release") else "ana"
+    before = len(served.log.read_text().splitlines())
+    for wrong in (b"nonsense", b"[1]", b"{}", b""):
+        headers = {"Content-Type": "application/json", "Idempotency-Key": "wrong"}
+        answer = served.call(user, "POST", f"/v1/policies/flights/{path}", content=wrong, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (403, "not-allowed")
+    logged = [json.loads(line) for line in served.log.read_text().splitlines()[before:]]
+    assert [(each["user"], each["route"], each["status"]) for each in logged] == [(user, route, 403)] * 4
+
+
+def test_what_cannot_be_read_is_written_down(served: RunningServer) -> None:
+    """Else a client could have as many bodies read as it likes, and nobody would know."""
+    sent: dict[str, Any] = {
+        "content": b"gibberish",
+        "headers": {"Content-Type": "application/json", "Idempotency-Key": "x"},
+    }
+    before = len(served.log.read_text().splitlines())
+    for path in ("proposals/questions", "releases"):
+        assert served.call("ben", "POST", f"/v1/policies/flights/{path}", **sent).status_code == 400
+    logged = [json.loads(line) for line in served.log.read_text().splitlines()[before:]]
+    assert [(each["user"], each["route"], each["status"]) for each in logged] == [
+        ("ben", "tell", 400),
+        ("ben", "release", 400),
+    ]
+    assert "gibberish" not in served.log.read_text()

@@ -58,8 +58,8 @@ PATHS = {
     "policy": "flights",
     "kind": "questions",
     "user": "nobody-of-this-name",
-    "token:int": "999999",
-    "line:int": "999999",
+    "token:number": "999999",
+    "line:number": "999999",
 }
 ALLOWED = {200, 201, 400, 404, 409, 422}
 """Whoever may make a call is not turned away, though these calls name what is not there."""

@@ -185,6 +185,24 @@ def test_several_processes_answer_and_one_that_is_killed_comes_back(policy: Path
         assert sum(line.kind == "charge" for line in curator.history()) == 1
 
 
+def test_a_process_that_was_stopped_does_not_keep_the_server_from_ending(policy: Path) -> None:
+    """What was answered is stored, and the ledger holds, whoever is killed."""
+    settled = "answer_after = 0.1\ndrain_seconds = 1\n"
+    with command(policy, "--listen", "127.0.0.1:0", "--processes", "2", settings=settled) as served:
+        with served.client() as client:
+            line = buy(client, "before").json()["line"]
+        stopped = int(_process(served))
+        os.kill(stopped, signal.SIGSTOP)
+        code, said = served.end()
+    assert code == 1
+    assert f"process {stopped} has not ended 6 seconds after it was told to, and is killed" in said
+    assert not _alive(stopped)
+    with sf.open(policy) as curator:
+        assert curator.ledger.verify().holds
+        assert [each.number for each in curator.history() if each.kind == "charge"]
+        assert line in [each.number for each in curator.history()]
+
+
 def _process(served: Command) -> str:
     """Give the number of the process that happens to answer."""
     for _ in range(100):

@@ -24,6 +24,7 @@ releases_at_once = 3
 queue = 10
 body_bytes = 1000
 session_hours = 1
+drain_seconds = 30
 log = "calls.log"
 """
 
@@ -32,7 +33,7 @@ def test_without_a_file_it_listens_to_this_machine_alone() -> None:
     assert Settings().listen == "127.0.0.1:8765"
     assert Settings().local
     assert (Settings().free_per_second, Settings().releases_at_once, Settings().queue) == (20, 2, 64)
-    assert (Settings().body_bytes, Settings().session_hours) == (65536, 12)
+    assert (Settings().body_bytes, Settings().session_hours, Settings().drain_seconds) == (65536, 12, 660)
 
 
 def test_every_key_is_read(tmp_path: Path) -> None:
@@ -40,6 +41,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     file.write_text(WHOLE)
     found = read_settings(file)
     assert (found.processes, found.answer_after, found.queue, found.releases_at_once) == (2, 0.5, 10, 3)
+    assert (found.body_bytes, found.session_hours, found.drain_seconds) == (1000, 1, 30)
     assert found.log == str(tmp_path / "calls.log")
     assert not found.local
     assert found.secure
@@ -54,6 +56,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ('answer_after = "soon"', "answer_after"),
         ("processes = 0", "processes"),
         ("processes = 1.5", "processes"),
+        ("drain_seconds = 0", "drain_seconds"),
         ("queue = true", "queue"),
         ("listen = 8765", "listen"),
         ('listen = "localhost"', "listen"),

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections import Counter as Tally
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -50,11 +50,11 @@ def _number(made: socket.socket) -> int:
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Echoing]:
+def started(folder: Path, patience: float = _SECONDS) -> Iterator[Echoing]:
     spawning = multiprocessing.get_context("spawn")
     here, there = spawning.Pipe(duplex=False)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        made = spawning.Process(target=serve, args=(folder, listener, there))
+        made = spawning.Process(target=serve, args=(folder, listener, there, patience))
         made.start()
         there.close()
         try:
@@ -72,7 +72,7 @@ def echoing(tmp_path: Path) -> Iterator[Echoing]:
         yield found
 
 
-def test_a_process_that_hangs_is_handed_a_few_and_the_others_the_rest(echoing: Echoing) -> None:
+def test_a_process_that_hangs_is_handed_a_few_and_the_others_the_rest(echoing: Echoing, tmp_path: Path) -> None:
     hung, _ = {echoing.asked() for _ in range(2)}
     os.kill(hung, signal.SIGSTOP)
     made = [echoing.connect() for _ in range(4 * MOST_UNCONFIRMED)]
@@ -81,6 +81,7 @@ def test_a_process_that_hangs_is_handed_a_few_and_the_others_the_rest(echoing: E
     tally = Tally(map(_number, made))
     assert tally[hung] == MOST_UNCONFIRMED
     assert echoing.end() == 0
+    assert (tmp_path / "said").read_text() == ""  # nobody was killed
 
 
 def test_where_all_hang_connections_wait_until_one_of_them_takes_them(echoing: Echoing) -> None:
@@ -136,6 +137,49 @@ def test_a_signal_is_not_lost_while_connections_are_handed_over(echoing: Echoing
         echoing.asked()
     assert echoing.end() == 0
     ended.set()
+
+
+@contextmanager
+def not_outlived(stopped: Iterable[int]) -> Iterator[None]:
+    """Kill what was stopped if a test fails: nobody else ever would."""
+    try:
+        yield
+    except BaseException:
+        for each in stopped:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        raise
+
+
+@pytest.mark.parametrize("many", [1, 2])
+def test_a_process_that_was_stopped_is_killed_when_the_time_to_end_is_over(tmp_path: Path, many: int) -> None:
+    with started(tmp_path, patience=1.0) as found:
+        assert found.ready.poll(_SECONDS)
+        both = sorted({found.asked() for _ in range(2)})
+        with not_outlived(both):
+            for each in both[:many]:
+                os.kill(each, signal.SIGSTOP)
+            assert found.end() == 1
+        assert not any(Path(f"/proc/{each}").exists() for each in both)
+    said = (tmp_path / "said").read_text().splitlines()
+    assert {int(line.split()[1]) for line in said} >= set(both[:many])
+    assert all("has not ended 1 seconds after it was told to, and is killed" in line for line in said)
+
+
+def test_a_second_signal_gives_no_more_time(tmp_path: Path) -> None:
+    with started(tmp_path, patience=2.0) as found:
+        assert found.ready.poll(_SECONDS)
+        stopped, _ = {found.asked() for _ in range(2)}
+        with not_outlived([stopped]):
+            os.kill(stopped, signal.SIGSTOP)
+            os.kill(found.process.pid or 0, signal.SIGTERM)
+            for _ in range(2 * _SECONDS):  # again, before the time to end is over
+                found.process.join(0.5)
+                if found.process.exitcode is not None:
+                    break
+                with suppress(ProcessLookupError):
+                    os.kill(found.process.pid or 0, signal.SIGTERM)
+        assert found.process.exitcode in (1, -signal.SIGTERM)  # told again while Python itself ends
 
 
 def test_a_signal_that_comes_before_anybody_answers_ends_it_well(tmp_path: Path) -> None:

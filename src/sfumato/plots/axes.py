@@ -15,7 +15,11 @@ BELOW = 20.0
 
 def bottom(scale: Scale, top: float, y: float, *, zero: bool = True) -> list[str]:
     """Draw an axis below, with a quiet line up from each of its numbers; that of zero is darker."""
-    ticks = fitting(scale, SMALL, wide=True)
+    return bottom_of(scale, fitting(scale, SMALL, wide=True), top, y, zero=zero)
+
+
+def bottom_of(scale: Scale, ticks: Sequence[Tick], top: float, y: float, *, zero: bool = True) -> list[str]:
+    """Draw an axis below whose numbers are chosen already."""
     marks = [path((upright(scale(each), top, y) for each, _ in ticks), RULE)]
     if zero and scale.low <= 0 <= scale.high:
         marks.append(path([upright(scale(0), top, y)], QUIET))

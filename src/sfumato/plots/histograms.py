@@ -12,20 +12,24 @@ from sfumato.plots.chart_data import ChartData
 from sfumato.plots.frame import INSIDE, Drawing
 from sfumato.plots.marks import BAR, PAPER, QUIET, box, label
 from sfumato.plots.scales import KeyScale, Scale, fitting
-from sfumato.plots.whiskers import drawn, reached
+from sfumato.plots.whiskers import Places, drawn, reached
 
 _BIN = re.compile(r"\[(-?[0-9.e+-]+), (-?[0-9.e+-]+)[])]")
 
 
 def edges(labels: Sequence[str]) -> list[tuple[float, float]] | None:
     """Read the bins that labels name, such as "[0, 500)"; None where they are none, or do not follow each other."""
-    found = [_BIN.fullmatch(each) for each in labels]
-    if len(found) < 2 or not all(found):
+    if len(labels) < 2:
         return None
-    try:
-        bins = [(float(each[1]), float(each[2])) for each in found if each is not None]
-    except ValueError:
-        return None
+    bins = []
+    for each in labels:
+        found = _BIN.fullmatch(each)
+        if found is None:
+            return None
+        try:
+            bins.append((float(found[1]), float(found[2])))
+        except ValueError:
+            return None
     follow = all(one[1] == other[0] for one, other in pairwise(bins))
     rise = all(math.isfinite(high - low) and low < high for low, high in bins)
     return bins if follow and rise else None
@@ -53,7 +57,7 @@ def histogram(data: ChartData, bins: Sequence[tuple[float, float]], high: float 
         parts.append(box(x(low) + gap / 2, min(zero, at), wide - gap, abs(at - zero), fill, more=more, say=said))
     places = [(x(low) + x(upper)) / 2 for low, upper in bins]
     cap = max(1.5, min(8.0, 0.4 * (x(bins[0][1]) - x(bins[0][0]))))
-    parts += drawn(data, range(len(bins)), y, places, cap, standing=True)
+    parts += drawn(data, range(len(bins)), y, Places(places, cap), standing=True)
     if data.by:
         parts.append(label(INSIDE / 2, high - 4, data.by, anchor="middle", fill=QUIET, room=INSIDE / 2))
     return Drawing(tuple(parts), INSIDE, high)

@@ -18,6 +18,13 @@ _NARROW |= dict.fromkeys("−±–", 0.6)
 _BROAD = dict.fromkeys("mwMW@%…", 0.98) | dict.fromkeys("ABCDEGHKNOPQRSTUVXY&+=<>~", 0.76)
 
 
+class _Widths(dict[str, float]):
+    """Widths of letters are looked up; those that are rare are found when they are needed."""
+
+    def __missing__(self, letter: str) -> float:
+        return _letter(letter)
+
+
 @lru_cache(maxsize=4096)
 def _letter(letter: str) -> float:
     """Give a width in parts of the letters' size that is not below that of the usual fonts."""
@@ -28,9 +35,12 @@ def _letter(letter: str) -> float:
     return 0.62 if letter < "\u0250" else 1.05 if unicodedata.east_asian_width(letter) in "WF" else 0.8
 
 
+_WIDTHS = _Widths((letter, _letter(letter)) for letter in map(chr, range(0x20, 0x7F)))
+
+
 def width(text: str, size: float = SIZE) -> float:
     """Say how wide a text is at most, about, in pixels."""
-    return sum(map(_letter, text)) * size
+    return sum(map(_WIDTHS.__getitem__, text)) * size
 
 
 def drawable(text: str) -> str:

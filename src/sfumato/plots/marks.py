@@ -24,14 +24,31 @@ def digits(number: float) -> str:
     return "0" if short == "-0" else short
 
 
+def lengths(numbers: Sequence[float]) -> list[str]:
+    """Write many lengths at once as ``digits`` writes each, in a fraction of the time."""
+    listed = "%.2f\n" * len(numbers) % tuple(numbers)
+    return listed.replace("-0.00\n", "0.00\n").replace("0\n", "\n").replace(".0\n", "\n").split()
+
+
 def escaped(text: str) -> str:
     """Write a text so that it is one: no tag, no quote and no letter that XML does not know."""
     return html.escape(printable(text))
 
 
+def each_escaped(texts: Sequence[str]) -> list[str]:
+    """Write many texts at once as ``escaped`` writes each: no line ends inside what is printable."""
+    return html.escape("\n".join(map(printable, texts))).split("\n") if texts else []
+
+
 def told(text: str) -> str:
     """Write what is said when somebody points at a mark."""
-    return f"<title>{escaped(text if len(text) <= _TOLD else text[:_TOLD] + '…')}</title>"
+    return each_told((text,))[0]
+
+
+def each_told(texts: Sequence[str]) -> list[str]:
+    """Write what is said of each of many marks."""
+    short = [text if len(text) <= _TOLD else text[:_TOLD] + "…" for text in texts]
+    return [f"<title>{text}</title>" for text in each_escaped(short)]
 
 
 def label(
@@ -51,13 +68,26 @@ def label(
     """
     shown = drawable(text) if room is None else cut(text, room, size)
     whole = told(text) if shown != text else ""
-    how = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    how += "" if size == SIZE else f' font-size="{digits(float(size))}"'
-    how += "" if fill == INK else f' fill="{fill}"'
     where = f'x="{digits(x)}" y="{digits(y)}"'
     if turned:
         where = f'transform="translate({digits(x)} {digits(y)}) rotate(-90)"'
-    return f"<text {where}{how}{more}>{whole}{html.escape(shown)}</text>"
+    return f"<text {where}{_look(anchor, size, fill)}{more}>{whole}{html.escape(shown)}</text>"
+
+
+def labels(x: float, heights: Sequence[str], texts: Sequence[str], room: float, *, anchor: str) -> list[str]:
+    """Write texts below each other as ``label`` writes each, at heights that are written already."""
+    shown = [cut(text, room) for text in texts]
+    begin, how = f'<text x="{digits(x)}" y="', f'"{_look(anchor, SIZE, INK)}>'
+    return [
+        f"{begin}{height}{how}{'' if kept == text else told(text)}{written}</text>"
+        for height, kept, text, written in zip(heights, shown, texts, each_escaped(shown), strict=True)
+    ]
+
+
+def _look(anchor: str, size: float, fill: str) -> str:
+    how = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    how += "" if size == SIZE else f' font-size="{digits(float(size))}"'
+    return how if fill == INK else f'{how} fill="{fill}"'
 
 
 def box(x: float, y: float, wide: float, high: float, fill: str, *, more: str = "", say: str = "") -> str:

@@ -29,9 +29,16 @@ class Scale:
     end: float
 
     def __call__(self, number: float) -> float:
-        span = self.high - self.low
-        share = (min(max(number, self.low), self.high) - self.low) / span if span > 0 else 0.5
-        return self.start + share * (self.end - self.start)
+        return self.places((number,))[0]
+
+    def places(self, numbers: Sequence[float]) -> list[float]:
+        """Give the places of many numbers."""
+        low, high, start = self.low, self.high, self.start
+        span, room = high - low, self.end - start
+        if not span > 0:
+            return [start + 0.5 * room] * len(numbers)
+        held = [low if each < low else high if each > high else each for each in numbers]
+        return [start + (each - low) / span * room for each in held]
 
     def ticks(self, most: int) -> list[Tick]:
         """List at most so many round numbers between the ends."""
@@ -61,10 +68,11 @@ class KeyScale(Scale):
 class LogScale(Scale):
     """A scale of logarithms has equal ratios at equal distances; both ends are above zero."""
 
-    def __call__(self, number: float) -> float:
-        inner = math.log(min(max(number, self.low), self.high))
-        span = math.log(self.high / self.low)
-        return self.start + (inner - math.log(self.low)) / (span or 1.0) * (self.end - self.start)
+    def places(self, numbers: Sequence[float]) -> list[float]:
+        """Give the places of many numbers."""
+        low, span, room = math.log(self.low), math.log(self.high / self.low) or 1.0, self.end - self.start
+        inner = (math.log(min(max(each, self.low), self.high)) for each in numbers)
+        return [self.start + (each - low) / span * room for each in inner]
 
     def ticks(self, most: int) -> list[Tick]:
         """List powers of ten, or with 2 and 5 between them where there is room."""
@@ -196,16 +204,17 @@ def reach(
     values: Iterable[float | None], intervals: Iterable[tuple[float, float] | None], *, zero: bool
 ) -> tuple[float, float]:
     """Find ends that show every number, and every range but those that are so wide that they would hide the others."""
-    numbers = [_held(each) for each in values if each is not None]
-    ends = [_held(end) for each in intervals if each is not None for end in each if math.isfinite(end)]
+    numbers = _held([each for each in values if each is not None])
+    ends = _held([end for each in intervals if each is not None for end in each if math.isfinite(end)])
     own = max(map(abs, numbers), default=0.0)
     far = max(1.25 * own, 4 * (sorted(map(abs, ends))[len(ends) // 2] if ends else 0.0))
-    shown = [*numbers, *(min(max(end, -far), far) for end in ends), *([0.0] if zero else [])] or [0.0]
+    furthest = [min(max(end, -far), far) for end in (min(ends), max(ends))] if ends else []
+    shown = [*numbers, *furthest, *([0.0] if zero else [])] or [0.0]
     low, high = min(shown), max(shown)
     if low == high:
         low, high = (min(0.0, low), max(0.0, high)) if low else (0.0, 1.0)
     return low, high
 
 
-def _held(number: float) -> float:
-    return min(max(float(number) if abs(number) < FURTHEST else math.copysign(FURTHEST, number), -FURTHEST), FURTHEST)
+def _held(numbers: Iterable[float]) -> list[float]:
+    return [float(each) if abs(each) < FURTHEST else math.copysign(FURTHEST, each) for each in numbers]

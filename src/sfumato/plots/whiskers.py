@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+from sfumato.caching import cached_property
 from sfumato.plots.chart_data import ChartData, Interval
-from sfumato.plots.marks import RANGE, SAMPLE, digits, path
+from sfumato.plots.marks import RANGE, SAMPLE, lengths, path
 from sfumato.plots.scales import Scale, reach
 
 
-def drawn(
-    data: ChartData, rows: range, scale: Scale, places: Sequence[float], cap: float, *, standing: bool = False
-) -> list[str]:
-    """Draw the ranges of these rows at their places, lying or ``standing``, with what sampling adds beside them."""
+@dataclass(frozen=True)
+class Places:
+    """Ranges are drawn at these places, which lie along the axis that is no scale; their caps are so long."""
+
+    middles: Sequence[float]
+    cap: float
+
+    @cached_property
+    def written(self) -> list[tuple[str, str, str]]:
+        """Write each place, and where its caps begin and end."""
+        half = self.cap / 2
+        before, after = [each - half for each in self.middles], [each + half for each in self.middles]
+        return list(zip(lengths(self.middles), lengths(before), lengths(after), strict=True))
+
+    def moved(self, by: float, cap: float) -> Places:
+        """Give the same places, a little aside."""
+        return Places([each + by for each in self.middles], cap)
+
+
+def drawn(data: ChartData, rows: range, scale: Scale, places: Places, *, standing: bool = False) -> list[str]:
+    """Draw the ranges of these rows at the first places, lying or ``standing``, with what sampling adds beside them."""
+    cap = places.cap
     heavy = min(1.6, max(0.8, cap / 3))
-    shift = 0.45 * cap if data.sampling else 0.0
-    ranges = [(place - shift, data.intervals[row]) for place, row in zip(places, rows, strict=True)]
-    marks = [path(_steps(ranges, scale, cap, standing), RANGE, heavy)]
-    if data.sampling:
-        around = [(place + shift, sampled(data, row)) for place, row in zip(places, rows, strict=True)]
-        marks.append(path(_steps(around, scale, cap * 0.7, standing), SAMPLE, heavy))
-    return marks
+    ranges = data.intervals[rows.start : rows.stop]
+    if not data.sampling:
+        return [path(_steps(ranges, scale, places, standing), RANGE, heavy)]
+    around = [sampled(data, row) for row in rows]
+    own, theirs = places.moved(-0.45 * cap, cap), places.moved(0.45 * cap, cap * 0.7)
+    return [
+        path(_steps(ranges, scale, own, standing), RANGE, heavy),
+        path(_steps(around, scale, theirs, standing), SAMPLE, heavy),
+    ]
 
 
 def reached(data: ChartData, rows: int) -> tuple[float, float]:
@@ -36,18 +58,18 @@ def sampled(data: ChartData, row: int) -> Interval:
     return None if value is None or half is None else (value - half, value + half)
 
 
-def _steps(ranges: Sequence[tuple[float, Interval]], scale: Scale, cap: float, standing: bool) -> Iterator[str]:
-    for place, interval in ranges:
-        if interval is None or interval[0] == interval[1]:
-            continue
-        low, high = (scale(each) if math.isfinite(each) else scale(math.copysign(1e308, each)) for each in interval)
-        yield _line(place, low, high, standing)
-        for end, at in zip(interval, (low, high), strict=True):
-            if scale.low <= end <= scale.high:  # an end that lies outside has no cap
-                yield _line(at, place - cap / 2, place + cap / 2, not standing)
+def _steps(ranges: Sequence[Interval], scale: Scale, places: Places, standing: bool) -> Iterator[str]:
+    known = [
+        (at, each) for at, each in zip(places.written, ranges, strict=False) if each is not None and each[0] != each[1]
+    ]
+    lows, highs = (lengths(scale.places(_finite(each[end] for _, each in known))) for end in (0, 1))
+    least, most = scale.low, scale.high
+    for ((at, before, after), ends), low, high in zip(known, lows, highs, strict=True):
+        yield f"M{at} {low}V{high}" if standing else f"M{low} {at}H{high}"
+        for end, place in zip(ends, (low, high), strict=True):
+            if least <= end <= most:  # an end that lies outside has no cap
+                yield f"M{before} {place}H{after}" if standing else f"M{place} {before}V{after}"
 
 
-def _line(place: float, one: float, other: float, standing: bool) -> str:
-    if standing:
-        return f"M{digits(place)} {digits(one)}V{digits(other)}"
-    return f"M{digits(one)} {digits(place)}H{digits(other)}"
+def _finite(ends: Iterable[float]) -> list[float]:
+    return [end if math.isfinite(end) else math.copysign(1e308, end) for end in ends]

@@ -24,6 +24,7 @@ from sfumato.server.bounded_bodies import BoundedBodies
 from sfumato.server.calls import in_thread
 from sfumato.server.counter import Counter
 from sfumato.server.pages import page_routes
+from sfumato.server.pages.rendering import static_files
 from sfumato.server.problems import fault, problem
 from sfumato.server.reply_ticks import RepliesAtTicks, Ticks
 from sfumato.server.routes_health import Metrics
@@ -43,6 +44,8 @@ _LASTING = {"Strict-Transport-Security": "max-age=31536000"}
 def application(counter: Counter, more: Sequence[BaseRoute] = ()) -> Starlette:
     """Build what answers over HTTP: one way, which every process of a server builds for itself."""
     headers = {**HEADERS, **(_LASTING if counter.settings.secure else {})}
+    rest.description()  # written and compressed now, as the files are, and not while somebody waits
+    static_files()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

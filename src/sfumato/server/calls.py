@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -12,7 +13,8 @@ from sfumato.errors import InvalidRequest
 from sfumato.server import proposals
 from sfumato.server.caller import Caller, Credentials
 from sfumato.server.counter import Counter
-from sfumato.server.operations import JSON
+from sfumato.server.operations import JSON, Operation
+from sfumato.server.people import Role
 
 T = TypeVar("T")
 
@@ -40,10 +42,20 @@ def identify(request: Request) -> Caller:
     return counter_of(request).caller(shown)
 
 
-async def sent(request: Request, kind: type[Any]) -> Any:
+async def sent(request: Request, caller: Caller, kind: type[Any]) -> Any:
     """Read what was sent as a value of this type."""
-    require_json(request)
-    return proposals.read(kind, await request.body())
+    body = await request.body()
+    with reading(request, caller):
+        require_json(request)
+        return proposals.read(kind, body)
+
+
+def reading(request: Request, caller: Caller) -> AbstractContextManager[None]:
+    """Let the counter see who calls before anything is read that they sent: nobody who may not is told what is wrong
+    with it.
+    """
+    operation: Operation = request.state.operation
+    return counter_of(request).reading(caller, operation.name, *map(Role, operation.roles))
 
 
 def require_json(request: Request) -> None:

@@ -208,6 +208,19 @@ class Counter:
         self._questions.owe(caller.user, more_for_a_price(proposal, price))
         return getattr(proposal, act)(**price)
 
+    @contextmanager
+    def reading(self, caller: Caller, route: str, *roles: Role) -> Iterator[None]:
+        """Let in whoever may make this call, and only then read what they sent; what cannot be read counts as a free
+        question, and is written down.
+        """
+        with self._logged(caller, route, quiet=True):
+            caller.require(route, *roles)
+            try:
+                yield
+            except SfumatoError:
+                self._questions.take(caller.user)
+                raise
+
     # ── what spends ────────────────────────────────────────────────────────────────────────────
 
     def start(

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 
 from sfumato.server import problems
-from sfumato.server.operations import JSON, Operation, Parameter
+from sfumato.server.operations import JSON, MOST_DIGITS, Operation, Parameter
 from sfumato.version import __version__
 
 _REF = "#/components/schemas/{name}"
 _ABOUT = """Private answers with honest error bars, and a budget that holds. Only POST …/releases spends; everything
 else is free. Numbers that have to be exact are texts."""
+_NUMBER = {"type": "integer", "minimum": 1, "maximum": 10**MOST_DIGITS - 1}
 _FORMS = {
     JSON: {},
     "text/csv": {"type": "string"},
@@ -54,7 +55,7 @@ def _types(operations: Sequence[Operation]) -> Iterator[Any]:
 
 def _paths(operation: Operation) -> Iterator[tuple[str, str, Any]]:
     """List the path of an operation, or one for each kind where what is sent depends on that."""
-    path = operation.path.replace(":int}", "}")
+    path = operation.path.replace(":number}", "}")
     if not operation.bodies:
         yield path, operation.name, operation.body
     for kind, body in operation.bodies.items():
@@ -79,8 +80,8 @@ def _operation(operation: Operation, path: str, name: str, body: dict[str, Any] 
 def _parameters(operation: Operation, path: str) -> Iterator[Parameter]:
     for part in path.split("/"):
         if part.startswith("{"):
-            whole = f"{part[:-1]}:int}}" in operation.path
-            schema = {"type": "integer", "minimum": 1} if whole else {"type": "string", "minLength": 1}
+            whole = f"{part[:-1]}:number}}" in operation.path
+            schema = _NUMBER if whole else {"type": "string", "minLength": 1}
             yield Parameter(part[1:-1], "path", "As it is listed.", schema, required=True)
     yield from operation.parameters
 
@@ -97,7 +98,10 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 def _answers(operation: Operation) -> dict[str, Any]:
     content = {form: {"schema": _FORMS[form]} for form in operation.answers}
-    return {str(status): {"description": HTTPStatus(status).phrase, "content": content} for status in operation.status}
+    return {
+        str(status): {"description": HTTPStatus(status).phrase, **({} if status == 304 else {"content": content})}
+        for status in operation.status
+    }
 
 
 def _refusals(operation: Operation) -> dict[str, Any]:

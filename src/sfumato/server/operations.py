@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,6 +14,17 @@ JSON = "application/json"
 OWNER, ANALYST, AUDITOR = "owner", "analyst", "auditor"
 EVERYBODY = (OWNER, ANALYST, AUDITOR)
 Handler = Callable[[Request], Awaitable[Response]]
+MOST_DIGITS = 15
+"""Of a number in an address: no ledger has more lines."""
+
+
+class _Number(IntegerConvertor):
+    """A number in an address is one that can be looked up; an address with a longer one is not there."""
+
+    regex = f"[0-9]{{1,{MOST_DIGITS}}}"
+
+
+register_url_convertor("number", _Number())
 _REFUSED = (400, 401, 403, 404, 429, 503)
 
 

@@ -15,19 +15,21 @@ from starlette.routing import Route
 from sfumato.errors import InvalidRequest, SfumatoError
 from sfumato.server import routes_auditor, routes_health, routes_owner, routes_policies
 from sfumato.server.openapi import document
-from sfumato.server.operations import JSON, Handler, Operation
+from sfumato.server.operations import JSON, Handler, Operation, Parameter
 from sfumato.server.problems import fault, problem
 from sfumato.server.routes_health import Metrics
+from sfumato.server.static_replies import REVALIDATED, StaticReply, static_reply
 
 
-async def describe(_: Request) -> Response:
+async def describe(request: Request) -> Response:
     """Describe every operation."""
-    return Response(_described(), media_type=JSON)
+    return description().to(request)
 
 
 @cache
-def _described() -> bytes:
-    return msgspec.json.encode(document(OPERATIONS))
+def description() -> StaticReply:
+    """Write the description of every operation, once."""
+    return static_reply(msgspec.json.encode(document(OPERATIONS)), JSON, REVALIDATED)
 
 
 OPERATIONS = (
@@ -35,7 +37,16 @@ OPERATIONS = (
     *routes_owner.OPERATIONS,
     *routes_auditor.OPERATIONS,
     *routes_health.OPERATIONS,
-    Operation("describe", "GET", "/v1/openapi.json", "This description.", describe, roles=()),
+    Operation(
+        "describe",
+        "GET",
+        "/v1/openapi.json",
+        "This description, which is compressed for whoever takes that.",
+        describe,
+        roles=(),
+        parameters=(Parameter("If-None-Match", "header", "The mark of what is there already."),),
+        status=(200, 304),
+    ),
 )
 _OWN_STATUS = {"Content-Type": 415, "Accept": 406}
 """By the header that is wrong, where HTTP has a status for that."""
@@ -50,6 +61,7 @@ def _answering(operation: Operation) -> Handler:
     async def answered(request: Request) -> Response:
         metrics: Metrics = request.app.state.metrics
         metrics.arrived(operation.name)
+        request.state.operation = operation
         try:
             return await operation.handler(request)
         except SfumatoError as refusal:

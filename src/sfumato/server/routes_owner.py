@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sfumato.server.answer_forms import json_response
-from sfumato.server.calls import counter_of, identified, in_thread, sent, whole
+from sfumato.server.calls import counter_of, identified, in_thread, reading, sent, whole
 from sfumato.server.operations import AUDITOR, CURSOR, MOST_LISTED, OWNER, Operation
 from sfumato.server.specs import Amendment, ChangedUser, NewToken, NewUser, Pause
 
@@ -20,13 +20,13 @@ async def list_users(request: Request) -> Response:
 
 async def add_user(request: Request) -> Response:
     caller = await identified(request)
-    given: NewUser = await sent(request, NewUser)
+    given: NewUser = await sent(request, caller, NewUser)
     return json_response(await in_thread(counter_of(request).add_user, caller, given.name, given.role), 201)
 
 
 async def change_user(request: Request) -> Response:
     caller = await identified(request)
-    given: ChangedUser = await sent(request, ChangedUser)
+    given: ChangedUser = await sent(request, caller, ChangedUser)
     name = request.path_params["user"]
     return json_response(await in_thread(counter_of(request).disable_user, caller, name, disabled=given.disabled))
 
@@ -39,7 +39,7 @@ async def list_tokens(request: Request) -> Response:
 async def new_token(request: Request) -> Response:
     """Make a token: its text is in this answer, and nowhere else ever again."""
     caller = await identified(request)
-    given: NewToken = await sent(request, NewToken)
+    given: NewToken = await sent(request, caller, NewToken)
     lasts = None if given.days is None else timedelta(days=given.days)
     new = counter_of(request).new_token
     token, text = await in_thread(new, caller, given.user, label=given.label, expires=lasts, most=given.most)
@@ -58,21 +58,22 @@ async def show_shares(request: Request) -> Response:
 
 async def amend(request: Request) -> Response:
     caller = await identified(request)
-    given: Amendment = await sent(request, Amendment)
+    given: Amendment = await sent(request, caller, Amendment)
     line = await in_thread(counter_of(request).amend, caller, request.path_params["policy"], given.reason)
     return json_response(line.summary())
 
 
 async def pause(request: Request) -> Response:
     caller = await identified(request)
-    given: Pause = await sent(request, Pause)
+    given: Pause = await sent(request, caller, Pause)
     await in_thread(counter_of(request).pause, caller, request.path_params["policy"], paused=given.paused)
     return json_response({"paused": given.paused})
 
 
 async def list_acts(request: Request) -> Response:
     caller = await identified(request)
-    after, most = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED)
+    with reading(request, caller):
+        after, most = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED)
     return json_response({"acts": await in_thread(counter_of(request).acts, caller, after, most)})
 
 
@@ -90,7 +91,7 @@ OPERATIONS = (
     Operation("change_user", "PUT", "/v1/users/{user}", "Keep someone out.", change_user, _OWNER, ChangedUser),
     Operation("list_tokens", "GET", "/v1/tokens", "Tokens, without their texts.", list_tokens, _OWNER),
     Operation("new_token", "POST", "/v1/tokens", "Make a token.", new_token, _OWNER, NewToken, status=(201,)),
-    Operation("revoke_token", "DELETE", "/v1/tokens/{token:int}", "End a token.", revoke_token, _OWNER),
+    Operation("revoke_token", "DELETE", "/v1/tokens/{token:number}", "End a token.", revoke_token, _OWNER),
     Operation("show_shares", "GET", f"{_POLICY}/shares", "Who may spend how much.", show_shares, _OWNER),
     Operation(
         "amend", "POST", f"{_POLICY}/amend", "Take the budget of the file.", amend, _OWNER, Amendment, refused=(409,)

@@ -14,7 +14,7 @@ from sfumato.errors import InvalidRequest, NotThere
 from sfumato.privacy import codec
 from sfumato.server import answer_forms, proposals
 from sfumato.server.answer_forms import json_response
-from sfumato.server.calls import counter_of, identified, identify, in_thread, require_json, whole
+from sfumato.server.calls import counter_of, identified, identify, in_thread, reading, require_json, whole
 from sfumato.server.flights import Flight
 from sfumato.server.operations import ANALYST, CURSOR, MOST_LISTED, OWNER, Operation, Parameter
 from sfumato.server.running_releases import Phase
@@ -60,8 +60,9 @@ def _told(request: Request, sent: bytes) -> Response:
     policy, kind = request.path_params["policy"], request.path_params["kind"]
     if kind not in proposals.KINDS:
         raise NotThere("this kind of proposal")
-    require_json(request)
-    act, spec, price = proposals.read_asked(kind, sent)
+    with reading(request, caller):
+        require_json(request)
+        act, spec, price = proposals.read_asked(kind, sent)
     return json_response({"act": act, "result": counter_of(request).free(caller, policy, kind, act, spec, price)})
 
 
@@ -81,9 +82,11 @@ async def release(request: Request) -> Response:
 
 
 def _started(request: Request, sent: bytes) -> Flight:
-    caller, key = identify(request), _key(request.headers.getlist("Idempotency-Key"))
-    require_json(request)
-    kind, spec, price = proposals.read_bought(sent)
+    caller = identify(request)
+    with reading(request, caller):
+        key = _key(request.headers.getlist("Idempotency-Key"))
+        require_json(request)
+        kind, spec, price = proposals.read_bought(sent)
     return counter_of(request).start(caller, request.path_params["policy"], kind, spec, price, key)
 
 
@@ -201,12 +204,12 @@ OPERATIONS = (
     Operation(
         "show_release",
         "GET",
-        f"{_POLICY}/releases/{{line:int}}",
+        f"{_POLICY}/releases/{{line:number}}",
         "An answer that was bought, free, as often as wanted.",
         show_release,
         parameters=(_FORM,),
         answers=tuple(each.media_type for each in answer_forms.FORMS),
-        refused=(409,),
+        refused=(406, 409),
     ),
     Operation(
         "show_history",

@@ -2,7 +2,8 @@
 
 Several processes share nothing but the two files, the ledger and the people's; the one that spawned them hands them
 connections in turn. When it is told to stop (SIGTERM, or Ctrl-C) it takes no new work; what was charged ends and is
-stored; then it ends with exit code 0.
+stored; then it ends with exit code 0. One of several processes that has not ended long after that is killed, and the
+exit code is 1.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ from sfumato.server.served import Served
 from sfumato.server.settings import Settings
 from sfumato.server.spawned_processes import Processes
 
-_GRACE = 660
-"""Seconds that connections have to end when the server stops: more than one question may take."""
+_CLOSING = 5
+"""Seconds that a process has to close its files after what was charged has ended."""
 _WAITING = 2048
 """Connections that wait until they are accepted."""
 _BY = "sfumato serve"
@@ -76,7 +77,8 @@ def serve(given: Given, ready: Callable[[str], None]) -> int:
         many = given.settings.processes
         if many == 1:
             return run(given, listener, told)
-        return Processes(partial(_spawned, given), listener, many, _WAITING).run(told)
+        patience = given.settings.drain_seconds + _CLOSING
+        return Processes(partial(_spawned, given), listener, many, _WAITING, patience).run(told)
 
 
 def _owners_link(given: Given, where: str) -> str:
@@ -153,7 +155,7 @@ def _config(app: Starlette, settings: Settings) -> uvicorn.Config:
         server_header=False,
         proxy_headers=bool(settings.proxies),
         forwarded_allow_ips=list(settings.proxies),
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=settings.drain_seconds,
         ssl_certfile=settings.certificate or None,
         ssl_keyfile=settings.certificate_key or None,
     )

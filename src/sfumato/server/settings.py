@@ -19,6 +19,7 @@ from sfumato.privacy.numbers import Range, exact, whole
 _MOST_BYTES = 1 << 20
 _SECONDS = Range("a number of seconds from 0.001 to 3600", exact("0.001", "answer_after"), exact(3600, "answer_after"))
 _UNIX = "unix:"
+_LONG = ("session_hours", "drain_seconds")
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,15 @@ class Settings:
     """Releases that wait for their turn, in each process."""
     body_bytes: int = 65536
     session_hours: int = 12
+    drain_seconds: int = 660
+    """What was charged has so long to end when the server stops: more than one question may take."""
     log: str = ""
     """The file that the activity log is appended to; empty for the standard error."""
 
     def __post_init__(self) -> None:
         for name in ("listen", "public_url", "certificate", "certificate_key", "log"):
             _text(name, getattr(self, name))
-        for name in ("processes", "free_per_second", "releases_at_once", "queue", "body_bytes", "session_hours"):
+        for name in ("processes", "free_per_second", "releases_at_once", "queue", "body_bytes", *_LONG):
             object.__setattr__(self, name, _placed(name, lambda: whole(getattr(self, name), name, at_least=1)))  # noqa: B023
         seconds = _placed("answer_after", lambda: exact(self.answer_after, "answer_after", _SECONDS))
         object.__setattr__(self, "answer_after", float(seconds))

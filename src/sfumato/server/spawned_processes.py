@@ -3,14 +3,18 @@
 One that was killed is spawned again. Where another cannot answer, because the policy that it reads is broken by now,
 its siblings go on, and it is tried again after pauses that grow; only before all of them answer for the first time does
 it end the server. A signal does no more than to wake the one loop, which then closes the socket and tells everybody.
+Whoever has not ended when the time for that is over, because it hangs or was stopped, is killed: a charge is on disk
+before its rows are read, so nobody has an answer that was not charged.
 """
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -55,6 +59,15 @@ class Spawned:
         with suppress(ProcessLookupError):
             os.kill(self.process.pid or 0, signal.SIGTERM)
 
+    def kill(self, seconds: float) -> None:
+        """End it without its consent, and say so to whoever runs the server."""
+        said = (
+            f"process {self.process.pid} has not ended {seconds:g} seconds after it was told to, and is killed; "
+            "a charge that it has not answered stays spent"
+        )
+        print(said, file=sys.stderr, flush=True)  # noqa: T201 - for whoever runs the server
+        self.process.kill()
+
     def close(self) -> None:
         self.told.close()
         self.channel.close()
@@ -63,20 +76,29 @@ class Spawned:
 class Processes:
     """This keeps so many processes that answer at one socket.
 
-    Each runs ``answer`` with a channel of its own, and says when it does.
+    Each runs ``answer`` with a channel of its own, and says when it does. When they are told to stop, all of them have
+    so many seconds of ``patience`` to end in.
     """
 
     def __init__(
-        self, answer: Callable[[socket.socket, Connection], None], listener: socket.socket, many: int, waiting: int
+        self,
+        answer: Callable[[socket.socket, Connection], None],
+        listener: socket.socket,
+        many: int,
+        waiting: int,
+        patience: float,
     ) -> None:
         self._answer = answer
         self._listener = listener
         self._many = many
         self._waiting = waiting
+        self._patience = patience
         self._context = multiprocessing.get_context("spawn")
         self._running: deque[Spawned] = deque()
         """The next connection is the first one's."""
         self._stopping = False
+        self._deadline = math.inf
+        """When whoever has not ended is killed."""
         self._ready = False
         """All of them have answered at one time."""
         self._failed = 0
@@ -116,6 +138,8 @@ class Processes:
             self._stop()
         for each in self._running:
             each.listen()
+        if time.monotonic() >= self._deadline:
+            self._kill()
         if self._listener in found and not self._stopping:
             self._hand_over()
         return [self._ended(each) for each in list(self._running) if each.process.exitcode is not None]
@@ -177,7 +201,16 @@ class Processes:
 
     def _stop(self) -> None:
         """Accept nothing more, and tell everybody to stop."""
+        if not self._stopping:
+            self._deadline = time.monotonic() + self._patience
         self._stopping = True
         self._listener.close()
         for each in self._running:
             each.tell_to_stop()
+
+    def _kill(self) -> None:
+        """End everybody who has not ended by now, and do so once."""
+        self._deadline = math.inf
+        for each in self._running:
+            if each.process.exitcode is None:
+                each.kill(self._patience)

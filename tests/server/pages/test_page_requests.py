@@ -157,6 +157,7 @@ def test_every_page_has_rules_that_let_nothing_in(people: dict[str, SignedIn]) -
         assert page.headers["cache-control"] == "no-store"
         assert page.headers["x-content-type-options"] == "nosniff"
         assert page.headers["x-frame-options"] == "DENY"
+        assert "content-encoding" not in page.headers  # it holds a form token beside what was asked
         assert not INLINE.search(page.text.replace(olga.origin, ""))
         assert len(page.content) < 60_000
     files = re.findall(r'(?:href|src)="(/static/[^"]+)"', pages[0].text)

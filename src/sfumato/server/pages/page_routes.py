@@ -10,7 +10,7 @@ from sfumato.errors import InvalidRequest, NotSignedIn, NotThere, SfumatoError, 
 from sfumato.server.operations import Handler
 from sfumato.server.pages import account_pages, ask_pages, owner_pages, released_pages, sign_in_pages
 from sfumato.server.pages.browser_sessions import FOREIGN, visitor
-from sfumato.server.pages.rendering import STATIC, refusal_of, shown, static_file
+from sfumato.server.pages.rendering import refusal_of, shown, static_files
 from sfumato.server.problems import failed
 from sfumato.server.routes_health import Metrics
 
@@ -26,8 +26,8 @@ PLACES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", f"{_POLICY}/preview", ask_pages.preview),
     ("POST", f"{_POLICY}/answers", ask_pages.buy),
     ("GET", f"{_POLICY}/requests/{{request}}", ask_pages.wait),
-    ("GET", f"{_POLICY}/answers/{{line:int}}", released_pages.show_answer),
-    ("GET", f"{_POLICY}/answers/{{line:int}}.{{form}}", released_pages.give_file),
+    ("GET", f"{_POLICY}/answers/{{line:number}}", released_pages.show_answer),
+    ("GET", f"{_POLICY}/answers/{{line:number}}.{{form}}", released_pages.give_file),
     ("GET", f"{_POLICY}/budget", account_pages.show_budget),
     ("POST", f"{_POLICY}/budget", account_pages.change_account),
     ("GET", f"{_POLICY}/budget.svg", account_pages.draw_budget),
@@ -39,8 +39,6 @@ PLACES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", f"{_POLICY}/ledger/anchor.json", owner_pages.give_anchor),
     ("GET", f"{_POLICY}/ledger/ledger.{{form}}", owner_pages.give_ledger),
 )
-_LASTING = "public, max-age=31536000, immutable"
-"""The style and the script hold nothing of anybody, and their addresses change when they do."""
 
 
 def routes() -> list[Route]:
@@ -50,10 +48,10 @@ def routes() -> list[Route]:
 
 
 async def _static(request: Request) -> Response:
-    name = request.path_params["name"]
-    if name not in STATIC:
+    found = static_files().get(request.path_params["name"])
+    if found is None:
         raise NotThere("this file")
-    return Response(static_file(name)[0], 200, {"Cache-Control": _LASTING}, STATIC[name])
+    return found.to(request)
 
 
 def _answering(handler: Handler) -> Handler:

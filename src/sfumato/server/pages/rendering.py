@@ -6,7 +6,7 @@ refused by the browser itself (trusted types).
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -21,6 +21,7 @@ from sfumato.safe_text import printable
 from sfumato.server.caller import Caller
 from sfumato.server.pages.page_contexts import Frame, Refusal, Tab
 from sfumato.server.people import Role
+from sfumato.server.static_replies import LASTING, StaticReply, static_reply
 from sfumato.version import __version__
 
 RULES = (
@@ -30,7 +31,7 @@ RULES = (
 """What a browser may load and run for a page."""
 HEADERS = {"Content-Security-Policy": RULES, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
 """Of every page. Forms say where they come from only where the referrer may be told to this server itself."""
-STATIC = {"sfumato.css": "text/css", "sfumato.js": "text/javascript", "sfumato.svg": "image/svg+xml"}
+_STATIC = {"sfumato.css": "text/css", "sfumato.js": "text/javascript", "sfumato.svg": "image/svg+xml"}
 _EVERYBODY = (Role.OWNER, Role.ANALYST, Role.AUDITOR)
 _TABS = {
     "ask": ("Ask", (Role.OWNER, Role.ANALYST)),
@@ -70,14 +71,14 @@ def refusal_of(error: SfumatoError, again: str = "") -> Refusal:
 
 
 @cache
-def static_file(name: str) -> tuple[bytes, str]:
-    """Give the style, the script or the icon, with the mark that changes when it does."""
-    found = resources.files(__package__).joinpath("static", name).read_bytes()
-    return found, hashlib.sha256(found).hexdigest()[:12]
+def static_files() -> Mapping[str, StaticReply]:
+    """Read the style, the script and the icon, once: they hold nothing of anybody."""
+    folder = resources.files(__package__).joinpath("static")
+    return {name: static_reply(folder.joinpath(name).read_bytes(), kind, LASTING) for name, kind in _STATIC.items()}
 
 
 def _frame(request: Request, title: str, caller: Caller | None, policy: str, paused: bool) -> Frame:
-    files = {name: f"/static/{name}?{static_file(name)[1]}" for name in STATIC}
+    files = {name: f"/static/{name}?{each.mark}" for name, each in static_files().items()}
     if caller is None:
         return Frame(title, files=files, version=__version__)
     session = caller.session
