@@ -15,8 +15,8 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
-from sfumato.engine import column_names
-from sfumato.engine.spark.cells import Cell
+from sfumato.engine.clean_scans import StoredColumn
+from sfumato.engine.spark.cells import stored
 from sfumato.engine.spark.sessions import Session, quietly
 from sfumato.engine.spark.settings import CSV
 from sfumato.engine.spellings.spark_literals import name
@@ -41,19 +41,14 @@ class Source:
     """A source is an open table of Spark's."""
 
     frame: Frame
-    """Its rows, the columns called c0, c1, … by their places."""
-    columns: tuple[tuple[str, Cell], ...]
-    """Each column under the name that its source gives it."""
+    """Its rows, the columns called as the source calls them."""
+    columns: tuple[StoredColumn, ...]
     addresses: tuple[str, ...]
     """Where it is, for the ledger, by every name; none for a frame that is handed over, which is known by its rows."""
     look: Callable[[], str]
     """Finds what changes whenever the rows do; no row is read for it."""
     held: bool = True
     """Whether ``look`` tells every change: else rows are copied where they are read."""
-
-    def cell(self, column: str, place: str) -> Cell:
-        """Find the column of that name, exactly or, if only one is so, in other letter case, accents composed."""
-        return column_names.find(self.columns, column, place, "name a column of the source")
 
 
 def opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Source:
@@ -154,12 +149,11 @@ def _as_of(source: SparkTable, form: str, session: Session, addresses: tuple[str
 
 
 def _of_frame(frame: Frame, addresses: tuple[str, ...], look: Callable[[], str], *, held: bool = True) -> Source:
-    fields = frame.schema.fields
-    columns = tuple((field.name, Cell(f"c{place}", _stored(field))) for place, field in enumerate(fields))
-    return Source(frame.toDF(*(cell.sql for _, cell in columns)), columns, addresses, look, held)
+    columns = tuple(stored(field.name, _told(field)) for field in frame.schema.fields)
+    return Source(frame, columns, addresses, look, held)
 
 
-def _stored(field: Any) -> str:
+def _told(field: Any) -> str:
     return str((field.metadata or {}).get(_CHAR) or field.dataType.simpleString())
 
 
@@ -200,8 +194,9 @@ def _host(address: str) -> str:
 
 def content(source: Source, session: Session) -> str:
     """Hash all rows, whatever their order, on the executors; this reads the whole source."""
-    hashed: Sequence[str] = [cell.sql for _, cell in source.columns if "map<" not in cell.stored]
+    placed = source.frame.toDF(*(f"c{place}" for place, _ in enumerate(source.columns)))  # names may occur twice
+    hashed: Sequence[str] = [f"c{place}" for place, each in enumerate(source.columns) if "map<" not in each.told]
     row = f"xxhash64({', '.join(hashed)})"
     asked = ("COUNT(*)", f"SUM(CAST({row} AS DECIMAL(38,0)))", f"bit_xor(xxhash64({row}, 1))")
-    found = quietly(lambda: source.frame.groupBy().agg(*map(session.expression, asked)).collect())
+    found = quietly(lambda: placed.groupBy().agg(*map(session.expression, asked)).collect())
     return sha256(repr([str(each) for each in found[0]]).encode()).hexdigest()
