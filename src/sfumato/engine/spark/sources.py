@@ -29,10 +29,6 @@ _IN_FILES = {"parquet", "csv", "orc", "text"}
 _OF_LINES = {"csv", "json", "xml"}
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """Where a column of texts keeps that it is a CHAR."""
-_NEWEST = {
-    "delta": "SELECT version FROM (DESCRIBE HISTORY {}) ORDER BY version DESC LIMIT 1",
-    "iceberg": "SELECT snapshot_id FROM {}.refs WHERE name = 'main'",
-}
 _AS_OF = {"delta": "versionAsOf", "iceberg": "snapshot-id"}
 
 
@@ -134,11 +130,10 @@ def _loader(source: SparkTable, session: Session) -> Callable[[], Frame]:
 
 def _as_of(source: SparkTable, form: str, session: Session, addresses: tuple[str, ...], place: str) -> Source:
     """Read one version of a table that keeps its versions: the one that is named, or the newest there is now."""
-    named = _quoted(source.relation) if source.relation is not None else f"{form}.{name(source.path or '')}"
     try:
-        version = source.version or str(session.spark.sql(_NEWEST[form].format(named)).collect()[0][0])
+        version = source.version or str(_newest(source, form, session.spark).collect()[0][0])
         reader = session.spark.read.format(form).option(_AS_OF[form], version)
-        frame = reader.table(named) if source.path is None else reader.load(source.path)
+        frame = reader.load(source.path) if source.relation is None else reader.table(_quoted(source.relation))
         return _of_frame(frame, addresses, lambda: version)
     except Exception:
         raise InvalidPolicy(
@@ -146,6 +141,16 @@ def _as_of(source: SparkTable, form: str, session: Session, addresses: tuple[str
             place=place,
             fix=f"give the server the extension for {form}, or name files in Parquet",
         ) from None
+
+
+def _newest(source: SparkTable, form: str, spark: Any) -> Frame:
+    """Find the newest version of a table: the last operation of Delta's history, or where Iceberg's main branch is."""
+    relation = None if source.relation is None else _quoted(source.relation)
+    if form == "delta":
+        named = relation or f"delta.{name(source.path or '')}"
+        return spark.sql(f"DESCRIBE HISTORY {named} LIMIT 1").select("version")
+    branches = spark.table(f"{relation}.refs") if relation else spark.read.format(form).load(f"{source.path}#refs")
+    return branches.filter("name = 'main'").select("snapshot_id")
 
 
 def _of_frame(frame: Frame, addresses: tuple[str, ...], look: Callable[[], str], *, held: bool = True) -> Source:
