@@ -83,13 +83,18 @@ def test_a_reading_is_ended_and_the_session_goes_on(cluster: Cluster, rows_here:
     )
     with contextlib.closing(Spark(_policy(**source))) as spark:
         endless = spark.tables.session.spark.range(10**15).selectExpr("id % 7 AS k").groupBy("k").count()
-        with _in_a_thread(lambda: spark.tables.run(lambda: endless)) as (thread, found):
-            _until(lambda: _running(cluster), "the reading runs")
-            spark.interrupt(-1)  # nobody's thread: nothing ends
-            assert _running(cluster)
-            spark.interrupt(thread.ident)
-        assert isinstance(found[0], EngineFailed)
-        _until(lambda: not _running(cluster), "its tasks end")
+        with _in_a_thread(lambda: spark.tables.run(lambda: endless)) as (other, later):
+            _until(lambda: _running(cluster), "a reading runs")
+            with _in_a_thread(lambda: spark.tables.run(lambda: endless)) as (thread, found):
+                _until(lambda: len(spark.tables._running) == 2, "another one is asked")
+                spark.interrupt(thread.ident)
+                _until(lambda: found or spark.interrupt(thread.ident), "it is ended")
+            assert isinstance(found[0], EngineFailed)
+            _until(lambda: _running(cluster), "the first one goes on")
+            assert not later
+            spark.interrupt(other.ident)
+        assert isinstance(later[0], EngineFailed)
+        _until(lambda: not _running(cluster), "their tasks end")
         reading = _reading(spark, Strategy.CLIP_L1)
         with contextlib.closing(DuckDB(_policy(rows_here))) as here:
             assert tuples(spark.check(reading).read(reading, 3)) == tuples(here.read(reading, 3))

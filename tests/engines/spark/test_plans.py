@@ -10,7 +10,8 @@ import pytest
 
 from engines.spark import compared
 from engines.spark.conftest import PANDAS, Cluster
-from safety import test_towns, towns
+from safety import test_lists, test_towns, towns
+from sfumato.engine.duckdb.driver import DuckDB
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.filterwarnings(PANDAS)]
 
@@ -60,6 +61,22 @@ def _town(folder: Path, given: compared.Given, texts: tuple[str, ...], every: st
 
 
 _GIVEN = pytest.mark.parametrize("given", [compared.in_frames, compared.in_files], ids=["classic", "Connect"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("unit", ["who", "row"])
+def test_lists_are_those_of_duckdb(cluster: Cluster, tmp_path: Path, unit: str) -> None:
+    """Items at the limit and one beyond, missing, undeclared, too long and no numbers."""
+    rows = [*test_lists.OTHERS, *test_lists.UNITS["late"], *test_lists.UNITS["limit + 1"], *test_lists.UNITS["mixed"]]
+    texts = test_lists.TEXTS + (test_lists.OF_UNITS if unit == "who" else ())
+    here = DuckDB(test_lists.policy(rows, unit))
+    spark = compared.on_spark(here._policy, tmp_path, compared.in_files(cluster))
+    try:
+        asked = [each for text in texts for each in compared.asked(here, text)]
+        assert compared.compare(here, spark, asked, 4) > 5
+    finally:
+        here.close()
+        spark.close()
 
 
 @_GIVEN
