@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import ClassVar
 
 from sfumato.engine.relational import Kind, Wide
 from sfumato.engine.spellings.literals import Literals
@@ -19,8 +18,8 @@ class CommonSpelling:
     GREATEST pass over NULL, FLOOR, CEIL and TRUNC give doubles.
     """
 
-    types: ClassVar[Mapping[Kind, str]]
-    literals: ClassVar[Literals]
+    types: Mapping[Kind, str]
+    literals: Literals
     staged = ""
 
     def name(self, identifier: str) -> str:
