@@ -475,7 +475,13 @@ class _Build:
         """
         kinds = {each.kind for each in columns}
         alike = len({each.told for each in columns}) == 1 or kinds in ({Stored.INTEGER}, {Stored.TEXT})
-        return (lambda _, column, table: self._cell(table, self.scans.cells.key(column))) if alike else None
+        return self._key if alike else None
+
+    def _key(self, _: RowLowering, column: StoredColumn, table: str) -> Scalar:
+        """Compare a key in its own type; a list is nobody's, and refused as it has no text."""
+        if column.kind is Stored.LIST:
+            return self.text(table, column, f"tables.{table}.id")
+        return self._cell(table, self.scans.cells.key(column))
 
     def _meeting(self, columns: Sequence[StoredColumn]) -> Read:
         """Say how keys that are stored in two types are compared: as whole numbers where one of them is a number."""
