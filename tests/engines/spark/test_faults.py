@@ -25,7 +25,7 @@ from sfumato.engine.spark.sessions import at_address, beside
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.plan.bounding import Strategy
 
-pytestmark = [pytest.mark.timeout(3600), pytest.mark.filterwarnings(PANDAS)]
+pytestmark = [pytest.mark.timeout(3600), pytest.mark.filterwarnings(PANDAS), pytest.mark.long]
 _SECONDS = 300
 """How long anything is waited for: an event, and never a time."""
 _PLACE = "tables.t.source"
@@ -82,10 +82,14 @@ def test_a_reading_is_ended_and_the_session_goes_on(cluster: Cluster, rows_here:
         else {"source": cluster.classic.read.parquet(str(rows_here))}
     )
     with contextlib.closing(Spark(_policy(**source))) as spark:
-        endless = spark.tables.session.spark.range(10**15).selectExpr("id % 7 AS k").groupBy("k").count()
-        with _in_a_thread(lambda: spark.tables.run(lambda: endless)) as (other, later):
+
+        def endless() -> Any:
+            """A frame of its own for each reading: two that share one wait for each other."""
+            return spark.tables.session.spark.range(10**15).selectExpr("id % 7 AS k").groupBy("k").count()
+
+        with _in_a_thread(lambda: spark.tables.run(endless)) as (other, later):
             _until(lambda: _running(cluster), "a reading runs")
-            with _in_a_thread(lambda: spark.tables.run(lambda: endless)) as (thread, found):
+            with _in_a_thread(lambda: spark.tables.run(endless)) as (thread, found):
                 _until(lambda: len(spark.tables._running) == 2, "another one is asked")
                 spark.interrupt(thread.ident)
                 _until(lambda: found or spark.interrupt(thread.ident), "it is ended")
@@ -101,7 +105,6 @@ def test_a_reading_is_ended_and_the_session_goes_on(cluster: Cluster, rows_here:
         assert not spark.tables._running
 
 
-@pytest.mark.long
 def test_an_executor_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     """Spark computes what was lost again: the totals are the same."""
     rows = pa.concat_tables([_rows(100_000)] * 20)
@@ -154,13 +157,13 @@ def _copies(cluster: Cluster) -> int:
     return int(cluster.classic.sparkContext._jsc.sc().getPersistentRDDs().size())
 
 
-def test_closed_sessions_leave_nothing(cluster: Cluster, long: bool) -> None:
+def test_closed_sessions_leave_nothing(cluster: Cluster) -> None:
     """At an address, beside a frame of Connect and beside one of classic Spark."""
     at_address(cluster.address, _PLACE).close()  # whatever is made once is made
     with contextlib.closing(at_address(cluster.address, _PLACE)) as own:
         frames = (own.spark.range(1), cluster.classic.range(1))
         sessions, threads = _sessions(cluster), threading.active_count()
-        for _ in range(50 if long else 4):
+        for _ in range(50):
             at_address(cluster.address, _PLACE).close()
             for frame in frames:
                 beside(frame, _PLACE).close()
@@ -169,14 +172,14 @@ def test_closed_sessions_leave_nothing(cluster: Cluster, long: bool) -> None:
     assert not cluster.classic.sparkContext.getJobTags()
 
 
-def test_closed_engines_leave_nothing(cluster: Cluster, rows_here: Path, long: bool) -> None:
+def test_closed_engines_leave_nothing(cluster: Cluster, rows_here: Path) -> None:
     """Engines that were opened, asked and closed, and one that was refused after its session was open."""
     given: tuple[dict[str, Any], ...] = (
         {"source": cluster.address, "path": str(rows_here), "format": "parquet"},
         {"source": cluster.classic.read.parquet(str(rows_here))},
     )
     sessions, copies, threads = _sessions(cluster), _copies(cluster), threading.active_count()
-    for _ in range(50 if long else 1):
+    for _ in range(5):
         for said in given:
             with contextlib.closing(Spark(_policy(**said))) as spark:
                 spark.read(_reading(spark, Strategy.CLIP_L1, "SELECT COUNT(*) FROM t"), 1)
