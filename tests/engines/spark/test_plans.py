@@ -29,14 +29,8 @@ def _compared(seed: int, plans: int, folder: Path, given: compared.Given) -> int
         spark.close()
 
 
-@pytest.mark.parametrize("seed", range(2, 6))
-def test_hundreds_of_plans(cluster: Cluster, tmp_path: Path, seed: int) -> None:
-    """300 plans and more in all, over Connect."""
-    assert _compared(seed, 24, tmp_path, compared.in_files(cluster)) >= 75
-
-
-def test_totals_of_a_frame_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
-    assert _compared(2, 2, tmp_path, compared.in_frames(cluster)) >= 2
+def test_totals_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
+    assert _compared(2, 3, tmp_path, compared.in_frames(cluster)) > 2
 
 
 @pytest.mark.long
