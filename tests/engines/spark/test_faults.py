@@ -146,7 +146,8 @@ def _executors() -> list[int]:
 
 def _sessions(cluster: Cluster) -> int:
     """How many sessions the Connect server keeps."""
-    service = cluster.classic.sparkContext._jvm.org.apache.spark.sql.connect.service.SparkConnectService
+    services = cluster.classic.sparkContext._jvm.org.apache.spark.sql.connect.service
+    service = getattr(getattr(services, "SparkConnectService$"), "MODULE$")
     return int(service.sessionManager().listActiveSessions().size())
 
 
