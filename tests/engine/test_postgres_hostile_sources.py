@@ -266,7 +266,7 @@ def test_settings_hold_in_every_transaction(sessions: Sessions, visits: str) -> 
     assert engine.server.run(shown) == pinned
     (idle,) = engine.server._idle
     idle.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE; SET TimeZone = 'Asia/Tokyo'")  # type: ignore[call-overload]
-    idle.execute("SET search_path = public; SET row_security = on; SET idle_in_transaction_session_timeout = 5")  # type: ignore[call-overload]
+    idle.execute("SET search_path = public; SET row_security = on; SET idle_in_transaction_session_timeout = 3600000")  # type: ignore[call-overload]
     idle.commit()
     assert engine.server.run(shown) == pinned
     assert engine.server._idle == [idle]

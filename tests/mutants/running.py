@@ -64,6 +64,8 @@ class Mutant:
     """Under ``tests``: the files, or single tests of them, that must notice it."""
     accepted: str = ""
     """Why it may survive; most may not."""
+    long: bool = False
+    """Whether the tests that must notice it run in the long run alone."""
 
     def __str__(self) -> str:
         return self.name
@@ -93,6 +95,7 @@ def run(mutant: Mutant, folder: Path, seconds: float = _SECONDS) -> Report:
         stale.unlink()
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=short"]
     command += ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT)]
+    command += ["--long"] if mutant.long else []
     # nothing of a pytest around this one: its workers, its options
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from sfumato.engine.generator import Generator
 from sfumato.engine.relation_lowering import UNIT, every, same, staged
 from sfumato.engine.relational import (
     Aggregation,
+    Apply,
     Constant,
     Join,
     Operation,
@@ -38,7 +39,7 @@ from sfumato.engine.spelling import Spelling
 from sfumato.errors import InvalidPolicy
 from sfumato.plan import calendar
 from sfumato.plan.grammars import BEYOND, FALSE, GRAMMARS, TRUE, ZERO
-from sfumato.policy import Domain, Policy, Table, Type, Via
+from sfumato.policy import Domain, ListColumn, Policy, Table, Type, Via
 from sfumato.policy.domains import SMALLEST_REAL
 from sfumato.privacy.numbers import above, below
 
@@ -56,6 +57,8 @@ class Stored(Enum):
     DATE = "dates"
     TIMESTAMP = "times"
     TEXT = "texts"
+    BYTES = "bytes, which tell units apart and are nothing else"
+    LIST = "lists of any of these"
     OTHER = "values without a text of their own"
 
 
@@ -72,8 +75,10 @@ AS_TYPES = {
 
 _NUMBERS = {Stored.INTEGER, Stored.NUMBER, Stored.REAL, Stored.BOOLEAN}
 _TIMES = {Stored.DATE, Stored.TIMESTAMP}
-_SHOWN = {Stored.INTEGER, Stored.BOOLEAN, Stored.DATE, Stored.TEXT}
-"""What has one text that engines share."""
+_NO_CELLS = {Stored.BYTES, Stored.LIST, Stored.OTHER}
+"""What is no cell of any declared type."""
+ITEM = "sf_item"
+"""What an item of a list is called where it is cleaned."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,8 @@ class StoredColumn:
     kind: Stored
     told: str
     """The stored type in the server's own words, for people and to tell whether it changed."""
+    item: StoredColumn | None = None
+    """What a list is of, under the name ``ITEM``."""
 
 
 class Cells(Protocol):
@@ -98,6 +105,14 @@ class Cells(Protocol):
 
     def short(self, column: StoredColumn) -> str:
         """Write a text as ``plain`` does where grammars may read it; NULL where it has more than ``LONGEST`` bytes."""
+        ...
+
+    def text(self, column: StoredColumn) -> str | None:
+        """Write the cell as the text that every engine gives it; None where its type has none that engines share."""
+        ...
+
+    def whole(self, column: StoredColumn) -> str:
+        """Tell whether a decimal number or a double is whole; an infinite one is."""
         ...
 
     def nearest(self, column: StoredColumn) -> str:
@@ -133,6 +148,21 @@ class InspectedCell:
 
 
 @dataclass(frozen=True)
+class Scan:
+    """A scan is a select over plain cells of sources, which a driver writes in its own way."""
+
+    select: Select
+    cells: Mapping[str, Mapping[str, str]]
+    """For each source that is read, the SQL of its plain cells and the names that the select has for them."""
+
+
+Items = Callable[[StoredColumn, int, Mapping[str, str], str], str]
+"""From a list, how many of its items count, the SQL of plain cells of an item with their names, and SQL over these
+(``sf_item.name``) that makes an item clean, to the list of clean items.
+"""
+
+
+@dataclass(frozen=True)
 class CleanScans:
     """These are the clean scans of a policy's private tables on one server."""
 
@@ -140,22 +170,34 @@ class CleanScans:
     tables: Mapping[str, StoredTable]
     cells: Cells
     spelling: Spelling
+    items: Items | None = None
+    """How lists are made clean; None where an engine reads none."""
 
     def check(self) -> None:
         """Refuse what the policy declares and the sources do not have."""
         for table in self.tables:
             self.text(table)
 
+    def scan(self, table: str, named: Callable[[str], str] = str) -> Scan:
+        """Select the declared columns, clean, and ``sf_unit`` when rows belong to units."""
+        build, declared, rows = _Build(self), self.policy.tables[table], RowLowering({})
+        columns = {name: build.cleaned(rows, declared, name, domain) for name, domain in declared.columns.items()}
+        columns |= {name: build.items(declared, name, each) for name, each in declared.lists.items()}
+        made = tuple((named(name), scalar) for name, scalar in columns.items())
+        return build.made(build.owned(declared, rows, made))
+
     def text(self, table: str) -> str:
-        """Write the SELECT whose columns are the declared ones, clean, and ``sf_unit`` when rows belong to units."""
-        build = _Build(self)
-        declared = self.policy.tables[table]
-        lowering = RowLowering({})
-        columns = tuple(
-            (self.spelling.name(name), build.cleaned(lowering, declared, name, domain))
-            for name, domain in declared.columns.items()
-        )
-        return build.written(build.owned(declared, lowering, columns))
+        """Write the scan of a table as a SELECT."""
+        return self.written(self.scan(table, self.spelling.name))
+
+    def written(self, scan: Scan) -> str:
+        """Write a scan as a SELECT over the sources."""
+
+        def source(table: str) -> str:
+            cells = ", ".join(f"{sql} AS {name}" for sql, name in scan.cells.get(table, {}).items())
+            return f"(SELECT {cells or '1 AS r0'} FROM {self.tables[table].source})"
+
+        return Generator(self.spelling, source).statement(Statement((), scan.select))
 
     def rows(self, table: str) -> str:
         """Write the SELECT of how many rows a source has; where rows are found through another table, with a copy for
@@ -165,13 +207,13 @@ class CleanScans:
         if not isinstance(declared.id, Via):
             return f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
         owned = build.owned(declared, RowLowering({}), (("c", whole(0)),))
-        copies = build.written(Select((("n", Total(Aggregation.COUNT)),), owned))
+        copies = self.written(build.made(Select((("n", Total(Aggregation.COUNT)),), owned)))
         own = f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
         return f"SELECT MAX(n) AS n FROM ({copies} UNION ALL {own}) AS r"
 
-    def inspected(self, table: str) -> tuple[str, list[InspectedCell]]:
-        """Write a SELECT of what the scan makes of every row's cells, with a column k that is 1 where the row is
-        somebody's; the cells are named in the order of the columns.
+    def inspected(self, table: str) -> tuple[Scan, list[InspectedCell]]:
+        """Select what the scan makes of every row's cells, with a column k that is 1 where the row is somebody's; the
+        cells are named in the order of the columns.
         """
         build, declared, rows = _Build(self), self.policy.tables[table], RowLowering({})
         made: list[tuple[str, Scalar]] = []
@@ -186,7 +228,7 @@ class CleanScans:
             low = None if domain.bounds is None or domain.values is not None else _ends(domain)[0]
             written = None if low is None else Generator(self.spelling, str).scalar(low)
             cells.append(InspectedCell(f"v{place}", f"r{place}", f"m{place}", written))
-        return build.written(build.told(declared, rows, tuple(made))), cells
+        return build.made(build.told(declared, rows, tuple(made))), cells
 
     def stored(self, table: str, column: str, place: str) -> StoredColumn:
         """Find the column of that name, which has a type that engines share."""
@@ -219,12 +261,8 @@ class _Build:
         self.scans, self.policy = scans, scans.policy
         self._read: dict[str, dict[str, str]] = {}
 
-    def written(self, select: Select) -> str:
-        return Generator(self.scans.spelling, self._source).statement(Statement((), select))
-
-    def _source(self, table: str) -> str:
-        cells = ", ".join(f"{sql} AS {name}" for sql, name in self._read.get(table, {}).items())
-        return f"(SELECT {cells or '1 AS r0'} FROM {self.scans.tables[table].source})"
+    def made(self, select: Select) -> Scan:
+        return Scan(select, self._read)
 
     def _cell(self, table: str, sql: str) -> Reference:
         read = self._read.setdefault(table, {})
@@ -234,13 +272,29 @@ class _Build:
 
     def cleaned(self, rows: RowLowering, table: Table, name: str, domain: Domain) -> Scalar:
         place = f"tables.{table.name}.columns.{name}"
-        column = self.scans.stored(table.name, name, place)
-        made = self.limited(rows, table.name, column, domain, place)
+        return self._cleaned(rows, table.name, self.scans.stored(table.name, name, place), domain, place)
+
+    def _cleaned(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
+        made = self.limited(rows, table, column, domain, place)
         if domain.other is None:
             return made
-        there = self._cell(table.name, self.scans.cells.there(column))
-        other = apply(Operation.CASE, there, Constant(domain.other, domain.type))
+        other = apply(Operation.CASE, self.there(table, column), Constant(domain.other, domain.type))
         return apply(Operation.COALESCE, made, other)
+
+    def items(self, table: Table, name: str, declared: ListColumn) -> Scalar:
+        """Give the first items of a list, each cleaned by itself: what an item shares has no stage of its own."""
+        place = f"tables.{table.name}.columns.{name}"
+        column = self.scans.stored(table.name, name, place)
+        if column.item is None or self.scans.items is None:
+            raise InvalidPolicy(
+                f"{name} is no list in its source", place=f"{place}.most_items", fix="leave most_items out"
+            )
+        build, rows = _Build(self.scans), RowLowering({})
+        clean = build._cleaned(rows, table.name, column.item, declared.items, place)
+        stages = {each: scalar for level in rows.stages() for each, scalar in level}
+        made = Generator(self.scans.spelling, str).scalar(_of_item(clean, stages))
+        cells = build.made(Select((), Source(table.name))).cells.get(table.name, {})
+        return self._cell(table.name, self.scans.items(column, declared.most_items, cells, made))
 
     def limited(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
         """Give a cell as its domain says, NULL where it is not of the declared type."""
@@ -258,7 +312,7 @@ class _Build:
 
     def _typed(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
         cells, kind = self.scans.cells, domain.type
-        if kind is Type.TEXT:
+        if kind is Type.TEXT or column.kind in _NO_CELLS:
             return self.text(table, column, place)
         if column.kind is Stored.TEXT:
             return _READ[kind](rows, self._cell(table, cells.short(column)), domain)
@@ -275,22 +329,19 @@ class _Build:
             return _of_whole(x, domain)
         if kind is Type.REAL:
             return _real(rows, x, domain)
-        return _integer(rows, x, self._cell(table, cells.nearest(column)), domain)
+        is_whole = self._cell(table, cells.whole(column))
+        return _integer(rows, x, is_whole, self._cell(table, cells.nearest(column)), domain)
 
     def text(self, table: str, column: StoredColumn, place: str) -> Scalar:
         """Give a cell as text, where its type has one that engines share."""
-        x = self._cell(table, self.scans.cells.plain(column))
-        if column.kind is Stored.TEXT:
-            return x
-        if column.kind not in _SHOWN:
+        written = self.scans.cells.text(column)
+        if written is None:
             raise InvalidPolicy(
                 f"{column.name} is stored as {column.told}, which has no text that engines share",
                 place=place,
                 fix="declare it as a number or a time, or write the text in a view",
             )
-        if column.kind is Stored.BOOLEAN:
-            return choice(x, Constant("true", Type.TEXT), Constant("false", Type.TEXT))
-        return apply(Operation.CONVERT, x, detail=(Type.TEXT,))
+        return self._cell(table, written)
 
     def typed(self, rows: RowLowering, table: str, column: StoredColumn, place: str, domain: Domain) -> Scalar:
         """Give a cell in its declared type, without bounds and values; a real as large or as small as it is."""
@@ -424,7 +475,13 @@ class _Build:
         """
         kinds = {each.kind for each in columns}
         alike = len({each.told for each in columns}) == 1 or kinds in ({Stored.INTEGER}, {Stored.TEXT})
-        return (lambda _, column, table: self._cell(table, self.scans.cells.key(column))) if alike else None
+        return self._key if alike else None
+
+    def _key(self, _: RowLowering, column: StoredColumn, table: str) -> Scalar:
+        """Compare a key in its own type; a list is nobody's, and refused as it has no text."""
+        if column.kind is Stored.LIST:
+            return self.text(table, column, f"tables.{table}.id")
+        return self._cell(table, self.scans.cells.key(column))
 
     def _meeting(self, columns: Sequence[StoredColumn]) -> Read:
         """Say how keys that are stored in two types are compared: as whole numbers where one of them is a number."""
@@ -462,6 +519,15 @@ def _paid_for(start: Scalar, per: str, bounds: Any) -> Scalar:
 
 def _day(moment: dt.date) -> dt.date:
     return dt.date(moment.year, moment.month, moment.day)
+
+
+def _of_item(scalar: Scalar, stages: Mapping[str, Scalar]) -> Scalar:
+    """Write what is staged where it is used, over the plain cells of an item."""
+    if isinstance(scalar, Reference):
+        return _of_item(stages[scalar.name], stages) if scalar.name in stages else Reference(scalar.name, ITEM)
+    if isinstance(scalar, Apply):
+        return replace(scalar, arguments=tuple(_of_item(each, stages) for each in scalar.arguments))
+    return scalar
 
 
 # What becomes of a cell of each type
@@ -520,10 +586,9 @@ def _real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
     return apply(Operation.CASE, *pairs, missing(Type.REAL))
 
 
-def _integer(rows: RowLowering, x: Scalar, nearest: Scalar, domain: Domain) -> Scalar:
-    """Give the whole number that a double is; one beyond 64 bits is beyond every bound."""
+def _integer(rows: RowLowering, x: Scalar, is_whole: Scalar, nearest: Scalar, domain: Domain) -> Scalar:
+    """Give the whole number that a number is; one beyond 64 bits is beyond every bound."""
     near = rows.shared(nearest)
-    is_whole = apply(Operation.EQUAL, x, apply(Operation.TRUNCATE, x))
     if domain.bounds is None:
         return apply(Operation.CASE, is_whole, near, missing(Type.INTEGER))
     low, high = _ends(domain)
@@ -593,7 +658,8 @@ def _read_integer(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
     number = rows.shared(apply(Operation.CASE, small, real(0), found))
     held = apply(Operation.BETWEEN, number, real(-Fraction(2**63)), real(Fraction(2**63 - 1024)))
     nearest = apply(Operation.CASE, held, apply(Operation.NEAREST, number), missing(Type.INTEGER))
-    other = _or_beyond(x, number, _integer(rows, number, nearest, domain), domain, Type.REAL)
+    is_whole = apply(Operation.EQUAL, number, apply(Operation.TRUNCATE, number))
+    other = _or_beyond(x, number, _integer(rows, number, is_whole, nearest, domain), domain, Type.REAL)
     return apply(Operation.CASE, present(read), _of_whole(read, domain), other)
 
 

@@ -80,7 +80,7 @@ def fate(cell: InspectedCell) -> str:
 def statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:
     """Write the SELECT of one row of counts of a table on a server, and name the keys that groups are counted by."""
     declared = scans.policy.tables[table]
-    text, cells = scans.inspected(table)
+    scan, cells = scans.inspected(table)
     keys = [name for name, domain in declared.columns.items() if domain.values is not None]
     fates = [f"{fate(cell)} AS c{place}" for place, cell in enumerate(cells)]
     counts = [
@@ -89,7 +89,7 @@ def statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:
         for each in range(1, _FATES + 1)
     ]
     totals = ", ".join(["count(*)", "count(CASE WHEN k = 1 THEN 1 END)", *counts])
-    seen = f"SELECT {', '.join(['k', *fates])} FROM ({text}) AS r"
+    seen = f"SELECT {', '.join(['k', *fates])} FROM ({scans.written(scan)}) AS r"
     if declared.every_row:
         return f"SELECT {totals} FROM ({seen}) AS s", keys
     quoted = [scans.spelling.name(key) for key in keys]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 
+from engines.spark.conftest import Cluster
 from safety import worlds
 from safety.found import reading as found_reading, rows
 from safety.tree_questions import tree
@@ -33,6 +34,16 @@ Given = Callable[[Path], dict[str, Any]]
 """From a Parquet file to what a table's source is, and what is said beside it."""
 
 
+def in_frames(cluster: Cluster) -> Given:
+    """A frame of classic Spark."""
+    return lambda path: {"source": cluster.classic.read.parquet(str(path))}
+
+
+def in_files(cluster: Cluster) -> Given:
+    """Files, read over Connect."""
+    return lambda path: {"source": cluster.address, "path": str(path), "format": "parquet"}
+
+
 @dataclass(frozen=True)
 class Asked:
     """One question about one policy, bounded in one way."""
@@ -44,6 +55,10 @@ class Asked:
 
 
 def on_spark(policy: Policy, folder: Path, given: Given) -> Spark:
+    return Spark(kept_by_spark(policy, folder, given))
+
+
+def kept_by_spark(policy: Policy, folder: Path, given: Given) -> Policy:
     """The same policy, with its private tables where Spark reads them."""
     tables = dict(policy.tables)
     for name, table in policy.tables.items():
@@ -51,7 +66,7 @@ def on_spark(policy: Policy, folder: Path, given: Given) -> Spark:
             path = folder / f"{name}.parquet"
             pyarrow.parquet.write_table(table.source.table, path)
             tables[name] = replace(table, relation=None, **given(path))
-    return Spark(replace(policy, tables=tables))
+    return replace(policy, tables=tables)
 
 
 def of_found_keys(question: Asked) -> bool:

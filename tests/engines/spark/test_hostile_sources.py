@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
@@ -17,7 +19,11 @@ from sfumato.engine.spark.carried_frames import prove
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.sessions import beside
 from sfumato.errors import InvalidPolicy, SourceChanged
-from sfumato.plan.bounding import Strategy
+from sfumato.plan.bounding import Limits, Strategy, boundings
+from sfumato.plan.readings import GroupTotals
+from sfumato.plan.sql import parse
+from sfumato.policy import Policy, Table
+from sfumato.privacy import Budget, PrivacyUnit
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.filterwarnings(PANDAS), pytest.mark.long]
 _PLACE = "tables.t.source"
@@ -64,6 +70,23 @@ def test_no_line_of_a_file_fails_a_question(cluster: Cluster, tmp_path: Path) ->
         (count, total, people), *_ = tuples(spark.read(reading, 1))
         bits = [each.bits for each in reading.bounded.measures]
     assert [count >> bits[0], total >> bits[1], people >> bits[2]] == [4, 4 * (5 + 7 + 2), 4]
+
+
+@pytest.mark.parametrize("period", [None, "day"])
+def test_ids_that_are_doubles_are_units_as_numbers_are(cluster: Cluster, tmp_path: Path, period: str | None) -> None:
+    """−0 is 0, and what is no number is nobody."""
+    path, day = tmp_path / "t.parquet", dt.date(2024, 1, 31)
+    ids = [0.0, -0.0, float("nan"), 1.5, None, float("inf"), float("inf")]
+    pyarrow.parquet.write_table(pa.table({"who": pa.array(ids, pa.float64()), "day": [day] * len(ids)}), path)
+    columns = {"day": {"type": "date", "bounds": [day, day]}}
+    said = {"path": str(path), "format": "parquet", "max_rows": 5}
+    table = Table("t", cluster.address, columns, id="who", **said)  # type: ignore[arg-type]
+    unit = PrivacyUnit("person", period=period, period_column=period and "day")
+    with contextlib.closing(Spark(Policy(unit, Budget(1), {"t": table}))) as spark:
+        asked = "(who, day)" if period else "who"
+        plan = parse(f"SELECT COUNT(DISTINCT {asked}) FROM t", spark.catalog()).plan
+        (bounded, *_) = boundings(plan, Limits.of(table), 1)
+        assert tuples(spark.read(GroupTotals(bounded, ((),)), 1)) == [(3 << bounded.measures[0].bits,)]
 
 
 def test_a_catalogs_table_of_lines_is_refused(cluster: Cluster) -> None:

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -22,7 +17,6 @@ from engine import test_dense_arrays
 from engine.tables import policy_of, tuples
 from engines.spark import compared
 from engines.spark.conftest import PANDAS, Cluster
-from safety import test_replay, test_towns, towns, worlds
 from sfumato.engine import proving
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.opening import open_engine, open_inspector
@@ -31,7 +25,7 @@ from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.sessions import at_address, quietly
 from sfumato.engine.spellings.spark import SparkSpelling
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
-from sfumato.plan.bounding import Limits, Strategy, boundings, for_neighbours, found_bounding
+from sfumato.plan.bounding import Limits, Strategy, boundings, found_bounding
 from sfumato.plan.dense_readings import Marginals, ValueCounts
 from sfumato.plan.functions import call
 from sfumato.plan.grammars import LONGEST
@@ -46,102 +40,6 @@ COLUMNS = {"place": {"values": list(PLACES)}, "cost": {"type": "real", "bounds":
 QUESTION = "SELECT place, COUNT(*), SUM(cost), COUNT(DISTINCT who) FROM t GROUP BY place"
 
 
-def _frame(cluster: Cluster) -> compared.Given:
-    return lambda path: {"source": cluster.classic.read.parquet(str(path))}
-
-
-def _files(cluster: Cluster) -> compared.Given:
-    return lambda path: {"source": cluster.address, "path": str(path), "format": "parquet"}
-
-
-def _compared(seed: int, plans: int, folder: Path, given: compared.Given) -> int:
-    """A population of which one unit goes beyond its limits, on both engines."""
-    made, words = compared.world_questions(seed, plans)
-    tables = made.tables(Random(seed), 30)
-    rows = tables[sorted(tables)[seed % len(tables)]]
-    here, spark = made.engine(rows), compared.on_spark(made.policy(rows), folder, given)
-    try:
-        return compared.compare(here, spark, [each for text in words for each in compared.asked(here, text)], seed)
-    finally:
-        here.close()
-        spark.close()
-
-
-def test_totals_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
-    assert _compared(2, 3, tmp_path, _frame(cluster)) > 2
-
-
-@pytest.mark.long
-def test_totals_of_other_worlds_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
-    assert sum(_compared(seed, 3, tmp_path, _frame(cluster)) for seed in (3, 5)) > 10
-
-
-@pytest.mark.long
-def test_totals_over_connect_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
-    assert _compared(8, 1, tmp_path, _files(cluster)) > 2
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("part", range(30))
-def test_thousands_of_plans(cluster: Cluster, tmp_path: Path, part: int) -> None:
-    """3,000 plans and more in all, every tenth world over Connect."""
-    found = 0
-    for seed in range(1000 + 10 * part, 1010 + 10 * part):
-        (folder := tmp_path / str(seed)).mkdir()
-        found += _compared(seed, 8, folder, _files(cluster) if seed % 10 == 9 else _frame(cluster))
-    assert found > 100
-
-
-def _town(cluster: Cluster, folder: Path, texts: tuple[str, ...], every: str | None, seed: int = 1) -> int:
-    """Several private tables: ids found through others, joins of a unit's rows, tests, unions, periods."""
-    rows = towns.town(Random(seed), every).tables()["many rows"]
-    here = towns.engine(rows, every)
-    spark = compared.on_spark(towns.policy(rows, every=every), folder, _frame(cluster))
-    asked = [each for text in texts for each in compared.asked(here, text)]
-    try:
-        return compared.compare(here, spark, asked, seed)
-    finally:
-        here.close()
-        spark.close()
-
-
-@pytest.mark.long
-def test_tables_meet_as_on_duckdb(cluster: Cluster, tmp_path: Path) -> None:
-    texts = (test_towns.PATHS[1], test_towns.JOINS[2])
-    assert _town(cluster, tmp_path, texts, None) > 4
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("every", [None, "day", "week", "month"])
-def test_all_towns(cluster: Cluster, tmp_path: Path, every: str | None) -> None:
-    texts = test_towns.PATHS + (test_towns.ACROSS + test_towns.TREES if every is None else test_towns.PERIODS[every])
-    assert _town(cluster, tmp_path, texts, every, 7) > 20
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(3))
-def test_neighbours_differ_by_at_most_the_claim(cluster: Cluster, tmp_path: Path, seed: int) -> None:
-    """Recorded on Spark, both neighbour relations."""
-    made, words = compared.world_questions(100 + seed, 4)
-    tables = made.tables(Random(seed), 200)
-    here = made.engine(tables[""])
-    asked = [each for text in words for each in compared.asked(here, text) if not compared.of_found_keys(each)]
-    found: dict[str, list[Any]] = {}
-    for number, (name, rows) in enumerate(tables.items()):
-        (folder := tmp_path / str(number)).mkdir()
-        spark = compared.on_spark(made.policy(rows), folder, _frame(cluster))
-        found[name] = [tuples(each) for each in compared.totals(spark, [each.reading for each in asked], 5)]
-        spark.close()
-    compared_pairs = 0
-    for relation, first, second in test_replay._pairs(dict.fromkeys(tables)):  # type: ignore[arg-type]
-        for place, each in enumerate(asked):
-            claimed = for_neighbours(each.reading.bounded, relation)
-            for change in worlds.changes(claimed, found[first][place], found[second][place]):
-                compared_pairs += 1
-                assert change.worst <= 1, (seed, each.words, relation, first, second, change)
-    assert compared_pairs > 100
-
-
 # Other readings
 
 
@@ -150,7 +48,7 @@ def test_every_kind_of_reading_is_that_of_duckdb(cluster: Cluster, tmp_path: Pat
     """Marginals, values in order, found keys, different values: counted there, put into the same arrays here."""
     rows = test_dense_arrays.rows(3)
     here = test_dense_arrays.engine(rows, units=True)
-    spark = compared.on_spark(here._policy, tmp_path, _frame(cluster))
+    spark = compared.on_spark(here._policy, tmp_path, compared.in_frames(cluster))
     with contextlib.closing(here), contextlib.closing(spark):
         asked = [
             test_dense_arrays.marginals(Strategy.SAMPLE),
@@ -398,59 +296,3 @@ def test_an_error_quotes_no_cell(cluster: Cluster, capfd: pytest.CaptureFixture[
         assert "secret" not in str(raised.value)
     session.close()
     assert "secret" not in "".join(capfd.readouterr())
-
-
-@pytest.mark.long
-def test_a_reading_is_ended(cluster: Cluster) -> None:
-    frame = cluster.classic.range(10**13).selectExpr("id AS who", "'north' AS place", "CAST(id % 7 AS DOUBLE) AS cost")
-    spark = Spark(_policy(frame.limit(10)))
-    endless = spark.tables.session.moved(frame)
-    found: list[str] = []
-
-    def read() -> None:
-        try:
-            spark.tables.run(lambda: endless.groupBy("place").count())
-        except EngineFailed:
-            found.append("ended")
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    while thread.is_alive():
-        spark.interrupt(thread.ident)
-        time.sleep(0.2)
-    assert found == ["ended"]
-    spark.close()
-
-
-@pytest.mark.long
-def test_an_executor_is_killed(cluster: Cluster, tmp_path: Path) -> None:
-    """Spark computes what was lost again: the totals are the same."""
-    rows = pa.concat_tables([_rows(200_000)] * 40)
-    pyarrow.parquet.write_table(rows, tmp_path / "t.parquet", row_group_size=50_000)
-    here = DuckDB(_policy(tmp_path / "t.parquet"))
-    spark = Spark(_policy(cluster.address, path=str(tmp_path / "t.parquet"), format="parquet"))
-    reading = _reading(here, Strategy.SAMPLE)
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(spark.read(reading, 3)))
-    thread.start()
-    time.sleep(3)
-    os.kill(_executor(), signal.SIGKILL)
-    thread.join()
-    assert tuples(found[0]) == tuples(here.read(reading, 3))
-    spark.close()
-
-
-def _executor() -> int:
-    """An executor of the Spark that this process started."""
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
-    parents = {int(pid): int(parent) for pid, parent, _ in rows}
-
-    def ours(pid: int) -> bool:
-        while pid > 1:
-            pid = parents.get(pid, 0)
-            if pid == os.getpid():
-                return True
-        return False
-
-    return next(int(pid) for pid, _, words in rows if "CoarseGrainedExecutorBackend" in words and ours(int(pid)))

@@ -35,6 +35,16 @@ class PostgresCells:
         x = self.plain(column)
         return f"CASE WHEN OCTET_LENGTH({x}) <= {LONGEST} THEN {x} END"
 
+    def text(self, column: StoredColumn) -> str | None:
+        x = self.plain(column)
+        if column.kind is Stored.BOOLEAN:
+            return f"(CASE WHEN {x} THEN 'true' WHEN NOT {x} THEN 'false' END {BYTES})"
+        written = f"(CAST({x} AS TEXT) {BYTES})" if column.kind in (Stored.INTEGER, Stored.DATE) else None
+        return x if column.kind is Stored.TEXT else written
+
+    def whole(self, column: StoredColumn) -> str:
+        return f"({name(column.name)} = TRUNC({name(column.name)}))"
+
     def nearest(self, column: StoredColumn) -> str:
         x = name(column.name)
         if column.kind is Stored.REAL:

@@ -32,8 +32,7 @@ def fetched(policy: Policy, session: Session) -> dict[str, Any]:
     for each, table in policy.tables.items():
         if table.public and isinstance(table.source, SparkTable | SparkFrame):
             source = opened(table.source, session, f"tables.{each}.source")
-            frame = source.frame.toDF(*(true for true, _ in source.columns)).limit(MOST_ROWS + 1)
-            found[each] = quietly(frame.toArrow)
+            found[each] = quietly(source.frame.limit(MOST_ROWS + 1).toArrow)
             if found[each].num_rows > MOST_ROWS:
                 raise too_large(each)
     return found

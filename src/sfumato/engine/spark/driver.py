@@ -318,7 +318,7 @@ def _place(table: Table) -> str:
 
 def _made(scans: Scans, table: Table) -> Frame:
     """Make a clean scan, which Spark analyses now: what it has against it is a refusal of the policy."""
-    frame = scans.scan(table)
+    frame = scans.scan(table.name)
     quietly(lambda: frame.schema)
     return frame
 

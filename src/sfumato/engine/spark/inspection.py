@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from sfumato.engine import inspected_tables
-from sfumato.engine.clean_scans import InspectedCell
 from sfumato.engine.seam import Inspection
-from sfumato.engine.spark.cells import FLOATING, Cell, cleaned
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.frames import Frame
 from sfumato.engine.spark.sources import content
-from sfumato.engine.spellings.spark_literals import literal, name
-from sfumato.policy import Domain, Policy, Type
+from sfumato.engine.spellings.spark_literals import name
+from sfumato.policy import Domain, Policy
 
 _FATES = range(1, 6)
 
@@ -47,23 +45,13 @@ class SparkInspector:
 
     def _fates(self, table: str) -> Frame:
         """Count rows, those that are somebody's, and for each column what became of the cells of these."""
-        fates = []
-        for place, (column, domain) in enumerate(self._policy.tables[table].columns.items()):
-            cell = self._tables.source(table).cell(column, f"tables.{table}.columns.{column}")
-            inspected = InspectedCell(
-                clean=cleaned(cell, domain, column),
-                raw=_raw(cell, domain.type, column),
-                there=f"({cell.sql} IS NOT NULL)",
-                low=None if domain.bounds is None else literal(domain.bounds[0]),
-            )
-            fates.append(f"{inspected_tables.fate(inspected)} AS f{place}")
+        rows, cells = self._tables.scans.inspected(table)
+        fates = [f"{inspected_tables.fate(cell)} AS f{place}" for place, cell in enumerate(cells)]
         counts = [
-            f"COUNT(CASE WHEN k THEN CASE WHEN f{place} = {each} THEN 1 END END)"
-            for place in range(len(fates))
-            for each in _FATES
+            f"COUNT(CASE WHEN k = 1 AND f{place} = {each} THEN 1 END)" for place in range(len(fates)) for each in _FATES
         ]
-        seen = self._tables.scans.told(self._policy.tables[table]).selectExpr("k", *fates)
-        return self._aggregated(seen, "COUNT(*)", "COUNT(CASE WHEN k THEN 1 END)", *counts)
+        seen = rows.selectExpr("k", *fates)
+        return self._aggregated(seen, "COUNT(*)", "COUNT(CASE WHEN k = 1 THEN 1 END)", *counts)
 
     def _losses(self, table: str, keys: list[str]) -> Frame:
         """Count units, those beyond the limit, and what of their rows and groups is beyond each."""
@@ -89,12 +77,3 @@ class SparkInspector:
 
     def __exit__(self, *_: object) -> None:
         self._engine.close()
-
-
-def _raw(cell: Cell, kind: Type, place: str) -> str:
-    """Give a cell in its declared type alone: with no bound, and a double as it is."""
-    if kind is Type.TEXT:
-        return cell.text(place)
-    if kind is Type.REAL and cell.family in FLOATING:
-        return f"CAST({cell.sql} AS DOUBLE)"
-    return cleaned(cell, Domain(kind), place)

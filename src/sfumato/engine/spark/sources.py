@@ -15,8 +15,8 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
-from sfumato.engine import column_names
-from sfumato.engine.spark.cells import Cell
+from sfumato.engine.clean_scans import StoredColumn
+from sfumato.engine.spark.cells import stored
 from sfumato.engine.spark.sessions import Session, quietly
 from sfumato.engine.spark.settings import CSV
 from sfumato.engine.spellings.spark_literals import name
@@ -29,10 +29,6 @@ _IN_FILES = {"parquet", "csv", "orc", "text"}
 _OF_LINES = {"csv", "json", "xml"}
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """Where a column of texts keeps that it is a CHAR."""
-_NEWEST = {
-    "delta": "SELECT version FROM (DESCRIBE HISTORY {}) ORDER BY version DESC LIMIT 1",
-    "iceberg": "SELECT snapshot_id FROM {}.refs WHERE name = 'main'",
-}
 _AS_OF = {"delta": "versionAsOf", "iceberg": "snapshot-id"}
 
 
@@ -41,19 +37,14 @@ class Source:
     """A source is an open table of Spark's."""
 
     frame: Frame
-    """Its rows, the columns called c0, c1, … by their places."""
-    columns: tuple[tuple[str, Cell], ...]
-    """Each column under the name that its source gives it."""
+    """Its rows, the columns called as the source calls them."""
+    columns: tuple[StoredColumn, ...]
     addresses: tuple[str, ...]
     """Where it is, for the ledger, by every name; none for a frame that is handed over, which is known by its rows."""
     look: Callable[[], str]
     """Finds what changes whenever the rows do; no row is read for it."""
     held: bool = True
     """Whether ``look`` tells every change: else rows are copied where they are read."""
-
-    def cell(self, column: str, place: str) -> Cell:
-        """Find the column of that name, exactly or, if only one is so, in other letter case, accents composed."""
-        return column_names.find(self.columns, column, place, "name a column of the source")
 
 
 def opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Source:
@@ -139,11 +130,10 @@ def _loader(source: SparkTable, session: Session) -> Callable[[], Frame]:
 
 def _as_of(source: SparkTable, form: str, session: Session, addresses: tuple[str, ...], place: str) -> Source:
     """Read one version of a table that keeps its versions: the one that is named, or the newest there is now."""
-    named = _quoted(source.relation) if source.relation is not None else f"{form}.{name(source.path or '')}"
     try:
-        version = source.version or str(session.spark.sql(_NEWEST[form].format(named)).collect()[0][0])
+        version = source.version or str(_newest(source, form, session.spark).collect()[0][0])
         reader = session.spark.read.format(form).option(_AS_OF[form], version)
-        frame = reader.table(named) if source.path is None else reader.load(source.path)
+        frame = reader.load(source.path) if source.relation is None else reader.table(_quoted(source.relation))
         return _of_frame(frame, addresses, lambda: version)
     except Exception:
         raise InvalidPolicy(
@@ -153,13 +143,22 @@ def _as_of(source: SparkTable, form: str, session: Session, addresses: tuple[str
         ) from None
 
 
+def _newest(source: SparkTable, form: str, spark: Any) -> Frame:
+    """Find the newest version of a table: the last operation of Delta's history, or where Iceberg's main branch is."""
+    relation = None if source.relation is None else _quoted(source.relation)
+    if form == "delta":
+        named = relation or f"delta.{name(source.path or '')}"
+        return spark.sql(f"DESCRIBE HISTORY {named} LIMIT 1").select("version")
+    branches = spark.table(f"{relation}.refs") if relation else spark.read.format(form).load(f"{source.path}#refs")
+    return branches.filter("name = 'main'").select("snapshot_id")
+
+
 def _of_frame(frame: Frame, addresses: tuple[str, ...], look: Callable[[], str], *, held: bool = True) -> Source:
-    fields = frame.schema.fields
-    columns = tuple((field.name, Cell(f"c{place}", _stored(field))) for place, field in enumerate(fields))
-    return Source(frame.toDF(*(cell.sql for _, cell in columns)), columns, addresses, look, held)
+    columns = tuple(stored(field.name, _told(field)) for field in frame.schema.fields)
+    return Source(frame, columns, addresses, look, held)
 
 
-def _stored(field: Any) -> str:
+def _told(field: Any) -> str:
     return str((field.metadata or {}).get(_CHAR) or field.dataType.simpleString())
 
 
@@ -200,8 +199,9 @@ def _host(address: str) -> str:
 
 def content(source: Source, session: Session) -> str:
     """Hash all rows, whatever their order, on the executors; this reads the whole source."""
-    hashed: Sequence[str] = [cell.sql for _, cell in source.columns if "map<" not in cell.stored]
+    placed = source.frame.toDF(*(f"c{place}" for place, _ in enumerate(source.columns)))  # names may occur twice
+    hashed: Sequence[str] = [f"c{place}" for place, each in enumerate(source.columns) if "map<" not in each.told]
     row = f"xxhash64({', '.join(hashed)})"
     asked = ("COUNT(*)", f"SUM(CAST({row} AS DECIMAL(38,0)))", f"bit_xor(xxhash64({row}, 1))")
-    found = quietly(lambda: source.frame.groupBy().agg(*map(session.expression, asked)).collect())
+    found = quietly(lambda: placed.groupBy().agg(*map(session.expression, asked)).collect())
     return sha256(repr([str(each) for each in found[0]]).encode()).hexdigest()

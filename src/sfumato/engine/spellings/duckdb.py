@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 
-from sfumato.engine.relational import Kind, Wide
-from sfumato.engine.spellings.duckdb_literals import listed, literal, name, real
+from sfumato.engine.relational import Kind
+from sfumato.engine.spellings.common import SECONDS_BEFORE_1970, CommonSpelling
+from sfumato.engine.spellings.duckdb_literals import LITERALS, TYPES, listed, literal
 from sfumato.plan.grammars import ZONED
-from sfumato.plan.intervals import nearest
 from sfumato.policy import Type, Value
 
-_MICROSECONDS_BEFORE_1970 = 62_135_596_800_000_000
-"""From the start of the year 1, the calendar's first, so that no time counts below 0."""
-
-
-TYPES: Mapping[Kind, str] = {
-    Type.INTEGER: "BIGINT",
-    Type.REAL: "DOUBLE",
-    Type.TEXT: "VARCHAR",
-    Type.BOOLEAN: "BOOLEAN",
-    Type.DATE: "DATE",
-    Type.TIMESTAMP: "TIMESTAMP",
-    Wide.INTEGER: "HUGEINT",
-}
-
+__all__ = ["TYPES", "DuckDBSpelling"]
 
 _STEPS: Mapping[Kind, str] = {
     Type.DATE: "to_days(CAST(i AS INTEGER))",
@@ -32,41 +18,13 @@ _STEPS: Mapping[Kind, str] = {
 }
 
 
-class DuckDBSpelling:
-    """This is how DuckDB computes: doubles never fail (they become infinite), CAST rounds to even, LEAST and GREATEST
-    pass over NULL.
+class DuckDBSpelling(CommonSpelling):
+    """This is how DuckDB computes: doubles never fail (they become infinite), and projections are computed one after
+    the other.
     """
 
     types = TYPES
-    staged = ""  # projections are computed one after the other
-
-    def name(self, identifier: str) -> str:
-        return name(identifier)
-
-    def constant(self, value: Value | None, kind: Kind) -> str:
-        if value is None:
-            return f"CAST(NULL AS {self.types[kind]})"
-        if kind is Wide.INTEGER:
-            return f"CAST({value} AS HUGEINT)"
-        return real(nearest(Fraction(value))) if kind is Type.REAL else literal(value)  # type: ignore[arg-type]
-
-    def convert(self, x: str, kind: Kind) -> str:
-        return f"CAST({x} AS {self.types[kind]})"
-
-    def nearest(self, x: str) -> str:
-        return f"CAST({x} AS BIGINT)"
-
-    def toward_zero(self, x: str) -> str:
-        return f"CAST(TRUNC({x}) AS BIGINT)"
-
-    def floor(self, x: str) -> str:
-        return f"FLOOR({x})"
-
-    def ceiling(self, x: str) -> str:
-        return f"CEIL({x})"
-
-    def truncate(self, x: str) -> str:
-        return f"TRUNC({x})"
+    literals = LITERALS
 
     def half_away(self, x: str) -> str:
         return f"ROUND({x})"
@@ -74,14 +32,7 @@ class DuckDBSpelling:
     def divide_whole(self, x: str, y: str) -> str:
         return f"({x} // {y})"
 
-    def divide_wide(self, x: str, y: str) -> str:
-        return f"({x} // {y})"
-
-    def least(self, *xs: str) -> str:
-        return f"LEAST({', '.join(xs)})"
-
-    def greatest(self, *xs: str) -> str:
-        return f"GREATEST({', '.join(xs)})"
+    divide_wide = divide_whole
 
     def like(self, x: str, pattern: str) -> str:
         return f"({x} LIKE {literal(pattern)})"
@@ -122,9 +73,6 @@ class DuckDBSpelling:
     def part(self, x: str, part: str) -> str:
         return f"CAST(date_part('{part}', {x}) AS BIGINT)"
 
-    def start(self, x: str, unit: str, kind: Type) -> str:
-        return f"CAST(date_trunc('{unit}', {x}) AS {self.types[kind]})"
-
     def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
         return f"CAST({x} + to_{unit}s({amount}) AS {self.types[kind]})"
 
@@ -132,16 +80,10 @@ class DuckDBSpelling:
         return f"date_diff('day', {first}, {last})"
 
     def seconds(self, x: str) -> str:
-        return f"((epoch_us({x}) + {_MICROSECONDS_BEFORE_1970}) // 1000000)"
-
-    def wide_sum(self, x: str, over: str = "") -> str:
-        return f"CAST(SUM({x}){over} AS HUGEINT)"
+        return f"((epoch_us({x}) + {SECONDS_BEFORE_1970 * 1_000_000}) // 1000000)"
 
     def listed(self, number: int, kind: Type) -> str:
         return f"SELECT unnest(CAST(${number} AS {self.types[kind]}[]))"
-
-    def items(self, x: str) -> str:
-        return f"unnest({x})"
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
         """Let the engine itself make the values, one step after another."""

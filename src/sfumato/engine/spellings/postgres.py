@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 from sfumato.engine.relational import Kind, Wide
+from sfumato.engine.spellings.common import SECONDS_BEFORE_1970, CommonSpelling
+from sfumato.engine.spellings.literals import COMMON_TYPES, Literals, doubled
 from sfumato.errors import Unsupported
 from sfumato.plan.grammars import ZONED
-from sfumato.plan.intervals import nearest
 from sfumato.policy import Type, Value
 
 TYPES: Mapping[Kind, str] = {
-    Type.INTEGER: "BIGINT",
+    **COMMON_TYPES,
     Type.REAL: "DOUBLE PRECISION",
     Type.TEXT: "TEXT",
-    Type.BOOLEAN: "BOOLEAN",
-    Type.DATE: "DATE",
-    Type.TIMESTAMP: "TIMESTAMP",
     Wide.INTEGER: "NUMERIC",
 }
 BYTES = 'COLLATE "C"'
 """Texts are compared by their bytes, whatever collation their source or the database has."""
-_SECONDS_BEFORE_1970 = 62_135_596_800
 _MONTHS = {"quarter": 3}
 _FAR = 1_000_000_000
 """No text is so long: a position or a count beyond it is this one, which PostgreSQL's 32 bits hold."""
@@ -36,63 +31,29 @@ def text(value: str) -> str:
         raise Unsupported(
             "engine-limits", "PostgreSQL has no text with the letter U+0000 in it", fix="leave that letter out"
         )
-    return "'" + value.replace("'", "''") + "'"
+    return doubled(value)
 
 
-def name(identifier: str) -> str:
-    """Quote an identifier: any text is safe."""
-    return '"' + identifier.replace('"', '""') + '"'
+LITERALS = Literals(TYPES, lambda value: f"({text(value)} {BYTES})")
+name = LITERALS.name
 
 
 @dataclass(frozen=True)
-class PostgresSpelling:
-    """This is how PostgreSQL computes: doubles that overflow or underflow are errors (none do within our range), CAST
-    rounds to even, LEAST and GREATEST pass over NULL, a text carries its collation.
+class PostgresSpelling(CommonSpelling):
+    """This is how PostgreSQL computes: doubles that overflow or underflow are errors (none do within our range), and a
+    text carries its collation.
     """
 
     letters: str | None = None
     """The collation under which LOWER and UPPER turn letters one for one; None where the server has none."""
 
     types = TYPES
+    literals = LITERALS
     staged = " OFFSET 0"  # what ends so is not merged into what selects from it
 
-    def name(self, identifier: str) -> str:
-        return name(identifier)
-
-    def constant(self, value: Value | None, kind: Kind) -> str:
-        if value is None:
-            null = f"CAST(NULL AS {self.types[kind]})"
-            return f"({null} {BYTES})" if kind is Type.TEXT else null
-        if kind is Type.REAL:
-            return f"CAST('{nearest(Fraction(value))!r}' AS DOUBLE PRECISION)"  # type: ignore[arg-type]
-        if isinstance(value, bool):
-            return "TRUE" if value else "FALSE"
-        if isinstance(value, str):
-            return f"({text(value)} {BYTES})"
-        if isinstance(value, dt.datetime):
-            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
-        if isinstance(value, dt.date):
-            return f"DATE '{value.isoformat()}'"
-        return f"CAST({value} AS {self.types[kind]})"
-
     def convert(self, x: str, kind: Kind) -> str:
-        made = f"CAST({x} AS {self.types[kind]})"
-        return f"({made} {BYTES})" if kind is Type.TEXT else made
-
-    def nearest(self, x: str) -> str:
-        return f"CAST({x} AS BIGINT)"
-
-    def toward_zero(self, x: str) -> str:
-        return f"CAST(TRUNC({x}) AS BIGINT)"
-
-    def floor(self, x: str) -> str:
-        return f"FLOOR({x})"
-
-    def ceiling(self, x: str) -> str:
-        return f"CEIL({x})"
-
-    def truncate(self, x: str) -> str:
-        return f"TRUNC({x})"
+        converted = super().convert(x, kind)
+        return f"({converted} {BYTES})" if kind is Type.TEXT else converted
 
     def half_away(self, x: str) -> str:
         """PostgreSQL's own ROUND takes halves of doubles to even."""
@@ -103,12 +64,6 @@ class PostgresSpelling:
 
     def divide_wide(self, x: str, y: str) -> str:
         return f"DIV({x}, {y})"
-
-    def least(self, *xs: str) -> str:
-        return f"LEAST({', '.join(xs)})"
-
-    def greatest(self, *xs: str) -> str:
-        return f"GREATEST({', '.join(xs)})"
 
     def like(self, x: str, pattern: str) -> str:
         return f"({x} LIKE {text(pattern)} ESCAPE '')"
@@ -147,9 +102,6 @@ class PostgresSpelling:
     def slice(self, x: str, first: str, count: str) -> str:
         return f"SUBSTR({x}, {_position(first)}, {_position(count)})"
 
-    def code(self, x: str, *texts: str) -> str:  # noqa: ARG002 - a text is grouped by as fast
-        return x
-
     def digest(self, *texts: str) -> str:
         return f"(MD5(CONCAT_WS('|', {', '.join(texts)})) {BYTES})"
 
@@ -169,17 +121,11 @@ class PostgresSpelling:
         return f"CAST(CAST({last} AS DATE) - CAST({first} AS DATE) AS BIGINT)"
 
     def seconds(self, x: str) -> str:
-        return f"(CAST(FLOOR(EXTRACT(EPOCH FROM {x})) AS BIGINT) + {_SECONDS_BEFORE_1970})"
-
-    def wide_sum(self, x: str, over: str = "") -> str:
-        return f"CAST(SUM({x}){over} AS NUMERIC)"
+        return f"(CAST(FLOOR(EXTRACT(EPOCH FROM {x})) AS BIGINT) + {SECONDS_BEFORE_1970})"
 
     def listed(self, number: int, kind: Type) -> str:
         made = f"UNNEST(CAST(${number} AS {self.types[kind]}[]))"
         return f"SELECT {made} {BYTES}" if kind is Type.TEXT else f"SELECT {made}"
-
-    def items(self, x: str) -> str:
-        return f"UNNEST({x})"
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
         """Let the server itself make the values, one step after another."""

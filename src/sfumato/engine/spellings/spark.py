@@ -7,26 +7,16 @@ cast beyond its type would fail, so sums are formed in DECIMAL(38, 0) and casts 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from functools import cache
 
-from sfumato.engine.relational import Kind, Wide
-from sfumato.engine.spellings.spark_literals import literal, name
+from sfumato.engine.relational import Kind
+from sfumato.engine.spellings.common import SECONDS_BEFORE_1970, CommonSpelling
+from sfumato.engine.spellings.spark_literals import LITERALS, TYPES, literal
 from sfumato.plan import letters
 from sfumato.policy import Type, Value
 
-TYPES: Mapping[Kind, str] = {
-    Type.INTEGER: "BIGINT",
-    Type.REAL: "DOUBLE",
-    Type.TEXT: "STRING",
-    Type.BOOLEAN: "BOOLEAN",
-    Type.DATE: "DATE",
-    Type.TIMESTAMP: "TIMESTAMP_NTZ",
-    Wide.INTEGER: "DECIMAL(38,0)",
-}
+__all__ = ["TYPES", "SparkSpelling"]
 
-_SECONDS_BEFORE_1970 = 62_135_596_800
-"""From the start of the year 1, the calendar's first, so that no time counts below 0."""
 _WHOLE_FROM = "CAST('4503599627370496.0' AS DOUBLE)"
 """2^52: every double from there on is whole; FLOOR and CEIL give 64-bit numbers here and fail beyond them."""
 _PARTS = {"dow": "(dayofweek({}) - 1)", "isodow": "(weekday({}) + 1)", "doy": "dayofyear({})", "week": "weekofyear({})"}
@@ -43,21 +33,14 @@ _LAST_CASED = 0x1F000
 """No letter from here on has a small or a capital form."""
 
 
-class SparkSpelling:
-    """This is how Spark computes with these settings: LEAST and GREATEST pass over NULL, doubles become infinite, and
-    division by 0, a cast that does not fit and a sum that leaves its type fail.
+class SparkSpelling(CommonSpelling):
+    """This is how Spark computes with these settings: doubles become infinite, and division by 0, a cast that does not
+    fit and a sum that leaves its type fail. A projection is not merged into one that uses a column of it twice, unless
+    that is cheap.
     """
 
     types = TYPES
-    staged = ""  # a projection is not merged into one that uses a column of it twice, unless that is cheap
-
-    def name(self, identifier: str) -> str:
-        return name(identifier)
-
-    def constant(self, value: Value | None, kind: Kind) -> str:
-        if value is None or kind is Wide.INTEGER:
-            return f"CAST({'NULL' if value is None else value} AS {self.types[kind]})"
-        return literal(Fraction(value) if kind is Type.REAL else value)  # type: ignore[arg-type]
+    literals = LITERALS
 
     def nearest(self, x: str) -> str:
         return f"CAST(rint({x}) AS BIGINT)"
@@ -84,17 +67,7 @@ class SparkSpelling:
     def divide_whole(self, x: str, y: str) -> str:
         return f"({x} DIV {y})"
 
-    def divide_wide(self, x: str, y: str) -> str:
-        return f"({x} DIV {y})"
-
-    def convert(self, x: str, kind: Kind) -> str:
-        return f"CAST({x} AS {self.types[kind]})"
-
-    def least(self, *xs: str) -> str:
-        return f"LEAST({', '.join(xs)})"
-
-    def greatest(self, *xs: str) -> str:
-        return f"GREATEST({', '.join(xs)})"
+    divide_wide = divide_whole
 
     def like(self, x: str, pattern: str) -> str:
         """Name an escape that does not occur: without one it is the backslash."""
@@ -124,17 +97,11 @@ class SparkSpelling:
     def slice(self, x: str, first: str, count: str) -> str:
         return f"SUBSTRING({x}, {_place(first)}, {_place(count)})"
 
-    def code(self, x: str, *_: str) -> str:
-        return x
-
     def digest(self, *texts: str) -> str:
         return f"md5(CAST(concat_ws('|', {', '.join(texts)}) AS BINARY))"
 
     def part(self, x: str, part: str) -> str:
         return f"CAST({_PARTS.get(part, part + '({})').format(x)} AS BIGINT)"
-
-    def start(self, x: str, unit: str, kind: Type) -> str:
-        return f"CAST(date_trunc('{unit}', {x}) AS {self.types[kind]})"
 
     def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
         """Months are moved as months; whatever is shorter, as seconds."""
@@ -148,7 +115,7 @@ class SparkSpelling:
         return f"CAST(datediff(CAST({last} AS DATE), CAST({first} AS DATE)) AS BIGINT)"
 
     def seconds(self, x: str) -> str:
-        return f"(unix_seconds(CAST({x} AS TIMESTAMP_LTZ)) + {_SECONDS_BEFORE_1970})"
+        return f"(unix_seconds(CAST({x} AS TIMESTAMP_LTZ)) + {SECONDS_BEFORE_1970})"
 
     def wide_sum(self, x: str, over: str = "") -> str:
         return f"SUM(CAST({x} AS DECIMAL(38,0))){over}"

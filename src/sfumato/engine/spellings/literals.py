@@ -1,0 +1,70 @@
+"""Values and names become SQL text here, and in no other way does anything but our own words get into a statement."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.engine.relational import Kind
+from sfumato.plan.intervals import nearest
+from sfumato.policy import Type, Value
+
+COMMON_TYPES: Mapping[Kind, str] = {
+    Type.INTEGER: "BIGINT",
+    Type.BOOLEAN: "BOOLEAN",
+    Type.DATE: "DATE",
+    Type.TIMESTAMP: "TIMESTAMP",
+}
+
+
+def doubled(text: str, mark: str = "'") -> str:
+    """Write a text between two marks, and each such mark within it twice: any text is safe.
+
+    >>> doubled("it's"), doubled('5" pipe', '"')
+    ("'it''s'", '"5"" pipe"')
+    """
+    return mark + text.replace(mark, mark * 2) + mark
+
+
+@dataclass(frozen=True)
+class Literals:
+    """These literals are a dialect's: dialects differ in the names of types, in how a text is written, and in the mark
+    around a name.
+
+    >>> plain = Literals({Type.INTEGER: "BIGINT", Type.REAL: "DOUBLE"})
+    >>> plain.literal("it's"), plain.literal(Fraction(1, 4)), plain.literal(dt.date(2024, 1, 31))
+    ("'it''s'", "CAST('0.25' AS DOUBLE)", "DATE '2024-01-31'")
+    """
+
+    types: Mapping[Kind, str]
+    text: Callable[[str], str] = doubled
+    mark: str = '"'
+
+    def literal(self, value: Value | None) -> str:
+        """Write a value as a typed literal; a real is the double nearest to it."""
+        if value is None:
+            return "NULL"
+        if isinstance(value, bool):
+            return "TRUE" if value else "FALSE"
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, int):
+            return f"CAST({value} AS {self.types[Type.INTEGER]})"
+        if isinstance(value, Fraction):
+            return self.real(nearest(value))
+        if isinstance(value, dt.datetime):
+            return f"{self.types[Type.TIMESTAMP]} '{value.isoformat(sep=' ')}'"
+        return f"DATE '{value.isoformat()}'"
+
+    def real(self, value: float) -> str:
+        """Write a double by its shortest decimal, which reads back as the same double."""
+        return f"CAST('{value!r}' AS {self.types[Type.REAL]})"
+
+    def listed(self, values: Iterable[Value]) -> str:
+        return ", ".join(map(self.literal, values))
+
+    def name(self, identifier: str) -> str:
+        """Write a quoted identifier: any text is safe."""
+        return doubled(identifier, self.mark)

@@ -1,0 +1,103 @@
+"""What is said to Spark of tables that keep their versions: Delta and Iceberg themselves are not here to be asked."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sfumato.engine.spark.sources import Source, _as_of
+from sfumato.errors import InvalidPolicy
+from sfumato.policy.table_sources import SparkTable
+
+_PLACE = "tables.t.source"
+
+
+class Said:
+    """A Spark that writes down what it is asked, and tells one row: a version."""
+
+    def __init__(self, *rows: tuple[Any, ...]) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.rows = rows
+        self.schema = SimpleNamespace(fields=[])
+
+    @property
+    def read(self) -> Said:
+        return self
+
+    def collect(self) -> list[tuple[Any, ...]]:
+        return list(self.rows)
+
+    def __getattr__(self, called: str) -> Any:
+        def call(*said: Any) -> Said:
+            self.calls.append((called, *said))
+            return self
+
+        return call
+
+
+def _opened(form: str, spark: Said, **said: Any) -> Source:
+    session: Any = SimpleNamespace(spark=spark)
+    source = SparkTable("sc://host:15002", **said)
+    return _as_of(source, form, session, ("spark://here",), _PLACE)
+
+
+_READ = {
+    ("delta", "relation"): [
+        ("sql", "DESCRIBE HISTORY `main`.`clinic`.`vis``its` LIMIT 1"),
+        ("select", "version"),
+        ("format", "delta"),
+        ("option", "versionAsOf", "7"),
+        ("table", "`main`.`clinic`.`vis``its`"),
+    ],
+    ("delta", "path"): [
+        ("sql", "DESCRIBE HISTORY delta.`s3://clinic/visits` LIMIT 1"),
+        ("select", "version"),
+        ("format", "delta"),
+        ("option", "versionAsOf", "7"),
+        ("load", "s3://clinic/visits"),
+    ],
+    ("iceberg", "relation"): [
+        ("table", "`main`.`clinic`.`vis``its`.refs"),
+        ("filter", "name = 'main'"),
+        ("select", "snapshot_id"),
+        ("format", "iceberg"),
+        ("option", "snapshot-id", "7"),
+        ("table", "`main`.`clinic`.`vis``its`"),
+    ],
+    ("iceberg", "path"): [
+        ("format", "iceberg"),
+        ("load", "s3://clinic/visits#refs"),
+        ("filter", "name = 'main'"),
+        ("select", "snapshot_id"),
+        ("format", "iceberg"),
+        ("option", "snapshot-id", "7"),
+        ("load", "s3://clinic/visits"),
+    ],
+}
+_NAMES = {"relation": "main.clinic.vis`its", "path": "s3://clinic/visits"}
+
+
+@pytest.mark.parametrize(("form", "by"), _READ)
+def test_the_newest_version_is_found_once_and_read(form: str, by: str) -> None:
+    spark = Said((7,))
+    source = _opened(form, spark, **{by: _NAMES[by]})
+    assert spark.calls == _READ[form, by]
+    assert source.held
+    assert source.look() == "7"
+    assert spark.calls == _READ[form, by]  # a look asks nothing: a version stays as it is
+
+
+@pytest.mark.parametrize(("form", "by"), _READ)
+def test_a_version_that_is_named_is_read(form: str, by: str) -> None:
+    spark = Said()
+    source = _opened(form, spark, version="7", **{by: _NAMES[by]})
+    assert spark.calls == _READ[form, by][-3:]
+    assert source.look() == "7"
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+def test_a_table_without_a_version_is_refused(form: str) -> None:
+    with pytest.raises(InvalidPolicy, match=f"cannot read a version of a table in {form}"):
+        _opened(form, Said(), relation="visits")
