@@ -28,7 +28,7 @@ from sfumato.attacks.answerers import (
 from sfumato.attacks.ceilings import guess_ceiling
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.attacks.spreading import isolate, spread_groups, table_groups
-from sfumato.attacks.sweeps import Course, Sweep
+from sfumato.attacks.sweeps import CEILING, Course, Sweep
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.privacy import Guarantee
@@ -109,7 +109,7 @@ def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Numb
         shares.append([_put_together(each, secret, groups, "").success for each in asked])
     names = "near pairs withheld", "rounded to 5s", f"private, ε = {text(price)}"
     courses = [Course(name, own) for name, own in zip(names, zip(*shares, strict=True), strict=True)]
-    ceiling = Course("ceiling", (guess_ceiling(Guarantee(price)),) * len(at))
+    ceiling = Course(CEILING, (guess_ceiling(Guarantee(price)),) * len(at))
     words = (_WORDS[1],)
     return Sweep(
         NAME, "questions", tuple(map(float, at)), (*courses, ceiling), float(size), "as many as people", words

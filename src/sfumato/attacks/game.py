@@ -11,6 +11,7 @@ stop at a lucky moment would prove too much.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -160,7 +161,7 @@ class Match:
         """Say what could have been reached."""
         if self.against == "private":
             most = guess_ceiling(Guarantee(epsilon))
-            bound = f"at most {100 * most:.0f} of 100 guesses are right in the long run"
+            bound = f"at most {math.ceil(100 * most)} of 100 guesses are right in the long run"
             return f"The curator promised ε ≤ {text(Guarantee(epsilon).epsilon)}: {bound}, whoever plays."
         whole_match = least_proven(self.rounds, self.rounds, _ALARM)
         if not whole_match:
