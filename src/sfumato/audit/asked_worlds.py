@@ -27,9 +27,6 @@ from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Policy
 from sfumato.privacy import Guarantee
-from sfumato.release.parts import NamedNoise
-from sfumato.release.preparing import Prepared
-from sfumato.release.requests import Request
 
 PILOT = 0.2
 """As many releases more, as a share of the samples, tell beforehand what is looked at."""
@@ -95,13 +92,7 @@ def replayed_question(question: Question, claim: Guarantee, tables: Neighbouring
             stack.callback(engines[each.name].close)
         curator = stack.enter_context(throw_away(tables.opened(tables.others)))
         asked = curator.again(question)
-        return replayed(record(asked, prepared_at(asked, claim), engines), tables.pairs)
-
-
-def prepared_at(question: Question, claim: Guarantee, mechanism: NamedNoise | None = None) -> Prepared:
-    """Prepare a release at the price of a claim, from the policy alone."""
-    asked = Request(claim.epsilon, claim.delta, mechanism=mechanism)
-    return question.prepared_at(asked.price, asked)
+        return replayed(record(asked, asked.prepared(epsilon=claim.epsilon, delta=claim.delta), engines), tables.pairs)
 
 
 def _bought(

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from sfumato.audit.asked_worlds import prepared_at
 from sfumato.audit.compared_outcomes import Ask, put
 from sfumato.audit.neighbouring_tables import NeighbouringTables, neighbours_of
 from sfumato.audit.replayed_totals import Recorded, record
@@ -79,7 +78,9 @@ class Stage:
 
 def prepared(question: Question, paid: Paid) -> Prepared:
     """Prepare a release at a price, from the policy alone."""
-    return prepared_at(question, paid.claim, "gaussian" if paid.gaussian else None)
+    return question.prepared(
+        epsilon=paid.claim.epsilon, delta=paid.claim.delta, mechanism="gaussian" if paid.gaussian else None
+    )
 
 
 @contextmanager

@@ -284,6 +284,20 @@ class Question:
             return request
         return replace(request, epsilon=1, delta=request.delta or SMALL_DELTA if self.found else request.delta)
 
+    def prepared(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        mechanism: NamedNoise | None = None,
+    ) -> Prepared:
+        """Tell what a release at this price would read, and which noise it would add to it for which change of one
+        unit: all of it from the policy, before any row is read. This is free.
+        """
+        request = Request(epsilon, delta, rho, mechanism=mechanism)
+        return self.prepared_at(request.price, request)
+
     def explain(
         self,
         *,
