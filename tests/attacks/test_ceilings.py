@@ -91,8 +91,8 @@ def test_nothing_is_learnt_at_zero_and_all_may_be_at_a_large_loss() -> None:
 
 @pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
 def test_a_curves_ceiling_is_where_its_trade_off_is_worst(epsilon: str) -> None:
-    """Of ε alone it is that of randomised response; of Gaussian noise Φ(μ/2), which the best test reaches, and less than
-    all that is known of ρ-zCDP allows.
+    """Of ε alone it is that of randomised response; of Gaussian noise Φ(μ/2), which the best test reaches, and less
+    than all that is known of ρ-zCDP allows.
     """
     assert curve_ceiling(sf.Curve.pure(epsilon)) == pytest.approx(guess_ceiling(sf.Guarantee(epsilon)), abs=1e-9)
     mu = float(epsilon)

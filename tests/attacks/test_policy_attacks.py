@@ -250,7 +250,7 @@ def test_the_whole_budget_is_spent_and_not_more(currency: int, tmp_path: Path) -
             asked: Any = curator.sql("SELECT COUNT(*) AS n FROM visits")
             for _ in range(times):
                 asked.release(**spent.price, fresh=True)
-            if times == 1:
+            if times == 1 or spent.rho is None:
                 with pytest.raises(sf.Overspent):
                     asked.release(**spent.price, fresh=True)
 

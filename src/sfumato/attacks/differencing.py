@@ -101,9 +101,9 @@ def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Numb
     size, price = whole(people, "people", at_least=20), exact(epsilon, "epsilon")
     secret = invented_bits(size, whole(towns, "towns", at_least=1))
     at = [max(1, round(size * share)) for share in (0.2, 0.4, 0.6, 0.8, 0.9, 1, 1.2, 1.6, 2.4, 4, 8)]
-    shares = []
+    shares, whole_list = [], spread_groups(at[-1], size)
     for many in at:
-        groups = spread_groups(many, size)
+        groups = whole_list[:many]
         asked: list[Answerer] = [ComparedAnswers(secret), RoundedAnswers(secret)]
         asked.append(NoisyAnswers(secret, price, many, towns=True))
         shares.append([_put_together(each, secret, groups, "").success for each in asked])
@@ -111,9 +111,7 @@ def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Numb
     courses = [Course(name, own) for name, own in zip(names, zip(*shares, strict=True), strict=True)]
     ceiling = Course(CEILING, (guess_ceiling(Guarantee(price)),) * len(at))
     words = (_WORDS[1],)
-    return Sweep(
-        NAME, "questions", tuple(map(float, at)), (*courses, ceiling), float(size), "as many as people", words
-    )
+    return Sweep(NAME, "questions", tuple(map(float, at)), (*courses, ceiling), float(size), "as many as people", words)
 
 
 def checked_target(target: int, people: int) -> int:

@@ -95,14 +95,15 @@ def _judged(worst: float) -> str:
 
 def _tried(attempts: Sequence[Attempt], findings: Findings, untried: Sequence[str]) -> Iterator[str]:
     rows = [
-        (each.where, _guessed(each), each.paid, *map(_of_hundred, _both(each)), _up(_most(each)))
-        for each in attempts
+        (each.where, _guessed(each), each.paid, *map(_of_hundred, _both(each)), _up(_most(each))) for each in attempts
     ]
     head = ("asked about", "what was guessed", "spent", "exact answers", "this policy, as tried", "at most")
     yield paragraph("Right guesses of 100, where blind ones are 50:")
     yield table(head, rows, [False, False, False, True, True, True])
     if untried:
-        yield paragraph(f"There was no time for: {', '.join(untried)}. What is said to be at most holds for these, too.")
+        yield paragraph(
+            f"There was no time for: {', '.join(untried)}. What is said to be at most holds for these, too."
+        )
     yield figure(findings.plot())
     if not findings.holds:
         yield paragraph(

@@ -1,9 +1,9 @@
 """A whole budget is spent at once, in one of the currencies that its account is kept in, on the noise that tells most.
 
-An account of ε alone pays for Laplace noise of ε. One that also has a δ keeps a second currency, the Rényi divergence r
-of one order α (``privacy.budget``): ρ = r/α pays for Gaussian noise, since ρ-zCDP is a divergence of at most ρα at every
-order (Bun & Steinke 2016, Definition 1.1). What an account pays for once is the most that it pays for: the release
-after it is refused.
+An account of ε alone pays for Laplace noise of ε. One that also has a δ keeps a second currency, the Rényi divergence
+r of one order α (``privacy.budget``): ρ = r/α pays for Gaussian noise, since ρ-zCDP is a divergence of at most ρα at
+every order (Bun & Steinke 2016, Definition 1.1). What an account pays for once is the most that it pays for: the
+release after it is refused.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ class Spending:
     def account(self, times: int) -> Budget:
         """Give an account that pays so many times over, in either currency: r grows by at least as much as ε does."""
         own = self.budget
-        return Budget(
-            own.epsilon * times, own.delta, reserve=own.reserve, order=own.order, neighbours=own.neighbours
-        )
+        return Budget(own.epsilon * times, own.delta, reserve=own.reserve, order=own.order, neighbours=own.neighbours)
 
     def ceiling(self, *, replaced: bool) -> float:
         """Bound right guesses of a coin that decides whether a unit is there, or by which one it is ``replaced``.
