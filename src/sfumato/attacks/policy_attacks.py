@@ -7,9 +7,9 @@ change that the coin makes, a guess is right with probability at most (e^ε + δ
 curve of its own with ½(1 + δ(0)) (``attacks.ceilings``): presence is one unit added or removed, a value is one unit
 replaced. Runs are independent, so right guesses pass the limit of a binomial with that chance as rarely as it is said.
 
-With the price spent at once, noise is as small as this policy ever allows: the budget bounds what all questions together
-tell, however they are shared out. Every private table is attacked, and every column that declares two values or a
-range; what there was no time for is said.
+With the price spent at once, noise is as small as this policy ever allows: the budget bounds what all questions
+together tell, however they are shared out. Every private table is attacked, and every column that declares two values
+or a range; what there was no time for is said.
 """
 
 from __future__ import annotations
