@@ -95,11 +95,16 @@ def _judged(worst: float) -> str:
 
 def _tried(attempts: Sequence[Attempt], findings: Findings, untried: Sequence[str]) -> Iterator[str]:
     rows = [
-        (each.where, _guessed(each), each.paid, *map(_of_hundred, _both(each)), _up(_most(each))) for each in attempts
+        (each.where, _guessed(each), _unbroken(each.paid), *map(_of_hundred, _both(each)), _up(_most(each))) for each in attempts
     ]
     head = ("asked about", "what was guessed", "spent", "exact answers", "this policy, as tried", "at most")
     yield paragraph("Right guesses of 100, where blind ones are 50:")
     yield table(head, rows, [False, False, False, True, True, True])
+    if len({each.paid for each in attempts}) > 1:
+        yield paragraph(
+            "The budget is kept in two measures and can be spent in either: ε buys one precise answer, ρ many rougher "
+            "ones."
+        )
     if untried:
         yield paragraph(
             f"There was no time for: {', '.join(untried)}. What is said to be at most holds for these, too."
@@ -113,6 +118,11 @@ def _tried(attempts: Sequence[Attempt], findings: Findings, untried: Sequence[st
     for each in attempts:
         asked = f"<h3>{escaped(f'{each.where}: {_guessed(each)}')}</h3>{block(each.question)}"
         yield f'<section class="card">{asked}{paragraph(_counted(each), "quiet")}</section>'
+
+
+def _unbroken(amount: str) -> str:
+    """Write an amount so that no line ends within it."""
+    return amount.replace(" ", "\u00a0")
 
 
 def _guessed(each: Attempt) -> str:

@@ -72,8 +72,8 @@ class Stage:
     @property
     def key(self) -> str:
         """Write in SQL what rows are grouped by so that the two values fall apart."""
-        name = quoted(str(self.column))
-        return name if self.listed else f"{name} >= {literal_words((self.domain.bounds or ())[1], self.domain.type)}"
+        name, ends = quoted(str(self.column)), self.domain.bounds
+        return name if ends is None else f"{name} >= {literal_words(ends[1], self.domain.type)}"
 
     @property
     def keys(self) -> tuple[Any, Any]:

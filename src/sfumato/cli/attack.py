@@ -128,7 +128,7 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def _refuse(beside: str = "", **given: object) -> None:
+def _refuse(beside: str = "", /, **given: object) -> None:
     """Refuse what belongs to another way to attack."""
     for name, value in given.items():
         if value is not None:
