@@ -95,7 +95,8 @@ def _judged(worst: float) -> str:
 
 def _tried(attempts: Sequence[Attempt], findings: Findings, untried: Sequence[str]) -> Iterator[str]:
     rows = [
-        (each.where, _guessed(each), _unbroken(each.paid), *map(_of_hundred, _both(each)), _up(_most(each))) for each in attempts
+        (each.where, _guessed(each), _unbroken(each.paid), *map(_of_hundred, _both(each)), _up(_most(each)))
+        for each in attempts
     ]
     head = ("asked about", "what was guessed", "spent", "exact answers", "this policy, as tried", "at most")
     yield paragraph("Right guesses of 100, where blind ones are 50:")
