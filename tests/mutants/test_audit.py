@@ -217,7 +217,7 @@ MUTANTS = (
         Kind.AUDIT,
         "audit/asked_questions/drawn_questions.py",
         'f"{self._seed} {next(self._thrown)}"',
-        'f"{id(self)} {next(self._thrown)}"',
+        """f"{__import__('uuid').uuid4()} {next(self._thrown)}\"""",
         (
             "audit/asked_questions/test_drawn_questions.py::test_a_seed_draws_the_same_questions_and_another_seed_others",
         ),

@@ -27,6 +27,7 @@ from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Policy
 from sfumato.privacy import Guarantee
+from sfumato.release.requests import Request
 
 PILOT = 0.2
 """As many releases more, as a share of the samples, tell beforehand what is looked at."""
@@ -92,7 +93,7 @@ def replayed_question(question: Question, claim: Guarantee, tables: Neighbouring
             stack.callback(engines[each.name].close)
         curator = stack.enter_context(throw_away(tables.opened(tables.others)))
         asked = curator.again(question)
-        return replayed(record(asked, asked.prepared(epsilon=claim.epsilon, delta=claim.delta), engines), tables.pairs)
+        return replayed(record(asked, asked.prepared(Request(claim.epsilon, claim.delta)), engines), tables.pairs)
 
 
 def _bought(

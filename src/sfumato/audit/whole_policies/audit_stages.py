@@ -21,8 +21,10 @@ from sfumato.engine.seam import Engine
 from sfumato.plan.catalog import Catalog
 from sfumato.policy import Policy
 from sfumato.privacy import Guarantee
+from sfumato.release.parts import NamedNoise
 from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price
+from sfumato.release.requests import Request
 
 EPSILON = Fraction(1)
 """What every question is asked for."""
@@ -78,9 +80,8 @@ class Stage:
 
 def prepared(question: Question, paid: Paid) -> Prepared:
     """Prepare a release at a price, from the policy alone."""
-    return question.prepared(
-        epsilon=paid.claim.epsilon, delta=paid.claim.delta, mechanism="gaussian" if paid.gaussian else None
-    )
+    noise: NamedNoise | None = "gaussian" if paid.gaussian else None
+    return question.prepared(Request(paid.claim.epsilon, paid.claim.delta, mechanism=noise))
 
 
 @contextmanager
