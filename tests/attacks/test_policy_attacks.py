@@ -310,7 +310,7 @@ def test_the_page_needs_nothing_else_and_tells_the_worst_in_words(found: attacks
     assert "no method whatever is right more than 73.2 times of 100" in page
     assert "all rows of one patient" in page
     assert "strong promise" in page
-    assert page.count("<td>ρ\u00a0=\u00a00.00657</td>") == 4  # presence and three columns
+    assert page.count("<td>ρ = 0.00657</td>") == 4  # presence and three columns
     assert "kept in two measures" in page
     assert "report it" not in page
     assert "could not have refuted the promise" in page  # 20 of 20 at ε = 0.5 is chance more than once in 10⁶ times

@@ -95,8 +95,7 @@ def _judged(worst: float) -> str:
 
 def _tried(attempts: Sequence[Attempt], findings: Findings, untried: Sequence[str]) -> Iterator[str]:
     rows = [
-        (each.where, _guessed(each), _unbroken(each.paid), *map(_of_hundred, _both(each)), _up(_most(each)))
-        for each in attempts
+        (each.where, _guessed(each), each.paid, *map(_of_hundred, _both(each)), _up(_most(each))) for each in attempts
     ]
     head = ("asked about", "what was guessed", "spent", "exact answers", "this policy, as tried", "at most")
     yield paragraph("Right guesses of 100, where blind ones are 50:")
@@ -119,11 +118,6 @@ def _tried(attempts: Sequence[Attempt], findings: Findings, untried: Sequence[st
     for each in attempts:
         asked = f"<h3>{escaped(f'{each.where}: {_guessed(each)}')}</h3>{block(each.question)}"
         yield f'<section class="card">{asked}{paragraph(_counted(each), "quiet")}</section>'
-
-
-def _unbroken(amount: str) -> str:
-    """Write an amount so that no line ends within it."""
-    return amount.replace(" ", "\u00a0")
 
 
 def _guessed(each: Attempt) -> str:
