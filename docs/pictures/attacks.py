@@ -20,6 +20,11 @@ def differencing() -> Picture:
     return attacks.differencing().plot()
 
 
+def spread() -> Picture:
+    """Bob's answer from ever more questions, no two of which are nearly alike."""
+    return attacks.differencing_by_questions().plot()
+
+
 def averaging() -> Picture:
     """The same question again and again, counted and uncounted."""
     return attacks.averaging_by_times().plot()
@@ -41,7 +46,7 @@ def linkage() -> Picture:
 
 
 DRAWINGS: dict[str, Callable[[], Picture]] = {
-    each.__name__: each for each in (differencing, averaging, reconstruction, census, linkage)
+    each.__name__: each for each in (differencing, spread, averaging, reconstruction, census, linkage)
 }
 
 if __name__ == "__main__":

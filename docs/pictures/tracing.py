@@ -19,7 +19,7 @@ def main() -> None:
         ("attack-membership-rows", attacks.membership_of_rows()),
         ("attack-attribute", attacks.attribute()),
         ("attack-attribute-rows", attacks.attribute_of_rows()),
-        ("attack-policy", attacks.policy(HERE.parent / "tutorials" / "clinic.toml")),
+        ("attack-policy", attacks.policy(HERE.parent / "tutorials" / "clinic.toml", minutes=10)),
     ):
         found.plot(HERE / f"{name}.svg")
         sys.stdout.write(f"{found}\n\n")

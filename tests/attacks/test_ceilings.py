@@ -9,6 +9,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.attacks import for_replacing, guess_ceiling, least_proven, most_right, power_ceiling
+from sfumato.attacks.ceilings import account_ceiling, curve_ceiling, percent_up
 from sfumato.mechanisms.confidence_limits import upper_tail
 
 
@@ -86,6 +87,37 @@ def test_nothing_is_learnt_at_zero_and_all_may_be_at_a_large_loss() -> None:
     assert guess_ceiling(sf.Guarantee(10**6)) == 1.0
     with pytest.raises(sf.InvalidParameter, match="delta"):
         guess_ceiling(sf.Guarantee(1, 1))
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
+def test_a_curves_ceiling_is_where_its_trade_off_is_worst(epsilon: str) -> None:
+    """Of ε alone it is that of randomised response; of Gaussian noise Φ(μ/2), which the best test reaches, and less
+    than all that is known of ρ-zCDP allows.
+    """
+    assert curve_ceiling(sf.Curve.pure(epsilon)) == pytest.approx(guess_ceiling(sf.Guarantee(epsilon)), abs=1e-9)
+    mu = float(epsilon)
+    exact = (1 + math.erf(mu / 2 / math.sqrt(2))) / 2
+    reached = curve_ceiling(sf.Curve.gaussian(1 / mu))
+    assert exact - 1e-12 <= reached <= exact + 1e-6
+    assert reached < curve_ceiling(sf.Curve.concentrated(mu**2 / 2))
+    curve = sf.Curve.gaussian(1 / mu)
+    tests = [1 - (alarm + curve.tradeoff(alarm)) / 2 for alarm in np.linspace(0.01, 0.99, 99)]
+    assert max(tests) <= reached + 1e-9
+    assert max(tests) > reached - 1e-3
+
+
+def test_an_account_promises_nothing_of_a_value_where_two_deltas_are_no_probability() -> None:
+    assert account_ceiling(sf.Guarantee(1), "replace") == guess_ceiling(sf.Guarantee(1))
+    assert account_ceiling(sf.Guarantee(1), "add-remove") == guess_ceiling(sf.Guarantee(2))
+    assert account_ceiling(sf.Guarantee(50, "0.01"), "add-remove") == 1
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(0.0, "0.0 %"), (0.5, "50.0 %"), (math.nextafter(0.5, 1), "50.1 %"), (0.99901, "100.0 %"), (1.0, "100.0 %")],
+)
+def test_a_ceiling_is_shown_rounded_up(share: float, shown: str) -> None:
+    assert percent_up(share) == shown
 
 
 def test_a_likeliest_value_has_no_less_than_its_share() -> None:

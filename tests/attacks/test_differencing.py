@@ -50,7 +50,7 @@ def test_differencing_is_certain_but_on_private_answers() -> None:
     probability 0.6 % at most for a smoker, so that more than 5 % of 300 have one below 10⁻⁹. The ceiling on private
     answers is passed once in 10⁶ runs at most.
     """
-    found = differencing(people=50, towns=300, pairs=100, bought_pairs=5)
+    found = differencing(people=50, towns=300, pairs=100, bought_pairs=2)
     assert found["exact"].success == 1
     assert found["below 5 withheld, one pair"].success > 0.99
     assert found["rounded to 5s, 100 pairs"].success > 0.95
@@ -58,6 +58,12 @@ def test_differencing_is_certain_but_on_private_answers() -> None:
     assert found.holds
     assert found["private, ε = 1, one pair"].ceiling == guess_ceiling(sf.Guarantee(1))
     assert found["private, ε = 1, one pair"].questions == 2
+    for how, questions in (("spread", 60), ("from a table", 16)):
+        own = found[f"private, ε = 1, {how}"]
+        assert (own.ceiling, own.questions) == (guess_ceiling(sf.Guarantee(1)), questions)
+    assert 0.25 < found["near pairs withheld, one pair"].success < 0.75  # 8.6 standard deviations: below 10⁻¹⁶
+    assert found["near pairs withheld, spread"].success == 1
+    assert found["below 5 withheld, from a table"].success > 0.97
 
 
 def test_an_answerer_with_too_little_noise_is_caught() -> None:

@@ -28,13 +28,24 @@ def test_findings_are_told_as_a_table() -> None:
         "differencing\n"
         "  answers         questions  right   of    share   blind  ceiling\n"
         "  exact                   2    400  400  100.0 %  50.0 %     none\n"
-        "  private, ε = 1          2    231  400   57.8 %  50.0 %   73.1 %\n"
+        "  private, ε = 1          2    231  400   57.8 %  50.0 %   73.2 %\n"
         "Two totals are subtracted."
     )
     assert BOTH["private"] is PRIVATE
     assert len(BOTH) == 2
     with pytest.raises(sf.InvalidParameter, match="one of exact, private"):
         BOTH["rounded"]
+
+
+def test_a_ceiling_is_shown_rounded_up_and_a_share_to_the_nearest() -> None:
+    """A ceiling that is shown lower than it is would be a promise that nobody gave."""
+    assert "at most 73.2 % by theory" in str(PRIVATE)
+    assert "73.2 %" in BOTH._repr_html_()
+    close = Findings("a", (Finding("a", "b", 5001, 10_000, 0.5001, 0.5001),))
+    assert str(close).splitlines()[-1].split()[-6:] == ["50.0", "%", "50.0", "%", "50.1", "%"]
+    course = Sweep("a", "b", (1.0,), (Course("ceiling", (0.5001,)), Course("tried", (0.5001,))))
+    assert course._rows() == [["1", "50.1 %", "50.0 %"]]
+    assert "ceiling at 1: 50.1 %" in course.plot().svg
 
 
 def test_what_guesses_prove_is_a_lower_bound() -> None:

@@ -111,7 +111,7 @@ def test_the_best_player_proves_no_more_than_is_promised_and_much_against_exact_
 
 
 def test_the_score_says_what_the_curator_promised() -> None:
-    assert "promised ε ≤ 1: at most 73 of 100" in Match("private", 4, 4, 2).score()
+    assert "promised ε ≤ 1: at most 73.2 % of guesses" in Match("private", 4, 4, 2).score()
     assert "would prove ε ≥ 1.05" in Match("rounded", 10).score()
 
 

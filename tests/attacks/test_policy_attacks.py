@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import sfumato as sf
 from sfumato import attacks
-from sfumato.attacks.ceilings import for_replacing, guess_ceiling
+from sfumato.attacks.ceilings import curve_ceiling, for_replacing, guess_ceiling
 from sfumato.attacks.policy_attacks import LEAST_RUNS, everybody, presence, value
-from sfumato.attacks.staged_policies import Stage, stage
+from sfumato.attacks.staged_policies import Stage, stages
+from sfumato.attacks.whole_budgets import Spending, spendings
 from sfumato.policy import read
+from sfumato.privacy import Budget, Curve
 from sfumato.release.web_pages import loads_nothing
 
 VISITS = """
@@ -56,59 +58,170 @@ def visits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+TABLES = """
+[unit]
+name = "patient"
+neighbours = "add-remove"
+budget = { epsilon = 0.1 }
+
+[tables.patients]
+source = "nowhere.csv"
+id = "patient_id"
+max_rows = 1
+
+[tables.patients.columns]
+born = { type = "date", bounds = ["1900-01-01", "2020-01-01"] }
+number = { type = "integer", bounds = [0, 1000000] }
+
+[tables.visits]
+source = "nowhere.csv"
+id = { via = "patients", on = "patient", key = "number" }
+max_rows = 3
+
+[tables.visits.columns]
+age = { type = "integer", bounds = [0, 110] }
+same = { type = "integer", bounds = [7, 7] }
+
+[tables.drugs]
+source = "nowhere.csv"
+id = { via = "visits", on = "visit" }
+max_rows = 2
+
+[tables.drugs.columns]
+drug = { type = "text" }
+cost = { type = "real", bounds = [0, 0.3] }
+
+[tables.towns]
+source = "nowhere.csv"
+public = true
+"""
+LONG = 600
+"""Minutes that no test comes near to, however slow the machine is."""
+
+
 @pytest.fixture(scope="module")
 def found(visits: Path) -> attacks.PolicyAttack:
-    return attacks.policy(visits, runs=LEAST_RUNS)
+    return attacks.policy(visits, runs=LEAST_RUNS, minutes=LONG)
 
 
 def staged(text: str, tmp_path: Path) -> Stage:
     path = tmp_path / "policy.toml"
     path.write_text(text)
-    return stage(read(path))
+    return stages(read(path))[0]
 
 
 @dataclass(frozen=True)
-class TooGenerous(Stage):
-    """A twin that buys its answers for a thousand times what the policy promises: too little noise."""
+class TooGenerous(Spending):
+    """A twin that buys its answers for a thousand times what the account promises: too little noise."""
 
     @property
-    def epsilon(self) -> Fraction:
-        return 1000 * super().epsilon
+    def price(self) -> dict[str, Any]:
+        if self.rho is None:
+            return {"epsilon": 1000 * self.budget.epsilon}
+        return {**super().price, "rho": 10**6 * self.rho}
+
+    def account(self, times: int) -> Budget:
+        return super().account(10**6 * times)
+
+
+def generous(own: Stage, currency: int = 0) -> TooGenerous:
+    plain = list(spendings(own.policy.account_budget))[currency]
+    return TooGenerous(plain.budget, plain.rho)
 
 
 def test_exact_answers_give_all_away_and_the_policys_hold_their_ceilings(
     visits: Path, found: attacks.PolicyAttack
 ) -> None:
     """A true ceiling is passed once in a million times. No source is there to be read, and no ledger is made."""
-    assert [each.private.attack for each in found.attempts] == ["presence", "value", "everybody"]
+    columns = ["visits.<b>ward", "visits.smokes", "visits.age"]
+    assert [(each.private.attack, each.where) for each in found.attempts] == [
+        *([("presence", "visits"), *(("value", each) for each in columns)] * 2),
+        ("everybody", "visits.<b>ward"),
+    ]
     assert all(each.exact.success == 1 for each in found.attempts)
     assert found.holds
+    assert found.untried == ()
     promise = sf.Guarantee("0.5", "1e-6")
     assert found.attempts[0].private.ceiling == guess_ceiling(promise)
     assert found.attempts[1].private.ceiling == guess_ceiling(for_replacing(promise, "add-remove"))
     assert [each.name for each in visits.parent.iterdir()] == ["visits.toml"]
+    assert len(found.findings) == len({each.answers for each in found.findings}) == 14  # exact ones are told once
+
+
+def test_an_account_with_a_delta_is_spent_in_its_other_currency_too(found: attacks.PolicyAttack) -> None:
+    """All of ρ has the ceiling of its own curve, which is below that of ε here: for a value, of two units."""
+    pure, gaussian = spendings(Budget("0.5", "1e-6"))
+    assert (str(pure), str(gaussian)) == ("ε = 0.5", "ρ = 0.00657")
+    curve = Curve.concentrated(gaussian.rho or 0)
+    alone, two = found.attempts[4].private.ceiling, found.attempts[5].private.ceiling
+    assert (alone, two) == (curve_ceiling(curve), curve_ceiling(curve.group(2)))
+    assert 0.5 < alone < two < guess_ceiling(sf.Guarantee("0.5", "1e-6"))
+    assert [str(each) for each in spendings(Budget("0.5"))] == ["ε = 0.5"]
+    replaced = list(spendings(Budget("0.5", "1e-6", neighbours="replace")))[1]
+    assert replaced.ceiling(replaced=True) == curve_ceiling(curve)
+    large = Spending(Budget(50, "0.01"))
+    assert large.ceiling(replaced=True) == 1
 
 
 def test_under_replace_neighbours_presence_is_public_and_a_value_has_the_budgets_own_ceiling(tmp_path: Path) -> None:
     path = tmp_path / "people.toml"
     path.write_text(PEOPLE)
-    found = attacks.policy(path, runs=LEAST_RUNS)
-    assert [each.private.attack for each in found.attempts] == ["value", "everybody"]
+    found = attacks.policy(path, runs=LEAST_RUNS, minutes=LONG)
+    assert [each.private.answers for each in found.attempts] == [
+        "people.sex, ε = 0.5",
+        "people.town, ε = 0.5",
+        "people.sex, everybody, ε = 0.5",
+    ]
     assert {each.private.ceiling for each in found.attempts} == {guess_ceiling(sf.Guarantee("0.5"))}
     assert found.holds
 
 
+def test_every_table_is_attacked_and_rows_are_found_through_other_tables(tmp_path: Path) -> None:
+    """Columns of one value, keys, texts without a list and public tables are nobody's secret."""
+    path = tmp_path / "tables.toml"
+    path.write_text(TABLES)
+    found = attacks.policy(path, runs=LEAST_RUNS, minutes=LONG)
+    assert sorted(each.where for each in found.attempts) == [
+        "drugs",
+        "drugs.cost",
+        "patients",
+        "patients.born",
+        "visits",
+        "visits.age",
+    ]
+    assert all(each.exact.success == 1 for each in found.attempts)
+    assert found.holds
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_too_little_noise_is_caught_in_every_table(place: int, tmp_path: Path) -> None:
+    """At ε = 0.1 all of 25 guesses are right less than once in a million times; the twin's always are."""
+    path = tmp_path / "tables.toml"
+    path.write_text(TABLES)
+    own = stages(read(path))[place]
+    for attempt in (presence, value):
+        assert not attempt(own, generous(own), 25).private.holds
+
+
 @pytest.mark.parametrize(("text", "attempt"), [(VISITS, presence), (VISITS, value), (PEOPLE, value)])
-def test_a_curator_that_adds_too_little_noise_passes_the_ceiling(text: str, attempt: object, tmp_path: Path) -> None:
+def test_a_curator_that_adds_too_little_noise_passes_the_ceiling(text: str, attempt: Any, tmp_path: Path) -> None:
     """At ε = 0.1 all of 25 guesses are right less than once in a million times; the twin's always are."""
     own = staged(text.replace("epsilon = 0.5", "epsilon = 0.1"), tmp_path)
-    twin = TooGenerous(own.policy, own.table, own.column)
-    assert not attempt(twin, 25).private.holds  # type: ignore[operator]
+    assert not attempt(own, generous(own), 25).private.holds
+
+
+@pytest.mark.parametrize("attempt", [presence, value])
+def test_too_little_gaussian_noise_passes_the_ceiling_of_its_curve(attempt: Any, tmp_path: Path) -> None:
+    """At ρ = 0.0003 the ceilings are below 0.53: all of 25 guesses are right less than once in a million times. The
+    twin's noise has a thousandth of its size, 0.04 of what one row adds, so its guesses always are.
+    """
+    own = staged(VISITS.replace("epsilon = 0.5", "epsilon = 0.1"), tmp_path)
+    assert not attempt(own, generous(own, 1), 25).private.holds
 
 
 def test_everybodys_value_is_found_by_a_curator_that_adds_too_little_noise(tmp_path: Path) -> None:
     own = staged(PEOPLE.replace('["A", "B"]', str([f"town {each}" for each in range(60)])), tmp_path)
-    found = everybody(TooGenerous(own.policy, own.table, own.column), 100)
+    found = everybody(own, generous(own), 100)
     assert not found.private.holds
     assert found.private.trials == 100  # two rounds of fifty people
 
@@ -127,21 +240,47 @@ def test_the_target_has_as_many_rows_as_count_and_nobody_else_more_than_one(tmp_
     assert replace(own, table=few).others().num_rows == 7
 
 
-def test_the_whole_budget_is_spent_and_not_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize("currency", [0, 1])
+def test_the_whole_budget_is_spent_and_not_more(currency: int, tmp_path: Path) -> None:
+    """The policy's own account pays for one such release, and after it for no other in the same currency."""
     own = staged(VISITS, tmp_path)
-    with own.curator(own.others(), 2) as curator:
-        for _ in range(2):
-            curator.sql("SELECT COUNT(*) AS n FROM visits").release(epsilon=own.epsilon, fresh=True)
-        with pytest.raises(sf.Overspent):
-            curator.sql("SELECT COUNT(*) AS n FROM visits").release(epsilon="0.01", fresh=True)
+    spent = list(spendings(own.policy.account_budget))[currency]
+    for account, times in ((own.policy.account_budget, 1), (spent.account(2), 2)):
+        with own.curator(own.others(), account) as curator:
+            asked: Any = curator.sql("SELECT COUNT(*) AS n FROM visits")
+            for _ in range(times):
+                asked.release(**spent.price, fresh=True)
+            if times == 1 or spent.rho is None:
+                with pytest.raises(sf.Overspent):
+                    asked.release(**spent.price, fresh=True)
+
+
+def test_what_there_was_no_time_for_is_said(visits: Path) -> None:
+    found = attacks.policy(visits, runs=LEAST_RUNS, minutes="1e-9")
+    assert [each.private.attack for each in found.attempts] == ["presence"]
+    assert found.untried[0] == "visits.<b>ward with ε = 0.5"
+    assert len(found.untried) == 8
+    assert "There was no time for: visits.<b>ward with ε = 0.5, " in str(found)
+    page = found.page().html
+    assert "There was no time for: visits.&lt;b&gt;ward" in page
+    assert "no method whatever is right more than 73.2 times of 100" in page  # of values too, which were not tried
+    with pytest.raises(sf.InvalidParameter, match="minutes"):
+        attacks.policy(visits, minutes=0)
 
 
 def test_a_column_is_chosen_by_name(visits: Path) -> None:
-    assert stage(read(visits), "visits.smokes").values == (False, True)
-    assert stage(read(visits), "<b>ward").values == ("cardiology", "surgery")
-    assert stage(read(visits), "<b>ward").known() == {"smokes": (False, True)}
-    with pytest.raises(sf.InvalidParameter, match=r"visits\.<b>ward, visits\.smokes"):
-        stage(read(visits), "age")
+    def chosen(*names: str) -> tuple[Stage, ...]:
+        return stages(read(visits), names)
+
+    assert chosen("visits.smokes")[0].values == (False, True)
+    assert chosen("<b>ward")[0].values == ("cardiology", "surgery")
+    assert chosen("<b>ward")[0].known() == {"smokes": (False, True)}
+    assert (chosen("age")[0].values, chosen("age")[0].key) == ((0, 110), '"age" >= 110')
+    assert [str(each) for each in chosen("age", "visits.smokes", "age")] == ["visits.age", "visits.smokes"]
+    with pytest.raises(sf.InvalidParameter, match=r"visits\.<b>ward, visits\.smokes, visits\.age"):
+        chosen("patient_id")
+    found = attacks.policy(visits, column=["age", "smokes"], runs=LEAST_RUNS, minutes=LONG)
+    assert {each.where for each in found.attempts} == {"visits", "visits.age", "visits.smokes"}
 
 
 @pytest.mark.parametrize("runs", [LEAST_RUNS - 1, 0, 10_001])
@@ -159,8 +298,8 @@ def test_a_policy_that_answers_nothing_is_not_attacked(tmp_path: Path) -> None:
 
 def test_replace_neighbours_without_listed_values_leave_nothing_to_guess(tmp_path: Path) -> None:
     path = tmp_path / "people.toml"
-    path.write_text(PEOPLE[: PEOPLE.index("sex =")] + 'age = { type = "integer", bounds = [0, 110] }\n')
-    with pytest.raises(sf.InvalidPolicy, match="lists none"):
+    path.write_text(PEOPLE[: PEOPLE.index("sex =")] + 'name = { type = "text" }\n')
+    with pytest.raises(sf.InvalidPolicy, match="no column of this policy lists two or has a range"):
         attacks.policy(path)
 
 
@@ -171,6 +310,8 @@ def test_the_page_needs_nothing_else_and_tells_the_worst_in_words(found: attacks
     assert "no method whatever is right more than 73.2 times of 100" in page
     assert "all rows of one patient" in page
     assert "strong promise" in page
+    assert page.count("<td>ρ = 0.00657</td>") == 4  # presence and three columns
+    assert "kept in two measures" in page
     assert "report it" not in page
     assert "could not have refuted the promise" in page  # 20 of 20 at ε = 0.5 is chance more than once in 10⁶ times
     assert str(found) == str(found.findings)

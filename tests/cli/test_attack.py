@@ -55,11 +55,31 @@ def test_an_attack_is_told_drawn_and_written_as_json(tmp_path: Path) -> None:
     assert attacks.Findings.from_json(run("attack", "linkage", "--json").stdout).holds
 
 
+def test_an_attack_is_made_for_the_neighbours_that_are_named() -> None:
+    """A price for add-remove neighbours promises less about a value, so its ceiling is higher."""
+    told = [run("attack", "linkage", "--neighbours", each, "--json") for each in ("replace", "add-remove")]
+    assert [each.exit_code for each in told] == [0, 0]
+    replaced, added = (attacks.Findings.from_json(each.stdout)["private"].ceiling or 0 for each in told)
+    assert 0 < replaced < added < 1
+
+
+@pytest.mark.parametrize("name", ["membership", "attribute"])
+def test_membership_and_attribute_are_for_either_relation(name: str) -> None:
+    done = run("attack", name, "--neighbours", "replace", "--epsilon", "0.5")
+    assert done.exit_code == 0
+    assert "private, ε = 0.5" in done.output
+
+
+def test_the_help_says_which_attacks_know_both_relations() -> None:
+    known = [each for each in ATTACKS if "neighbours" in inspect.signature(getattr(attacks, ATTACKS[each])).parameters]
+    assert f"With --neighbours: {', '.join(known)}\n" in run("attack", "--help").output
+
+
 def test_a_policy_is_attacked_and_its_page_written(policy: Path) -> None:
     page = policy.parent / "attack.html"
     done = run("attack", policy, "--runs", "20", "--html", page)
     assert done.exit_code == 0
-    assert "value, exact" in done.output
+    assert "people.sex, exact" in done.output
     assert loads_nothing(page.read_text())
     assert sorted(each.name for each in policy.parent.iterdir()) == ["attack.html", "people.toml"]
 
@@ -78,8 +98,13 @@ def test_a_policy_is_attacked_and_its_page_written(policy: Path) -> None:
         (("--play", "linkage"), "NAME or POLICY has no part in the game"),
         (("--play", "--rounds", "0"), "--rounds must be"),
         (("POLICY", "--epsilon", "1"), "--epsilon belongs to the name of an attack"),
+        (("POLICY", "--neighbours", "replace"), "--neighbours belongs to the name of an attack"),
+        (("differencing", "--neighbours", "replace"), "differencing has no --neighbours"),
+        (("linkage", "--minutes", "3"), "--minutes belongs to a policy"),
+        (("POLICY", "--minutes", "0"), "--minutes must be"),
         (("POLICY", "--runs", "19"), "--runs must be between 20"),
         (("POLICY", "--column", "age"), "people.sex"),
+        (("POLICY", "--column", "sex", "--column", "age"), "people.sex"),
         (("POLICY", "--html", "page.txt"), "written as .html"),
         (("POLICY", "--html", "PLACE"), "written as .html"),
     ],

@@ -177,7 +177,7 @@ def test_measures_of_one_column_share_one_recursion(opened: Curators) -> None:
     ask = curator.sql(
         "SELECT MEDIAN(cost) AS a, QUANTILE_DISC(cost, 0.5) AS b, QUANTILE_CONT(cost, 0.9) AS c FROM people"
     )
-    prepared = ask._prepared(Request(epsilon=1))
+    prepared = ask.prepared(Request(epsilon=1))
     ((one,),) = prepared.measured[1:]
     assert one.mechanism.probabilities == (Fraction(1, 2), Fraction("0.9"))
     assert one.mechanism.epsilon == 1
@@ -192,7 +192,7 @@ def test_measures_of_one_column_share_one_recursion(opened: Curators) -> None:
 
 def test_a_measurement_of_ranks_pays_for_every_row_and_group(opened: Curators) -> None:
     ask = opened(people(40)).sql("SELECT region, MEDIAN(age) AS m FROM people GROUP BY region")
-    ((one,),) = ask._prepared(Request(epsilon=1)).measured[1:]
+    ((one,),) = ask.prepared(Request(epsilon=1)).measured[1:]
     assert (one.mechanism.rows_per_unit, one.mechanism.grouped) == (3, True)
     for weaker in (Quantiles("0.5", 1, (0, 9), 2, grouped=True), Quantiles("0.5", 1, (0, 9), 3)):
         with pytest.raises(sf.InvalidParameter, match="3 rows of a unit"):
@@ -217,7 +217,7 @@ UNITS = [
 def _law(curator: sf.Curator, table: pa.Table, text: str, price: Request) -> Law:
     """Of what is released, given the key of the sample."""
     ask = curator.sql(text)
-    kind = ask.kind(ask._prepared(price))
+    kind = ask.kind(ask.prepared(price))
     with closing(DuckDB(sf.Policy(curator.policy.unit, curator.policy.budget, _tables(table), size=50))) as engine:
         read = {repr(each): engine.read(each, 7) for each in kind.readings}
 
@@ -257,7 +257,7 @@ def test_no_unit_changes_the_law_of_an_answer_by_more_than_its_price(
         policy = sf.Policy(sf.PrivacyUnit("person"), budget, _tables(table), size=50)
         with sf.Curator(policy, tmp_path / f"{place}") as curator:
             laws.append(_law(curator, table, text, price))
-            curve = curator.sql(text)._prepared(price).curve
+            curve = curator.sql(text).prepared(price).curve
     pairs = itertools.combinations(laws, 2) if relation == "replace" else ((laws[0], each) for each in laws[1:])
     worst = 0.0
     for p, q in pairs:

@@ -204,7 +204,7 @@ def test_a_choice_is_compared_with_the_same_choice(tmp_path: Path) -> None:
         asked = opened.sql("SELECT MEDIAN(x) AS m, MIN(x) AS least FROM people")
 
         def names(**request: object) -> set[str]:
-            prepared = asked._prepared(Request(epsilon=1, **request))  # type: ignore[union-attr, arg-type]
+            prepared = asked.prepared(Request(epsilon=1, **request))  # type: ignore[union-attr, arg-type]
             return set(good_enough(prepared))
 
         assert names() == {"quantiles 0", "least 0"}

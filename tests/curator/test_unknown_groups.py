@@ -182,7 +182,7 @@ def test_explain_says_the_shares_and_how_large_a_group_must_be(opened: Open) -> 
     said = str(ask.explain(**PRICE))
     size = re.search(r"a group of (\d+) units is shown with 95 % confidence", said)
     assert size is not None
-    threshold = ask._prepared(sf.release.requests.Request(**PRICE)).selection
+    threshold = ask.prepared(sf.release.requests.Request(**PRICE)).selection
     assert threshold is not None
     assert threshold.chance(int(size[1])) >= 0.95 > threshold.chance(int(size[1]) - 1)
     assert "for 1/3 of ε and all of δ" in said
@@ -248,7 +248,7 @@ def test_rows_that_a_join_multiplies_are_counted_with_their_weight(tmp_path: Pat
     text = "SELECT visits.city, COUNT(*) AS n FROM visits JOIN twice ON visits.sex = twice.sex GROUP BY visits.city"
     with sf.Curator(both, tmp_path / "twice.ledger") as joined:
         ask = joined.sql(text)
-        threshold = ask._prepared(sf.release.requests.Request(**PRICE)).selection
+        threshold = ask.prepared(sf.release.requests.Request(**PRICE)).selection
         assert threshold == sf.KeyThreshold(2, "1e-8", 2, weighted=True)
         assert ask.release(**PRICE).column("city") == ["Bonn", "Rome", "Zürich", None]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.running import Kind, Mutant, suite
 
 CEILINGS, ANSWERERS = "attacks/test_ceilings.py", "attacks/test_answerers.py"
+SPREADING, POLICY = "attacks/test_spreading.py", "attacks/test_policy_attacks.py"
 
 MUTANTS = (
     Mutant(
@@ -118,6 +119,78 @@ MUTANTS = (
         "_CLOSE = 1e-7",
         "_CLOSE = 1e-1",
         ("attacks/test_fitting.py::test_the_linear_programme_finds_the_least_deviations",),
+    ),
+    Mutant(
+        "questions that are spread differ by one person",
+        Kind.AUDIT,
+        "attacks/spreading.py",
+        "(kept ^ group).sum(axis=1).min() >= APART",
+        "(kept ^ group).sum(axis=1).min() >= 1",
+        (f"{SPREADING}::test_no_two_questions_differ_by_one_person_or_by_few",),
+    ),
+    Mutant(
+        "a withheld total counts as zero",
+        Kind.NAN,
+        "attacks/spreading.py",
+        "patterns, which = np.unique(~np.isnan(columns), axis=1, return_inverse=True)",
+        "patterns, which = np.unique(~np.isnan(columns := np.nan_to_num(columns)), axis=1, return_inverse=True)",
+        (f"{SPREADING}::test_other_cells_that_are_withheld_too_are_found_by_another_way_round",),
+    ),
+    Mutant(
+        "a curator who compares questions forgets those that were answered",
+        Kind.AUDIT,
+        "attacks/answerers.py",
+        "self._answered = np.concatenate([self._answered, group[None, :]])",
+        "self._answered = self._answered[:1]",
+        (f"{SPREADING}::test_a_curator_who_compares_questions_withholds_pairs_and_nothing_else",),
+    ),
+    Mutant(
+        "a ceiling is shown rounded to the nearest",
+        Kind.ROUNDING,
+        "attacks/ceilings.py",
+        "math.ceil(1000 * Fraction(share))",
+        "round(1000 * Fraction(share))",
+        (f"{CEILINGS}::test_a_ceiling_is_shown_rounded_up",),
+    ),
+    Mutant(
+        "a curve's ceiling forgets blind guesses",
+        Kind.FACTOR_TWO,
+        "attacks/ceilings.py",
+        "min(1.0, (1 + curve.delta(0)) / 2)",
+        "min(1.0, 0.5 + curve.delta(0))",
+        (f"{CEILINGS}::test_a_curves_ceiling_is_where_its_trade_off_is_worst",),
+    ),
+    Mutant(
+        "a value that is replaced has the curve of one unit added",
+        Kind.NEIGHBOURS,
+        "attacks/whole_budgets.py",
+        "curve.for_neighbours(Neighbours.REPLACE) if replaced else curve",
+        "curve",
+        (f"{POLICY}::test_an_account_with_a_delta_is_spent_in_its_other_currency_too",),
+    ),
+    Mutant(
+        "twice the whole ρ is spent",
+        Kind.CHARGE_ORDER,
+        "attacks/whole_budgets.py",
+        "from_units(budget.allowances.renyi) / budget.order)",
+        "2 * from_units(budget.allowances.renyi) / budget.order)",
+        (f"{POLICY}::test_the_whole_budget_is_spent_and_not_more",),
+    ),
+    Mutant(
+        "half of the whole ρ is spent, so that the attack is weaker than it says",
+        Kind.AUDIT,
+        "attacks/whole_budgets.py",
+        "from_units(budget.allowances.renyi) / budget.order)",
+        "from_units(budget.allowances.renyi) / budget.order / 2)",
+        (f"{POLICY}::test_the_whole_budget_is_spent_and_not_more",),
+    ),
+    Mutant(
+        "tables whose owners are found through others are left out",
+        Kind.AUDIT,
+        "attacks/staged_policies.py",
+        "private = [each for each in policy.tables.values() if not each.public]",
+        "private = [each for each in policy.tables.values() if isinstance(each.id, str)]",
+        (f"{POLICY}::test_every_table_is_attacked_and_rows_are_found_through_other_tables",),
     ),
 )
 

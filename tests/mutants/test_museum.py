@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-CAUGHT = "audit/test_museum.py::test_the_broken_one_is_caught_and_its_correct_twin_passes"
+CAUGHT = "audit/museum/test_museum.py::test_the_broken_one_is_caught_and_its_correct_twin_passes"
 
 MUTANTS = (
     Mutant(
@@ -37,7 +37,7 @@ MUTANTS = (
         "audit/museum/shown_keys.py",
         "return 1 + math.ceil(-scale",
         "return math.ceil(-scale",
-        ("audit/test_museum.py::test_the_threshold_of_keys_is_the_least_that_keeps_delta",),
+        ("audit/museum/test_museum.py::test_the_threshold_of_keys_is_the_least_that_keeps_delta",),
     ),
     Mutant(
         "noise that is narrower than it says",
@@ -45,7 +45,7 @@ MUTANTS = (
         "audit/museum/demonstration_noise.py",
         "self.two_sided(-math.expm1(-1 / scale), *shape)",
         "self.two_sided(-math.expm1(-1.2 / scale), *shape)",
-        ("audit/test_museum.py::test_demonstration_noise_has_the_law_it_says",),
+        ("audit/museum/test_museum.py::test_demonstration_noise_has_the_law_it_says",),
     ),
     Mutant(
         "both worlds are drawn with the same noise",
@@ -53,7 +53,7 @@ MUTANTS = (
         "audit/museum/catching.py",
         "DemonstrationNoise.of(exhibit.name, label, place)",
         "DemonstrationNoise.of(exhibit.name, label)",
-        ("audit/test_museum.py::test_the_two_worlds_have_noise_of_their_own",),
+        ("audit/museum/test_museum.py::test_the_two_worlds_have_noise_of_their_own",),
     ),
     Mutant(
         "everything is said to be caught",
@@ -61,7 +61,7 @@ MUTANTS = (
         "audit/museum/catching.py",
         "return not self.broken.holds",
         "return True",
-        ("audit/test_museum.py::test_a_twin_that_is_broken_and_an_exhibit_that_is_not_are_told",),
+        ("audit/museum/test_museum.py::test_a_twin_that_is_broken_and_an_exhibit_that_is_not_are_told",),
     ),
     Mutant(
         "the tour does not look at the twins",
@@ -69,7 +69,7 @@ MUTANTS = (
         "audit/museum/catching.py",
         "all(each.caught and each.passes for each in self.catches)",
         "all(each.caught for each in self.catches)",
-        ("audit/test_museum.py::test_a_twin_that_is_broken_and_an_exhibit_that_is_not_are_told",),
+        ("audit/museum/test_museum.py::test_a_twin_that_is_broken_and_an_exhibit_that_is_not_are_told",),
     ),
     Mutant(
         "twins are called broken oftener than is said",

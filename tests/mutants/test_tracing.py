@@ -99,9 +99,9 @@ MUTANTS = (
     Mutant(
         "a value replaced has the ceiling of a unit removed",
         Kind.NEIGHBOURS,
-        "attacks/policy_attacks.py",
-        "guess_ceiling(for_replacing(Guarantee(budget.epsilon, budget.delta), budget.neighbours))",
-        "guess_ceiling(Guarantee(budget.epsilon, budget.delta))",
+        "attacks/whole_budgets.py",
+        "account_ceiling(promise, own.neighbours) if replaced else guess_ceiling(promise)",
+        "guess_ceiling(promise)",
         (f"{POLICY}::test_exact_answers_give_all_away_and_the_policys_hold_their_ceilings",),
     ),
     Mutant(
@@ -115,9 +115,9 @@ MUTANTS = (
     Mutant(
         "a staged account has more than the policy's budget",
         Kind.CHARGE_ORDER,
-        "attacks/staged_policies.py",
-        "Budget(self.epsilon * questions,",
-        "Budget(self.epsilon * questions + 1,",
+        "attacks/whole_budgets.py",
+        "own.epsilon * times, own.delta",
+        "(own.epsilon + 1) * times, own.delta",
         (f"{POLICY}::test_the_whole_budget_is_spent_and_not_more",),
     ),
     Mutant(

@@ -3,6 +3,7 @@
 answerers          who is asked for sums over groups: exact, coarse, noisy, or a real curator
 ceilings           how far any attack can come on answers that keep a guarantee
 differencing       two totals that differ by one person
+spreading          the same difference over many questions, or through a table's totals
 averaging          the same question, again and again
 reconstruction     everybody's bit from many sums over random groups
 census             everybody's ancestry from small tables of their block
@@ -25,6 +26,7 @@ finding_pictures   the same, drawn
 
 from sfumato.attacks.answerers import (
     Answerer,
+    ComparedAnswers,
     ExactAnswers,
     NoisyAnswers,
     PrivateAnswers,
@@ -37,18 +39,20 @@ from sfumato.attacks.attribute import attribute
 from sfumato.attacks.averaging import average, averaging, averaging_by_times
 from sfumato.attacks.ceilings import for_replacing, guess_ceiling, least_proven, most_right, power_ceiling
 from sfumato.attacks.census import census
-from sfumato.attacks.differencing import difference, differencing
+from sfumato.attacks.differencing import difference, differencing, differencing_by_questions
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.attacks.linkage import Person, homogeneous, linkage, linkage_people
 from sfumato.attacks.membership import membership
 from sfumato.attacks.policy_attacks import PolicyAttack, policy
 from sfumato.attacks.reconstruction import Method, reconstruct, reconstruction, reconstruction_by_noise
 from sfumato.attacks.scores import Scores, Traced
+from sfumato.attacks.spreading import isolate, spread_groups, table_groups
 from sfumato.attacks.sweeps import Sweep
 from sfumato.attacks.tracing_rows import attribute_of_rows, membership_of_rows
 
 __all__ = [
     "Answerer",
+    "ComparedAnswers",
     "ExactAnswers",
     "Finding",
     "Findings",
@@ -71,9 +75,11 @@ __all__ = [
     "census",
     "difference",
     "differencing",
+    "differencing_by_questions",
     "for_replacing",
     "guess_ceiling",
     "homogeneous",
+    "isolate",
     "least_proven",
     "linkage",
     "linkage_people",
@@ -86,4 +92,6 @@ __all__ = [
     "reconstruct",
     "reconstruction",
     "reconstruction_by_noise",
+    "spread_groups",
+    "table_groups",
 ]

@@ -105,6 +105,28 @@ class SuppressedAnswers(ExactAnswers):
         return np.where(told < self.least, np.nan, told)
 
 
+class ComparedAnswers(ExactAnswers):
+    """These answers are the true sums, but every question is compared with all that were answered before: one about
+    nearly the same people is withheld, and so is one about nearly nobody.
+    """
+
+    def __init__(self, values: Any, apart: int = 5) -> None:
+        super().__init__(values)
+        self.apart = whole(apart, "apart", at_least=2)
+        self._answered: Groups = np.zeros((1, self.people), bool)
+        self.kind = "near pairs withheld"
+
+    def sums(self, groups: Groups) -> Sums:
+        """Tell the true sum where no answered question differs by fewer people than the rule says."""
+        told = super().sums(groups)
+        for place, group in enumerate(groups):
+            if (self._answered ^ group).sum(axis=1).min() < self.apart:
+                told[place] = np.nan
+            else:
+                self._answered = np.concatenate([self._answered, group[None, :]])
+        return told
+
+
 class NoisyAnswers:
     """These answers carry the noise that a private curator draws, without a curator: for very many questions.
 

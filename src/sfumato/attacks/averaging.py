@@ -22,7 +22,7 @@ from sfumato.attacks.answerers import (
 from sfumato.attacks.ceilings import guess_ceiling
 from sfumato.attacks.differencing import checked_target, guessed_bits
 from sfumato.attacks.findings import Finding, Findings
-from sfumato.attacks.sweeps import Course, Sweep
+from sfumato.attacks.sweeps import CEILING, Course, Sweep
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import Number, whole
 
@@ -71,7 +71,7 @@ def averaging_by_times(most: int = 256, towns: int = 2000, epsilon: Number = 1) 
     courses = (
         Course("nobody adds up", tuple(uncounted)),
         Course("from one budget", tuple(bought)),
-        Course("ceiling", (ceiling,) * len(at)),
+        Course(CEILING, (ceiling,) * len(at)),
     )
     return Sweep(NAME, "answers to the same question", tuple(map(float, at)), courses, words=_WORDS)
 

@@ -7,10 +7,11 @@ Under add-remove neighbours a change of values is a change of two units, (2ε, �
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import upper_tail
-from sfumato.privacy import Guarantee, Neighbours, theorems
+from sfumato.privacy import Curve, Guarantee, Neighbours, theorems
 from sfumato.privacy.numbers import INSIDE_UNIT, PROBABILITY, Number, exact, whole
 
 _FURTHEST = 700.0
@@ -43,6 +44,28 @@ def guess_ceiling(guarantee: Guarantee, prior: Number = "1/2", choices: int = 2)
         raise InvalidParameter("prior", prior, f"at least 1/{k}: the likeliest of {k} values has no less")
     shrink = math.exp(-min(float(promise.epsilon), _FURTHEST))
     return min(1.0, p * (1 + (k - 1) * float(promise.delta) * shrink) / (p + (1 - p) * shrink))
+
+
+def account_ceiling(promise: Guarantee, neighbours: Neighbours | str) -> float:
+    """Bound the probability that anybody guesses a coin about one unit, whichever of two values it decides, from all
+    that an account will ever answer. Where ε is so large that δ of two units is no probability, it is 1.
+    """
+    try:
+        return guess_ceiling(for_replacing(promise, neighbours))
+    except InvalidParameter:
+        return 1.0
+
+
+def curve_ceiling(curve: Curve) -> float:
+    """Bound the probability that anybody guesses a coin that decides between two neighbours, from the whole curve of
+    what was released: ½(1 + δ(0)), since δ(0) bounds the distance in total variation between the two laws, and the
+    likelier side of every outcome is right with one half and half of that distance (Neyman & Pearson 1933). On the
+    trade-off curve it is the largest 1 − ½(a + b) of false alarms a and misses b.
+
+    >>> round(curve_ceiling(Curve.pure(1)), 4)
+    0.7311
+    """
+    return min(1.0, (1 + curve.delta(0)) / 2)
 
 
 def power_ceiling(guarantee: Guarantee, false_alarms: Number) -> float:
@@ -100,3 +123,12 @@ def least_proven(right: int, trials: int, alarm: Number = "1e-6") -> float:
         else:
             low = middle
     return low
+
+
+def percent_up(share: float) -> str:
+    """Write a ceiling as percent, rounded up: what is shown is never below what theory allows.
+
+    >>> percent_up(0.7310585)
+    '73.2 %'
+    """
+    return f"{min(1000, math.ceil(1000 * Fraction(share))) / 10:.1f} %"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato import notebook_html
-from sfumato.attacks.ceilings import least_proven, most_right
+from sfumato.attacks.ceilings import least_proven, most_right, percent_up
 from sfumato.attacks.finding_pictures import draw_findings
 from sfumato.errors import InvalidParameter
 from sfumato.plots.picture import Picture, saved
@@ -74,7 +74,7 @@ class Finding:
         return least_proven(self.right, self.trials, ALARM) if self.coins and self.chance == 0.5 else 0.0
 
     def __str__(self) -> str:
-        bound = "no ceiling" if self.ceiling is None else f"at most {_percent(self.ceiling)} by theory"
+        bound = "no ceiling" if self.ceiling is None else f"at most {percent_up(self.ceiling)} by theory"
         held = "" if self.holds else ": THE CEILING DID NOT HOLD"
         return (
             f"{self.attack} on {self.answers} answers: {_percent(self.success)} right of {self.trials} "
@@ -161,7 +161,7 @@ _HEAD = ("answers", "questions", "right", "of", "share", "blind", "ceiling")
 
 
 def _cells(each: Finding) -> tuple[str, ...]:
-    ceiling = "none" if each.ceiling is None else _percent(each.ceiling) + ("" if each.holds else " BROKEN")
+    ceiling = "none" if each.ceiling is None else percent_up(each.ceiling) + ("" if each.holds else " BROKEN")
     share, blind = _percent(each.success), _percent(each.chance)
     return each.answers, f"{each.questions:,}", f"{each.right:,}", f"{each.trials:,}", share, blind, ceiling
 

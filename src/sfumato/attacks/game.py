@@ -11,6 +11,7 @@ stop at a lucky moment would prove too much.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from sfumato.attacks.answerers import (
     invented_bits,
     private_answers,
 )
-from sfumato.attacks.ceilings import guess_ceiling, least_proven
+from sfumato.attacks.ceilings import guess_ceiling, least_proven, percent_up
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.privacy import Guarantee
@@ -151,7 +152,7 @@ class Match:
         unplayed = self.rounds - self.played
         counted = f" ({unplayed} not played, which counts as wrong)" if unplayed else ""
         head = f"You were right in {self.right} of {self.rounds} rounds{counted}."
-        proved = f"That proves, with 95 % confidence, that these answers leak ε ≥ {self.epsilon:.2f}."
+        proved = f"That proves, with 95 % confidence, that these answers leak ε ≥ {_down(self.epsilon)}."
         if not self.epsilon:
             proved = "Blind guesses would often do as well: that proves nothing about these answers."
         return f"{head} {proved} {self._beside(epsilon)}"
@@ -160,9 +161,14 @@ class Match:
         """Say what could have been reached."""
         if self.against == "private":
             most = guess_ceiling(Guarantee(epsilon))
-            bound = f"at most {100 * most:.0f} of 100 guesses are right in the long run"
+            bound = f"at most {percent_up(most)} of guesses are right in the long run"
             return f"The curator promised ε ≤ {text(Guarantee(epsilon).epsilon)}: {bound}, whoever plays."
         whole_match = least_proven(self.rounds, self.rounds, _ALARM)
         if not whole_match:
             return "So few rounds prove nothing, even if all are right: play more."
-        return f"{self.rounds} right of {self.rounds} would prove ε ≥ {whole_match:.2f}; there is no limit to it."
+        return f"{self.rounds} right of {self.rounds} would prove ε ≥ {_down(whole_match)}; there is no limit to it."
+
+
+def _down(epsilon: float) -> str:
+    """Write an ε that is proved, rounded down: no more is said than is proved."""
+    return f"{math.floor(100 * epsilon) / 100:.2f}"

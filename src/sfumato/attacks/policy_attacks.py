@@ -1,20 +1,23 @@
 """A policy is attacked with its whole budget: what an analyst could find out at most, tried out and by theory.
 
-Every attempt is a game of coins. A coin decides one thing about an invented target: whether they are in the table, or
-which of two values they have. The attacker knows everybody else's rows, spends the whole ε on the question that tells
-most, and guesses. Under a guarantee of (ε, δ) for the change that the coin makes, a guess is right with probability at
-most (e^ε + δ)/(1 + e^ε) (``attacks.ceilings``): presence is one unit added or removed, a value is one unit replaced.
-Runs are independent, so right guesses pass the limit of a binomial with that chance as rarely as it is said.
+Every attempt is a game of coins. A coin decides one thing about an invented target: whether they are in a table, or
+which of two values they have in a column. The attacker knows everybody else's rows, spends the whole account on the
+question that tells most, in one of its currencies (``whole_budgets``), and guesses. Under a guarantee of (ε, δ) for the
+change that the coin makes, a guess is right with probability at most (e^ε + δ)/(1 + e^ε), and from a release with a
+curve of its own with ½(1 + δ(0)) (``attacks.ceilings``): presence is one unit added or removed, a value is one unit
+replaced. Runs are independent, so right guesses pass the limit of a binomial with that chance as rarely as it is said.
 
-With the price spent at once, noise is as small as this policy ever allows: ε bounds what all questions together tell,
-however they are shared out.
+With the price spent at once, noise is as small as this policy ever allows: the budget bounds what all questions
+together tell, however they are shared out. Every private table is attacked, and every column that declares two values
+or a range; what there was no time for is said.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
@@ -24,15 +27,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.attacks.attempts import Attempt
-from sfumato.attacks.ceilings import for_replacing, guess_ceiling
 from sfumato.attacks.findings import Finding, Findings
-from sfumato.attacks.staged_policies import Stage, quoted, stage, with_column
+from sfumato.attacks.staged_policies import Stage, quoted, stages, with_column
+from sfumato.attacks.whole_budgets import Spending, spendings
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.mechanisms import bits
 from sfumato.plots.picture import Picture
 from sfumato.policy import Policy, read
 from sfumato.privacy import Guarantee, Neighbours
-from sfumato.privacy.numbers import text, whole
+from sfumato.privacy.numbers import POSITIVE, Number, exact, whole
 
 if TYPE_CHECKING:
     import pyarrow
@@ -59,19 +62,26 @@ class PolicyAttack:
     neighbours: Neighbours
     unit: str
     attempts: tuple[Attempt, ...]
+    untried: tuple[str, ...] = ()
+    """What there was no time for, in words."""
 
     @property
     def findings(self) -> Findings:
         """List all attempts as findings, exact and private side by side."""
-        each_kind = tuple(finding for each in self.attempts for finding in (each.exact, each.private))
-        return Findings("the whole budget on one target", each_kind, self._words())
+        listed = [finding for each in self.attempts for finding in (each.exact, each.private)]
+        once = {finding.answers: finding for finding in reversed(listed)}
+        ordered = [once[answers] for answers in dict.fromkeys(finding.answers for finding in listed)]
+        return Findings("the whole budget on one target", tuple(ordered), self._words())
 
     def _words(self) -> tuple[str, ...]:
-        return (
-            f"An analyst who spends all of ε = {text(self.promise.epsilon)} at once, and knows everything about "
-            "everybody else.",
+        spent = " or all of ".join(dict.fromkeys(each.paid for each in self.attempts))
+        left = f"There was no time for: {', '.join(self.untried)}." if self.untried else ""
+        words = (
+            f"An analyst who spends all of {spent} at once, and knows everything about everybody else.",
             "All people are invented: no data of the policy were read, and nothing was spent.",
+            left,
         )
+        return tuple(each for each in words if each)
 
     @property
     def holds(self) -> bool:
@@ -86,7 +96,7 @@ class PolicyAttack:
         """Write one web page about it, in words for people who do not ask in SQL."""
         from sfumato.attacks.policy_pages import policy_page
 
-        return policy_page(self.promise, self.neighbours, self.unit, self.attempts, self.findings)
+        return policy_page(self.promise, self.neighbours, self.unit, self.attempts, self.findings, self.untried)
 
     def to_json(self) -> str:
         """Write the findings as JSON text."""
@@ -99,48 +109,71 @@ class PolicyAttack:
         return self.findings._repr_html_()
 
 
-def policy(policy: Policy | str | os.PathLike[str], *, column: str | None = None, runs: int = 100) -> PolicyAttack:
+def policy(
+    policy: Policy | str | os.PathLike[str],
+    *,
+    column: str | Sequence[str] | None = None,
+    runs: int = 100,
+    minutes: Number = 1,
+) -> PolicyAttack:
     """Try what an analyst with the whole budget of a policy could find out, on invented people, beside theory's most.
 
     The policy is all that is read: none of its sources is opened, and its ledger is not touched. ``column`` names the
-    secret, such as ``"visits.ward"``; without it, it is the first column whose values are listed.
+    secret, such as ``"visits.ward"``, or several; without it, every column of every private table is attacked that
+    declares two values or a range. After so many minutes no attempt is begun, and what was left is said.
     """
     many = whole(runs, "runs", at_least=1)
     if not LEAST_RUNS <= many <= MOST_RUNS:
         rule = f"between {LEAST_RUNS} and {MOST_RUNS:,}: fewer would show nothing"
         raise InvalidParameter("runs", runs, rule)
+    until = time.monotonic() + 60 * float(exact(minutes, "minutes", POSITIVE))
     owned = policy if isinstance(policy, Policy) else read(Path(policy))
-    chosen = stage(owned, column)
-    if not chosen.epsilon:
+    named = (column,) if isinstance(column, str) else tuple(column or ())
+    chosen = stages(owned, named)
+    if not owned.account_budget.epsilon:
         raise InvalidPolicy(
             "an account with ε = 0 answers nothing, so there is nothing to attack",
             place="unit.budget.epsilon",
             fix="attack the policy with the budget that you would open it with",
         )
-    attempts = tuple(attempt(chosen, many) for attempt in _attempts(chosen))
+    attempts: list[Attempt] = []
+    untried: list[str] = []
+    for what, own, spent, attempt in _planned(chosen):
+        if attempts and time.monotonic() >= until:
+            untried.append(f"{what} with {spent}")
+        else:
+            attempts.append(attempt(own, spent, many))
     promise = Guarantee(owned.budget.epsilon, owned.budget.delta)
-    return PolicyAttack(promise, owned.neighbours, str(owned.unit), attempts)
+    return PolicyAttack(promise, owned.neighbours, str(owned.unit), tuple(attempts), tuple(untried))
 
 
-def _attempts(chosen: Stage) -> Iterator[Callable[[Stage, int], Attempt]]:
-    """List what can be guessed: presence where it is not public, a value, and everybody's where they can be told
-    apart.
+Planned = tuple[str, Stage, Spending, Callable[[Stage, Spending, int], Attempt]]
+
+
+def _planned(chosen: Sequence[Stage]) -> list[Planned]:
+    """List what is guessed, that which tells most first: presence where it is not public and a value of each table; all
+    other values; the same in the other currency; and everybody's of each table where people can be told apart.
     """
-    if chosen.policy.neighbours is Neighbours.ADD_REMOVE:
-        yield presence
-    if chosen.column is not None:
-        yield value
-        if prod(map(len, chosen.known().values())) > 1:
-            yield everybody
-    elif chosen.policy.neighbours is Neighbours.REPLACE:
+    first = list({each.table.name: each for each in reversed(chosen)}.values())[::-1]
+    owned = chosen[0].policy
+    present = first if owned.neighbours is Neighbours.ADD_REMOVE else []
+    columns = [each for each in chosen if each.column is not None]
+    if not present and not columns:
         raise InvalidPolicy(
-            "under replace neighbours a listed value is guessed, and this policy lists none",
-            place=f"tables.{chosen.table.name}.columns",
+            "under replace neighbours a value is guessed, and no column of this policy lists two or has a range",
+            place=f"tables.{chosen[0].table.name}.columns",
             fix='list the values of a column, such as { values = ["yes", "no"] }, in a copy of the policy',
         )
+    early, late = [each for each in columns if each in first], [each for each in columns if each not in first]
+    found: list[Planned] = []
+    for spent in spendings(owned.account_budget):
+        found += [(f"presence in {each.table.name}", each, spent, presence) for each in present]
+        found += [(str(each), each, spent, value) for each in (*early, *late)]
+    apart = [each for each in early if each.listed and prod(map(len, each.known().values())) > 1]
+    return found + [(f"everybody's {each}", each, Spending(owned.account_budget), everybody) for each in apart]
 
 
-def presence(chosen: Stage, runs: int) -> Attempt:
+def presence(chosen: Stage, spent: Spending, runs: int) -> Attempt:
     """Guess whether the target is in the table, from how many rows it has."""
     import pyarrow
 
@@ -150,50 +183,59 @@ def presence(chosen: Stage, runs: int) -> Attempt:
     question = f"SELECT COUNT(*) AS rows FROM {quoted(chosen.table.name)}"
 
     def guess(told: Told) -> bool:
-        return _lean(told[()], least, most) > 0
+        return spent.lean(told[()], least, most) > 0
 
-    ceiling = guess_ceiling(Guarantee(chosen.policy.budget.epsilon, chosen.policy.budget.delta))
-    right = [_right(ask, tables, guess, runs) for ask in _askers(chosen, question, ())]
-    return _attempt(chosen, ("presence", "is in the table"), question, right, runs, ceiling)
+    def counted(rows: pyarrow.Table) -> Told:
+        return {(): rows.num_rows}
+
+    asked = _Asked(chosen, spent, question, counted)
+    named = "presence", f"{chosen.table.name}, presence", "is in the table"
+    return _attempt(asked, named, asked.right(tables, guess, runs), runs, replaced=False)
 
 
-def value(chosen: Stage, runs: int) -> Attempt:
+def value(chosen: Stage, spent: Spending, runs: int) -> Attempt:
     """Guess which of two values the target has, from how many rows have each."""
     import pyarrow
 
     others = chosen.others()
-    column, pair = str(chosen.column), chosen.values
+    pair, keys = chosen.values, chosen.keys
     tables = tuple(pyarrow.concat_tables([others, chosen.target(others, each)]) for each in pair)
-    question = _grouped(chosen, (column,))
-    known = others[column].to_pylist()
-    low = [known.count(each) for each in pair]
+    known = Counter(chosen.keyed(others))
 
     def guess(told: Told) -> bool:
-        first, second = (_lean(told[each,], own, own + chosen.rows) for each, own in zip(pair, low, strict=True))
+        first, second = (spent.lean(told[each,], known[each], known[each] + chosen.rows) for each in keys)
         return second > first
 
-    right = [_right(ask, tables, guess, runs) for ask in _askers(chosen, question, (column,))]
-    words = f"has {column} = {pair[1]}, not {pair[0]}"
-    return _attempt(chosen, ("value", words), question, right, runs, _value_ceiling(chosen))
+    def counted(rows: pyarrow.Table) -> Told:
+        return Counter((each,) for each in chosen.keyed(rows))
+
+    asked = _Asked(chosen, spent, _grouped(chosen, ()), counted)
+    named = "value", str(chosen), f"has {chosen.column} = {pair[1]}, not {pair[0]}"
+    return _attempt(asked, named, asked.right(tables, guess, runs), runs, replaced=True)
 
 
-def everybody(chosen: Stage, runs: int) -> Attempt:
+def everybody(chosen: Stage, spent: Spending, runs: int) -> Attempt:
     """Guess a value of many people at once, of whom all other values are known and no two are alike."""
     known = chosen.known()
     cells = list(islice(product(*known.values()), max(2, min(_EVERYBODY, _MOST_ROWS // chosen.rows))))
-    columns = (*known, str(chosen.column))
-    question = _grouped(chosen, columns)
     rounds = -(-runs // len(cells))
+    first, second = chosen.keys
+
+    def counted(rows: pyarrow.Table) -> Told:
+        return Counter(zip(*(rows[each].to_pylist() for each in known), chosen.keyed(rows), strict=True))
+
+    asked = _Asked(chosen, spent, _grouped(chosen, tuple(known)), counted)
     right = [0, 0]
     for _ in range(rounds):
         secrets = bits.all_below(2, len(cells))
         rows = _people(chosen, known, cells, secrets)
-        for place, ask in enumerate(_askers(chosen, question, columns)):
+        for place, ask in enumerate((asked.exactly, asked.privately)):
             told = next(ask(rows, 1))
-            leans = np.array([told[*cell, chosen.values[1]] - told[*cell, chosen.values[0]] for cell in cells])
+            leans = np.array([told[*cell, second] - told[*cell, first] for cell in cells])
             right[place] += int(((leans > 0) == secrets).sum())
     words = f"who of {len(cells)} people have {chosen.column} = {chosen.values[1]}, not {chosen.values[0]}"
-    return _attempt(chosen, ("everybody", words), question, right, rounds * len(cells), _value_ceiling(chosen))
+    named = "everybody", f"{chosen}, everybody", words
+    return _attempt(asked, named, right, rounds * len(cells), replaced=True)
 
 
 def _people(chosen: Stage, known: dict[str, tuple[Any, ...]], cells: list[tuple[Any, ...]], secrets: Any) -> Any:
@@ -207,26 +249,36 @@ def _people(chosen: Stage, known: dict[str, tuple[Any, ...]], cells: list[tuple[
 
 
 def _grouped(chosen: Stage, columns: tuple[str, ...]) -> str:
-    names = ", ".join(map(quoted, columns))
+    """Write the question that counts the rows of each group: of these columns, and of the secret's two values."""
+    names = ", ".join([*map(quoted, columns), chosen.key])
     return f"SELECT {names}, COUNT(*) AS rows FROM {quoted(chosen.table.name)} GROUP BY {names}"
 
 
-def _askers(chosen: Stage, question: str, columns: tuple[str, ...]) -> tuple[Ask, Ask]:
-    """Give who answers exactly, by counting, and who answers as the policy says."""
+@dataclass(frozen=True)
+class _Asked:
+    """This is a question, with who answers it exactly, by counting, and who answers it as the policy says."""
 
-    def exactly(rows: Any, times: int) -> Iterator[Told]:
-        seen = zip(*(rows[each].to_pylist() for each in columns), strict=True) if columns else [()] * rows.num_rows
-        counted = Counter(seen)
+    stage: Stage
+    spent: Spending
+    question: str
+    counted: Callable[[Any], Told]
+
+    def exactly(self, rows: Any, times: int) -> Iterator[Told]:
+        """Count the rows of an invented table."""
+        counted = self.counted(rows)
         return (counted for _ in range(times))
 
-    def privately(rows: Any, times: int) -> Iterator[Told]:
-        with chosen.curator(rows, times) as curator:
-            asked: Any = curator.sql(question)
+    def privately(self, rows: Any, times: int) -> Iterator[Told]:
+        """Buy so many answers, each for all of an account."""
+        with self.stage.curator(rows, self.spent.account(times)) as curator:
+            asked: Any = curator.sql(self.question)
             for _ in range(times):
-                answer = asked.release(epsilon=chosen.epsilon, fresh=True)
+                answer = asked.release(**self.spent.price, fresh=True)
                 yield {row[:-1]: row[-1] for row in answer.rows}
 
-    return exactly, privately
+    def right(self, tables: Any, guess: Callable[[Told], bool], runs: int) -> list[int]:
+        """Count right guesses from exact answers, and from private ones."""
+        return [_right(ask, tables, guess, runs) for ask in (self.exactly, self.privately)]
 
 
 def _right(ask: Ask, tables: Any, guess: Callable[[Told], bool], runs: int) -> int:
@@ -240,29 +292,16 @@ def _right(ask: Ask, tables: Any, guess: Callable[[Told], bool], runs: int) -> i
     )
 
 
-def _lean(told: float, low: float, high: float) -> float:
-    """Say which of two counts a noisy one speaks for: the log-likelihood ratio of Laplace noise, up to its scale."""
-    return abs(told - low) - abs(told - high)
-
-
-def _value_ceiling(chosen: Stage) -> float:
-    """Bound right guesses of a value; where ε is so large that δ of two units is no probability, by nothing."""
-    budget = chosen.policy.budget
-    try:
-        return guess_ceiling(for_replacing(Guarantee(budget.epsilon, budget.delta), budget.neighbours))
-    except InvalidParameter:
-        return 1.0
-
-
-def _attempt(
-    chosen: Stage, name: tuple[str, str], question: str, right: list[int], trials: int, ceiling: float
-) -> Attempt:
+def _attempt(asked: _Asked, named: tuple[str, str, str], right: list[int], trials: int, *, replaced: bool) -> Attempt:
     """Put what came of exact and of private answers side by side."""
-    short, words = name
-    budget = f"ε = {text(chosen.policy.budget.epsilon)}"
+    kind, title, words = named
+    where = asked.stage.table.name if kind == "presence" else str(asked.stage)
+    ceiling = asked.spent.ceiling(replaced=replaced)
     return Attempt(
+        where,
         words,
-        question,
-        Finding(short, f"{short}, exact", right[0], trials, 0.5, None, 1),
-        Finding(short, f"{short}, {budget}", right[1], trials, 0.5, ceiling, 1),
+        str(asked.spent),
+        asked.question,
+        Finding(kind, f"{title}, exact", right[0], trials, 0.5, None, 1),
+        Finding(kind, f"{title}, {asked.spent}", right[1], trials, 0.5, ceiling, 1),
     )

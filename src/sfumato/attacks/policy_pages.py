@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from sfumato.attacks.attempts import Attempt
-from sfumato.attacks.ceilings import most_right
+from sfumato.attacks.ceilings import account_ceiling, most_right, percent_up
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee, Neighbours
@@ -19,13 +18,18 @@ _TITLE = "What could be found out about one of those who are protected"
 
 
 def policy_page(
-    promise: Guarantee, neighbours: Neighbours, unit: str, attempts: Sequence[Attempt], findings: Findings
+    promise: Guarantee,
+    neighbours: Neighbours,
+    unit: str,
+    attempts: Sequence[Attempt],
+    findings: Findings,
+    untried: Sequence[str] = (),
 ) -> Page:
     """Write the whole page."""
     sections = [
-        f"<h1>{_TITLE}</h1>{_summary(promise, attempts)}{_in_short(attempts)}",
+        f"<h1>{_TITLE}</h1>{_summary(promise, neighbours, attempts)}{_in_short(promise, neighbours)}",
         f"<h2>Who is protected</h2>{protected(unit, neighbours.value)}",
-        f"<h2>What was tried</h2>{''.join(_tried(attempts, findings))}",
+        f"<h2>What was tried</h2>{''.join(_tried(attempts, findings, untried))}",
         f"<h2>What anybody could gain at most</h2>{_by_theory(promise, neighbours)}",
         f"<h2>What this does not promise</h2>{limits_of_it()}",
         f"<h2>How it was tried</h2>{_how(unit, neighbours, attempts)}",
@@ -34,7 +38,7 @@ def policy_page(
     return Page(_TITLE, "\n".join(sections))
 
 
-def _summary(promise: Guarantee, attempts: Sequence[Attempt]) -> str:
+def _summary(promise: Guarantee, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
     exact, private = (max(each, key=lambda own: own.success) for each in zip(*map(_both, attempts), strict=True))
     delta = f", δ = {chance(promise.delta)}" if promise.delta else ""
     return facts(
@@ -42,7 +46,7 @@ def _summary(promise: Guarantee, attempts: Sequence[Attempt]) -> str:
             (f"ε = {text(promise.epsilon)}{delta}", "is the most that is ever spent"),
             (f"{_of_hundred(exact)} of 100", "guesses were right from exact answers"),
             (f"{_of_hundred(private)} of 100", "were right from the answers of this policy"),
-            (f"{_up(_worst(attempts))} of 100", "is what no method surpasses, by proof"),
+            (f"{_up(account_ceiling(promise, neighbours))} of 100", "is what no method surpasses, by proof"),
         ]
     )
 
@@ -51,13 +55,13 @@ def _both(each: Attempt) -> tuple[Finding, Finding]:
     return each.exact, each.private
 
 
-def _worst(attempts: Sequence[Attempt]) -> float:
+def _most(each: Attempt) -> float:
     """Give the largest share of right guesses that theory allows."""
-    return max(1.0 if each.private.ceiling is None else each.private.ceiling for each in attempts)
+    return 1.0 if each.private.ceiling is None else each.private.ceiling
 
 
-def _in_short(attempts: Sequence[Attempt]) -> str:
-    worst = _worst(attempts)
+def _in_short(promise: Guarantee, neighbours: Neighbours) -> str:
+    worst = account_ceiling(promise, neighbours)
     return (
         paragraph(
             "Suppose that an analyst is dishonest, spends everything that this policy allows on one victim, and knows "
@@ -89,13 +93,22 @@ def _judged(worst: float) -> str:
     )
 
 
-def _tried(attempts: Sequence[Attempt], findings: Findings) -> Iterator[str]:
+def _tried(attempts: Sequence[Attempt], findings: Findings, untried: Sequence[str]) -> Iterator[str]:
     rows = [
-        (_guessed(each), _of_hundred(each.exact), _of_hundred(each.private), _up(_worst([each]))) for each in attempts
+        (each.where, _guessed(each), each.paid, *map(_of_hundred, _both(each)), _up(_most(each))) for each in attempts
     ]
-    head = ("what was guessed", "exact answers", "this policy, as tried", "this policy, at most")
+    head = ("asked about", "what was guessed", "spent", "exact answers", "this policy, as tried", "at most")
     yield paragraph("Right guesses of 100, where blind ones are 50:")
-    yield table(head, rows, [False, True, True, True])
+    yield table(head, rows, [False, False, False, True, True, True])
+    if len({each.paid for each in attempts}) > 1:
+        yield paragraph(
+            "The budget is kept in two measures and can be spent in either: ε buys one precise answer, ρ many rougher "
+            "ones."
+        )
+    if untried:
+        yield paragraph(
+            f"There was no time for: {', '.join(untried)}. What is said to be at most holds for these, too."
+        )
     yield figure(findings.plot())
     if not findings.holds:
         yield paragraph(
@@ -103,7 +116,7 @@ def _tried(attempts: Sequence[Attempt], findings: Findings) -> Iterator[str]:
             "open this policy, and report it."
         )
     for each in attempts:
-        asked = f"<h3>{escaped(_guessed(each))}</h3>{block(each.question)}"
+        asked = f"<h3>{escaped(f'{each.where}: {_guessed(each)}')}</h3>{block(each.question)}"
         yield f'<section class="card">{asked}{paragraph(_counted(each), "quiet")}</section>'
 
 
@@ -116,7 +129,7 @@ def _counted(each: Attempt) -> str:
     own = each.private
     return (
         f"{own.right:,} of {own.trials:,} guesses were right from answers of this policy, and {each.exact.right:,} of "
-        f"{each.exact.trials:,} from exact ones. Each answer cost the whole ε."
+        f"{each.exact.trials:,} from exact ones. Each answer cost all of {each.paid}."
     )
 
 
@@ -140,7 +153,7 @@ def _how(unit: str, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
             f"The proof is about {unit}, {relation}. It holds for every question, every method and any amount of "
             "computing; what was tried is an illustration of it.",
             "What is said to be at most is rounded up. A count of right guesses that passes it by chance is reported "
-            "once in a million times.",
+            f"once in a million times, for each of {len(attempts)} counts.",
             *_power(attempts),
         ]
     )
@@ -148,7 +161,7 @@ def _how(unit: str, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
 
 def _power(attempts: Sequence[Attempt]) -> Iterator[str]:
     """Say so where right guesses alone could not have refuted the promise."""
-    if all(most_right(each.private.trials, _worst([each])) == each.private.trials for each in attempts):
+    if all(most_right(each.private.trials, _most(each)) == each.private.trials for each in attempts):
         yield (
             "So few guesses could not have refuted the promise, even if all had been right. Whether the software keeps "
             "it is what an audit looks for."
@@ -161,4 +174,4 @@ def _of_hundred(own: Finding) -> str:
 
 def _up(share: float) -> str:
     """Write a share of a hundred, rounded up."""
-    return f"{min(100.0, math.ceil(share * 1000) / 10):.1f}"
+    return percent_up(share).removesuffix(" %")

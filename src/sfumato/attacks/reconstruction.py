@@ -30,7 +30,7 @@ from sfumato.attacks.answerers import (
 from sfumato.attacks.ceilings import guess_ceiling
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.attacks.fitting import least_deviations, least_squares
-from sfumato.attacks.sweeps import Course, Sweep
+from sfumato.attacks.sweeps import CEILING, Course, Sweep
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import POSITIVE, Number, exact, whole
@@ -124,7 +124,7 @@ def reconstruction_by_noise(
     words = f"{many:,} random groups of {size:,} people, noise of this scale on each answer."
     at = tuple(float(each) for each in sizes)
     across = "scale of the noise"
-    return Sweep(NAME, across, at, (*courses, Course("ceiling", ceilings)), math.sqrt(size), "√n", (words,))
+    return Sweep(NAME, across, at, (*courses, Course(CEILING, ceilings)), math.sqrt(size), "√n", (words,))
 
 
 def _guessed(groups: Groups, told: Sums, method: Method) -> Values:

@@ -7,7 +7,7 @@ value of one column. No source of the policy is opened, and its ledger is neithe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato.attacks.side_by_side import thrown_away
 from sfumato.errors import InvalidParameter
+from sfumato.plan.words import literal_words
 from sfumato.policy import Domain, InMemory, Policy, Table, Type, Via
 from sfumato.privacy import Budget
 
@@ -39,16 +40,50 @@ class Stage:
     table: Table
     column: str | None
 
+    def __str__(self) -> str:
+        return self.table.name if self.column is None else f"{self.table.name}.{self.column}"
+
     @property
-    def epsilon(self) -> Fraction:
-        """Give the whole budget of one account: what an analyst could spend on one question."""
-        return self.policy.account_budget.epsilon
+    def path(self) -> tuple[Table, ...]:
+        """List the tables through which it is found whose a row is, the nearest first; none where a row says it."""
+        found, table = [], self.table
+        while isinstance(table.id, Via):
+            table = self.policy.tables[table.id.via]
+            found.append(table)
+        return tuple(found)
+
+    @property
+    def domain(self) -> Domain:
+        """Give what is declared of the secret column."""
+        assert self.column is not None
+        return self.table.columns[self.column]
+
+    @property
+    def listed(self) -> bool:
+        """Tell whether the values of the secret column are listed; otherwise it has bounds."""
+        return bool(_listed(self.domain))
 
     @property
     def values(self) -> tuple[Any, Any]:
-        """Give the two values of the column that are told apart."""
-        assert self.column is not None
-        return _listed(self.table.columns[self.column])[:2]
+        """Give the two values of the column that are told apart: the first two, or both ends of the range."""
+        first, second = _pair(self.domain)
+        return first, second
+
+    @property
+    def key(self) -> str:
+        """Write in SQL what rows are grouped by so that the two values fall apart."""
+        name, ends = quoted(str(self.column)), self.domain.bounds
+        return name if ends is None else f"{name} >= {literal_words(ends[1], self.domain.type)}"
+
+    @property
+    def keys(self) -> tuple[Any, Any]:
+        """Give the groups that the two values fall into."""
+        return self.values if self.listed else (False, True)
+
+    def keyed(self, rows: pyarrow.Table) -> list[Any]:
+        """Find the group of each row, as SQL does."""
+        found, top = rows[str(self.column)].to_pylist(), self.values[1]
+        return found if self.listed else [None if each is None else each >= top for each in found]
 
     @property
     def rows(self) -> int:
@@ -58,8 +93,8 @@ class Stage:
 
     def others(self, count: int = _OTHERS) -> pyarrow.Table:
         """Make up people of a row each: the same ones every time."""
-        alone = replace(self.policy, tables={self.table.name: self.table}, analysts={}, path=None, per=None)
-        rows = alone.dummy(min(count, self.table.row_ceiling - self.rows))[self.table.name]
+        room = min([self.table.row_ceiling - self.rows, *(each.row_ceiling - 1 for each in self.path)])
+        rows = self._alone().dummy(min(count, room))[self.table.name]
         return self.identified(rows, np.arange(rows.num_rows))
 
     def target(self, others: pyarrow.Table, value: Any = None) -> pyarrow.Table:
@@ -70,56 +105,99 @@ class Stage:
         return self.identified(rows, np.full(self.rows, others.num_rows))
 
     def identified(self, rows: pyarrow.Table, numbers: NDArray[np.int64]) -> pyarrow.Table:
-        """Write whose the rows are, where the table says so."""
-        return rows if self.table.every_row else with_column(rows, str(self.table.id), (numbers + 1).tolist())
+        """Write whose the rows are, where the table says so or names the row of another that does."""
+        return rows if self.table.every_row else with_column(rows, _link(self.table), (numbers + 1).tolist())
+
+    def _alone(self) -> Policy:
+        """Give the policy of this table alone, and of those that say whose its rows are."""
+        needed = {each.name: each for each in (self.table, *self.path)}
+        return replace(self.policy, tables=needed, analysts={}, path=None, per=None, ledger=None)
 
     @contextmanager
-    def curator(self, rows: pyarrow.Table, questions: int) -> Iterator[Curator]:
-        """Open the policy over these rows, with an account that pays the whole budget for each of so many questions."""
-        whole = Budget(self.epsilon * questions, neighbours=self.policy.neighbours)
-        table = replace(self.table, source=InMemory(rows), relation=None)
-        units = rows.num_rows if self.table.every_row else len(rows[str(self.table.id)].unique())
+    def curator(self, rows: pyarrow.Table, account: Budget) -> Iterator[Curator]:
+        """Open the policy over these rows, with an account that is thrown away."""
+        link = None if self.table.every_row else _link(self.table)
+        units = rows.num_rows if link is None else len(rows[link].unique())
+        held = {self.table.name: rows, **self._owners(units)}
+        alone = self._alone()
         staged = replace(
-            self.policy,
-            budget=whole,
-            tables={table.name: table},
+            alone,
+            budget=account,
+            tables={
+                name: replace(alone.tables[name], source=InMemory(own), relation=None) for name, own in held.items()
+            },
             size=units if self.policy.size is not None else None,
-            analysts={},
-            path=None,
-            per=None,
             account="invented people",
         )
         with thrown_away(staged) as opened:
             yield opened
+
+    def _owners(self, units: int) -> dict[str, pyarrow.Table]:
+        """Make up a row for each unit in every table through which owners are found, and name it as rows do."""
+        invented = self._alone().dummy(units)
+        found, child = {}, self.table
+        for each in self.path:
+            rows = invented[each.name]
+            for name in dict.fromkeys((child.id.key, _link(each))):
+                rows = with_column(rows, name, list(range(1, units + 1)))
+            found[each.name], child = rows, each
+        return found
 
     def known(self) -> dict[str, tuple[Any, ...]]:
         """Choose columns that an attacker knows of everybody, with their values: as many cells as there is room for."""
         found: dict[str, tuple[Any, ...]] = {}
         cells = 1
         for name, domain in self.table.columns.items():
-            values = () if name in (self.column, self.table.id) else _listed(domain)
+            values = () if name in (self.column, _link(self.table)) else _listed(domain)
             if len(values) > 1 and cells * len(values) <= _MOST_CELLS:
                 found[name] = values
                 cells *= len(values)
         return found
 
 
-def stage(policy: Policy, column: str | None = None) -> Stage:
-    """Choose what is attacked: ``table.column``, or the first column of listed values in a table that has ids."""
-    direct = [each for each in policy.tables.values() if not each.public and not isinstance(each.id, Via)]
-    pairs = [(table, name) for table in direct for name in table.columns if _secret(table, name)]
-    if column is None:
-        table, name = pairs[0] if pairs else (direct[0], None)
-        return Stage(policy, table, name)
-    for table, name in pairs:
-        if column in (name, f"{table.name}.{name}"):
-            return Stage(policy, table, name)
+def stages(policy: Policy, columns: Sequence[str] = ()) -> tuple[Stage, ...]:
+    """List what is attacked: every private table, with each of its columns that has two values or more, those whose
+    values are listed first; or the ``columns`` that are named, as ``table.column`` or by their name alone.
+    """
+    private = [each for each in policy.tables.values() if not each.public]
+    pairs = [(table, name) for table in private for name in _secrets(policy, table)]
+    if not columns:
+        bare = [(table, None) for table in private if not _secrets(policy, table)]
+        return tuple(Stage(policy, table, name) for table, name in [*pairs, *bare])
     known = ", ".join(f"{table.name}.{name}" for table, name in pairs[:20]) or "none of this policy"
-    raise InvalidParameter("column", column, f"a private column of two listed values or more: {known}")
+    found: dict[str, Stage] = {}
+    for each in columns:
+        named = [Stage(policy, table, name) for table, name in pairs if each in (name, f"{table.name}.{name}")]
+        if not named:
+            rule = f"a private column of two listed values or more, or with bounds: {known}"
+            raise InvalidParameter("column", each, rule)
+        found[str(named[0])] = named[0]
+    return tuple(found.values())
 
 
-def _secret(table: Table, name: str) -> bool:
-    return name != table.id and len(_listed(table.columns[name])) > 1
+def _secrets(policy: Policy, table: Table) -> list[str]:
+    """List the columns of a table that a person could wish to hide, those with listed values first."""
+    links = {_link(table), *(each.id.key for each in policy.tables.values() if _leads(each, table))}
+    found = [name for name, domain in table.columns.items() if name not in links and len(_pair(domain)) == 2]
+    return sorted(found, key=lambda name: not _listed(table.columns[name]))
+
+
+def _leads(other: Table, table: Table) -> bool:
+    return isinstance(other.id, Via) and other.id.via == table.name
+
+
+def _link(table: Table) -> str:
+    """Name the column that says whose a row is, itself or by the row of another table."""
+    return table.id.on if isinstance(table.id, Via) else str(table.id)
+
+
+def _pair(domain: Domain) -> tuple[Any, ...]:
+    """Give two values of a column that differ most, as its rows hold them; fewer where it has not as many."""
+    if listed := _listed(domain):
+        return listed[:2]
+    if domain.bounds is None or domain.bounds[0] == domain.bounds[1]:
+        return ()
+    return tuple(float(each) if isinstance(each, Fraction) else each for each in domain.bounds)
 
 
 def _listed(domain: Domain) -> tuple[Any, ...]:

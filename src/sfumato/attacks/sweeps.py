@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato import notebook_html
+from sfumato.attacks.ceilings import percent_up
 from sfumato.attacks.finding_pictures import lines_of
 from sfumato.errors import InvalidParameter
 from sfumato.plots.frame import framed
@@ -14,6 +15,9 @@ from sfumato.plots.lines import Line, Panel, panel
 from sfumato.plots.picture import Picture, saved
 from sfumato.plots.scales import LogScale
 from sfumato.privacy import codec
+
+CEILING = "ceiling"
+"""What the course of theory's most is called."""
 
 
 @codec.value("attack-course")
@@ -29,6 +33,10 @@ class Course:
         object.__setattr__(self, "shares", _numbers(self.shares, "shares"))
         if not all(0 <= share <= 1 for share in self.shares):
             raise InvalidParameter("shares", self.shares, "shares between 0 and 1")
+
+    def shown(self, share: float) -> str:
+        """Write one of its shares as percent: a ceiling is rounded up."""
+        return percent_up(share) if self.name == CEILING else f"{100 * share:.1f} %"
 
 
 @codec.value("attack-sweep")
@@ -76,13 +84,13 @@ class Sweep:
 
     def _said(self, course: Course) -> tuple[str, ...]:
         return tuple(
-            f"{course.name} at {size:g}: {100 * share:.1f} %"
+            f"{course.name} at {size:g}: {course.shown(share)}"
             for size, share in zip(self.at, course.shares, strict=True)
         )
 
     def _rows(self) -> list[list[str]]:
         columns = [[f"{size:g}" for size in self.at]]
-        columns += [[f"{100 * share:.1f} %" for share in each.shares] for each in self.courses]
+        columns += [[each.shown(share) for share in each.shares] for each in self.courses]
         return [list(row) for row in zip(*columns, strict=True)]
 
     def __str__(self) -> str:

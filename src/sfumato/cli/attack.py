@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,9 +44,18 @@ quit         ends the match; rounds that are left count as wrong"""
 @click.option("--rounds", type=int, help="With --play: how many rounds, fixed before the first.  [default: 10]")
 @click.option("--epsilon", metavar="NUMBER", help="With NAME: the price of the private answers.  [default: 1]")
 @click.option(
-    "--column", metavar="TABLE.COLUMN", help="With POLICY: the secret.  [default: the first with listed values]"
+    "--neighbours",
+    type=click.Choice(["add-remove", "replace"]),
+    help="With NAME, where it says: which tables the price is for.  [default: as the attack has it]",
+)
+@click.option(
+    "--column",
+    multiple=True,
+    metavar="TABLE.COLUMN",
+    help="With POLICY: a secret, or several.  [default: every column with two values or a range]",
 )
 @click.option("--runs", type=int, help="With POLICY: how many guesses of each kind.  [default: 100]")
+@click.option("--minutes", metavar="NUMBER", help="With POLICY: when no more is begun.  [default: 1]")
 @click.option(
     "--html",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -65,8 +75,10 @@ def command(
     against: str | None,
     rounds: int | None,
     epsilon: str | None,
-    column: str | None,
+    neighbours: str | None,
+    column: tuple[str, ...],
     runs: int | None,
+    minutes: str | None,
     html: Path | None,
     plot: Path | None,
     as_json: bool,
@@ -78,16 +90,20 @@ def command(
     Names:
       differencing, averaging, reconstruction, census, linkage,
       membership, membership-rows, attribute, attribute-rows
+    With --neighbours: census, linkage, membership, attribute
 
     \b
     Examples:
       sfumato attack differencing
       sfumato attack membership --epsilon 0.5 --plot curve.svg
+      sfumato attack attribute --neighbours replace
       sfumato attack clinic.toml --html attack.html
       sfumato attack --play --against private
     """
+    named = {"epsilon": epsilon, "neighbours": neighbours}
+    owned = {"column": column or None, "runs": runs, "minutes": minutes}
     if play:
-        _refuse(what=what, epsilon=epsilon, column=column, runs=runs, html=html, plot=plot, json=as_json or None)
+        _refuse(what=what, **named, **owned, html=html, plot=plot, json=as_json or None)
         _play(against or "exact", 10 if rounds is None else rounds)
         return
     if what is None:
@@ -98,11 +114,11 @@ def command(
 
         check_picture(plot)
     if what in ATTACKS:
-        _refuse("a policy", column=column, runs=runs, html=html)
-        found = _named(what, epsilon)
+        _refuse("a policy", **owned, html=html)
+        found = _named(what, named)
     else:
-        _refuse("the name of an attack", epsilon=epsilon)
-        found = _policy(what, column, runs, html)
+        _refuse("the name of an attack", **named)
+        found = _policy(what, owned, html)
     if plot is not None:
         found.plot(plot)
     click.echo(found.to_json() if as_json else str(found))
@@ -112,7 +128,7 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def _refuse(beside: str = "", **given: object) -> None:
+def _refuse(beside: str = "", /, **given: object) -> None:
     """Refuse what belongs to another way to attack."""
     for name, value in given.items():
         if value is not None:
@@ -121,14 +137,19 @@ def _refuse(beside: str = "", **given: object) -> None:
             raise click.UsageError(f"{rule}: leave it out")
 
 
-def _named(name: str, epsilon: str | None) -> Any:
+def _named(name: str, given: dict[str, Any]) -> Any:
+    """Run an attack by its name, with what was given of its price."""
     from sfumato import attacks
 
     attack = getattr(attacks, ATTACKS[name])
-    return attack() if epsilon is None else attack(epsilon=epsilon)
+    taken = inspect.signature(attack).parameters
+    for each, value in given.items():
+        if value is not None and each not in taken:
+            raise click.UsageError(f"{name} has no --{each}: leave it out")
+    return attack(**{each: value for each, value in given.items() if value is not None})
 
 
-def _policy(what: str, column: str | None, runs: int | None, html: Path | None) -> Any:
+def _policy(what: str, given: dict[str, Any], html: Path | None) -> Any:
     from sfumato import attacks
     from sfumato.cli.written_files import check_written
     from sfumato.errors import SfumatoError
@@ -145,7 +166,7 @@ def _policy(what: str, column: str | None, runs: int | None, html: Path | None) 
                 "a page is written as .html, into a folder that is there", place=str(html), fix="name another file"
             )
         check_written(declared, None, html)
-    found = attacks.policy(declared, column=column, runs=100 if runs is None else runs)
+    found = attacks.policy(declared, **{each: value for each, value in given.items() if value is not None})
     if html is not None:
         found.page().save(html)
     return found

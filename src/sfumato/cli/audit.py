@@ -12,7 +12,7 @@ from sfumato.cli import options
 from sfumato.cli.exit_codes import EXIT_CODES, REFUSED
 
 if TYPE_CHECKING:
-    from sfumato.audit.curator_findings import CuratorAudit
+    from sfumato.audit.whole_policies.curator_findings import CuratorAudit
 
 
 _FOLDED = 100
@@ -49,8 +49,8 @@ def command(
       sfumato audit clinic.toml --seed 3141592653
       sfumato audit clinic.toml --json
     """
-    from sfumato.audit.audit_pages import page
-    from sfumato.audit.curator_audits import curator
+    from sfumato.audit.whole_policies.audit_pages import page
+    from sfumato.audit.whole_policies.curator_audits import curator
     from sfumato.cli.progress import ProgressLines
     from sfumato.cli.written_files import check_written
     from sfumato.curator.policy_account import read_policy
@@ -74,7 +74,7 @@ def command(
 
 def _show(found: CuratorAudit) -> None:
     """Print what was tried, the faults that were planted, and every doubt."""
-    from sfumato.audit.curator_findings import COLUMNS, row
+    from sfumato.audit.whole_policies.curator_findings import COLUMNS, row
     from sfumato.cli.text_tables import show
 
     show(COLUMNS, [row(each) for each in found.tried], piped=_FOLDED)

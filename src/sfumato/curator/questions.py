@@ -263,7 +263,7 @@ class Question:
         is named. From the policy alone, and free.
         """
         request = self._named(Request(epsilon, delta, rho, within, confidence, mechanism, weights))
-        prepared = self._prepared(request)
+        prepared = self.prepared(request)
         return Advice(self.text, str(prepared.price), self._tips(request, prepared))
 
     def _tips(self, request: Request, prepared: Prepared) -> tuple[Tip, ...]:
@@ -300,7 +300,7 @@ class Question:
         free.
         """
         request = self._named(Request(epsilon, delta, rho, within, confidence, mechanism, weights, range))
-        prepared, policy = self._prepared(request), self._context.policy
+        prepared, policy = self.prepared(request), self._context.policy
         keys = (names(self.query, self.found), self._without_delta) if self.found else None
         found = explain(self.text, self.query, policy, self.groups, self._most_groups, prepared, confidence, keys)
         free = self._bought(confidence)
@@ -329,7 +329,7 @@ class Question:
         bought before is said to be ``stored``, unless a ``fresh`` one is wanted.
         """
         request = Request(epsilon, delta, rho, within, confidence, mechanism, weights, range)
-        prepared = self._prepared(request)
+        prepared = self.prepared(request)
         found = self.forecast(prepared, confidence)
         bought = not fresh and is_stored(self.kind(prepared), self.identity, self._context)
         free = None if fresh else self._bought(confidence)
@@ -394,7 +394,7 @@ class Question:
             self._require_free(request, fresh=fresh, request_id=request_id)
             return self._sampled(taken(self._asked(confidence, joint), self._context, within), share, confidence)
         call = Call(fresh, request_id, seconds, progress)
-        prepared = self._prepared(request)
+        prepared = self.prepared(request)
         shown = exact(confidence, "confidence"), joint
         answer = released(
             self.kind(prepared),
@@ -538,8 +538,8 @@ class Question:
         said_of = answer(self.query, finished, replace(paper, joint=joint), said)
         return replace(said_of, ranks=ranks, chosen=chosen)
 
-    def _prepared(self, request: Request) -> Prepared:
-        """Prepare the release at the price that is named, or at the least that is accurate enough."""
+    def prepared(self, request: Request) -> Prepared:
+        """Say what is read and noised at the price that is named, or the least that is accurate enough. It is free."""
         if request.within is not None:
             return self._at(Price(self.least_price(request), request.delta), request)
         return self._at(request.price, request)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from sfumato import notebook_html
-from sfumato.audit.falsifying import falsify
+from sfumato.audit.lower_bounds.falsifying import falsify
 from sfumato.audit.museum.demonstration_noise import DemonstrationNoise
 from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs
 from sfumato.audit.museum.rooms import EXHIBITS
@@ -16,7 +16,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import Number, whole
 
 if TYPE_CHECKING:
-    from sfumato.audit.verdicts import Verdict
+    from sfumato.audit.lower_bounds.verdicts import Verdict
 
 _COLUMNS = ("exhibit", "claimed ε", "proven ε", "of its twin", "")
 _CONFIDENCE = "0.999999"

@@ -1,0 +1,137 @@
+"""Two worlds of a question are a policy's real path over two invented tables that are neighbours.
+
+What is asked may be any proposal of a curator: a question, a workload, a session, marginals; but no synthetic table, of
+which canaries in one run tell more (``canary_guesses``). It is made again to curators of the same policy over
+neighbouring tables, each with an account that is thrown away, and bought there as often as samples are wanted. Neither
+the owner's rows nor the owner's budget has a part in it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.audit.asked_questions.compared_outcomes import Ask
+from sfumato.audit.asked_questions.replayed_totals import Pair, Replayed, record, replayed
+from sfumato.audit.asked_questions.sampling_processes import AskedText, Job, Processes, bought, throw_away
+from sfumato.audit.asked_questions.told_answers import Coordinates, Numbers, Told
+from sfumato.audit.invented_tables.neighbouring_tables import NeighbouringTables, neighbours_of
+from sfumato.curator import Curator, Question
+from sfumato.curator.rehearsing import policy_of
+from sfumato.curator.synthesis import SynthesisProposal
+from sfumato.engine.opening import open_engine
+from sfumato.errors import InvalidParameter
+from sfumato.policy import Policy
+from sfumato.privacy import Guarantee
+from sfumato.release.requests import Request
+
+PILOT = 0.2
+"""As many releases more, as a share of the samples, tell beforehand what is looked at."""
+LEAST_PILOT = 30
+_TOGETHER = 400
+"""From so many samples on, two processes are worth beginning."""
+
+Sampler = Callable[[int], Numbers]
+
+
+def asked_worlds(
+    question: Any, claim: Guarantee, samples: int, *, price: Mapping[str, Any] | None = None
+) -> tuple[Sampler, Sampler]:
+    """Buy so many releases of a question in each of two neighbouring worlds, at the price that is claimed, and give
+    them as a pair of functions from a count to that many rows of numbers.
+
+    ``price`` is what is really paid where that is another than the claim: whoever claims less than they paid for is to
+    be caught. The pair is the one in which exact totals differ most, as a share of what the noise was made for.
+    """
+    policy = policy_of(question)
+    if policy is None:
+        raise InvalidParameter("question", question, "a proposal of a curator, such as curator.sql(…)")
+    if isinstance(question, SynthesisProposal):
+        fix = "plant canaries in one run of it: audit.plant and audit.one_run"
+        raise InvalidParameter("question", question, "a proposal whose answers are numbers, not a table", fix=fix)
+    tables, paid = neighbours_of(policy), dict(price or paid_for(question, claim))
+    pair = telling_pair(question, claim, tables)
+    pilot = max(LEAST_PILOT, math.ceil(samples * PILOT))
+    first, second = _bought(question, tables, pair, paid, samples + pilot)
+    made = Coordinates.of(first[:pilot], second[:pilot])
+    numbers = made.numbers(first[pilot:]), made.numbers(second[pilot:])
+    return (lambda count: numbers[0][:count]), (lambda count: numbers[1][:count])
+
+
+def paid_for(question: Any, claim: Guarantee) -> dict[str, Any]:
+    """Say how a release is called for at the price of a claim."""
+    taken = inspect.signature(question.release).parameters
+    price: dict[str, Any] = {"epsilon": claim.epsilon}
+    price |= {"delta": claim.delta} if claim.delta and "delta" in taken else {}
+    return price | ({"fresh": True} if "fresh" in taken else {})
+
+
+def telling_pair(question: Any, claim: Guarantee, tables: NeighbouringTables) -> Pair:
+    """Choose the neighbours whose exact totals differ most; for what has no totals, the unit with most rows."""
+    if isinstance(question, Question):
+        found = replayed_question(question, claim, tables)
+        if found.telling is not None:
+            return found.telling
+    return largest_pair(tables)
+
+
+def largest_pair(tables: NeighbouringTables) -> Pair:
+    """Choose the neighbours of which one has most rows."""
+    return max(tables.pairs, key=lambda pair: sum(each.num_rows for each in pair[1].tables.values()))
+
+
+def replayed_question(question: Question, claim: Guarantee, tables: NeighbouringTables) -> Replayed:
+    """Compare the exact totals of a question in all neighbouring tables with what its noise is made for."""
+    with ExitStack() as stack:
+        engines = {}
+        for each in tables.populations:
+            engines[each.name] = open_engine(tables.opened(each), None, 1)
+            stack.callback(engines[each.name].close)
+        curator = stack.enter_context(throw_away(tables.opened(tables.others)))
+        asked = curator.again(question)
+        return replayed(record(asked, asked.prepared(Request(claim.epsilon, claim.delta)), engines), tables.pairs)
+
+
+def _bought(
+    question: Any, tables: NeighbouringTables, pair: Pair, price: dict[str, Any], count: int
+) -> list[list[Told]]:
+    """Buy releases in both worlds: in two processes where a question is a text that means the same there."""
+    policies = [tables.opened(each) for each in pair]
+    text = _as_text(question, policies[0]) if count >= _TOGETHER else None
+    if text is not None:
+        with Processes() as processes:
+            return processes.buy([Job(each, text, price, count, math.inf) for each in policies])
+    return [bought_here(policy, _Moved(question), price, count) for policy in policies]
+
+
+def bought_here(policy: Policy, ask: Ask, price: dict[str, Any], count: int, until: float = math.inf) -> list[Told]:
+    """Buy releases in this process."""
+    with throw_away(policy) as curator:
+        return bought(curator, Job(policy, ask, price, count, until))
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """This makes a proposal again that was made to another curator."""
+
+    proposal: Any
+
+    def __call__(self, curator: Curator) -> Any:
+        return curator.again(self.proposal)
+
+
+def _as_text(question: Any, policy: Policy) -> AskedText | None:
+    """Give the text of a question where the text says all of it; None for what was put together otherwise."""
+    if type(question) is not Question:
+        return None
+    with throw_away(policy) as curator:
+        asked = AskedText(question.text, question.limits, question.strategy)
+        try:
+            same = asked(curator)
+        except InvalidParameter:
+            return None
+        return asked if curator.again(question) == same else None

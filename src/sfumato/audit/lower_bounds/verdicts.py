@@ -1,0 +1,154 @@
+"""A verdict says what samples prove about a claim, with what confidence, and what they could have proven."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+
+from sfumato import notebook_html
+from sfumato.audit.lower_bounds.told_laws import ToldLaws
+from sfumato.audit.lower_bounds.verdict_pictures import draw_laws
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms.confidence_limits import at_least, at_most, upper_tail
+from sfumato.plots.picture import Picture, saved
+from sfumato.privacy import Guarantee, codec
+
+_OFTEN = 0.95
+"""Each of two frequencies is as telling as this part of all runs makes it, so nine runs of ten are."""
+_FURTHEST = 60.0
+
+
+@codec.value("audit-verdict")
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict says what the samples prove.
+
+    >>> import sfumato as sf
+    >>> sf.audit.falsify(sf.Laplace(1), sf.Guarantee(3), 10_000).holds
+    True
+    """
+
+    lower_bound: float
+    """ε is at least this, with the stated confidence."""
+    claim: Guarantee
+    confidence: float
+    event: str
+    """Where the worlds were told apart best."""
+    measured: int
+    """Samples of each world that events were measured on; none of them was used to find the events."""
+    events: int
+    """Events that were measured: all of them, in both limits, share what the confidence leaves."""
+    laws: ToldLaws | None = None
+    """How often each world gave the outputs inside and outside the event, for a picture."""
+
+    def __post_init__(self) -> None:
+        for name in ("lower_bound", "confidence"):
+            object.__setattr__(self, name, codec.real(getattr(self, name), name))
+        Guarantee.of(self.claim, "claim")
+        codec.check_fields(self)
+        drawn = self.laws is None or isinstance(self.laws, ToldLaws)
+        if not (drawn and 0 < self.confidence < 1 and self.lower_bound >= 0 and self.measured > 0 and self.events >= 0):
+            rule = "a bound ≥ 0, a confidence inside (0, 1), and samples that were measured"
+            raise InvalidParameter("verdict", (self.lower_bound, self.confidence, self.measured), rule)
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether the claim survives: the samples do not refute it."""
+        return self.lower_bound <= float(self.claim.epsilon)
+
+    @cached_property
+    def detectable(self) -> float:
+        """Find the least true ε with which these samples would have refuted the claim, in nine runs of ten.
+
+        It is that of randomised response: P = δ + (1−δ)·e^ε/(1+e^ε) beside Q = (1−δ)/(1+e^ε), which is (ε, δ)-DP with
+        equality and shows what it leaks in a single event. A breach that shows in rarer events only needs more
+        samples than this says. Infinite where no ε below 60 would have been seen.
+        """
+        low = high = float(self.claim.epsilon)
+        step = 0.01
+        while self._usual_bound(high) <= float(self.claim.epsilon):
+            if high > _FURTHEST:
+                return math.inf
+            low, high, step = high, high + step, 2 * step
+        while high - low > 1e-4 * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._usual_bound(middle) <= float(self.claim.epsilon) else (low, middle)
+        return high
+
+    def _usual_bound(self, epsilon: float) -> float:
+        """Compute the bound that randomised response of this ε reaches in nine runs of ten."""
+        delta = float(self.claim.delta)
+        lie = (1 - delta) / (1 + math.exp(epsilon))
+        miss = missed(self.confidence, max(1, self.events))
+        p = at_least(_usual_count(self.measured, 1 - lie), self.measured, miss) - delta
+        q = at_most(self.measured - _usual_count(self.measured, 1 - lie), self.measured, miss)
+        return math.log(p / q) if p > 0 and q > 0 else -math.inf
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
+        """Draw how often each world gave which output, with the event that told them apart; also to a file."""
+        if self.laws is None:
+            raise InvalidParameter("verdict", self.event, "one with an event to draw", fix="it told nothing apart")
+        return saved(draw_laws(self.laws, f"{self.claim} {self._outcome}", [str(self)]), path)
+
+    def to_json(self) -> str:
+        """Write the verdict as JSON text, which ``from_json`` reads back."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> Verdict:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source)
+
+    @property
+    def _outcome(self) -> str:
+        return "is not refuted" if self.holds else "IS REFUTED"
+
+    def __str__(self) -> str:
+        return f"{self.claim} {self._outcome}: {self._proven}"
+
+    @property
+    def _proven(self) -> str:
+        """Say what was proven, and from what."""
+        level = f"with confidence {sure(self.confidence)}"
+        if not self.lower_bound:
+            return f"the samples tell the two worlds apart by nothing, {level}"
+        return f"ε ≥ {self.lower_bound:.4f} {level}, from {self.event}"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("proven", self._proven),
+            ("samples", f"{self.measured:,} of each world, measured in {self.events} events"),
+            ("power", f"a true ε of {self.detectable:.4g} would have refuted it in nine runs of ten"),
+        ]
+        picture = "" if self.laws is None else self.plot().svg
+        return (
+            notebook_html.paragraph(f"{self.claim} {self._outcome}", strong=True)
+            + notebook_html.table((), rows)
+            + picture
+        )
+
+
+def sure(confidence: float) -> str:
+    """Write a confidence with as many digits as it has nines, and one more: it is never shown as 1.
+
+    >>> sure(0.99), sure(0.999999), sure(0.99999923)
+    ('0.99', '0.999999', '0.99999923')
+    """
+    digits = min(16, 1 - math.floor(math.log10(1 - confidence)))
+    return f"{confidence:.{digits}f}".rstrip("0")
+
+
+def missed(confidence: float, events: int) -> float:
+    """Divide what a confidence leaves over all events and both limits of each: a union bound."""
+    return (1 - confidence) / events / 2
+
+
+def _usual_count(trials: int, chance: float) -> int:
+    """Find the largest count that is reached in most runs."""
+    low, high = 0, trials
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if upper_tail(middle, trials, chance) >= _OFTEN else (low, middle - 1)
+    return low

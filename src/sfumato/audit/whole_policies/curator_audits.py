@@ -1,0 +1,275 @@
+"""A whole curator is audited on tables that are invented from its policy: does it keep its promise, whatever is asked?
+
+Questions are the owner's own, templates of every kind, and ones that are drawn from the grammar of what can be asked.
+Every question is tried in three ways. *Outcomes*: all that an analyst sees but the noise is compared between tables
+that differ in one unit. *Replay*: the exact change between neighbours is divided by what the noise was made for, which
+needs no samples. *Samples*: the noise is drawn ten thousand times over the same totals, and releases of each kind of
+question are bought one by one over the whole path, each with its charge.
+
+False alarms: outcomes and replays are exact. All verdicts by samples of one audit share the chance of a mistake, so a
+sound curator is doubted with probability at most 1 − confidence (Bonferroni; ``falsifying``). Power: each audit also
+tries twins with a planted fault, and says of each try which true ε it would have refuted.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import islice
+from typing import Any
+
+from sfumato.audit.asked_questions.asked_worlds import LEAST_PILOT, PILOT, largest_pair
+from sfumato.audit.asked_questions.compared_outcomes import differences, forecast, outcome
+from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion, drawn_questions
+from sfumato.audit.asked_questions.question_templates import questions_of, templates
+from sfumato.audit.asked_questions.replayed_totals import replayed
+from sfumato.audit.asked_questions.sampling_processes import AskedText, Job, Processes
+from sfumato.audit.asked_questions.told_answers import Coordinates
+from sfumato.audit.lower_bounds.falsifying import falsify, least_samples
+from sfumato.audit.lower_bounds.verdicts import Verdict
+from sfumato.audit.whole_policies.audit_stages import Paid, Stage, set_up
+from sfumato.audit.whole_policies.curator_findings import DRAWN, OWN, TEMPLATE, CuratorAudit, Sampled, TriedQuestion
+from sfumato.audit.whole_policies.drawn_again import drawn_again
+from sfumato.audit.whole_policies.planted_faults import CaughtFault, planted_faults
+from sfumato.curator import Question
+from sfumato.curator.policy_account import read_policy
+from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
+from sfumato.mechanisms import bits
+from sfumato.policy import Policy
+from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, whole
+from sfumato.release.releasing import Progress, quietly
+
+_DRAWS = 10_000
+_BOUGHT_A_MINUTE = 60
+"""Releases that are bought in each world, of each kind of question, for every minute that the audit may take."""
+_KINDS = 6
+"""Kinds of questions of which releases are bought."""
+_LEAST_BOUGHT = 300
+_GAUSSIAN = 5
+"""Of the first questions, so many are tried with Gaussian noise, too."""
+_DRAWN_A_MINUTE = 3
+"""Questions that are drawn, beside all templates, for every minute that the audit may take."""
+_LEAST_DRAWN = 2
+_SEEDS = 1 << 32
+
+
+def curator(
+    policy: Policy | str | os.PathLike[str],
+    minutes: Number = 5,
+    questions: Sequence[str] | str | os.PathLike[str] | None = None,
+    *,
+    confidence: Number = "0.9999",
+    seed: int | None = None,
+    progress: Progress = quietly,
+) -> CuratorAudit:
+    """Find out whether a policy keeps its promise: outcomes, exact changes, noise and bought releases are compared on
+    invented tables, and planted faults must be caught.
+
+    No row of the owner is read and nothing of the owner's budget is spent; public tables are read as they are. It takes
+    at most about so many ``minutes``, and more of them buy more releases. ``questions`` are the owner's own, as texts
+    or a .sql file: they are tried beside templates of everything that can be asked, and beside questions that are drawn
+    from its grammar. ``seed`` decides which ones are drawn, so that a doubt can be repeated; it is told.
+    """
+    declared, allowed = read_policy(policy), float(exact(minutes, "minutes", POSITIVE))
+    if allowed > 24 * 60:
+        raise InvalidParameter("minutes", minutes, "at most 1440, which is a day")
+    _require_price(declared)
+    level, begun = exact(confidence, "confidence", INSIDE_UNIT), time.time()
+    drawn_from = bits.below(_SEEDS) if seed is None else whole(seed, "seed")
+    progress("inventing tables")
+    with set_up(declared) as stage:
+        asked = tuple(_asked(stage, questions, drawn_from, max(_LEAST_DRAWN, round(_DRAWN_A_MINUTE * allowed))))
+        run = _Run(stage, begun + 60 * allowed, _share(level, len(asked)), progress)
+        faults, unplanted = run.faults(tuple(each.text for each in asked if each.origin != DRAWN))
+        tried, untried = run.questions(asked)
+        tried, unbought = run.with_bought(tried, max(_LEAST_BOUGHT, round(_BOUGHT_A_MINUTE * allowed)))
+        notes = (*unplanted, *_notes(untried, unbought), *_capped(stage))
+    return CuratorAudit(
+        declared.account_name,
+        str(declared.unit),
+        declared.neighbours.value,
+        float(level),
+        tuple(each.name for each in stage.tables.larger),
+        tried,
+        faults,
+        notes,
+        time.time() - begun,
+        drawn_from,
+    )
+
+
+def _require_price(policy: Policy) -> None:
+    """Refuse a budget that buys nothing: whatever is asked would be refused, and nothing could be tried."""
+    if not policy.budget.epsilon:
+        raise InvalidPolicy(
+            "a policy is audited by what it answers, and with ε = 0 it answers nothing",
+            place="budget.epsilon",
+            fix="give the budget an ε above 0",
+        )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """This is a question that is tried."""
+
+    ask: str | DrawnQuestion
+    origin: str
+    gaussian: bool
+    """Whether it is tried with Gaussian noise, too."""
+
+    @property
+    def text(self) -> str:
+        return str(self.ask)
+
+
+def _asked(stage: Stage, questions: Any, seed: int, drawn: int) -> Iterator[_Asked]:
+    """List the questions to be tried: the owner's own, templates of everything that can be asked, and drawn ones."""
+    fixed = {**dict.fromkeys(questions_of(questions), OWN)}
+    fixed = {**fixed, **{each: TEMPLATE for each in templates(stage.catalog) if each not in fixed}}
+    delta = bool(stage.policy.budget.delta)
+    for place, (text, origin) in enumerate(fixed.items()):
+        yield _Asked(text, origin, delta and place < _GAUSSIAN)
+    for each in islice(drawn_questions(stage.catalog, seed), drawn):
+        yield _Asked(each, DRAWN, delta and each.gaussian)
+
+
+def _share(level: Fraction, questions: int) -> Fraction:
+    """Give the confidence of one verdict: each question has at most three, and faults have some of their own."""
+    return 1 - (1 - level) / (3 * questions + 10)
+
+
+def _notes(untried: tuple[str, ...], unbought: tuple[str, ...]) -> Iterator[str]:
+    """Say what there was no time for."""
+    if untried:
+        yield f"the time was up before {len(untried)} questions were tried: give it more minutes"
+    if unbought:
+        yield (
+            f"too few releases were bought to tell anything of {len(unbought)} of the questions, "
+            f"such as {unbought[0]}: give it more minutes"
+        )
+
+
+def _capped(stage: Stage) -> Iterator[str]:
+    for name in stage.tables.capped:
+        yield f"no invented unit reaches the limit of rows of {name}, which is beyond what is invented"
+
+
+@dataclass(frozen=True)
+class _Run:
+    stage: Stage
+    until: float
+    level: Fraction
+    progress: Progress
+
+    @property
+    def _late(self) -> bool:
+        return time.time() >= self.until
+
+    def faults(self, texts: tuple[str, ...]) -> tuple[tuple[CaughtFault, ...], tuple[str, ...]]:
+        """Begin with planted faults: without them, nothing that is found later means anything. Say also whether there
+        was no time for all of them.
+        """
+        found = []
+        for each in planted_faults(self.stage, texts, self.level):
+            self.progress(f"planted fault: {each.name}")
+            found.append(each)
+            if self._late:
+                return tuple(found), ("the time was up while faults were planted: give it more minutes",)
+        return tuple(found), ()
+
+    def questions(self, asked: Sequence[_Asked]) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
+        """Try every question there is time for; and some with Gaussian noise, after all others: it changes what an
+        account still pays, and is released over a few of the tables only.
+        """
+        found: list[TriedQuestion] = []
+        for number, each in enumerate(asked):
+            if self._late:
+                return tuple(found), tuple(one.text for one in asked[number:])
+            self.progress(f"question {number + 1} of {len(asked)}")
+            question = self._understood(each)
+            found.append(self._at(each, question, self.stage.paid(question)))
+        for each in asked:
+            question = self._understood(each) if each.gaussian else None
+            plain = isinstance(question, Question) and not question.found and not question.others
+            if plain and not self._late:
+                self.progress(f"Gaussian noise: {each.text}")
+                found.append(self._at(each, question, self.stage.paid(question, gaussian=True)))
+        return tuple(found), ()
+
+    def _understood(self, asked: _Asked) -> Any:
+        try:
+            return self.stage.question(asked.ask)
+        except SfumatoError:
+            return None
+
+    def _at(self, asked: _Asked, question: Any, paid: Paid) -> TriedQuestion:
+        populations = self.stage.tables.populations
+        ends = (populations[0], *populations[-2:])  # of what needs no row, a few tables tell as much as all
+        over = ends if paid.gaussian else populations
+        seen = [(each, outcome(self.stage.curators[each.name], asked.ask, paid.keywords)) for each in over]
+        answered = all("refusal" not in each for _, each in seen)
+        before = [(each, forecast(self.stage.curators[each.name], asked.ask, paid.keywords)) for each in ends]
+        tried = TriedQuestion(asked.text, asked.origin, str(paid), answered, (*differences(seen), *differences(before)))
+        if not answered or not isinstance(question, Question):
+            return tried
+        recorded = self.stage.recorded(question, paid)
+        reached = replayed(recorded, self.stage.tables.pairs)
+        tried = replace(tried, replay=reached if recorded else None)
+        if question.found or reached.telling is None:
+            return tried
+        drawn = drawn_again(recorded, reached.telling, paid.claim, _DRAWS, self.level)
+        return replace(tried, drawn=None if drawn is None else _sampled(*drawn, paid))
+
+    def with_bought(
+        self, tried: tuple[TriedQuestion, ...], count: int
+    ) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
+        """Buy releases of one question of each kind, as long as there is time: first where no noise was drawn, since
+        there is nothing else that tells of a choice. Give also the questions of which too few were bought.
+        """
+        kinds: dict[tuple[Any, ...], int] = {}
+        for place, each in enumerate(tried):
+            fixed = each.answered and each.origin != DRAWN and "Gaussian" not in each.price
+            kind = self._kind(each.question) if fixed else None
+            if kind is not None:
+                kinds.setdefault(kind, place)
+        found = list(tried)
+        places = sorted(kinds.values(), key=lambda each: found[each].drawn is not None)[:_KINDS]
+        with Processes() as processes:
+            for place in places:
+                if self._late:
+                    break
+                self.progress(f"buying releases: {found[place].question}")
+                found[place] = replace(found[place], bought=self._bought(processes, found[place], count))
+        return tuple(found), tuple(found[place].question for place in places if found[place].bought is None)
+
+    def _kind(self, text: str) -> tuple[Any, ...] | None:
+        """Tell questions apart by what is measured; None for what is not measured."""
+        question = self.stage.question(text)
+        if not isinstance(question, Question) or question.free:
+            return None
+        measured = tuple(type(each).__name__ for each in question.query.plan.measures)
+        return measured, bool(question.found), bool(question.query.plan.keys) and not question.found
+
+    def _bought(self, processes: Processes, tried: TriedQuestion, count: int) -> Sampled | None:
+        """Buy releases in two neighbouring worlds and try to refute the claim by them."""
+        paid = self.stage.paid(self.stage.question(tried.question))
+        telling = None if tried.replay is None else tried.replay.telling
+        pair, pilot = telling or largest_pair(self.stage.tables), max(LEAST_PILOT, math.ceil(count * PILOT))
+        policies = [self.stage.tables.opened(each) for each in pair]
+        jobs = [Job(each, AskedText(tried.question), paid.keywords, count + pilot, self.until) for each in policies]
+        first, second = processes.buy(jobs)
+        many = min(len(first), len(second)) - pilot
+        if many < max(_LEAST_BOUGHT, least_samples(paid.claim, self.level)):
+            return None
+        looked = Coordinates.of(first[:pilot], second[:pilot])
+        numbers = looked.numbers(first[pilot:]), looked.numbers(second[pilot:])
+        worlds: tuple[Callable[[int], Any], ...] = (lambda n: numbers[0][:n], lambda n: numbers[1][:n])
+        return _sampled(falsify(worlds, paid.claim, many, self.level), many, paid)
+
+
+def _sampled(verdict: Verdict, samples: int, paid: Paid) -> Sampled:
+    return Sampled(verdict, samples, None if paid.gaussian else verdict.detectable)

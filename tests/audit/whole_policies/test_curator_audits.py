@@ -1,0 +1,289 @@
+"""A whole policy is audited: nothing sound is doubted, what is planted is caught, and what is missed is said aloud.
+
+Outcomes and exact changes have no chance of a mistake; all verdicts by samples of one audit together are wrong with
+probability at most 1e-6 where that confidence is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from audit.invented_tables.test_neighbouring_tables import NOWHERE
+from sfumato.audit.asked_questions.compared_outcomes import differences, forecast, outcome
+from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion
+from sfumato.audit.asked_questions.question_templates import questions_of, templates
+from sfumato.audit.whole_policies.audit_stages import Stage, set_up
+from sfumato.audit.whole_policies.curator_audits import _Asked, _asked, _notes, _Run
+from sfumato.audit.whole_policies.curator_findings import (
+    DRAWN,
+    OWN,
+    TEMPLATE,
+    CuratorAudit,
+    Sampled,
+    TriedQuestion,
+    row,
+    told,
+)
+from sfumato.audit.whole_policies.planted_faults import CaughtFault, planted_faults
+from sfumato.curator import Question
+from sfumato.policy import Policy, Table
+from sfumato.privacy import Budget, Guarantee, PrivacyUnit
+from sfumato.release.releasing import quietly
+from sfumato.release.web_pages import loads_nothing
+
+CONFIDENCE = "0.999999"
+COLUMNS = {
+    "ward": {"values": ["A", "B", "C"]},
+    "age": {"type": "integer", "bounds": [0, 20]},
+    "note": {"type": "text"},
+}
+
+
+def policy(relation: str = "add-remove", *, every_row: bool = False) -> Policy:
+    limits = {} if every_row else {"max_rows": 3, "max_groups": 2}
+    table = Table("visits", NOWHERE, COLUMNS, id="row" if every_row else "who", **limits)  # type: ignore[arg-type]
+    budget = Budget(3, "1e-6", neighbours=relation)
+    return Policy(PrivacyUnit("person", every_row=every_row), budget, {"visits": table}, size=100)
+
+
+@pytest.fixture(scope="module", params=["units", pytest.param("rows", marks=pytest.mark.long)])
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    declared = policy() if request.param == "units" else policy("replace", every_row=True)
+    with set_up(declared) as opened:
+        yield opened
+
+
+def test_every_planted_fault_is_caught(stage: Stage, long: bool) -> None:
+    """The first two, which samples have to tell, by default."""
+    planted = planted_faults(stage, templates(stage.catalog), Fraction(CONFIDENCE))
+    found = list(planted if long else islice(planted, 2))
+    assert [each.name for each in found if not each.caught] == []
+    sampled = {"half the noise", "one noise for several numbers"}
+    if not long:
+        assert {each.name for each in found} == sampled
+        return
+    wanted = sampled | {
+        "groups shown because rows have them",
+        "keys shown without a threshold",
+        "ranges that are twice as wide",
+        "a refusal that depends on rows",
+        "a message that counts rows",
+        "a charge that depends on rows",
+    }
+    limits = set() if stage.policy.unit.every_row else {"limits that let one more pass"}
+    assert {each.name for each in found} == wanted | limits
+
+
+def test_outcomes_are_alike_whoever_is_in_the_table(stage: Stage, long: bool) -> None:
+    for text in templates(stage.catalog)[:: 1 if long else 6]:
+        try:
+            paid = stage.paid(stage.question(text))
+        except sf.SfumatoError:
+            paid = stage.paid(None)
+        populations = stage.tables.populations[:: 1 if long else 5]
+        seen = [(each, outcome(stage.curators[each.name], text, paid.keywords)) for each in populations]
+        assert differences(seen) == (), text
+        before = [(each, forecast(stage.curators[each.name], text, paid.keywords)) for each in populations[:2]]
+        assert differences(before) == (), text
+
+
+def test_what_is_seen_holds_the_charge_and_the_groups(stage: Stage) -> None:
+    """The comparison looks at something: each part is there, and changes when it should."""
+    text = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+    others = stage.tables.others
+    curator = stage.curators[others.name]
+    once, dearer = (outcome(curator, text, {"epsilon": price, "fresh": True}) for price in (1, 2))
+    assert "'A'" in once["groups"]
+    assert once["charge"] != dearer["charge"]
+    assert once["receipt"] != dearer["receipt"]
+    assert "charge" in once["ledger"]
+    found = differences([(others, once), (others, dearer)])
+    assert {each.what for each in found} >= {"charge", "receipt"}
+    refused = outcome(curator, "SELECT * FROM visits", {"epsilon": 1, "fresh": True})
+    assert "never shown" in refused["refusal"]
+    assert "refusal" in {each.what for each in differences([(others, once), (others, refused)])}
+
+
+def test_templates_cover_what_can_be_asked(stage: Stage) -> None:
+    asked = templates(stage.catalog)
+    measured, found, refused = set(), 0, 0
+    for text in asked:
+        try:
+            question = stage.question(text)
+        except sf.SfumatoError:
+            refused += 1
+            continue
+        assert isinstance(question, Question)
+        measured |= {type(each).__name__ for each in question.query.plan.measures}
+        found += bool(question.found)
+    assert len(measured) >= 6
+    assert found
+    assert 2 <= refused < len(asked) / 3
+
+
+def test_the_owners_questions_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "ours.sql"
+    path.write_text("SELECT COUNT(*) FROM visits; -- all\nSELECT AVG(age) FROM visits")
+    assert questions_of(path) == ("SELECT COUNT(*) FROM visits", "SELECT AVG(age) FROM visits")
+    assert questions_of(["a", "b"]) == ("a", "b")
+    assert questions_of(None) == ()
+    with pytest.raises(sf.SfumatoError, match="a file of SQL"):
+        questions_of(tmp_path / "nothing.sql")
+
+
+@pytest.fixture(scope="module")
+def audited(long: bool) -> CuratorAudit:
+    """A short audit: the time is up before all is tried, and it says so."""
+    return sf.audit.curator(
+        policy(), "0.5" if long else "0.02", ["SELECT COUNT(*) AS n FROM visits"], confidence=CONFIDENCE
+    )
+
+
+def test_a_sound_policy_is_not_doubted(audited: CuratorAudit) -> None:
+    assert audited.doubts == () or all("no power" in each or "nothing was tried" in each for each in audited.doubts)
+    assert not any(each.doubts for each in audited.tried)
+    assert audited.faults
+    assert not audited.missed
+
+
+def test_the_page_needs_nothing_else(audited: CuratorAudit) -> None:
+    text = sf.audit.page(audited).html
+    assert loads_nothing(text)
+    assert "Planted faults" in text
+    assert "invented" in text
+    assert "<table>" in audited._repr_html_()
+
+
+def test_an_audit_that_misses_a_fault_says_that_it_has_no_power(audited: CuratorAudit) -> None:
+    blind = replace(audited, faults=(CaughtFault("half the noise", "SELECT 1", False, "nothing"),))
+    assert not blind.holds
+    assert not blind.has_power
+    assert any("no power" in each for each in blind.doubts)
+    assert not replace(audited, faults=()).holds
+
+
+def test_a_difference_a_change_and_a_verdict_are_doubts(stage: Stage) -> None:
+    others = stage.tables.others
+    other = stage.tables.larger[0]
+    sound = TriedQuestion("SELECT 1", "template", "ε = 1", True, ())
+    assert sound.doubts == ()
+    (found,) = differences([(others, {"charge": "1"}), (other, {"charge": "2"})])
+    assert "charge differs" in replace(sound, differences=(found,)).doubts[0]
+    assert "DIFFERS" in row(replace(sound, differences=(found,)))
+    verdict = sf.audit.Verdict(2.0, Guarantee(1), 0.99, "a ray", 300, 1)
+    assert replace(sound, bought=Sampled(verdict, 300, 1.5)).doubts == (str(verdict),)
+    assert told(Sampled(verdict, 300, 1.5)).startswith("REFUTED")
+    assert told(Sampled(replace(verdict, lower_bound=0.1), 100, math.inf)) == "100 are too few to tell"
+
+
+def test_an_audit_is_written_for_programs(audited: CuratorAudit) -> None:
+    """An ε that no samples would have refuted is null, since JSON has no infinity."""
+    verdict = sf.audit.Verdict(2.0, Guarantee(1), 0.99, "a ray", 300, 1)
+    tried = TriedQuestion("SELECT 1", TEMPLATE, "ε = 1", True, (), drawn=Sampled(verdict, 300, math.inf))
+    found = replace(audited, tried=(replace(tried, bought=Sampled(verdict, 400, 1.5)),))
+    told = json.loads(found.to_json())
+    assert (told["kind"], told["holds"], told["doubts"]) == ("curator-audit/1", False, list(found.doubts))
+    assert [each["name"] for each in told["faults"]] == [each.name for each in found.faults]
+    (question,) = told["tried"]
+    assert question["drawn"] == {
+        "lower_bound": 2.0,
+        "holds": False,
+        "event": "a ray",
+        "samples": 300,
+        "would_refute": None,
+    }
+    assert question["bought"]["would_refute"] == 1.5
+    assert question["exact_change"] is None
+    assert question["doubts"] == [str(verdict)] * 2
+
+
+@pytest.mark.parametrize("minutes", [0, -1, 1441, "many"])
+def test_minutes_are_a_time_that_can_be_waited_for(minutes: object) -> None:
+    with pytest.raises(sf.InvalidParameter, match="minutes"):
+        sf.audit.curator(policy(), minutes)  # type: ignore[arg-type]
+
+
+def test_without_a_policy_there_is_no_audit(tmp_path: Path) -> None:
+    with pytest.raises(sf.SfumatoError):
+        sf.audit.curator(tmp_path / "none.toml")
+
+
+def test_an_audit_says_of_what_too_few_releases_were_bought(stage: Stage) -> None:
+    """Where the time is up, nothing is bought, and nothing is said to have been."""
+    tried = tuple(TriedQuestion(text, TEMPLATE, "ε = 1", True, ()) for text in templates(stage.catalog)[:1])
+    kept, unbought = _Run(stage, 0.0, Fraction(CONFIDENCE), quietly).with_bought(tried, 300)
+    assert kept == tried
+    assert unbought == ("SELECT COUNT(*) AS n FROM visits",)
+    (note,) = _notes((), unbought)
+    assert "too few releases were bought to tell anything of 1 of the questions, such as SELECT COUNT(*)" in note
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("every_row", [True, False])
+def test_whole_audits_of_sound_policies(relation: str, every_row: bool) -> None:
+    """Every question, every kind bought; and with cells that are stored as texts."""
+    declared = policy(relation, every_row=every_row)
+    found = sf.audit.curator(declared, 10, confidence=CONFIDENCE)
+    assert found.holds, found.doubts
+    assert any(each.bought for each in found.tried)
+
+
+def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: Stage) -> None:
+    """One that is answered and one that is refused: of the second, the refusal is compared."""
+    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::4]))
+    limits = {} if stage.policy.unit.every_row else {"rows": 1}
+    texts = ["SELECT SUM(age + 1) AS a0 FROM visits WHERE age > 3", "SELECT SUM(note) AS a0 FROM visits"]
+    run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
+    tried, _ = run.questions([_Asked(DrawnQuestion(each, limits), DRAWN, gaussian=False) for each in texts])
+    assert [each.doubts for each in tried] == [(), ()]
+    assert [each.answered for each in tried] == [True, False]
+    assert tried[0].replay is not None
+    assert 0 < tried[0].replay.share <= 1
+    assert ("limit(rows=1)" in tried[0].question) is bool(limits)
+
+
+def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Stage) -> None:
+    """It ends what an account pays by ε alone, so it comes after everything else."""
+    texts = ["SELECT COUNT(*) AS n FROM visits", "SELECT SUM(age) AS total FROM visits"]
+    asked = [_Asked(each, TEMPLATE, gaussian=True) for each in texts]
+    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::4]))
+    run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
+    tried, untried = run.questions(asked)
+    assert untried == ()
+    assert [each.doubts for each in tried] == [()] * 4
+    assert ["Gaussian" in each.price for each in tried] == [False, False, True, True]
+    assert all(each.answered and each.replay is not None and each.drawn is not None for each in tried)
+
+
+def test_the_owners_questions_come_first_and_drawn_ones_last(stage: Stage) -> None:
+    own = "SELECT AVG(age) AS ours FROM visits"
+    asked = list(_asked(stage, [own], 7, 5))
+    assert (asked[0].text, asked[0].origin) == (own, OWN)
+    assert [each.origin for each in asked].count(DRAWN) == 5
+    assert [each.origin for each in asked[-5:]] == [DRAWN] * 5
+    assert list(_asked(stage, [own], 7, 9))[-9:][:5] == asked[-5:]
+    assert list(_asked(stage, [own], 8, 5))[-5:] != asked[-5:]
+
+
+def test_a_budget_of_nothing_is_refused_at_once() -> None:
+    with pytest.raises(sf.InvalidPolicy, match="with ε = 0 it answers nothing"):
+        sf.audit.curator(replace(policy(), budget=Budget(0)))
+
+
+def test_an_audit_tells_the_seed_of_what_it_drew() -> None:
+    tried = (TriedQuestion("SELECT 1", DRAWN, "ε = 1", True, ()),)
+    audit = CuratorAudit("p", "person", "add-remove", 0.99, (), tried, (), (), 1.0, 42)
+    assert audit.drawn_words == "1 questions were drawn, with seed 42, which draws them again"
+    assert json.loads(audit.to_json())["seed"] == 42
+    assert replace(audit, seed=None).drawn_words == ""
