@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerUnavailable
 from sfumato.ledger import entries, local_files
 from sfumato.ledger.sealed_rows import FIRST, Row
-from sfumato.ledger.spending import NOTHING, read_spending
+from sfumato.ledger.spending import NOTHING, read_cost, read_spending
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Cost, codec
 
@@ -88,15 +89,16 @@ class Anchor:
 
     def holds(self, transaction: Transaction) -> bool:
         """Tell whether the ledger still contains the anchored line, or its owner has accepted that it does not."""
-        return (
-            self.number == 0
-            or transaction.has(self.number, self.hash)
-            or any(row.data == self.hash for row in transaction.page({"kind": "acknowledge"}))
-        )
+        return self.number == 0 or held(transaction, self.number, self.hash)
 
     def common(self, transaction: Transaction) -> int:
         """Find the last line that the ledger surely shares with the anchor's history; 0 when none is known."""
         return max((number for number, seal in self.marks if transaction.has(number, seal)), default=0)
+
+
+def held(transaction: Transaction, number: int, seal: str) -> bool:
+    """Tell whether the ledger contains this line, or its owner has accepted that it does not."""
+    return transaction.has(number, seal) or any(row.data == seal for row in transaction.page({"kind": "acknowledge"}))
 
 
 def _is_mark(mark: object) -> bool:
@@ -126,16 +128,19 @@ def _account(transaction: Transaction, name: str) -> AnchoredAccount:
     return AnchoredAccount(name, transaction.terms(last.terms), read_spending(last.totals).total)
 
 
-def accept(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
-    """Append lines that add to every account what the anchor knows was spent and is lost, and say that its own line is.
+def accept(transaction: Transaction, anchors: Iterable[Anchor], reason: str) -> list[Row]:
+    """Append lines that add to every account what anchors know was spent and is lost, and say that their own lines are.
 
-    What stands here after the last common line was spent too, in another history: both count.
+    What stands here after the last common line was spent too, in another history: both count. The oldest anchor comes
+    first, and a later one that knows its line adds only what was spent since.
     """
+    lost = sorted({each for each in anchors if not each.holds(transaction)}, key=lambda each: each.number)
+    return [row for anchor in lost for known in anchor.accounts if (row := _raise(transaction, known, anchor, reason))]
+
+
+def _raise(transaction: Transaction, known: AnchoredAccount, anchor: Anchor, reason: str) -> Row | None:
+    """Append what is missing of one account; None where another anchor of the same line has said it all."""
     common = anchor.common(transaction)
-    return [_raise(transaction, known, common, anchor.hash, reason) for known in anchor.accounts]
-
-
-def _raise(transaction: Transaction, known: AnchoredAccount, common: int, lost: str, reason: str) -> Row:
     shared = transaction.page({"account": known.name}, newest=True, before=common + 1, limit=1) if common else []
     if transaction.newest(account=known.name) is None:
         transaction.append("account-open", known.name, {"detail": codec.dumps(known.terms)})
@@ -146,8 +151,26 @@ def _raise(transaction: Transaction, known: AnchoredAccount, common: int, lost: 
             place=f"account {known.name!r}",
             fix="give the anchor that belongs to this ledger",
         )
-    cost = _difference(known.total, read_spending(shared[0].totals).total if shared else NOTHING)
-    return transaction.append("acknowledge", known.name, {"data": lost, "question": reason}, cost=cost)
+    told = [row for row in transaction.page({"kind": "acknowledge"}, after=common) if row.account == known.name]
+    counted = read_spending(shared[0].totals).total if shared else NOTHING
+    cost = _difference(known.total, _accepted(told, anchor, common, counted))
+    if cost.nothing and any(row.data == anchor.hash for row in told):
+        return None
+    return transaction.append("acknowledge", known.name, {"data": anchor.hash, "question": reason}, cost=cost)
+
+
+def _accepted(told: list[Row], anchor: Anchor, common: int, counted: Cost) -> Cost:
+    """Add, to what counts at the last common line, what was accepted since for lost lines that this anchor knows too.
+
+    Theorem: whatever was accepted before, the totals end at no less than all that was spent. Let S stand at the common
+    line, T at the anchor's, and let A be what was accepted since. A was added here, so S + A + N stands, where N are
+    the other charges. T − S − A is added where that is more than nothing: at least T + N stands then.
+    """
+    known = {anchor.hash, *(seal for number, seal in anchor.marks if number > common)}
+    for row in told:
+        if row.data in known:
+            counted += read_cost(row.cost)
+    return counted
 
 
 def _difference(known: Cost, found: Cost) -> Cost:
