@@ -389,8 +389,20 @@ def test_fsync_and_the_like_are_on_or_nothing_is_charged(own: PostgresServer) ->
         own.stop()
 
 
+KILLED = """
+import os, signal, sys, warnings, sfumato as sf
+from ledger.small_accounts import account, pure
+warnings.simplefilter("ignore")
+ledger = sf.Ledger.open(sys.argv[1])
+account(ledger).charge(pure(sys.argv[2]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 def test_a_promoted_standby_that_was_behind_is_not_charged(own: PostgresServer) -> None:
-    """The curator that knew more refuses, until the owner acknowledges what was lost."""
+    """A curator that knew more, and was killed, has left what the next one needs to refuse, until the owner
+    acknowledges what was lost.
+    """
     place = Place.make(own)
     own.stop()
     standby = PostgresServer(own.installation)
@@ -415,8 +427,8 @@ def test_a_promoted_standby_that_was_behind_is_not_charged(own: PostgresServer) 
             behind.open()
         standby.execute("SELECT pg_wal_replay_pause()")
         os.kill(standby.execute("SELECT pid FROM pg_stat_wal_receiver")[0][0], signal.SIGSTOP)
-        account(ledger).charge(pure("0.4"))  # never gets there
         ledger.close()
+        assert script(KILLED, place.address, "0.4", check=False).returncode == -signal.SIGKILL  # never gets there
         own.kill()
         for pid in standby.execute("SELECT pid FROM pg_stat_wal_receiver"):
             os.kill(pid[0], signal.SIGKILL)

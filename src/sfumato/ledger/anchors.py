@@ -7,6 +7,7 @@ An anchor kept in another place can: a ledger that does not contain the anchor's
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -116,11 +117,18 @@ def anchored(transaction: Transaction) -> Anchor:
     if transaction.head is None:
         return Anchor(0, FIRST)
     accounts = tuple(_account(transaction, row.account) for row in transaction.page({"kind": "account-open"}))
-    back = (transaction.head.number - (1 << power) for power in range(transaction.head.number.bit_length()))
-    marks = tuple(
-        (row.number, row.hash) for number in back if number > 0 and (row := transaction.line(number)) is not None
-    )
-    return Anchor(transaction.head.number, transaction.head.hash, accounts, marks)
+    head, *marks = marks_of(transaction)
+    return Anchor(*head, accounts, tuple(marks))
+
+
+def marks_of(transaction: Transaction) -> tuple[tuple[int, str], ...]:
+    """Give number and hash of the last line, and of lines before it, ever further apart."""
+    if transaction.head is None:
+        return ()
+    last = transaction.head.number
+    numbers = [last, *(last - (1 << power) for power in range(last.bit_length()) if last > 1 << power)]
+    rows = map(transaction.line, numbers)
+    return tuple((row.number, row.hash) for row in rows if row is not None)
 
 
 def _account(transaction: Transaction, name: str) -> AnchoredAccount:
@@ -131,16 +139,40 @@ def _account(transaction: Transaction, name: str) -> AnchoredAccount:
 def accept(transaction: Transaction, anchors: Iterable[Anchor], reason: str) -> list[Row]:
     """Append lines that add to every account what anchors know was spent and is lost, and say that their own lines are.
 
-    What stands here after the last common line was spent too, in another history: both count. The oldest anchor comes
-    first, and a later one that knows its line adds only what was spent since.
+    What stands here after the last common line was spent too, in another history: both count. What was accepted before
+    for lost lines of the same history, at this curator or at another one, is not added again.
     """
     lost = sorted({each for each in anchors if not each.holds(transaction)}, key=lambda each: each.number)
-    return [row for anchor in lost for known in anchor.accounts if (row := _raise(transaction, known, anchor, reason))]
+    return [row for anchor in lost for row in _accept(transaction, anchor, reason)]
 
 
-def _raise(transaction: Transaction, known: AnchoredAccount, anchor: Anchor, reason: str) -> Row | None:
-    """Append what is missing of one account; None where another anchor of the same line has said it all."""
+def _accept(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
     common = anchor.common(transaction)
+    known = {anchor.hash, *(seal for number, seal in anchor.marks if number > common)}
+    rows = transaction.page({"kind": "acknowledge"}, after=common)
+    same = {row.data for row in rows if row.data in known or anchor.hash in row.detail}
+    counted: dict[str, Cost] = {}
+    for row in rows:
+        if row.data in same:
+            counted[row.account] = counted.get(row.account, NOTHING) + read_cost(row.cost)
+    found = []
+    for account in anchor.accounts:
+        cost = _missing(transaction, account, common, counted.get(account.name, NOTHING))
+        if not cost.nothing or anchor.hash not in same or not found:
+            detail = json.dumps(sorted(known)) if not found else ""
+            columns = {"data": anchor.hash, "question": reason, "detail": detail}
+            found.append(transaction.append("acknowledge", account.name, columns, cost=cost))
+    return found
+
+
+def _missing(transaction: Transaction, known: AnchoredAccount, common: int, accepted: Cost) -> Cost:
+    """Compute what is to be added to an account, for which this much was ``accepted`` since the last common line, for
+    lost lines of the same history.
+
+    Theorem: the totals end at no less than all that was spent. Let S stand at the common line, T at the anchor's, and
+    let A be accepted since. A was added here, so S + A + N stands, where N are the other charges. T − S − A is added
+    where that is more than nothing: at least T + N stands then.
+    """
     shared = transaction.page({"account": known.name}, newest=True, before=common + 1, limit=1) if common else []
     if transaction.newest(account=known.name) is None:
         transaction.append("account-open", known.name, {"detail": codec.dumps(known.terms)})
@@ -151,26 +183,7 @@ def _raise(transaction: Transaction, known: AnchoredAccount, anchor: Anchor, rea
             place=f"account {known.name!r}",
             fix="give the anchor that belongs to this ledger",
         )
-    told = [row for row in transaction.page({"kind": "acknowledge"}, after=common) if row.account == known.name]
-    counted = read_spending(shared[0].totals).total if shared else NOTHING
-    cost = _difference(known.total, _accepted(told, anchor, common, counted))
-    if cost.nothing and any(row.data == anchor.hash for row in told):
-        return None
-    return transaction.append("acknowledge", known.name, {"data": anchor.hash, "question": reason}, cost=cost)
-
-
-def _accepted(told: list[Row], anchor: Anchor, common: int, counted: Cost) -> Cost:
-    """Add, to what counts at the last common line, what was accepted since for lost lines that this anchor knows too.
-
-    Theorem: whatever was accepted before, the totals end at no less than all that was spent. Let S stand at the common
-    line, T at the anchor's, and let A be what was accepted since. A was added here, so S + A + N stands, where N are
-    the other charges. T − S − A is added where that is more than nothing: at least T + N stands then.
-    """
-    known = {anchor.hash, *(seal for number, seal in anchor.marks if number > common)}
-    for row in told:
-        if row.data in known:
-            counted += read_cost(row.cost)
-    return counted
+    return _difference(known.total, (read_spending(shared[0].totals).total if shared else NOTHING) + accepted)
 
 
 def _difference(known: Cost, found: Cost) -> Cost:

@@ -70,6 +70,8 @@ class GuardedStore:
         """What identifies private rows is written through this."""
         self.damage: LedgerDamaged | None = None
         """What was found wrong when it was opened: it can be read, and nothing more is written."""
+        self.marks: kept_anchors.Marks = ()
+        """Lines that were there when a ledger was opened which others write too, ever further apart."""
         self.wrote = False
         self.unsaid: dict[int, str] = {}
         """Charges of this process that stopped without an answer: the next line that is written says so."""
@@ -135,7 +137,7 @@ class GuardedStore:
     def own(self) -> Anchor | None:
         """Make an anchor of what this process has written itself."""
         accounts = {name: account for name, (_, account) in self._since.items()}
-        return kept_anchors.known(self._base, self._known, tuple(self._heads), accounts)
+        return kept_anchors.known(self._base, self._known, (*self._heads, *self.marks), accounts)
 
     def _keep_file(self) -> None:
         try:

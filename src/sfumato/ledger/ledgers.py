@@ -12,7 +12,7 @@ from typing import Self
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable, SourceTaken, WeakLedger
 from sfumato.ledger import entries, inspecting, joined_sources, kept_anchors
 from sfumato.ledger.accounts import Account
-from sfumato.ledger.anchors import Anchor, accept, anchored
+from sfumato.ledger.anchors import Anchor, accept, anchored, marks_of
 from sfumato.ledger.complete_exports import write_complete
 from sfumato.ledger.entries import Line
 from sfumato.ledger.exporting import export
@@ -269,6 +269,9 @@ def open_guarded(
         keyed = KeyedHash(store.key() if found.holds else _key(store))
         guarded = GuardedStore(store, (*given, *kept), keyed, running)
         guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
+        if store.shared and found.holds:
+            with guarded.reading() as transaction:
+                guarded.marks = marks_of(transaction)
     except BaseException:
         store.close()
         raise
