@@ -124,7 +124,7 @@ def test_a_ctrl_c_while_the_file_is_written_is_one_after_the_line(
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(kept_anchors, "save_running", struck)
+            patched.setattr(kept_anchors.Memory, "save", struck)
             with pytest.raises(sf.Unanswered):
                 clinic.charge(pure("0.1"))
         assert clinic.remaining == {"pure": Fraction(9, 10)}

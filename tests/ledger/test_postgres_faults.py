@@ -389,6 +389,56 @@ def test_fsync_and_the_like_are_on_or_nothing_is_charged(own: PostgresServer) ->
         own.stop()
 
 
+SEGMENT = 2 << 20
+"""Bytes of a file of the server's log in a test of full disks."""
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed: a full disk NOT tested")
+@pytest.mark.parametrize("full", ["tables", "log"])
+def test_a_full_disk_is_told_and_no_acknowledged_charge_is_lost(full: str) -> None:
+    """The system lets no file of the server grow further: half a page is written, or no new file of its log. Where the
+    log is full the server ends, as PostgreSQL does, and comes back to the same end.
+    """
+    if not installations():
+        pytest.skip(MISSING)
+    server = PostgresServer(installations()[0], {"min_wal_size": "4MB", "max_wal_size": "4MB"})
+    try:
+        place = Place.make(server.make("--wal-segsize=2").start())
+        server.stop()
+        server.largest = SEGMENT + 4096 if full == "tables" else SEGMENT - 4096
+        server.start()
+        told, refused = charged_until_full(place, fill_log=full == "log")
+        assert told > 1
+        if full == "tables":
+            assert "the disk is full" in refused.rule
+            assert "make room" in refused.fix
+            assert not isinstance(refused, LedgerInDoubt)
+        server.stop()
+        server.largest = None
+        server.start()
+        with place.open() as ledger:
+            assert ledger.verify().holds
+            assert ledger.head[0] - told in ({0} if full == "tables" else {0, 1})  # one may be in doubt
+            account(ledger, sf.Budget(10**6)).charge(pure("1"))  # there is room again
+    finally:
+        server.remove()
+
+
+def charged_until_full(place: Place, *, fill_log: bool) -> tuple[int, sf.LedgerUnavailable]:
+    """Charge until that is refused; the last line that was acknowledged, and the refusal."""
+    with place.open(timeout=2) as ledger:
+        clinic, told = account(ledger, sf.Budget(10**6)), 0
+        while True:
+            try:
+                told = clinic.charge(pure("1", question=os.urandom(30_000).hex())).number
+            except sf.LedgerUnavailable as refusal:
+                return told, refusal
+            assert told < 1000
+            if fill_log:
+                with contextlib.suppress(psycopg.Error):
+                    place.server.execute("SELECT pg_switch_wal()")
+
+
 KILLED = """
 import os, signal, sys, warnings, sfumato as sf
 from ledger.small_accounts import account, pure

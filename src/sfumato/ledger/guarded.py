@@ -8,7 +8,6 @@ import sys
 import threading
 import traceback
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -27,10 +26,10 @@ from sfumato.errors import (
     WeakLedger,
 )
 from sfumato.ledger import entries, kept_anchors
-from sfumato.ledger.anchors import Anchor, AnchoredAccount, held
+from sfumato.ledger.anchors import Anchor, held
 from sfumato.ledger.bodies import LARGE
 from sfumato.ledger.entries import Entry, StoredAnswer
-from sfumato.ledger.kept_anchors import Running
+from sfumato.ledger.kept_anchors import Memory, Running
 from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import read_spending
@@ -41,8 +40,6 @@ from sfumato.privacy import Budget, Cost, codec
 
 T = TypeVar("T")
 _numbers = count()
-_HEADS = 64
-"""Last lines that a process remembers, to tell where another history has parted."""
 _UNKEPT = (
     "what this process has charged could not be kept in a file of this user ({}): should it be killed, and a failover "
     "forget its lines, nobody would notice"
@@ -70,21 +67,14 @@ class GuardedStore:
         """What identifies private rows is written through this."""
         self.damage: LedgerDamaged | None = None
         """What was found wrong when it was opened: it can be read, and nothing more is written."""
-        self.marks: kept_anchors.Marks = ()
-        """Lines that were there when a ledger was opened which others write too, ever further apart."""
         self.wrote = False
         self.unsaid: dict[int, str] = {}
         """Charges of this process that stopped without an answer: the next line that is written says so."""
-        self._known: tuple[int, str] | None = None
-        self._known_at = -1
-        self._turns, self._number = count(), next(_numbers)
         self._terms: dict[int, Terms] = {}
-        self._base = max((each for each in self.anchors if each.number), key=lambda each: each.number, default=None)
-        """The last anchor of the whole ledger that this process knows."""
-        self._since: dict[str, tuple[int, AnchoredAccount]] = {}
-        """What accounts stood at after lines of this process, and in which turn these were written."""
-        self._heads: deque[tuple[int, str]] = deque(maxlen=_HEADS)
-        """Lines that this process wrote, and those right before them."""
+        base = max((each for each in self.anchors if each.number), key=lambda each: each.number, default=None)
+        self.memory = Memory(base)
+        """What this process wrote, on top of the last anchor of the whole ledger that it knows."""
+        self._turns, self._number = count(), next(_numbers)
         self._running = running
         """What processes have kept that may have ended: the first line that is written shows that it is known."""
         self._keeping: dict[int, threading.Lock] = {}
@@ -116,33 +106,17 @@ class GuardedStore:
         """Keep in mind what was written, and of a ledger that others write too, in a file as well.
 
         All of this is after COMMIT. A Ctrl-C in here is one that strikes after the line is on disk, and a file that
-        cannot be written fails no charge: it is told, once. Threads come in any order, and the last ``turn`` counts.
+        cannot be written fails no charge: it is told, once.
         """
-        assert transaction.head is not None
         with self._keeping.setdefault(os.getpid(), threading.Lock()):
             self.wrote = True
-            for row in (start, transaction.head):
-                if row is not None and (row.number, row.hash) not in self._heads:
-                    self._heads.append((row.number, row.hash))
-            for row in transaction.appended:
-                found = self._stood(row)
-                if found is not None and self._since.get(row.account, (0, found))[0] <= turn:
-                    self._since[row.account] = turn, found
-            if turn >= self._known_at:
-                self._known_at, self._known = turn, (transaction.head.number, transaction.head.hash)
+            self.memory.add(turn, start, transaction.appended, self._known_terms)
             if self.store.shared:
                 self._keep_file()
 
-    @property
-    def own(self) -> Anchor | None:
-        """Make an anchor of what this process has written itself."""
-        accounts = {name: account for name, (_, account) in self._since.items()}
-        return kept_anchors.known(self._base, self._known, (*self._heads, *self.marks), accounts)
-
     def _keep_file(self) -> None:
         try:
-            if self.own is not None:
-                kept_anchors.save_running(self._running_place, self.own)
+            self.memory.save(self._running_place)
             ended, self._running = self._running, ()
             for each in ended:
                 each.forget()
@@ -156,12 +130,11 @@ class GuardedStore:
     def _running_place(self) -> Path:
         return kept_anchors.running_place(self.store.anchor_places[0], self._number)
 
-    def _stood(self, row: Row) -> AnchoredAccount | None:
-        """Tell what an account stood at after a line; None where its terms were never read."""
+    def _known_terms(self, row: Row) -> Terms | None:
+        """Give the terms of a line; None where they were never read."""
         if row.terms == row.number:
             self._terms[row.number] = codec.loads(row.detail)
-        terms = self._terms.get(row.terms)
-        return None if terms is None else AnchoredAccount(row.account, terms, read_spending(row.totals).total)
+        return self._terms.get(row.terms)
 
     def remember(self) -> None:
         """Save the anchors that this user keeps. Where a line that this process wrote is lost, they say so, and where
@@ -171,19 +144,27 @@ class GuardedStore:
         # An older anchor is still a true one: where this cannot be written, less is vouched for, nothing wrongly.
         with suppress(OSError, LedgerUnavailable), kept_anchors.alone(places[0]), self.reading() as transaction:
             lost = None
-            if self._known is not None and not held(transaction, *self._known):
-                lost = self.own
+            if self.memory.last is not None and not held(transaction, *self.memory.last):
+                lost = self.memory.anchor
                 if lost is None:
                     return
-            saved = kept_anchors.renew(places, transaction, lost, tuple(self._heads))
+            saved = kept_anchors.renew(places, transaction, lost, self.memory.heads)
             if saved is not None and self.store.shared:
                 self._running_place.unlink(missing_ok=True)
             if saved is not None and saved.number and lost is None:
-                self._base, self._since = saved, {}
+                self.memory.begin_at(saved)
+
+    def known_anchors(self) -> tuple[Anchor, ...]:
+        """List the anchors that this ledger was opened with, and that of lines which this process wrote, if they are
+        lost.
+        """
+        own = self.memory.anchor
+        with self.reading() as transaction:
+            return self.anchors if own is None or own.holds(transaction) else (*self.anchors, own)
 
     def _watched(self) -> list[int]:
         """List the lines that every transaction looks at before it writes."""
-        known = [] if self._known is None else [self._known[0]]
+        known = [] if self.memory.last is None else [self.memory.last[0]]
         return [*known, *(anchor.number for anchor in self.anchors if anchor.number), *self.unsaid]
 
     def columns(self, entry: Entry) -> dict[str, str]:
@@ -336,13 +317,10 @@ class GuardedStore:
         for anchor in self.anchors:
             if not anchor.holds(transaction):
                 return anchor.number
-        if self._known is not None:
-            number, seal = self._known
-            if transaction.head is None or (
-                (transaction.head.number, transaction.head.hash) != self._known and not held(transaction, number, seal)
-            ):
-                return number
-        return None
+        last, head = self.memory.last, transaction.head
+        if last is None or (head is not None and (head.number, head.hash) == last) or held(transaction, *last):
+            return None
+        return last[0]
 
     def _require_whole(self, transaction: Transaction, *, acknowledging: bool) -> None:
         if self.damage is not None:

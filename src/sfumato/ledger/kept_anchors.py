@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -24,7 +26,9 @@ from pathlib import Path
 from sfumato.errors import LedgerUnavailable
 from sfumato.ledger import processes
 from sfumato.ledger.anchors import Anchor, AnchoredAccount, anchored
-from sfumato.ledger.transaction import Transaction
+from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.spending import read_cost, read_spending, write_cost
+from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import codec
 
 Marks = tuple[tuple[int, str], ...]
@@ -33,6 +37,8 @@ Marks = tuple[tuple[int, str], ...]
 _PATIENCE = 5.0
 """Seconds to wait for whoever renews the same anchors."""
 _PAUSE = 0.01
+_HEADS = 64
+"""Last lines that a process remembers, to tell where another history has parted."""
 
 
 @contextlib.contextmanager
@@ -89,20 +95,80 @@ class Running:
             self.path.unlink(missing_ok=True)
 
 
+class Memory:
+    """A memory is what one process knows of a ledger: the last anchor of the whole of it, and lines of its own."""
+
+    def __init__(self, base: Anchor | None) -> None:
+        self.marks: Marks = ()
+        """Lines that were there when the ledger was opened, ever further apart."""
+        self.last: tuple[int, str] | None = None
+        """The last line that this process wrote, all threads together."""
+        self._last_turn = -1
+        self._heads: deque[tuple[int, str]] = deque(maxlen=_HEADS)
+        """Lines that this process wrote, and those right before them."""
+        self._since: dict[str, tuple[int, str, Terms, str]] = {}
+        """Of accounts that it charged: in which turn, their terms as text and as a value, and their total as text."""
+        self._terms: dict[int, str] = {}
+        self.begin_at(base)
+
+    def begin_at(self, base: Anchor | None) -> None:
+        """Begin anew with an anchor of the whole ledger, which knows all that was written so far."""
+        self._base = base
+        self._base_text = "" if base is None else codec.dumps(base)
+        self._since = {}
+
+    def add(self, turn: int, start: Row | None, rows: Sequence[Row], terms: Callable[[Row], Terms | None]) -> None:
+        """Add lines that were written after another, in this turn; threads come in any order, and the last counts."""
+        for row in (start, rows[-1]):
+            if row is not None and (row.number, row.hash) not in self._heads:
+                self._heads.append((row.number, row.hash))
+        for row in rows:
+            found = terms(row)
+            if found is not None and self._since.get(row.account, (-1,))[0] <= turn:
+                total = write_cost(read_spending(row.totals).total)
+                self._since[row.account] = turn, self._text(row.terms, found), found, total
+        if turn >= self._last_turn:
+            self._last_turn, self.last = turn, (rows[-1].number, rows[-1].hash)
+
+    def _text(self, number: int, terms: Terms) -> str:
+        if number not in self._terms:
+            self._terms[number] = codec.dumps(terms)
+        return self._terms[number]
+
+    @property
+    def heads(self) -> Marks:
+        return (*self._heads, *self.marks)
+
+    @property
+    def anchor(self) -> Anchor | None:
+        """Make an anchor of all that it knows."""
+        accounts = [
+            AnchoredAccount(name, terms, read_cost(total)) for name, (_, _, terms, total) in self._since.items()
+        ]
+        return _known(self._base, self.last, self.heads, accounts)
+
+    def save(self, path: Path) -> None:
+        """Write all that it knows beside and rename: a process that is killed leaves the whole file of this line, or of
+        the one before. No charge should wait long for it, so texts that were written before are not made again.
+        """
+        accounts = [(name, terms, total) for name, (_, terms, _, total) in self._since.items()]
+        text = json.dumps([processes.this_process(), self.last, self.heads, accounts, self._base_text])
+        partial = str(path.with_suffix(".partial"))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        try:
+            handle = os.open(partial, flags, 0o600)
+        except FileNotFoundError:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(partial, flags, 0o600)
+        with open(handle, "wb") as file:
+            file.write(text.encode())
+        os.replace(partial, path)
+
+
 def running_place(place: Path, number: int) -> Path:
     """Name the file of this process, beside the anchor of the whole ledger; it may have opened it several times."""
     name = sha256(f"{processes.this_process()} {number}".encode()).hexdigest()[:16]
     return place.with_suffix(f".{name}.running")
-
-
-def save_running(path: Path, anchor: Anchor) -> None:
-    """Write beside and rename: a process that is killed leaves the whole file of this line, or of the one before."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(handle, "w", encoding="utf-8") as file:
-        file.write(f"{processes.this_process()}\n{codec.dumps(anchor)}")
-    os.replace(partial, path)
 
 
 def running(place: Path) -> tuple[Running, ...]:
@@ -113,11 +179,16 @@ def running(place: Path) -> tuple[Running, ...]:
 
 def _read_running(path: Path) -> Running | None:
     try:
-        process, text = path.read_text(encoding="utf-8").split("\n")
-        return Running(path, process, codec.loads_as(Anchor, text))
+        process, (number, seal), heads, accounts, base = json.loads(path.read_text(encoding="utf-8"))
+        whole = codec.loads_as(Anchor, base) if base else None
+        since = [
+            AnchoredAccount(name, codec.loads_as(Terms, terms), read_cost(total)) for name, terms, total in accounts
+        ]
+        anchor = _known(whole, (number, seal), tuple((first, second) for first, second in heads), since)
+        return None if anchor is None else Running(path, process, anchor)
     except FileNotFoundError:
         return None  # closed meanwhile: the anchor of the whole ledger knows more
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise LedgerUnavailable(
             "what a process has kept of this ledger's lines cannot be read",
             place=str(path),
@@ -125,14 +196,14 @@ def _read_running(path: Path) -> Running | None:
         ) from error
 
 
-def known(
-    base: Anchor | None, head: tuple[int, str] | None, heads: Marks, since: dict[str, AnchoredAccount]
+def _known(
+    base: Anchor | None, last: tuple[int, str] | None, heads: Marks, since: Iterable[AnchoredAccount]
 ) -> Anchor | None:
-    """Make an anchor of lines that only this process knows: its last one, the ``head``, others of its ``heads``, and
-    what the accounts stood at after its own lines, on top of the last anchor of the whole ledger.
+    """Make an anchor of lines that only one process knows: its last one, others of its ``heads``, and what accounts
+    stood at after its own lines, on top of the last anchor of the whole ledger.
     """
-    merged = ({} if base is None else {each.name: each for each in base.accounts}) | since
-    if not merged or head is None:
+    merged = {each.name: each for each in (*(() if base is None else base.accounts), *since)}
+    if not merged or last is None:
         return None
     marks = ((base.number, base.hash), *base.marks) if base is not None and base.number else ()
-    return Anchor(*head, tuple(merged.values()), tuple(dict.fromkeys((*heads, *marks))))
+    return Anchor(*last, tuple(merged.values()), tuple(dict.fromkeys((*heads, *marks))))

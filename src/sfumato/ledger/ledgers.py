@@ -198,9 +198,7 @@ class Ledger:
     def acknowledge(self, anchor: Anchor | None = None, *, reason: str) -> tuple[Line, ...]:
         """Accept, as the owner, that lines an anchor knows are lost: totals rise to the anchor's, charging goes on."""
         entries.reason(reason)
-        own = self._guarded.own
-        known = (*self._guarded.anchors, *([] if own is None else [own]))
-        lost = (anchor,) if anchor is not None else known
+        lost = (anchor,) if anchor is not None else self._guarded.known_anchors()
         if not lost or not all(isinstance(each, Anchor) for each in lost):
             raise InvalidParameter("anchor", anchor, "an Anchor: the one that this ledger is behind")
         with self._guarded.writing(acknowledging=True) as transaction:
@@ -271,7 +269,7 @@ def open_guarded(
         guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
         if store.shared and found.holds:
             with guarded.reading() as transaction:
-                guarded.marks = marks_of(transaction)
+                guarded.memory.marks = marks_of(transaction)
     except BaseException:
         store.close()
         raise
