@@ -125,10 +125,13 @@ def marks_of(transaction: Transaction) -> tuple[tuple[int, str], ...]:
     """Give number and hash of the last line, and of lines before it, ever further apart."""
     if transaction.head is None:
         return ()
-    last = transaction.head.number
-    numbers = [last, *(last - (1 << power) for power in range(last.bit_length()) if last > 1 << power)]
-    rows = map(transaction.line, numbers)
+    rows = map(transaction.line, mark_numbers(transaction.head.number))
     return tuple((row.number, row.hash) for row in rows if row is not None)
+
+
+def mark_numbers(last: int) -> list[int]:
+    """List the numbers of a last line and of lines before it, ever further apart."""
+    return [last, *(last - (1 << power) for power in range(last.bit_length()) if last > 1 << power)] if last else []
 
 
 def _account(transaction: Transaction, name: str) -> AnchoredAccount:

@@ -12,7 +12,7 @@ from typing import Self
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable, SourceTaken, WeakLedger
 from sfumato.ledger import entries, inspecting, joined_sources, kept_anchors
 from sfumato.ledger.accounts import Account
-from sfumato.ledger.anchors import Anchor, accept, anchored, marks_of
+from sfumato.ledger.anchors import Anchor, accept, anchored, mark_numbers, marks_of
 from sfumato.ledger.complete_exports import write_complete
 from sfumato.ledger.entries import Line
 from sfumato.ledger.exporting import export
@@ -21,7 +21,7 @@ from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.opening import open_store
 from sfumato.ledger.period_accounts import PeriodAccounts
 from sfumato.ledger.store import Store
-from sfumato.ledger.transaction import Terms
+from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.ledger.verifying import Verification
 from sfumato.privacy import Budget, PrivacyUnit, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, whole
@@ -268,8 +268,8 @@ def open_guarded(
         guarded = GuardedStore(store, (*given, *kept), keyed, running)
         guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
         if store.shared and found.holds:
-            with guarded.reading() as transaction:
-                guarded.memory.marks = marks_of(transaction)
+            with store.reading(mark_numbers(found.lines)) as rows:
+                guarded.memory.marks = marks_of(Transaction(rows, keyed.origin))
     except BaseException:
         store.close()
         raise
