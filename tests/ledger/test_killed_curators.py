@@ -61,14 +61,16 @@ def test_the_file_of_a_process_goes_when_another_anchor_knows_as_much(place: Pla
     kill_after(place, "0.1")
     kill_after(place, "0.1")  # it has written a line, so the first one's is there
     assert len(running(tmp_path)) == 1
-    with place.open() as one, place.open() as two:
+    with place.open() as one:
         account(one).charge(pure("0.1"))
+        two = place.open()
         account(two).charge(pure("0.1"))
         assert len(running(tmp_path)) == 2  # each its own, of one process that lives
         assert {path.stat().st_mode & 0o777 for path in running(tmp_path)} == {0o600}
         for _ in range(2):
             account(one).charge(pure("0.1"))
         assert len(running(tmp_path)) == 2
+        two.close()
     assert running(tmp_path) == []
 
 
