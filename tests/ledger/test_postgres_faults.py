@@ -340,6 +340,7 @@ def waiting_for_a_missing_standby(place: Place) -> Iterator[None]:
         place.server.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
 
 
+@pytest.mark.timeout(120)  # without its deadline a charge would wait for ever
 def test_a_server_that_waits_for_a_standby_for_ever_does_not_hold_a_charge_for_ever(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

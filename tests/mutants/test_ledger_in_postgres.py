@@ -263,6 +263,22 @@ MEMORY = (
         (f"{_FAULTS}test_a_server_that_waits_for_a_standby_for_ever_does_not_hold_a_charge_for_ever",),
     ),
     Mutant(
+        "a charge in doubt is told as one that is made",
+        Kind.CHARGE_ORDER,
+        "ledger/guarded.py",
+        "if not written or not self.stands(written[0]) or isinstance(error, LedgerInDoubt):",
+        "if not written or not self.stands(written[0]):",
+        (f"{_FAULTS}test_while_no_server_can_be_asked_it_is_not_known_whether_it_was_charged",),
+    ),
+    Mutant(
+        "a server does not tell that a charge is in doubt",
+        Kind.CHARGE_ORDER,
+        "server/told_errors.py",
+        "if isinstance(error, LedgerInDoubt):",
+        "if False:",
+        ("server/test_told_errors.py::test_whoever_asked_is_told_that_it_is_not_known_whether_it_was_charged",),
+    ),
+    Mutant(
         "a wait for a standby that was cancelled counts as a charge",
         Kind.CHARGE_ORDER,
         "ledger/postgres.py",

@@ -158,7 +158,7 @@ def _accept(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
     for row in rows:
         if row.data in same:
             counted[row.account] = counted.get(row.account, NOTHING) + read_cost(row.cost)
-    found = []
+    found: list[Row] = []
     for account in anchor.accounts:
         cost = _missing(transaction, account, common, counted.get(account.name, NOTHING))
         if not cost.nothing or anchor.hash not in same or not found:

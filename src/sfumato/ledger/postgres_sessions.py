@@ -78,7 +78,7 @@ class Connection(psycopg.Connection[TupleRow]):
         return super().wait(gen if self._cut_at is None else self._watched(gen, self._cut_at), *given, **named)
 
     def _watched(self, gen: PQGen[T], cut_at: float) -> PQGen[T]:
-        """Do what the driver does, which looks up every tenth of a second, and see what time it is then."""
+        """Look at the time whenever the driver does anything, which is every tenth of a second at least."""
         try:
             wanted = next(gen)
             while True:
