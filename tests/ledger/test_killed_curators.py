@@ -217,3 +217,16 @@ def test_a_curator_that_runs_goes_on_when_another_has_acknowledged_its_lines(pla
             account(two).charge(pure("0.1"))
         two.acknowledge(reason="by who wrote it, while it runs")
         assert account(two).remaining == {"pure": Fraction(3, 10)}
+
+
+def test_a_running_file_that_cannot_be_read_is_a_clear_refusal(place: Place, tmp_path: Path) -> None:
+    kill_after(place, "0.1")
+    (path,) = running(tmp_path)
+    whole = path.read_text()
+    for text in ("", "x", whole[:-1], "[1, 2, 3, 4, 5]", "[1, [2, 3], [], [], 5]", '["p", [2, "x"], [], [["a"]], ""]'):
+        path.write_text(text)
+        with pytest.raises(sf.LedgerUnavailable, match="the running file of a process cannot be read") as refused:
+            place.open()
+        assert refused.value.place == str(path)
+    path.write_text(whole)
+    place.open().close()

@@ -190,7 +190,7 @@ def _read_running(path: Path) -> Running | None:
         return None  # closed meanwhile: the anchor of the whole ledger knows more
     except (OSError, ValueError, TypeError) as error:
         raise LedgerUnavailable(
-            "a file in which a process has kept what it knows of this ledger cannot be read",
+            "the running file of a process cannot be read: what it knows of this ledger would be forgotten",
             place=str(path),
             fix="let this user read it; remove it only if no line that it knows can be lost",
         ) from error
