@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import warnings
@@ -72,6 +73,22 @@ def test_the_file_of_a_process_goes_when_another_anchor_knows_as_much(place: Pla
         assert len(running(tmp_path)) == 2
         two.close()
     assert running(tmp_path) == []
+
+
+def test_a_file_of_a_boot_before_goes_unless_it_was_written_again(place: Place, tmp_path: Path) -> None:
+    """The machine was switched off, or it is another one, with the same folder, whose process lives."""
+    for again in (True, False):
+        kill_after(place, "0.1")
+        (path,) = running(tmp_path)
+        written = json.loads(path.read_text())
+        path.write_text(json.dumps(["another-boot pid:[1] 5 7", *written[1:]]))
+        with place.open() as ledger:
+            if again:
+                path.unlink()
+                path.write_text(json.dumps(["another-boot pid:[1] 5 7", *written[1:]]))
+            account(ledger).charge(pure("0.1"))
+            assert path.exists() is again
+        path.unlink(missing_ok=True)
 
 
 def test_a_process_that_is_killed_knows_the_last_line_of_any_thread(place: Place) -> None:
@@ -223,7 +240,16 @@ def test_a_running_file_that_cannot_be_read_is_a_clear_refusal(place: Place, tmp
     kill_after(place, "0.1")
     (path,) = running(tmp_path)
     whole = path.read_text()
-    for text in ("", "x", whole[:-1], "[1, 2, 3, 4, 5]", "[1, [2, 3], [], [], 5]", '["p", [2, "x"], [], [["a"]], ""]'):
+    nameless = json.dumps(["x", *json.loads(whole)[1:]])
+    for text in (
+        "",
+        "x",
+        whole[:-1],
+        nameless,
+        "[1, 2, 3, 4, 5]",
+        "[1, [2, 3], [], [], 5]",
+        '["p", [2, "x"], [], [["a"]], ""]',
+    ):
         path.write_text(text)
         with pytest.raises(sf.LedgerUnavailable, match="the running file of a process cannot be read") as refused:
             place.open()

@@ -210,8 +210,8 @@ MEMORY = (
         "the file of a curator that runs is removed",
         Kind.REUSE,
         "ledger/kept_anchors.py",
-        "if processes.alive(self.process, elsewhere=True) is False:",
-        "if True:",
+        "if processes.alive(self.process) is False and",
+        "if True and",
         (f"{_KILLED}test_the_file_of_a_process_goes_when_another_anchor_knows_as_much",),
     ),
     Mutant(

@@ -88,11 +88,23 @@ class Running:
     path: Path
     process: str
     anchor: Anchor
+    stamp: tuple[int, int]
+    """How the file looked: whoever writes it again makes another."""
 
     def forget(self) -> None:
-        """Remove the file of a process that has ended, once another anchor knows as much."""
-        if processes.alive(self.process, elsewhere=True) is False:
+        """Remove the file of a process that has ended, once another anchor knows as much. One that was written since it
+        was read stays, whoever has done that: a process on another machine that has the same folder.
+        """
+        if processes.alive(self.process) is False and _stamp(self.path) == self.stamp:
             self.path.unlink(missing_ok=True)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_ino, found.st_mtime_ns
 
 
 class Memory:
@@ -179,16 +191,18 @@ def running(place: Path) -> tuple[Running, ...]:
 
 def _read_running(path: Path) -> Running | None:
     try:
+        stamp = _stamp(path)
         process, (number, seal), heads, accounts, base = json.loads(path.read_text(encoding="utf-8"))
+        _boot, _space, _number, _start = process.split(" ")
         whole = codec.loads_as(Anchor, base) if base else None
         since = [
             AnchoredAccount(name, codec.loads_as(Terms, terms), read_cost(total)) for name, terms, total in accounts
         ]
         anchor = _known(whole, (number, seal), tuple((first, second) for first, second in heads), since)
-        return None if anchor is None else Running(path, process, anchor)
+        return None if anchor is None else Running(path, process, anchor, stamp)
     except FileNotFoundError:
         return None  # closed meanwhile: the anchor of the whole ledger knows more
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise LedgerUnavailable(
             "the running file of a process cannot be read: what it knows of this ledger would be forgotten",
             place=str(path),
