@@ -63,15 +63,18 @@ def kept_in(request: pytest.FixtureRequest, _own_state: None) -> Iterator[None]:
     if getattr(request, "param", "SQLite") == "SQLite":
         yield
         return
-    made: list[str] = request.getfixturevalue("in_postgres")
+    opened: Path = request.getfixturevalue("in_postgres")
     yield
-    assert made, "this test has opened no ledger in PostgreSQL: it belongs to those of one store"
+    assert opened.exists(), "this test has opened no ledger in PostgreSQL: it belongs to those of one store"
 
 
 @pytest.fixture
-def in_postgres(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every path that is opened is a ledger of its own on the server, made when it is first opened."""
-    made: list[str] = []
+def in_postgres(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Every path that is opened is a ledger of its own on the server, made when it is first opened. The file that is
+    given is there when that has happened, in this process or in a child.
+    """
+    made: set[str] = set()
+    marker = tmp_path / "opened-in-postgres"
 
     def opened(path: str | os.PathLike[str], schema: str | None, timeout: float) -> Store:
         if not isinstance(path, (str, os.PathLike)) or "\ud800" in os.fspath(path):
@@ -79,8 +82,9 @@ def in_postgres(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> li
         name = f"t{sha256(os.path.realpath(path).encode()).hexdigest()[:20]}" if schema is None else schema
         if name not in made:
             make_ledger(postgres.address(), schema=name, spender=SPENDER)
-            made.append(name)
+            made.add(name)
+            marker.touch()
         return open_store(postgres.address(user=SPENDER), name, timeout)
 
     monkeypatch.setattr(ledgers, "open_store", opened)
-    return made
+    return marker
