@@ -154,7 +154,11 @@ class PostgresServer:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError, OSError):
                 os.kill(self.postmaster, how)
-            self._process.wait(_PATIENCE)
+            try:
+                self._process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:  # it cannot write down that it ends
+                self._process.kill()
+                self._process.wait(_PATIENCE)
             self._process = None
 
     def kill(self) -> None:

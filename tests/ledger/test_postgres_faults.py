@@ -410,11 +410,15 @@ def test_a_full_disk_is_told_and_no_acknowledged_charge_is_lost(full: str) -> No
         server.start()
         told, refused = charged_until_full(place, fill_log=full == "log")
         assert told > 1
+        assert refused.fix
         if full == "tables":
+            assert not isinstance(refused, LedgerInDoubt)
+        if (
+            full == "tables" and server.installation.version < 16
+        ):  # newer ones have no code for a file that is too large
             assert "the disk is full" in refused.rule
             assert "make room" in refused.fix
-            assert not isinstance(refused, LedgerInDoubt)
-        server.stop()
+        server.kill()  # with a full log it could not end by itself
         server.largest = None
         server.start()
         with place.open() as ledger:
