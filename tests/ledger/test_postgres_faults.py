@@ -413,9 +413,7 @@ def test_a_full_disk_is_told_and_no_acknowledged_charge_is_lost(full: str) -> No
         assert refused.fix
         if full == "tables":
             assert not isinstance(refused, LedgerInDoubt)
-        if (
-            full == "tables" and server.installation.version < 16
-        ):  # newer ones have no code for a file that is too large
+        if full == "tables" and server.installation.version < 16:  # newer ones have no code for it
             assert "the disk is full" in refused.rule
             assert "make room" in refused.fix
         server.kill()  # with a full log it could not end by itself
