@@ -87,14 +87,16 @@ class PostgresServer:
         self.port = 5432
         self._settings = {**_SETTINGS, "unix_socket_directories": str(self.folder), **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
+        self.largest: int | None = None
+        """Bytes that no file of it may pass, as though its disk were full there; None for as many as fit."""
         os.chmod(self.folder, 0o755)
         if _other_user() is not None:
             os.chown(self.folder, *_other_user()[:2])  # type: ignore[index]
 
-    def make(self) -> PostgresServer:
+    def make(self, *more: str) -> PostgresServer:
         """Make an empty cluster."""
         options = ["-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-U", "postgres", "--no-sync", "--no-instructions"]
-        done = self.run(self.installation.program("initdb"), *options, "-D", str(self.data))
+        done = self.run(self.installation.program("initdb"), *options, *more, "-D", str(self.data))
         assert done.returncode == 0, done.stderr
         return self
 
@@ -125,7 +127,9 @@ class PostgresServer:
 
     def _started(self) -> subprocess.Popen[bytes]:
         given = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
-        command = [*_as_user(dies_with_us=True), self.installation.program("postgres"), "-D", str(self.data), *given]
+        limit = [] if self.largest is None else ["prlimit", f"--fsize={self.largest}"]
+        program = self.installation.program("postgres")
+        command = [*_as_user(dies_with_us=True), *limit, program, "-D", str(self.data), *given]
         with open(self.folder / "log", "ab") as log:
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, start_new_session=True
@@ -150,7 +154,11 @@ class PostgresServer:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError, OSError):
                 os.kill(self.postmaster, how)
-            self._process.wait(_PATIENCE)
+            try:
+                self._process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:  # it cannot write down that it ends
+                self._process.kill()
+                self._process.wait(_PATIENCE)
             self._process = None
 
     def kill(self) -> None:

@@ -17,21 +17,37 @@ from sfumato.ledger.store import Store
 SPENDER = "spender"
 BOTH = {"test_accounts", "test_asking", "test_holds", "test_joined_sources", "test_period_accounts", "test_races"}
 BOTH |= {"test_spending_limits", "test_recomputing"}
-"""The modules whose tests are about what is above a store."""
-QUICK = {"test_asking", "test_spending_limits"}
-QUICK |= {"test_forks_while_other_threads_are_charging", "test_an_answer_races_with_itself_and_one_wins"}
-QUICK |= {
-    "test_a_child_that_outlives_its_parents_ledger_keeps_its_own_locks",
-    "test_threads_share_a_hold_without_passing_it",
+"""The modules whose tests are about what is above a store. Others look into a file, or into a schema
+(``test_postgres``), with the same questions.
+"""
+ONE = {
+    "test_a_line_that_was_changed_in_the_file_is_not_believed",
+    "test_a_part_is_a_mechanism_with_the_sensitivity_it_needs",
+    "test_a_process_is_alive_until_it_ends",
+    "test_a_unit_of_one_period_loses_what_its_account_allows",
+    "test_a_unit_that_moves_loses_what_two_accounts_allow",
+    "test_an_entry_has_one_json_form",
+    "test_spending_forgets_no_tab",
+    "test_the_epsilon_of_a_release_is_its_pure_one_or_that_at_the_accounts_delta",
+    "test_the_fullest_is_found_in_each_currency",
+    "test_the_walk_over_all_ledgers_finds_a_sensitivity_that_does_not_fit_its_cost",
 }
-"""Modules and tests that are run on PostgreSQL by default; all others in the long run."""
+"""Tests of these modules that open no ledger, or look into its file."""
+SLOW = {
+    "test_any_interleaving_of_tabs_keeps_the_rule",
+    "test_equal_questions_at_once_cost_once",
+    "test_exactly_as_many_win_as_the_budget_pays_for",
+    "test_an_approximate_budget_is_never_exceeded",
+    "test_many_may_open_a_ledger_that_is_not_there_yet",
+    "test_no_version_tells_whether_two_tables_in_memory_are_equal",
+}
+"""Tests that are run on PostgreSQL in the long run alone."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    module = metafunc.module.__name__.rpartition(".")[2]
-    if module in BOTH:
-        marks = [] if {module, metafunc.function.__name__} & QUICK else [pytest.mark.long]
-        metafunc.fixturenames.insert(0, "kept_in")  # before whatever opens a ledger
+    module, test = metafunc.module.__name__.rpartition(".")[2], metafunc.function.__name__
+    if module in BOTH and test not in ONE:
+        marks = [pytest.mark.long] if test in SLOW else []
         metafunc.parametrize("kept_in", ["SQLite", pytest.param("PostgreSQL", marks=marks)], indirect=True)
 
 
@@ -41,24 +57,34 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-@pytest.fixture
-def kept_in(request: pytest.FixtureRequest) -> None:
-    if request.param == "PostgreSQL":
-        request.getfixturevalue("in_postgres")
+@pytest.fixture(autouse=True)
+def kept_in(request: pytest.FixtureRequest, _own_state: None) -> Iterator[None]:
+    """Where the ledgers of a test are. A test that is said to run on PostgreSQL is seen to open one there."""
+    if getattr(request, "param", "SQLite") == "SQLite":
+        yield
+        return
+    opened: Path = request.getfixturevalue("in_postgres")
+    yield
+    assert opened.exists(), "this test has opened no ledger in PostgreSQL: it belongs to those of one store"
 
 
 @pytest.fixture
-def in_postgres(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every path that is opened is a ledger of its own on the server, made when it is first opened."""
+def in_postgres(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Every path that is opened is a ledger of its own on the server, made when it is first opened. The file that is
+    given is there when that has happened, in this process or in a child.
+    """
     made: set[str] = set()
+    marker = tmp_path / "opened-in-postgres"
 
     def opened(path: str | os.PathLike[str], schema: str | None, timeout: float) -> Store:
+        if not isinstance(path, (str, os.PathLike)) or "\ud800" in os.fspath(path):
+            return open_store(path, schema, timeout)  # refused before anything is opened
         name = f"t{sha256(os.path.realpath(path).encode()).hexdigest()[:20]}" if schema is None else schema
         if name not in made:
             make_ledger(postgres.address(), schema=name, spender=SPENDER)
             made.add(name)
+            marker.touch()
         return open_store(postgres.address(user=SPENDER), name, timeout)
 
     monkeypatch.setattr(ledgers, "open_store", opened)
-    yield
-    postgres.execute(*(f"DROP SCHEMA IF EXISTS {name} CASCADE" for name in made), "SELECT 1")
+    return marker

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import warnings
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,9 @@ from postgres_server import PostgresServer
 from sfumato.cli import main
 from sfumato.curator.policy_account import ledger_address, people_place, read_policy
 from sfumato.errors import WeakLedger
+from sfumato.server.activity_log import ActivityLog
 from sfumato.server.served import Served
+from sfumato.server.serving import show_warnings
 
 QUESTION = "SELECT COUNT(*) AS n FROM visits"
 
@@ -86,6 +91,15 @@ def test_a_server_keeps_its_people_on_its_own_machine(place: Place, tmp_path: Pa
         assert served.ledger_path == (tmp_path / "one" / "sfumato.ledger").resolve()
         served.curator("clinic").sql(QUESTION).release(epsilon="0.5")
         assert [line.kind for line in served.ledger][-1] == "answer"
+
+
+def test_what_is_weak_about_the_ledger_is_in_the_log_of_the_server(place: Place, tmp_path: Path) -> None:
+    """A server that is connected as the owner of the ledger's schema is told so, in its log as well."""
+    with warnings.catch_warnings(), closing(ActivityLog(str(tmp_path / "log"))) as log:
+        show_warnings(log)
+        Served([policy(tmp_path / "one", place.owner)]).close()
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    assert "connect as a spender" in json.loads(line)["warning"]
 
 
 def test_another_ledger_than_the_policy_names_is_warned_of(place: Place, tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -26,6 +28,7 @@ from sfumato.errors import (
     WeakPrivacy,
     outcome,
 )
+from sfumato.server.activity_log import ActivityLog
 from sfumato.server.application import application
 from sfumato.server.people import Role
 from sfumato.server.running_releases import Phase
@@ -88,14 +91,18 @@ def test_whoever_asked_is_told_that_it_is_not_known_whether_it_was_charged(role:
     assert "same request id" in said.fix
 
 
-def test_what_is_weak_about_the_ledger_is_printed_where_the_server_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    with warnings.catch_warnings():
-        show_warnings()
+def test_what_is_weak_about_the_ledger_is_printed_where_the_server_runs_and_in_its_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with warnings.catch_warnings(), closing(ActivityLog(str(tmp_path / "log"))) as log:
+        show_warnings(log)
         warnings.warn("a failover can forget", WeakLedger, stacklevel=1)
         warnings.warn("a large delta", WeakPrivacy, stacklevel=1)
     said = capsys.readouterr().err
     assert "WeakLedger: a failover can forget" in said
     assert "delta" not in said
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    assert json.loads(line)["warning"] == "WeakLedger: a failover can forget"
 
 
 def _answers(small: SmallServer, token: str, *paths: str) -> list[httpx.Response]:

@@ -47,12 +47,18 @@ def verify(file: Path | str) -> None:
 @_file
 @_out
 @click.option("--format", "form", type=click.Choice(["json", "csv", "arrow"]), default="json", show_default=True)
-def export(file: Path | str, out: Path, form: str) -> None:
-    """Write every line of FILE to the new file OUT."""
+@click.option(
+    "--complete", is_flag=True, help="With the key and the salts, as JSON: as secret as FILE, and can be copied back."
+)
+def export(file: Path | str, out: Path, form: str, complete: bool) -> None:
+    """Write every line of FILE to the new file OUT, which only you can read.
+
+    A complete export can be made a ledger again, with sfumato ledger copy.
+    """
     from sfumato.ledger import Ledger
 
     with Ledger.open(file) as ledger:
-        ledger.export(form, out)
+        ledger.export(form, out, complete=complete)
 
 
 @command.command(epilog=EXIT_CODES)
@@ -101,8 +107,8 @@ def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_los
     """Move a ledger: copy every line of FROM, as it is, to TO, which is a new file or an empty ledger in a database.
 
     Both are verified. Then a last line seals FROM: it can be read for ever, and charges nothing more. Run it again
-    after a crash: it finishes what was begun. Connect to a database as the owner of its schema. A backup, which may
-    lack the newest charges, is copied with an anchor that it holds, or with --accept-loss.
+    after a crash: it finishes what was begun. Connect to a database as the owner of its schema. A backup or a complete
+    export, which may lack the newest charges, is copied with an anchor of its last line, or with --accept-loss.
     """
     from sfumato.ledger.moving import copy_ledger
 

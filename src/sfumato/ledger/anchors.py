@@ -7,14 +7,16 @@ An anchor kept in another place can: a ledger that does not contain the anchor's
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerUnavailable
 from sfumato.ledger import entries, local_files
 from sfumato.ledger.sealed_rows import FIRST, Row
-from sfumato.ledger.spending import NOTHING, read_spending
+from sfumato.ledger.spending import NOTHING, read_cost, read_spending
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Cost, codec
 
@@ -88,15 +90,16 @@ class Anchor:
 
     def holds(self, transaction: Transaction) -> bool:
         """Tell whether the ledger still contains the anchored line, or its owner has accepted that it does not."""
-        return (
-            self.number == 0
-            or transaction.has(self.number, self.hash)
-            or any(row.data == self.hash for row in transaction.page({"kind": "acknowledge"}))
-        )
+        return self.number == 0 or held(transaction, self.number, self.hash)
 
     def common(self, transaction: Transaction) -> int:
         """Find the last line that the ledger surely shares with the anchor's history; 0 when none is known."""
         return max((number for number, seal in self.marks if transaction.has(number, seal)), default=0)
+
+
+def held(transaction: Transaction, number: int, seal: str) -> bool:
+    """Tell whether the ledger contains this line, or its owner has accepted that it does not."""
+    return transaction.has(number, seal) or any(row.data == seal for row in transaction.page({"kind": "acknowledge"}))
 
 
 def _is_mark(mark: object) -> bool:
@@ -114,11 +117,21 @@ def anchored(transaction: Transaction) -> Anchor:
     if transaction.head is None:
         return Anchor(0, FIRST)
     accounts = tuple(_account(transaction, row.account) for row in transaction.page({"kind": "account-open"}))
-    back = (transaction.head.number - (1 << power) for power in range(transaction.head.number.bit_length()))
-    marks = tuple(
-        (row.number, row.hash) for number in back if number > 0 and (row := transaction.line(number)) is not None
-    )
-    return Anchor(transaction.head.number, transaction.head.hash, accounts, marks)
+    head, *marks = marks_of(transaction)
+    return Anchor(*head, accounts, tuple(marks))
+
+
+def marks_of(transaction: Transaction) -> tuple[tuple[int, str], ...]:
+    """Give number and hash of the last line, and of lines before it, ever further apart."""
+    if transaction.head is None:
+        return ()
+    rows = map(transaction.line, mark_numbers(transaction.head.number))
+    return tuple((row.number, row.hash) for row in rows if row is not None)
+
+
+def mark_numbers(last: int) -> list[int]:
+    """List the numbers of a last line and of lines before it, ever further apart."""
+    return [last, *(last - (1 << power) for power in range(last.bit_length()) if last > 1 << power)] if last else []
 
 
 def _account(transaction: Transaction, name: str) -> AnchoredAccount:
@@ -126,16 +139,43 @@ def _account(transaction: Transaction, name: str) -> AnchoredAccount:
     return AnchoredAccount(name, transaction.terms(last.terms), read_spending(last.totals).total)
 
 
-def accept(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
-    """Append lines that add to every account what the anchor knows was spent and is lost, and say that its own line is.
+def accept(transaction: Transaction, anchors: Iterable[Anchor], reason: str) -> list[Row]:
+    """Append lines that add to every account what anchors know was spent and is lost, and say that their own lines are.
 
-    What stands here after the last common line was spent too, in another history: both count.
+    What stands here after the last common line was spent too, in another history: both count. What was accepted before
+    for lost lines of the same history, at this curator or at another one, is not added again.
     """
+    lost = sorted({each for each in anchors if not each.holds(transaction)}, key=lambda each: each.number)
+    return [row for anchor in lost for row in _accept(transaction, anchor, reason)]
+
+
+def _accept(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
     common = anchor.common(transaction)
-    return [_raise(transaction, known, common, anchor.hash, reason) for known in anchor.accounts]
+    known = {anchor.hash, *(seal for number, seal in anchor.marks if number > common)}
+    rows = transaction.page({"kind": "acknowledge"}, after=common)
+    same = {row.data for row in rows if row.data in known or anchor.hash in row.detail}
+    counted: dict[str, Cost] = {}
+    for row in rows:
+        if row.data in same:
+            counted[row.account] = counted.get(row.account, NOTHING) + read_cost(row.cost)
+    found: list[Row] = []
+    for account in anchor.accounts:
+        cost = _missing(transaction, account, common, counted.get(account.name, NOTHING))
+        if not cost.nothing or anchor.hash not in same or not found:
+            detail = json.dumps(sorted(known)) if not found else ""
+            columns = {"data": anchor.hash, "question": reason, "detail": detail}
+            found.append(transaction.append("acknowledge", account.name, columns, cost=cost))
+    return found
 
 
-def _raise(transaction: Transaction, known: AnchoredAccount, common: int, lost: str, reason: str) -> Row:
+def _missing(transaction: Transaction, known: AnchoredAccount, common: int, accepted: Cost) -> Cost:
+    """Compute what is to be added to an account, for which this much was ``accepted`` since the last common line, for
+    lost lines of the same history.
+
+    Theorem: the totals end at no less than all that was spent. Let S stand at the common line, T at the anchor's, and
+    let A be accepted since. A was added here, so S + A + N stands, where N are the other charges. T − S − A is added
+    where that is more than nothing: at least T + N stands then.
+    """
     shared = transaction.page({"account": known.name}, newest=True, before=common + 1, limit=1) if common else []
     if transaction.newest(account=known.name) is None:
         transaction.append("account-open", known.name, {"detail": codec.dumps(known.terms)})
@@ -146,8 +186,7 @@ def _raise(transaction: Transaction, known: AnchoredAccount, common: int, lost: 
             place=f"account {known.name!r}",
             fix="give the anchor that belongs to this ledger",
         )
-    cost = _difference(known.total, read_spending(shared[0].totals).total if shared else NOTHING)
-    return transaction.append("acknowledge", known.name, {"data": lost, "question": reason}, cost=cost)
+    return _difference(known.total, (read_spending(shared[0].totals).total if shared else NOTHING) + accepted)
 
 
 def _difference(known: Cost, found: Cost) -> Cost:

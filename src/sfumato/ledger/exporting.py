@@ -6,6 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -65,6 +66,13 @@ def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str], large
     """Write lines to a new file that only its owner can read."""
     if not isinstance(form, str) or form not in _FORMS:
         raise InvalidParameter("form", form, "one of " + ", ".join(sorted(_FORMS)))
+    with new_file(path) as handle:
+        _FORMS[form]((record(line, large) for line in lines), handle)
+
+
+@contextmanager
+def new_file(path: object) -> Iterator[int]:
+    """Make a file that only its owner can read, to be written and closed in the block; where that fails, it is gone."""
     target = Path(local_files.address(path, "path"))
     try:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -75,7 +83,7 @@ def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str], large
             fix="give the name of a file that is not there, in a folder that is",
         ) from error
     try:
-        _FORMS[form]((record(line, large) for line in lines), handle)
+        yield handle
     except BaseException:
         target.unlink(missing_ok=True)
         raise

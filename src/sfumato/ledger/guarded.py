@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 import traceback
-from collections import deque
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import count
+from pathlib import Path
 from typing import TypeVar
 
 from sfumato.errors import (
@@ -19,11 +23,13 @@ from sfumato.errors import (
     LedgerUnavailable,
     Overspent,
     Unanswered,
+    WeakLedger,
 )
 from sfumato.ledger import entries, kept_anchors
-from sfumato.ledger.anchors import Anchor, AnchoredAccount
+from sfumato.ledger.anchors import Anchor, held
 from sfumato.ledger.bodies import LARGE
 from sfumato.ledger.entries import Entry, StoredAnswer
+from sfumato.ledger.kept_anchors import Memory, Running
 from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import read_spending
@@ -33,8 +39,11 @@ from sfumato.ledger.verifying import LOST
 from sfumato.privacy import Budget, Cost, codec
 
 T = TypeVar("T")
-_HEADS = 64
-"""Last lines of its own that a process remembers, to tell where another history has parted."""
+_numbers = count()
+_UNKEPT = (
+    "what this process has charged could not be kept in a file of this user ({}): should it be killed, and a failover "
+    "forget its lines, nobody would notice"
+)
 Periods = tuple[str, ...]
 """Periods that have accounts of their own, by name; none where the account itself pays."""
 
@@ -49,9 +58,11 @@ class GuardedStore:
     wrote itself.
     """
 
-    def __init__(self, store: Store, anchors: tuple[Anchor, ...], keyed: KeyedHash) -> None:
+    def __init__(
+        self, store: Store, anchors: tuple[Anchor, ...], keyed: KeyedHash, running: tuple[Running, ...] = ()
+    ) -> None:
         self.store = store
-        self.anchors = anchors
+        self.anchors = (*anchors, *(each.anchor for each in running))
         self.keyed = keyed
         """What identifies private rows is written through this."""
         self.damage: LedgerDamaged | None = None
@@ -59,13 +70,16 @@ class GuardedStore:
         self.wrote = False
         self.unsaid: dict[int, str] = {}
         """Charges of this process that stopped without an answer: the next line that is written says so."""
-        self._known: tuple[int, str] | None = None
         self._terms: dict[int, Terms] = {}
-        self._base = max((each for each in anchors if each.number), key=lambda each: each.number, default=None)
-        """The last anchor of the whole ledger that this process knows."""
-        self._since: dict[str, tuple[int, AnchoredAccount]] = {}
-        """What accounts stood at after lines of this process, with the lines' numbers."""
-        self._heads: deque[tuple[int, str]] = deque(maxlen=_HEADS)
+        base = max((each for each in self.anchors if each.number), key=lambda each: each.number, default=None)
+        self.memory = Memory(base)
+        """What this process wrote, on top of the last anchor of the whole ledger that it knows."""
+        self._turns, self._number = count(), next(_numbers)
+        self._running = running
+        """What processes have kept that may have ended: the first line that is written shows that it is known."""
+        self._keeping: dict[int, threading.Lock] = {}
+        """One thread at a time keeps what was written. By process: a child begins with one that nobody holds."""
+        self._told = False
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -76,7 +90,7 @@ class GuardedStore:
     def writing(self, *, acknowledging: bool = False, moving: str = "") -> Iterator[Transaction]:
         with self.store.writing(self._watched(), moving=bool(moving)) as rows:
             transaction = Transaction(rows, self.keyed.origin)
-            start = transaction.head
+            start, turn = transaction.head, next(self._turns)
             self._require_whole(transaction, acknowledging=acknowledging)
             _require_here(start, moving)
             said = [number for number, seal in list(self.unsaid.items()) if transaction.has(number, seal)]
@@ -86,19 +100,41 @@ class GuardedStore:
         for number in said:
             self.unsaid.pop(number, None)
         if transaction.head is not None and transaction.head is not start:
-            self._known = (transaction.head.number, transaction.head.hash)
-            self.wrote = True
-            self._since |= {row.account: found for row in transaction.appended if (found := self._stood(row))}
-            self._heads.append(self._known)
+            self._keep(turn, transaction, start)
 
-    def _stood(self, row: Row) -> tuple[int, AnchoredAccount] | None:
-        """Tell what an account stood at after a line; None where its terms were never read."""
+    def _keep(self, turn: int, transaction: Transaction, start: Row | None) -> None:
+        """Keep in mind what was written, and of a ledger that others write too, in a file as well.
+
+        All of this is after COMMIT. A Ctrl-C in here is one that strikes after the line is on disk, and a file that
+        cannot be written fails no charge: it is told, once.
+        """
+        with self._keeping.setdefault(os.getpid(), threading.Lock()):
+            self.wrote = True
+            self.memory.add(turn, start, transaction.appended, self._known_terms)
+            if self.store.shared:
+                self._keep_file()
+
+    def _keep_file(self) -> None:
+        try:
+            self.memory.save(self._running_place)
+            ended, self._running = self._running, ()
+            for each in ended:
+                each.forget()
+        except OSError as error:
+            told, self._told = self._told, True
+            if not told:
+                with suppress(WeakLedger):  # where warnings are errors, this one is none: the line is written
+                    warnings.warn(_UNKEPT.format(os.strerror(error.errno or 0)), WeakLedger, stacklevel=2)
+
+    @property
+    def _running_place(self) -> Path:
+        return kept_anchors.running_place(self.store.anchor_places[0], self._number)
+
+    def _known_terms(self, row: Row) -> Terms | None:
+        """Give the terms of a line; None where they were never read."""
         if row.terms == row.number:
             self._terms[row.number] = codec.loads(row.detail)
-        terms = self._terms.get(row.terms)
-        if terms is None:
-            return None
-        return row.number, AnchoredAccount(row.account, terms, read_spending(row.totals).total)
+        return self._terms.get(row.terms)
 
     def remember(self) -> None:
         """Save the anchors that this user keeps. Where a line that this process wrote is lost, they say so, and where
@@ -108,17 +144,27 @@ class GuardedStore:
         # An older anchor is still a true one: where this cannot be written, less is vouched for, nothing wrongly.
         with suppress(OSError, LedgerUnavailable), kept_anchors.alone(places[0]), self.reading() as transaction:
             lost = None
-            if self._known is not None and not transaction.has(*self._known):
-                lost = kept_anchors.known(self._base, tuple(self._heads), self._since)
+            if self.memory.last is not None and not held(transaction, *self.memory.last):
+                lost = self.memory.anchor
                 if lost is None:
                     return
-            here = kept_anchors.renew(places, transaction, lost)
-            if here is not None and here.number:
-                self._base, self._since = here, {}
+            saved = kept_anchors.renew(places, transaction, lost, self.memory.heads)
+            if saved is not None and self.store.shared:
+                self._running_place.unlink(missing_ok=True)
+            if saved is not None and saved.number and lost is None:
+                self.memory.begin_at(saved)
+
+    def known_anchors(self) -> tuple[Anchor, ...]:
+        """List the anchors that this ledger was opened with, and that of lines which this process wrote, if they are
+        lost.
+        """
+        own = self.memory.anchor
+        with self.reading() as transaction:
+            return self.anchors if own is None or own.holds(transaction) else (*self.anchors, own)
 
     def _watched(self) -> list[int]:
         """List the lines that every transaction looks at before it writes."""
-        known = [] if self._known is None else [self._known[0]]
+        known = [] if self.memory.last is None else [self.memory.last[0]]
         return [*known, *(anchor.number for anchor in self.anchors if anchor.number), *self.unsaid]
 
     def columns(self, entry: Entry) -> dict[str, str]:
@@ -271,13 +317,10 @@ class GuardedStore:
         for anchor in self.anchors:
             if not anchor.holds(transaction):
                 return anchor.number
-        if self._known is not None:
-            number, seal = self._known
-            if transaction.head is None or (
-                (transaction.head.number, transaction.head.hash) != self._known and not transaction.has(number, seal)
-            ):
-                return number
-        return None
+        last, head = self.memory.last, transaction.head
+        if last is None or (head is not None and (head.number, head.hash) == last) or held(transaction, *last):
+            return None
+        return last[0]
 
     def _require_whole(self, transaction: Transaction, *, acknowledging: bool) -> None:
         if self.damage is not None:

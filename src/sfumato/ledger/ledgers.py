@@ -10,9 +10,10 @@ from fractions import Fraction
 from typing import Self
 
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable, SourceTaken, WeakLedger
-from sfumato.ledger import entries, inspecting, joined_sources
+from sfumato.ledger import entries, inspecting, joined_sources, kept_anchors
 from sfumato.ledger.accounts import Account
-from sfumato.ledger.anchors import Anchor, accept, anchored
+from sfumato.ledger.anchors import Anchor, accept, anchored, mark_numbers, marks_of
+from sfumato.ledger.complete_exports import write_complete
 from sfumato.ledger.entries import Line
 from sfumato.ledger.exporting import export
 from sfumato.ledger.guarded import GuardedStore
@@ -20,7 +21,7 @@ from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.opening import open_store
 from sfumato.ledger.period_accounts import PeriodAccounts
 from sfumato.ledger.store import Store
-from sfumato.ledger.transaction import Terms
+from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.ledger.verifying import Verification
 from sfumato.privacy import Budget, PrivacyUnit, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, whole
@@ -59,31 +60,9 @@ class Ledger:
         user keeps (beside the file; of a database, among their own files), must be in it, or nothing more is charged
         until the owner has acknowledged that.
         """
-        opened = cls.quietly(path, schema, anchor, timeout)
-        store = opened._guarded.store  # noqa: SLF001 - of this class
-        for warning in store.warnings:
-            warnings.warn(f"{warning} ({store.place})", WeakLedger, stacklevel=2)
-        return opened
-
-    @classmethod
-    def quietly(
-        cls,
-        path: str | os.PathLike[str],
-        schema: str | None = None,
-        anchor: Anchor | str | os.PathLike[str] | None = None,
-        timeout: Number = 30,
-    ) -> Self:
-        """Open it as its owner does, to move it: nobody is warned of what only a curator should not be."""
-        store = open_store(path, schema, float(exact(timeout, "timeout", NONNEGATIVE)))
-        try:
-            known = [anchor if isinstance(anchor, Anchor) else Anchor.load(anchor)] if anchor is not None else []
-            known += [Anchor.load(place) for place in store.anchor_places if place.exists()]
-            found = inspecting.newest(store)
-            guarded = GuardedStore(store, tuple(known), KeyedHash(store.key() if found.holds else _key(store)))
-            guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
-        except BaseException:
-            store.close()
-            raise
+        guarded = open_guarded(path, schema, anchor, timeout)
+        for warning in guarded.store.warnings:
+            warnings.warn(f"{warning} ({guarded.store.place})", WeakLedger, stacklevel=2)
         return cls(guarded)
 
     @property
@@ -219,23 +198,31 @@ class Ledger:
     def acknowledge(self, anchor: Anchor | None = None, *, reason: str) -> tuple[Line, ...]:
         """Accept, as the owner, that lines an anchor knows are lost: totals rise to the anchor's, charging goes on."""
         entries.reason(reason)
-        lost = (anchor,) if anchor is not None else self._guarded.anchors
+        lost = (anchor,) if anchor is not None else self._guarded.known_anchors()
         if not lost or not all(isinstance(each, Anchor) for each in lost):
             raise InvalidParameter("anchor", anchor, "an Anchor: the one that this ledger is behind")
         with self._guarded.writing(acknowledging=True) as transaction:
-            missing = max(
-                (each for each in lost if not each.holds(transaction)), key=lambda each: each.number, default=None
-            )
-            rows = [] if missing is None else accept(transaction, missing, reason)
-            return tuple(Line.of(row) for row in rows)
+            rows = accept(transaction, lost, reason)
+        return tuple(Line.of(row) for row in rows)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Make a copy of this moment under a new name, taken while others go on."""
         self._guarded.store.backup(path)
 
-    def export(self, form: str, path: str | os.PathLike[str]) -> None:
-        """Write every line as "json", "csv" or "arrow" to a new file; large answers are in it, unless they are lost."""
-        export(self.lines(), form, path, self._guarded.store.bodies.read)
+    def export(self, form: str, path: str | os.PathLike[str], *, complete: bool = False) -> None:
+        """Write every line as "json", "csv" or "arrow" to a new file; large answers are in it, unless they are lost.
+
+        A ``complete`` one, as JSON, also has the key and the salts: a ledger can be made of it again, and it is as
+        secret as the ledger itself.
+        """
+        store = self._guarded.store
+        if not complete:
+            export(self.lines(), form, path, store.bodies.read)
+        elif form != "json":
+            raise InvalidParameter("form", form, '"json" where the export is complete')
+        else:
+            with self._guarded.reading() as transaction:
+                write_complete(transaction, path, store.key().hex(), store.place, store.bodies.read)
 
     def salt(self, number: int) -> str:
         """Give the salt under which others are shown a hash of what a line says: equal each time, and without the
@@ -260,6 +247,33 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def open_guarded(
+    path: str | os.PathLike[str],
+    schema: str | None = None,
+    anchor: Anchor | str | os.PathLike[str] | None = None,
+    timeout: Number = 30,
+) -> GuardedStore:
+    """Open what keeps the lines, with all that is known about them from elsewhere. Nobody is warned of what only a
+    curator should not be: an owner, who moves the ledger.
+    """
+    store = open_store(path, schema, float(exact(timeout, "timeout", NONNEGATIVE)))
+    try:
+        given = [anchor if isinstance(anchor, Anchor) else Anchor.load(anchor)] if anchor is not None else []
+        kept = [Anchor.load(place) for place in store.anchor_places if place.exists()]
+        running = kept_anchors.running(store.anchor_places[0]) if store.shared else ()
+        found = inspecting.newest(store)
+        keyed = KeyedHash(store.key() if found.holds else _key(store))
+        guarded = GuardedStore(store, (*given, *kept), keyed, running)
+        guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
+        if store.shared and found.holds:
+            with store.reading(mark_numbers(found.lines)) as rows:
+                guarded.memory.marks = marks_of(Transaction(rows, keyed.origin))
+    except BaseException:
+        store.close()
+        raise
+    return guarded
 
 
 def _key(store: Store) -> bytes:

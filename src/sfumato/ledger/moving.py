@@ -9,24 +9,30 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from sfumato.errors import InvalidParameter, LedgerDamaged, LedgerUnavailable
-from sfumato.ledger.anchors import Anchor
+from sfumato.errors import InvalidParameter, LedgerDamaged, LedgerUnavailable, WeakLedger
+from sfumato.ledger.anchors import Anchor, accept
+from sfumato.ledger.complete_exports import CompleteExport
 from sfumato.ledger.guarded import GuardedStore
-from sfumato.ledger.ledgers import Ledger
+from sfumato.ledger.ledgers import Ledger, open_guarded
 from sfumato.ledger.opening import open_store
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.server_addresses import ServerAddress, is_server_address
 from sfumato.ledger.sqlite_copies import Content, copied, lost_target
 from sfumato.ledger.store import Store
-from sfumato.ledger.transaction import Transaction
+from sfumato.ledger.transaction import Transaction, every
 from sfumato.ledger.verifying import Checker
 
-_PAGE = 1000
 _TIMEOUT = 30.0
+_ACCEPTED = "copied from a backup or an export: its owner accepts that charges which it lacks are forgotten"
+_NEVER_AGAIN = (
+    "nothing has sealed the ledger of which this export was made ({}): it must never be charged again, nor may another "
+    "copy of the export be moved elsewhere, or one budget is spent twice"
+)
 Address = str | os.PathLike[str]
 
 
@@ -41,11 +47,17 @@ def copy_ledger(
     last line of the new one.
 
     Both are verified, and their last lines compared, before the old one is sealed. What was begun and interrupted is
-    finished by the same call. A backup may lack what was charged since: it needs an ``anchor`` of the newest line, or
-    an owner who accepts that such charges are forgotten, as does a target that is lost and filled again.
+    finished by the same call. A backup or a complete export may lack what was charged since: it needs an ``anchor`` of
+    its last line, or an owner who accepts that such charges are forgotten, which is written down in the new ledger; as
+    does a target that is lost and filled again.
     """
-    _refuse_export(source)
-    with Ledger.quietly(source, anchor=anchor) as ledger:
+    exported = _export(source)
+    source = source if exported is None else exported.restore()
+    with Ledger(open_guarded(source, anchor=anchor)) as ledger:
+        guarded = ledger._guarded  # noqa: SLF001 - of one package
+        _require_same_export(guarded, exported)
+        if accept_loss and guarded.store.is_backup:
+            _write_down(guarded, _place(target))
         found = ledger.verify()
         if not found.holds and not found.answers:
             raise LedgerDamaged(found.bad, found.why)
@@ -55,22 +67,45 @@ def copy_ledger(
                 place=str(source),
                 fix="open a new one at the other place: nothing was spent here",
             )
-        guarded = ledger._guarded  # noqa: SLF001 - of one package
-        _require_newest(guarded, anchored=anchor is not None or accept_loss)
-        return _moved(guarded, target, accept_loss=accept_loss)
+        if not accept_loss:
+            _require_newest(guarded, None if anchor is None else guarded.anchors[0])
+        guarded.store.require_owner()
+        moved = _moved(guarded, target, accept_loss=accept_loss)
+    if exported is not None:
+        warnings.warn(_NEVER_AGAIN.format(exported.place), WeakLedger, stacklevel=2)
+    return moved
 
 
-def _require_newest(guarded: GuardedStore, *, anchored: bool) -> None:
-    """Refuse who may not seal the ledger, and a backup of which nobody says that it has the newest lines."""
-    store = guarded.store
-    store.require_owner()
-    if store.is_backup and not anchored:
+def _require_newest(guarded: GuardedStore, anchor: Anchor | None) -> None:
+    """Refuse a backup, or an export, of which no anchor says that it has the newest lines."""
+    if not guarded.store.is_backup:
+        return
+    with guarded.reading() as transaction:
+        head = transaction.head
+        sealed = head is not None and head.kind == "moved"
+        last = _last(transaction, before=head.number if sealed and head is not None else 0)
+    if anchor is None or (anchor.number, anchor.hash) != (last.number, last.hash):
+        which = "" if anchor is None else f": the anchor is of line {anchor.number}, and its last is line {last.number}"
         raise LedgerUnavailable(
-            "a backup may lack what was charged since it was made, which would be free to be spent again",
-            place=store.place,
-            fix="move the ledger itself; where it is lost, name its anchor with --anchor FILE, or, as the owner, "
-            "accept that those charges are forgotten: --accept-loss",
+            "a backup or an export may lack what was charged since it was made, which would be free to be spent again"
+            f"{which}",
+            place=guarded.store.place,
+            fix="move the ledger itself; where it is lost, name an anchor of its last line with --anchor FILE, or, as "
+            "the owner, accept that those charges are forgotten: --accept-loss",
         )
+
+
+def _write_down(guarded: GuardedStore, to: str) -> None:
+    """Write, before it is moved, that its owner has accepted that a backup may lack lines: what an anchor knows of them
+    is added to the totals. Who finishes what was begun has written it before.
+    """
+    with guarded.writing(acknowledging=True, moving=to) as transaction:
+        head = transaction.head
+        if head is None or head.kind == "moved":
+            return
+        lost = accept(transaction, guarded.anchors, _ACCEPTED)
+        if not lost and (head.kind, head.question) != ("acknowledge", _ACCEPTED):
+            transaction.append("acknowledge", head.account, {"question": _ACCEPTED})
 
 
 def _moved(guarded: GuardedStore, target: Address, *, accept_loss: bool) -> tuple[int, str]:
@@ -82,7 +117,12 @@ def _moved(guarded: GuardedStore, target: Address, *, accept_loss: bool) -> tupl
         last = _last(transaction, before=transaction.head.number if sealed and transaction.head else 0)
         bodies = guarded.store.bodies
         key = guarded.store.key().hex()
-        content = Content(key, lambda: _every(transaction), transaction.under_way({}), bodies.read)
+        content = Content(
+            key,
+            lambda: (row for row in every(transaction) if row.kind != "moved"),
+            transaction.under_way({}),
+            bodies.read,
+        )
         begun = json.loads(transaction.head.detail).get("into", "") if sealed and transaction.head else None
         into, lines = filling.enter_context(_filled(target, content, last, begun, accept_loss=accept_loss))
         _require_same(lines, last, guarded.keyed.origin)
@@ -94,14 +134,6 @@ def _moved(guarded: GuardedStore, target: Address, *, accept_loss: bool) -> tupl
 
 def _last(transaction: Transaction, before: int) -> Row:
     return transaction.page({}, newest=True, before=before, limit=1)[0]
-
-
-def _every(transaction: Transaction) -> Iterator[Row]:
-    """List every line but the one that seals the ledger."""
-    after = 0
-    while page := transaction.page({}, after=after, limit=_PAGE):
-        yield from (row for row in page if row.kind != "moved")
-        after = page[-1].number
 
 
 def _require_same(lines: Iterable[Row], last: Row, origin: str) -> None:
@@ -188,22 +220,50 @@ def _lines(path: Path) -> Iterator[Iterator[Row]]:
         ) from None
 
 
-def _refuse_export(source: Address) -> None:
-    """Refuse a list of lines as JSON: what it leaves out, no copy can have."""
+def _export(source: Address) -> CompleteExport | None:
+    """Find the complete export that is to be copied, if it is one. Another export leaves out what no copy can lack, and
+    one whose ledger is still here is not needed: the ledger itself is sealed when it moves.
+    """
     if is_server_address(source):
-        return
+        return None
+    path = Path(os.path.realpath(source))
     try:
-        with open(source, "rb") as file:
-            is_export = file.read(1) == b"["
+        with open(path, "rb") as file:
+            begins = file.read(1)
     except OSError:
         raise LedgerUnavailable(
             "there is no ledger to copy", place=str(source), fix="name the ledger: a file, or postgresql://host/db"
         ) from None
-    if is_export:
+    if begins == b"[":
         raise InvalidParameter(
             "source",
             str(source),
-            "a ledger or a backup of one: an export leaves out the key and the salts, without which no line can be "
-            "verified",
-            fix="copy the ledger itself, or a backup; where both are lost, open a new one and acknowledge the anchor",
+            "a ledger, a backup or a complete export: this one leaves out the key and the salts, without which no line "
+            "can be verified",
+            fix="copy the ledger itself, or export it again with --complete; where it is lost, open a new one and "
+            "acknowledge the anchor",
         )
+    if begins != b"{":
+        return None
+    exported = CompleteExport.of(path)
+    if exported.has_its_ledger():
+        raise LedgerUnavailable(
+            "an export is copied where its ledger is lost, and the ledger of this one is still here",
+            place=exported.place,
+            fix="copy the ledger itself, which is sealed then; if it is destroyed, put it out of the way first",
+        )
+    return exported
+
+
+def _require_same_export(guarded: GuardedStore, exported: CompleteExport | None) -> None:
+    """Refuse a file beside an export that was not made of it."""
+    if exported is None:
+        return
+    with guarded.reading() as transaction:
+        if guarded.store.key().hex() == exported.key and transaction.has(*exported.last):
+            return
+    raise LedgerUnavailable(
+        "an export is made a ledger again in a file beside it, and another ledger is in that file",
+        place=guarded.store.place,
+        fix="put that file out of the way, if it is not needed",
+    )

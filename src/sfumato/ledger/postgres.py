@@ -111,9 +111,9 @@ class PostgresStore:
     # ── transactions ───────────────────────────────────────────────────────────────────────────
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[PostgresRows]:
+    def reading(self, numbers: Sequence[int] = ()) -> Iterator[PostgresRows]:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = pg_catalog;"
-        with self._transaction(begin, "") as rows:
+        with self._transaction(begin, ", ".join(f"{int(number)}" for number in numbers)) as rows:
             yield rows
 
     @contextlib.contextmanager

@@ -9,17 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import threading
+import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
 
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
 from sfumato.ledger.postgres_schema import require_known
 from sfumato.ledger.server_addresses import ServerAddress
 
+T = TypeVar("T")
 _STANDING = """
 BEGIN READ ONLY; SET LOCAL search_path = pg_catalog;
 SELECT current_setting('server_encoding'), current_setting('fsync'), current_setting('full_page_writes'),
@@ -53,6 +56,42 @@ class Book(NamedTuple):
 
 Statement = tuple[str, tuple[Any, ...]]
 """A statement with the values that stand in it."""
+
+
+class Connection(psycopg.Connection[TupleRow]):
+    """This connection is cut when an answer does not come in time: a server that waits for a standby which is gone
+    waits for ever, and to cancel the wait would make it say that all is well.
+    """
+
+    _cut_at: float | None = None
+
+    @contextlib.contextmanager
+    def cut_after(self, seconds: float) -> Iterator[None]:
+        """Cut it so many seconds from now, if the block has not ended by then."""
+        self._cut_at = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._cut_at = None
+
+    def wait(self, gen: PQGen[T], *given: Any, **named: Any) -> T:
+        return super().wait(gen if self._cut_at is None else self._watched(gen, self._cut_at), *given, **named)
+
+    def _watched(self, gen: PQGen[T], cut_at: float) -> PQGen[T]:
+        """Look at the time whenever the driver does anything, which is every tenth of a second at least."""
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if time.monotonic() >= cut_at:
+                    self._cut()
+                wanted = gen.send(ready)
+        except StopIteration as ended:
+            return cast(T, ended.value)
+
+    def _cut(self) -> None:
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.pgconn.socket)) as same:
+            same.shutdown(socket.SHUT_RDWR)
 
 
 class Session:
@@ -121,29 +160,15 @@ class Session:
             cursor.execute("; ".join(texts).encode())
         else:
             self.warned = False
-            with self._cut_after(commit_within):
+            with self._connection.cut_after(commit_within):
                 cursor.execute("; ".join([*texts, "COMMIT"]).encode())
         while cursor.nextset():
             pass
         if commit_within is not None and cursor.statusmessage != "COMMIT":
             raise psycopg.errors.TransactionRollback("the transaction was rolled back")
 
-    @contextlib.contextmanager
-    def _cut_after(self, seconds: float) -> Iterator[None]:
-        """Cut the connection when the time is up: a server that waits for a standby which is gone waits for ever, and
-        to cancel the wait would make it say that all is well.
-        """
-        with socket.socket(fileno=os.dup(self._connection.pgconn.socket)) as same:
-            timer = threading.Timer(seconds, _cut, (same,))
-            timer.daemon = True
-            timer.start()
-            try:
-                yield
-            finally:
-                timer.cancel()
-
     @property
-    def _ours(self) -> psycopg.Connection:
+    def _ours(self) -> Connection:
         if not self.is_ours:
             raise LedgerUnavailable(
                 "a transaction belongs to the process that began it",
@@ -207,18 +232,13 @@ class Session:
             )
 
 
-def _cut(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-def connect(address: ServerAddress, timeout: float, place: str) -> psycopg.Connection:
+def connect(address: ServerAddress, timeout: float, place: str) -> Connection:
     """Open a connection as the owner, to make a schema: nothing is asked of what is in it."""
     with explained(place):
         return _connected(address, timeout)
 
 
-def _connected(address: ServerAddress, timeout: float) -> psycopg.Connection:
+def _connected(address: ServerAddress, timeout: float) -> Connection:
     options: dict[str, Any] = {
         **address.options(),
         "client_encoding": "UTF8",
@@ -227,7 +247,7 @@ def _connected(address: ServerAddress, timeout: float) -> psycopg.Connection:
     given = address.url.partition("?")[2]
     options |= {name: value for name, value in _KEEPALIVE.items() if name not in given}
     options |= {} if "application_name" in given else {"application_name": "sfumato ledger"}
-    return psycopg.connect(address.url, autocommit=True, prepare_threshold=None, **options)
+    return Connection.connect(address.url, autocommit=True, prepare_threshold=None, **options)
 
 
 @contextlib.contextmanager

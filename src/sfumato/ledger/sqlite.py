@@ -97,7 +97,10 @@ class SQLiteStore:
             self._opened()
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[SQLiteRows]:
+    def reading(
+        self,
+        numbers: Sequence[int] = (),  # noqa: ARG002 - all lines are near
+    ) -> Iterator[SQLiteRows]:
         with self._transaction("BEGIN") as rows:
             yield rows
 

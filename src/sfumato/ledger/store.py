@@ -119,8 +119,8 @@ class Store(Protocol):
     def warnings(self) -> tuple[str, ...]:
         """List by what charges could be forgotten or changed, which its owner should know."""
 
-    def reading(self) -> AbstractContextManager[Rows]:
-        """Open one consistent view."""
+    def reading(self, numbers: Sequence[int] = ()) -> AbstractContextManager[Rows]:
+        """Open one consistent view, in which lines of these ``numbers`` are looked at in any case."""
 
     def writing(self, numbers: Sequence[int] = (), *, moving: bool = False) -> AbstractContextManager[Rows]:
         """Nobody else writes meanwhile; what was appended is durable when the block has ended, or nothing is.

@@ -1,7 +1,8 @@
 """The activity log is for whoever runs a server: one JSON line for each call.
 
 It says when, who, which call, how it ended, the line of the ledger and the price. It never says what was asked (a WHERE
-may name a person), what was answered, or by which token: it takes no argument in which these could be.
+may name a person), what was answered, or by which token: it takes no argument in which these could be. What is weak
+about the ledger is a line of its own, with a warning: it tells of the database, and of no question.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ class ActivityLog:
             sys.stderr.write(text)
         else:
             os.write(self._file, text.encode())
+
+    def warn(self, warning: str) -> None:
+        """Write down, in the file, what is weak about the ledger; the standard error has it in any case."""
+        if self._file is not None:
+            said = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "warning": warning}
+            os.write(self._file, (json.dumps(said, ensure_ascii=False) + "\n").encode(errors="replace"))
 
     def close(self) -> None:
         if self._file is not None:

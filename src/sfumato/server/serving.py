@@ -107,15 +107,19 @@ def opened(given: Given) -> Iterator[Counter]:
         yield Counter(given.settings, people, served, propose, log=log)
 
 
-def show_warnings() -> None:
-    """Print what is weak about the ledger where the server runs; of everything else an answer carries its warnings."""
+def show_warnings(log: ActivityLog) -> None:
+    """Print what is weak about the ledger where the server runs, and write it to its log; of everything else an answer
+    carries its warnings.
+    """
     warnings.simplefilter("ignore", WeakPrivacy)
     warnings.simplefilter("always", WeakLedger)
-    warnings.showwarning = _printed
+    warnings.showwarning = partial(_shown, log)
 
 
-def _printed(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+def _shown(log: ActivityLog, message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     print(f"{category.__name__}: {message}", file=sys.stderr, flush=True)  # noqa: T201 - for whoever runs the server
+    if issubclass(category, WeakLedger):
+        log.warn(f"{category.__name__}: {message}")
 
 
 def run(
@@ -125,7 +129,8 @@ def run(
     channel: socket.socket | None = None,
 ) -> int:
     """Answer in this process until it is told to stop: at a socket, or what is handed to it on a channel."""
-    show_warnings()
+    log = ActivityLog(given.settings.log)  # until this process ends: a ledger may say what is weak when it is closed
+    show_warnings(log)
     with opened(given) as counter:
         server = Server(application(counter), given.settings, ready, channel)
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:

@@ -1,0 +1,188 @@
+"""A complete export is a ledger as JSON: its key, and every column of every line, so that a ledger can be made of it.
+
+An ordinary export leaves out the key and the salts, because with them a guess of a question can be tested; a complete
+one is as secret as the ledger itself. It is one JSON value, with one line of text for each line of the ledger, and it
+ends with the number and the hash of the last one: a part of it is not taken for the whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TextIO
+
+from sfumato.errors import LedgerDamaged, LedgerUnavailable
+from sfumato.ledger.exporting import new_file
+from sfumato.ledger.keyed_hashes import KeyedHash
+from sfumato.ledger.sealed_rows import COLUMNS, Row
+from sfumato.ledger.sqlite_copies import Content, write_copy
+from sfumato.ledger.transaction import Transaction, every
+from sfumato.ledger.verifying import Checker
+
+_VERSION = 1
+_HEAD = {"complete-export": _VERSION}
+_ALL = [*COLUMNS, "large"]
+"""The columns of a line, and the large answer that it refers to, or nothing."""
+_WHOLE = COLUMNS.index("kind")
+_LARGEST = 2**63 - 1
+
+
+def write_complete(
+    transaction: Transaction, path: object, key: str, place: str, large: Callable[[str], str | None]
+) -> None:
+    """Write all lines of a transaction to a new file that only its owner can read."""
+    with new_file(path) as handle, os.fdopen(handle, "w", encoding="utf-8") as file:
+        head = json.dumps({**_HEAD, "place": place, "key": key, "columns": _ALL}, ensure_ascii=False)
+        file.write(f'{head[:-1]}, "lines": [')
+        last = (0, "")
+        for row in every(transaction):
+            answer = large(row.file) if row.file else None
+            file.write((",\n" if last[0] else "\n") + json.dumps([*row, answer], ensure_ascii=False))
+            last = row.number, row.hash
+        file.write(f'\n], "last": {json.dumps(last)}}}\n')
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@dataclass(frozen=True)
+class CompleteExport:
+    """This is a file that was exported completely, and what its first line and its last one say."""
+
+    path: Path
+    place: str
+    """Where the ledger was of which it was made."""
+    key: str
+    last: tuple[int, str]
+
+    @classmethod
+    def of(cls, path: Path) -> CompleteExport:
+        """Read the first line and the last one; every line is looked at, and none is kept."""
+        with _opened(path) as file:
+            head = _head(file, path)
+            ending = ""
+            for line in file:
+                ending = line
+        return cls(path, head["place"], head["key"], _last(ending, path))
+
+    def restore(self) -> Path:
+        """Make a ledger of it again, in a file beside it that is marked as a backup; its path. One that was made before
+        stays: there it is written whether the ledger was moved on from it, and to where.
+        """
+        target = Path(f"{self.path}.ledger")
+        if not target.exists():
+            self._check()
+            large: dict[str, str] = {}
+            write_copy(target, Content(self.key, lambda: self._rows(large), (), large.get))
+        return target
+
+    def _check(self) -> None:
+        """Refuse an export in which a line was changed, or is missing, before anything is written."""
+        checker = Checker.whole(KeyedHash(bytes.fromhex(self.key)).origin)
+        found = checker.check(self._rows({}))
+        if not found.holds:
+            raise LedgerDamaged(found.bad, found.why)
+        if (checker.number, checker.hash) != self.last:
+            raise _refused(self.path, "it does not end with the line that it names as its last")
+
+    def _rows(self, large: dict[str, str]) -> Iterator[Row]:
+        """Read line by line; the large answer of the line that is given is in ``large``."""
+        with _opened(self.path) as file:
+            _head(file, self.path)
+            for text in file:
+                if text.startswith("]"):
+                    return
+                row, answer = _line(text, self.path)
+                large.clear()
+                if answer is not None:
+                    if sha256(answer.encode()).hexdigest() != row.file:
+                        raise LedgerDamaged(row.number, "the large answer beside it is not the one that it names")
+                    large[row.file] = answer
+                yield row
+
+    def has_its_ledger(self) -> bool:
+        """Tell whether the ledger of which it was made is still in its file here, and was not moved."""
+        if not Path(self.place).is_absolute():
+            return False
+        with suppress(sqlite3.Error, ValueError):
+            address = f"{Path(self.place).as_uri()}?mode=ro"
+            with closing(sqlite3.connect(address, uri=True)) as file:
+                ((key,),) = file.execute("SELECT key FROM header")
+                ((kind,),) = file.execute("SELECT kind FROM lines ORDER BY number DESC LIMIT 1")
+            return bool(key == self.key and kind != "moved")
+        return False
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    try:
+        with open(path, encoding="utf-8", newline="\n") as file:
+            yield file
+    except (OSError, UnicodeDecodeError):
+        raise _refused(path, "it cannot be read as text") from None
+
+
+def _head(file: TextIO, path: Path) -> dict[str, Any]:
+    begun = file.readline().rstrip()
+    head = _parsed(f"{begun}]}}", path)
+    wanted = {*_HEAD, "place", "key", "columns", "lines"}
+    if not isinstance(head, dict) or set(head) != wanted or head["columns"] != _ALL:
+        raise _refused(path, "its first line is not that of a complete export")
+    if head["complete-export"] != _VERSION:
+        raise _refused(path, "it was written by another Sfumato")
+    if not isinstance(head["place"], str) or not _is_key(head["key"]):
+        raise _refused(path, "its first line is not that of a complete export")
+    return head
+
+
+def _is_key(key: object) -> bool:
+    with suppress(ValueError):
+        return isinstance(key, str) and len(bytes.fromhex(key)) == 32
+    return False
+
+
+def _last(ending: str, path: Path) -> tuple[int, str]:
+    """Read the last line, without which the rest is a part of an export."""
+    if not ending.startswith('], "last": ') or not ending.endswith("}\n"):
+        raise _refused(path, "its end is missing")
+    match _parsed(ending.removeprefix('], "last": ').removesuffix("}\n"), path):
+        case [int(number), str(seal)]:
+            return number, seal
+        case _:
+            raise _refused(path, "its end is missing")
+
+
+def _line(text: str, path: Path) -> tuple[Row, str | None]:
+    found = _parsed(text.rstrip().removesuffix(","), path)
+    if not isinstance(found, list) or len(found) != len(_ALL):
+        raise _refused(path, "a line of it has not the columns of a ledger")
+    *columns, large = found
+    numbers, texts = columns[:_WHOLE], columns[_WHOLE:]
+    typed = all(type(each) is int and 0 <= each <= _LARGEST for each in numbers)
+    if not typed or not all(_is_text(each) for each in texts) or not (large is None or _is_text(large)):
+        raise _refused(path, "a column of it is not of its type")
+    return Row._make(columns), large
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _parsed(text: str, path: Path) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise _refused(path, "a line of it is not JSON as it was written") from None
+
+
+def _refused(path: Path, why: str) -> LedgerUnavailable:
+    return LedgerUnavailable(
+        f"a ledger is made again of a complete export as it was written, and of all of it: {why}",
+        place=str(path),
+        fix="give the file as sfumato ledger export --complete wrote it, or a backup of the ledger",
+    )
