@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "reals are clamped from above alone on a server",
         Kind.SENSITIVITY,
-        "engine/clean_scans.py",
+        "engine/clean_cells.py",
         "        *(apply(Operation.LESS, x, low), low),\n",
         "",
         (_PLAIN,),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sfumato.engine.clean_scans import Stored, StoredColumn
+from sfumato.engine.clean_cells import Stored
+from sfumato.engine.clean_scans import StoredColumn
 from sfumato.engine.spellings.postgres import BYTES, name
 from sfumato.plan.grammars import LONGEST
 
@@ -22,6 +23,8 @@ KINDS = {
     "uuid": Stored.TEXT,
 }
 """By the name of the base type; of others, those of the string and enumeration categories are texts."""
+ITEM = "sf_item"
+"""The name of the items of one row's array, as a column."""
 _LOWEST, _HIGHEST = "CAST(-9223372036854775808 AS NUMERIC)", "CAST(9223372036854775807 AS NUMERIC)"
 
 
@@ -45,6 +48,13 @@ class PostgresCells:
 
     def there(self, column: StoredColumn) -> str:
         return f"({name(column.name)} IS NOT NULL)"
+
+    def items(self, column: StoredColumn, most: int) -> str:
+        """Number the items as they come: an array may begin at any number, and have several dimensions."""
+        return f"UNNEST({name(column.name)}) WITH ORDINALITY AS u({name(ITEM)}, sf_place) WHERE sf_place <= {most}"
+
+    def listed(self, items: str) -> str:
+        return f"(SELECT ARRAY_AGG(v) FROM ({items}) AS i)"
 
     def key(self, column: StoredColumn) -> str:
         x = name(column.name)
