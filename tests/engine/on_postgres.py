@@ -28,6 +28,8 @@ _TYPES = (
 
 
 def stored_type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"{stored_type(kind.value_type)}[]"
     return next(written for test, written in _TYPES if test(kind))
 
 
