@@ -20,6 +20,7 @@ _TYPES = (
     (pa.types.is_integer, "bigint"),
     (pa.types.is_floating, "double precision"),
     (pa.types.is_string, "text"),
+    (pa.types.is_large_string, "text"),
     (pa.types.is_boolean, "boolean"),
     (pa.types.is_date, "date"),
     (pa.types.is_timestamp, "timestamp"),

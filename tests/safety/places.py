@@ -54,5 +54,5 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     from engine.on_postgres import Sessions
 
     sessions = Sessions(request.getfixturevalue("postgres"))
-    yield Place(request.param, sessions.policy, 4)
+    yield Place(request.param, sessions.policy, 6)
     sessions.close()

@@ -20,6 +20,7 @@ from safety.hostile import INJECTIONS, MARK, QUESTIONS
 from safety.places import HERE, Place, log, sent
 from safety.worlds import FIRST, REGIONS, Row, World
 from sfumato.curator.curators import Curator
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.postgres import stored_relations
 from sfumato.errors import SfumatoError
 from sfumato.mechanisms import Quantiles
@@ -102,11 +103,14 @@ _READ = {"DuckDB": "sf_people", "PostgreSQL": '"rows"."people"'}
 """What a statement that reads private rows names."""
 _MOMENTARY = ("time", "hash", "line")
 """Not compared: when and where an answer was written down, and the version of the data, which differs by its nature."""
+_NAMED = ("policy",)
+"""Not compared on a server, where each table has a name of its own: the policy's hash, which is in that of a plan."""
 
 
 def outcome(curator: Curator, text: str, **price: Any) -> dict[str, Any]:
     """Everything an analyst can see of a question, and what was sent to the engine for it."""
     engine: Any = curator._context.engine
+    here = isinstance(engine, DuckDB)
     log(engine).clear()
     before, spent = len(list(curator.ledger)), curator.budget.remaining
     seen: dict[str, Any] = {}
@@ -114,13 +118,15 @@ def outcome(curator: Curator, text: str, **price: Any) -> dict[str, Any]:
         question = curator.sql(text)
         seen["explained"] = str(question.explain()), str(question.error(epsilon=1))
         answer = question.release(fresh=True, **price)
-        receipt = {name: value for name, value in vars(answer.receipt).items() if name not in _MOMENTARY}
+        left_out = _MOMENTARY if here else (*_MOMENTARY, *_NAMED)
+        receipt = {name: value for name, value in vars(answer.receipt).items() if name not in left_out}
         seen["answer"] = answer.columns, answer.rows, answer.intervals, answer.keys, receipt
     except SfumatoError as error:
         seen["refused"] = type(error).__name__, getattr(error, "code", None), str(error)
     left = curator.budget.remaining
     seen["charged"] = {name: spent[name] - left[name] for name in left}
-    seen["lines"] = [(line.kind, line.question, line.plan) for line in list(curator.ledger)[before:]]
+    lines = list(curator.ledger)[before:]
+    seen["lines"] = [(line.kind, line.question, line.plan if here else "") for line in lines]
     seen["statements"] = sent(engine)
     return seen
 
@@ -190,12 +196,13 @@ _OURS = """
 _OURS += """
     array as bigint btrim c collate concat_ws costs div double explain extract epoch generate_series interval
     m numeric off offset precision sf text timestamptz zone at time date_trunc unnest second month hour day year
+    dow doy escape float isodow minute nullif pg_catalog week quarter
 """
 """What PostgreSQL's statements have beside these."""
 _CATALOG = (stored_relations._FOUND, stored_relations._COLUMNS, stored_relations._MADE_OF, _HERE)
 """Constant statements, which look at what a server has."""
 _NUMBERS = re.compile(r"\b[0-9][0-9.]*(e[+-]?[0-9]+)?|\b[abcdklnptvwx][0-9]+\b|(?<=md)5")
-_LIST = re.compile(r"unnest\(CAST\(\$[1-9] AS [A-Z]+\[\]\)\)")
+_LIST = re.compile(r"CAST\(\$[1-9][0-9]? AS [A-Z ]+\[\]\)")
 """A list of public values that is handed over as a parameter."""
 
 
