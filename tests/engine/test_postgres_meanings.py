@@ -245,7 +245,7 @@ def _plans(sessions: Sessions, seed: int, plans: int, most: int) -> int:
 
 def test_random_plans_have_equal_totals(sessions: Sessions) -> None:
     """300 plans and more."""
-    assert sum(_plans(sessions, seed, 16, 3) for seed in range(100, 110)) >= 300
+    assert sum(_plans(sessions, seed, 18, 3) for seed in range(100, 110)) >= 300
 
 
 @pytest.mark.long
@@ -253,7 +253,7 @@ def test_random_plans_have_equal_totals(sessions: Sessions) -> None:
 @pytest.mark.parametrize("part", range(10))
 def test_thousands_of_plans_have_equal_totals(sessions: Sessions, part: int) -> None:
     """3,000 and more bounded plans in all, in every bounding."""
-    assert sum(_plans(sessions, 1000 + 10 * part + seed, 12, EVERY) for seed in range(10)) > 250
+    assert sum(_plans(sessions, 1000 + 10 * part + seed, 15, EVERY) for seed in range(10)) > 250
 
 
 def _towns(sessions: Sessions, seed: int, every: str | None, texts: tuple[str, ...]) -> int:
