@@ -131,6 +131,55 @@ MUTANTS = (
         "if False",
         ("engine/test_postgres_meanings.py::test_a_server_that_computes_otherwise_is_refused_by_the_functions_name",),
     ),
+    Mutant(
+        "every item of an array counts",
+        Kind.SENSITIVITY,
+        "engine/postgres/stored_cells.py",
+        " WHERE sf_place <= {most}",
+        " WHERE sf_place <= {most} + 1000",
+        (f"{_HOSTILE}::test_the_first_items_of_an_array_are_read",),
+    ),
+    Mutant(
+        "items of an array are as they are stored",
+        Kind.SENSITIVITY,
+        "engine/clean_scans.py",
+        "cleaned = build._cleaned(rows, table.name, item, declared.items, place)",
+        "cleaned = build._typed(rows, table.name, item, Domain(declared.items.type), place)",
+        (f"{_HOSTILE}::test_the_first_items_of_an_array_are_read",),
+    ),
+    Mutant(
+        "sums of 64 bits pass the proof",
+        Kind.WRAP,
+        "engine/proving.py",
+        "_of_all(Total(Aggregation.SUM, i, apply(Operation.GREATER, i, whole(0)))),\n"
+        '            lambda _: sum(max(row["i"] or 0, 0) for row in _ALL),',
+        '_of_all(Total(Aggregation.SUM, i)),\n            lambda _: sum(row["i"] or 0 for row in _ALL),',
+        ("engine/test_postgres_meanings.py::test_a_server_that_computes_otherwise_is_refused_by_the_functions_name",),
+    ),
+    Mutant(
+        "places in two orders go together as an engine likes",
+        Kind.SAMPLING,
+        "engine/window_lowering.py",
+        "if len(self._tied()) < 2:",
+        "if True:",
+        ("engine/test_postgres_meanings.py::test_random_plans_have_equal_totals",),
+    ),
+    Mutant(
+        "people in more groups than count are counted in all of them",
+        Kind.SENSITIVITY,
+        "engine/lowering.py",
+        "return self.bound**2 // most**2 if self.squared else self.bound // most",
+        "return self.bound**2 // most**2 + 1 if self.squared else self.bound // most + 1",
+        ("safety/test_replay.py::test_people_in_as_many_groups_as_count_and_one_more",),
+    ),
+    Mutant(
+        "a few rows too many in one group are within the norm",
+        Kind.SENSITIVITY,
+        "engine/lowering.py",
+        "return min(part.groups_within if each.measure.once_per_unit else of_rows for each, part in pairs)",
+        "return max(part.groups_within if each.measure.once_per_unit else of_rows for each, part in pairs)",
+        ("safety/test_replay.py::test_people_in_as_many_groups_as_count_and_one_more",),
+    ),
 )
 
 test_the_tests_of_postgres_notice = suite(MUTANTS)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from engine.tables import tuples
 from safety.found import reading, side_by_side
 from safety.places import HERE, Place, sent
-from safety.worlds import World, changes, question, text, world
+from safety.worlds import REGIONS, World, changes, question, text, world
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import boundings, for_neighbours, found_bounding
 from sfumato.plan.readings import GroupTotals
@@ -119,6 +121,36 @@ def test_moments_of_neighbours_differ_by_at_most_the_claim() -> None:
     answered, _, compared = map(sum, zip(*found, strict=True))
     assert answered >= 6
     assert compared > 500
+
+
+_COUNTED = (
+    "SELECT region, code, COUNT(DISTINCT who) FROM people GROUP BY 1, 2",
+    "SELECT region, code, COUNT(DISTINCT who), COUNT(*), SUM(age) FROM people GROUP BY 1, 2",
+    "SELECT region, code, COUNT(DISTINCT who) FILTER (WHERE flag) FROM people GROUP BY 1, 2",
+)
+
+
+def test_people_in_as_many_groups_as_count_and_one_more(place: Place) -> None:
+    """Who is in so many groups is counted whole; who is in one more is not. The limit is no square, so the longest
+    vector under the second norm is rounded down.
+    """
+    random = Random(7)
+    base = world(random)
+    while not base.units:
+        base = world(random)
+    stored = {**base.stored, "who": pa.int64(), "age": pa.int64(), "code": pa.int64()}
+    columns = {
+        **base.columns,
+        "region": {"values": list(REGIONS)},
+        "age": {"type": "integer", "bounds": [-5, 5]},
+    }
+    made = replace(base, limits=(5, 3, 2), columns=columns, stored=stored, rows=())
+    kept = {name: rows for name, rows in made.tables(random, 40).items() if not name or name.endswith("groups")}
+    tables: dict[str, Any] = {name: place.engine(made.policy(rows)) for name, rows in kept.items()}
+    for asked in _COUNTED:
+        assert _compared("people", random, asked, tables) > 20
+    for engine in tables.values():
+        engine.close()
 
 
 def _replayed(seeds: range, plans: int, many: int, place: Place) -> None:
