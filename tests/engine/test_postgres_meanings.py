@@ -228,8 +228,8 @@ def _equal(first: Engine, second: Engine, policy: Policy, texts: Sequence[str], 
     return len(asked)
 
 
-def _plans(sessions: Sessions, seed: int, plans: int, most: int) -> int:
-    """Equal plans of one random population with hostile cells."""
+def _plans(sessions: Sessions, seed: int, plans: int, most: int, *texts: str) -> int:
+    """Equal plans of one random population with hostile cells, of texts that are given and of random ones."""
     random = Random(seed)
     population = world(random)
     table = max(population.tables(random, 30).values(), key=len)
@@ -237,10 +237,19 @@ def _plans(sessions: Sessions, seed: int, plans: int, most: int) -> int:
     server = sessions.engine(policy)
     try:
         asks = [tree if population.units and random.random() < 0.4 else text for _ in range(plans)]
-        return _equal(own, server, policy, [ask(random, population) for ask in asks], random, most)
+        return _equal(own, server, policy, [*texts, *(ask(random, population) for ask in asks)], random, most)
     finally:
         own.close()
         server.close()
+
+
+def test_orders_agree_on_rows_that_tie(sessions: Sessions) -> None:
+    """Which place in one order goes with which in another is decided once for rows that are equal in both."""
+    inner = (
+        "SELECT ROW_NUMBER() OVER (PARTITION BY who ORDER BY cost DESC) AS v FROM people WHERE SQRT(cost) > 1 "
+        "QUALIFY ROW_NUMBER() OVER (PARTITION BY who ORDER BY day) <= 2"
+    )
+    assert _plans(sessions, 100, 0, EVERY, f"SELECT COUNT(DISTINCT who), AVG(v) FROM ({inner}) AS t") >= 3
 
 
 def test_random_plans_have_equal_totals(sessions: Sessions) -> None:
