@@ -50,7 +50,7 @@ class PostgresCells:
         return f"({name(column.name)} IS NOT NULL)"
 
     def items(self, column: StoredColumn, most: int) -> str:
-        """Number the items as they come: an array may begin at any number, and have several dimensions."""
+        """Count the items as they come: an array may begin at any number, and have several dimensions."""
         return f"UNNEST({name(column.name)}) WITH ORDINALITY AS u({name(ITEM)}, sf_place) WHERE sf_place <= {most}"
 
     def listed(self, items: str) -> str:
