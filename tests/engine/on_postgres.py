@@ -20,6 +20,7 @@ _TYPES = (
     (pa.types.is_integer, "bigint"),
     (pa.types.is_floating, "double precision"),
     (pa.types.is_string, "text"),
+    (pa.types.is_large_string, "text"),
     (pa.types.is_boolean, "boolean"),
     (pa.types.is_date, "date"),
     (pa.types.is_timestamp, "timestamp"),
@@ -28,6 +29,8 @@ _TYPES = (
 
 
 def stored_type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"{stored_type(kind.value_type)}[]"
     return next(written for test, written in _TYPES if test(kind))
 
 

@@ -204,11 +204,42 @@ def test_domains_are_what_they_are_made_of(sessions: Sessions) -> None:
     assert "stored as" in refused(declared(sessions.server, relation, {"odd": {"type": "integer"}}))
 
 
-def test_lists_are_refused_at_the_opening(sessions: Sessions) -> None:
+def test_the_first_items_of_an_array_are_read(sessions: Sessions) -> None:
+    """However an array is numbered and whatever its dimensions; its texts are compared by their bytes."""
+    schema = sessions.schema()
+    sessions.run(
+        f"CREATE COLLATION {schema}.blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+        f"CREATE DOMAIN {schema}.few AS int[]",
+        f"CREATE TABLE {schema}.visits (who int, tags text[] COLLATE {schema}.blind, sizes {schema}.few, "
+        "kinds char(3)[])",
+        f"INSERT INTO {schema}.visits VALUES (1, '{{a,A,b,zz,a}}', '[5:7]={{1,99,3}}', '{{a,b}}'), "
+        f"(2, '{{}}', '{{{{1,2}},{{3,4}}}}', NULL), (3, NULL, '{{NULL,-7}}', '{{NULL,a}}')",
+    )
+    columns = {
+        "tags": {"values": ["a", "b"], "nullable": True, "most_items": 4},
+        "sizes": {"type": "integer", "bounds": [0, 10], "most_items": 3},
+        "kinds": {"values": ["a", "b"], "most_items": 2},
+    }
+    engine = Postgres(declared(sessions.server, f"{schema}.visits", columns))
+    found = engine.server.run(f"SELECT tags, sizes, kinds FROM ({engine._texts['visits']}) AS r ORDER BY sf_unit")
+    assert found == [
+        (["a", None, "b", None], [1, 10, 3], ["a", "b"]),
+        (None, [1, 2, 3], None),
+        (None, [None, 0], [None, "a"]),
+    ]
+    asked = "SELECT tag, COUNT(*) FROM visits, UNNEST(tags) AS t(tag) GROUP BY tag"
+    assert read(engine, asked) == [(1,), (1,), (2,)]
+    engine.close()
+
+
+def test_what_is_no_array_is_no_list(sessions: Sessions) -> None:
     relation = f"{sessions.schema()}.visits"
-    sessions.run(f"CREATE TABLE {relation} (who int, tags text[])")
-    columns = {"tags": {"values": ["a", "b"], "most_items": 3}}
-    assert "lists" in refused(declared(sessions.server, relation, columns))
+    sessions.run(f"CREATE TABLE {relation} (who int, tags text, spots point[])")
+    assert "tags is no list" in refused(
+        declared(sessions.server, relation, {"tags": {"values": ["a"], "most_items": 3}})
+    )
+    odd = {"spots": {"type": "integer", "most_items": 3}}
+    assert "spots is stored as point" in refused(declared(sessions.server, relation, odd))
 
 
 def test_a_public_date_beyond_the_calendar_is_none(sessions: Sessions, visits: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from engine.tables import SOURCES, policy_of, private
-from sfumato.engine.clean_scans import inner
+from sfumato.engine.clean_cells import inner
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.policy import Domain, Table, Type
 from sfumato.policy.domains import as_value

@@ -127,8 +127,8 @@ MUTANTS = (
         "units of one row more than a group may have are not clipped",
         Kind.LIMITS,
         "engine/lowering.py",
-        "heavy = _heavy(rows, min(bounded.limits.rows_per_group, bounded.limits.total))\n    stages",
-        "heavy = _heavy(rows, 1 + min(bounded.limits.rows_per_group, bounded.limits.total))\n    stages",
+        "heavy = _heavy(rows, _light(bounded, scaling))\n    stages",
+        "heavy = _heavy(rows, 1 + _light(bounded, scaling))\n    stages",
         _reached(_COUNTS, "CLIP_L1"),
     ),
     Mutant(

@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "rows with an empty list are kept",
         Kind.SENSITIVITY,
-        "engine/spellings/duckdb.py",
+        "engine/spellings/common.py",
         'return f"unnest({x})"',
         'return f"unnest(CASE WHEN len({x}) > 0 THEN {x} ELSE [NULL] END)"',
         _ORACLE,

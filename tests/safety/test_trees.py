@@ -15,6 +15,7 @@ import pytest
 
 import sfumato as sf
 from engine.tables import policy_of
+from safety.places import Place
 from safety.test_outcomes import _same, _silence, curators, only_ours, outcome  # noqa: F401 - fixtures
 from safety.test_replay import replay
 from safety.tree_questions import tree
@@ -46,8 +47,8 @@ TREES = [tree(Random(seed), type("Units", (), {"units": True})()) for seed in ra
 
 
 @pytest.mark.parametrize("curators", ["add-remove units", "replace units"], indirect=True)
-def test_one_outcome_whoever_is_in_the_table(curators: list[Curator], long: bool) -> None:  # noqa: F811
-    asked = TREES if long else TREES[::50]
+def test_one_outcome_whoever_is_in_the_table(curators: list[Curator], long: bool, place: Place) -> None:  # noqa: F811
+    asked = TREES if long else TREES[:: 50 * place.share]
     found = [_same(curators, text, epsilon="0.001") for text in asked]
     assert sum("answer" in each for each in found) > len(asked) * 0.7
     for each in found:

@@ -11,11 +11,20 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from fractions import Fraction
 from typing import Any, Protocol
 
 from sfumato.engine import column_names
+from sfumato.engine.clean_cells import (
+    READ,
+    Stored,
+    ends_of,
+    limited_real,
+    moment,
+    number_in,
+    of_whole,
+    truth,
+    whole_number,
+)
 from sfumato.engine.generator import Generator
 from sfumato.engine.relation_lowering import UNIT, every, same, staged
 from sfumato.engine.relational import (
@@ -34,32 +43,13 @@ from sfumato.engine.relational import (
     apply,
     whole,
 )
-from sfumato.engine.row_lowering import RowLowering, choice, missing, present, real
+from sfumato.engine.row_lowering import RowLowering, choice, missing, present
 from sfumato.engine.spelling import Spelling
 from sfumato.errors import InvalidPolicy
 from sfumato.plan import calendar
-from sfumato.plan.grammars import BEYOND, FALSE, GRAMMARS, TRUE, ZERO
 from sfumato.policy import Domain, ListColumn, Policy, Table, Type, Via
-from sfumato.policy.domains import SMALLEST_REAL
-from sfumato.privacy.numbers import above, below
 
 _KEY, _PERIOD = "sf_key", "sf_period"
-_CALENDAR = {Type.DATE: (dt.date.min, dt.date.max), Type.TIMESTAMP: (dt.datetime.min, dt.datetime.max)}
-
-
-class Stored(Enum):
-    """This says what the cells of a column are on a server."""
-
-    INTEGER = "whole numbers of at most 64 bits"
-    NUMBER = "decimal numbers of any size"
-    REAL = "doubles"
-    BOOLEAN = "truths"
-    DATE = "dates"
-    TIMESTAMP = "times"
-    TEXT = "texts"
-    BYTES = "bytes, which tell units apart and are nothing else"
-    LIST = "lists of any of these"
-    OTHER = "values without a text of their own"
 
 
 AS_TYPES = {
@@ -123,6 +113,10 @@ class Cells(Protocol):
         """Tell whether the cell is not NULL in its source."""
         ...
 
+    def listed(self, column: StoredColumn, most: int, item: CleanItem) -> str:
+        """Write the list of the first items of a list, each made clean; NULL or none where it has no item."""
+        ...
+
     def key(self, column: StoredColumn) -> str:
         """Write the cell in a type whose equality tells units apart as the source does; NULL where it is no number."""
         ...
@@ -156,10 +150,22 @@ class Scan:
     """For each source that is read, the SQL of its plain cells and the names that the select has for them."""
 
 
-Items = Callable[[StoredColumn, int, Mapping[str, str], str], str]
-"""From a list, how many of its items count, the SQL of plain cells of an item with their names, and SQL over these
-(``sf_item.name``) that makes an item clean, to the list of clean items.
-"""
+@dataclass(frozen=True)
+class CleanItem:
+    """An item of a list is made clean like any cell: a value over its plain cells, and the stages it is made in."""
+
+    cells: Mapping[str, str]
+    """The SQL of the item's plain cells, and the names that the value has for them."""
+    value: Scalar
+    rows: RowLowering
+
+    def select(self, source: Relation) -> Select:
+        """Select the value from the plain cells, stage by stage."""
+        return Select((("v", self.value),), _over(source, self.rows))
+
+    def inline(self) -> Scalar:
+        """Give the value over the fields of ``ITEM``, for a dialect whose lists have no stages."""
+        return _inline(self.value, {name: scalar for stage in self.rows.stages() for name, scalar in stage})
 
 
 @dataclass(frozen=True)
@@ -170,8 +176,6 @@ class CleanScans:
     tables: Mapping[str, StoredTable]
     cells: Cells
     spelling: Spelling
-    items: Items | None = None
-    """How lists are made clean; None where an engine reads none."""
 
     def check(self) -> None:
         """Refuse what the policy declares and the sources do not have."""
@@ -225,22 +229,40 @@ class CleanScans:
             bare = build.typed(rows, table, column, at, domain)
             there = build.there(table, column)
             made += [(f"v{place}", clean), (f"r{place}", bare), (f"m{place}", there)]
-            low = None if domain.bounds is None or domain.values is not None else _ends(domain)[0]
+            low = None if domain.bounds is None or domain.values is not None else ends_of(domain)[0]
             written = None if low is None else Generator(self.spelling, str).scalar(low)
             cells.append(InspectedCell(f"v{place}", f"r{place}", f"m{place}", written))
         return build.made(build.told(declared, rows, tuple(made))), cells
 
     def stored(self, table: str, column: str, place: str) -> StoredColumn:
         """Find the column of that name, which has a type that engines share."""
-        columns = [(each.name, each) for each in self.tables[table].columns]
-        found = column_names.find(columns, column, place, "name a column of the source that this role may read")
-        if found.kind is Stored.OTHER:
+        return _shared(self._found(table, column, place), column, place)
+
+    def listed(self, table: str, column: str, place: str) -> tuple[StoredColumn, StoredColumn]:
+        """Find the column of lists of that name, and what its items are."""
+        found = self._found(table, column, place)
+        if found.item is None:
             raise InvalidPolicy(
-                f"{column} is stored as {found.told}, a type without a text that engines share",
-                place=place,
-                fix="read it in a view as a number, a text, a date or a time",
+                f"{column} is no list in its source",
+                place=f"{place}.most_items",
+                fix="leave most_items out, or name a column that is an array",
             )
-        return found
+        return found, _shared(found.item, column, place)
+
+    def _found(self, table: str, column: str, place: str) -> StoredColumn:
+        columns = [(each.name, each) for each in self.tables[table].columns]
+        return column_names.find(columns, column, place, "name a column of the source that this role may read")
+
+
+def _shared(found: StoredColumn, column: str, place: str) -> StoredColumn:
+    """Refuse a column whose type has no text that engines share."""
+    if found.kind is Stored.OTHER:
+        raise InvalidPolicy(
+            f"{column} is stored as {found.told}, a type without a text that engines share",
+            place=place,
+            fix="read it in a view as a number, a text, a date or a time",
+        )
+    return found
 
 
 Read = Callable[[RowLowering, StoredColumn, str], Scalar]
@@ -282,19 +304,13 @@ class _Build:
         return apply(Operation.COALESCE, made, other)
 
     def items(self, table: Table, name: str, declared: ListColumn) -> Scalar:
-        """Give the first items of a list, each cleaned by itself: what an item shares has no stage of its own."""
+        """Give the first items of a list, each cleaned by itself."""
         place = f"tables.{table.name}.columns.{name}"
-        column = self.scans.stored(table.name, name, place)
-        if column.item is None or self.scans.items is None:
-            raise InvalidPolicy(
-                f"{name} is no list in its source", place=f"{place}.most_items", fix="leave most_items out"
-            )
+        column, item = self.scans.listed(table.name, name, place)
         build, rows = _Build(self.scans), RowLowering({})
-        clean = build._cleaned(rows, table.name, column.item, declared.items, place)
-        stages = {each: scalar for level in rows.stages() for each, scalar in level}
-        made = Generator(self.scans.spelling, str).scalar(_of_item(clean, stages))
-        cells = build.made(Select((), Source(table.name))).cells.get(table.name, {})
-        return self._cell(table.name, self.scans.items(column, declared.most_items, cells, made))
+        value = build._cleaned(rows, table.name, item, declared.items, place)
+        clean = CleanItem(build._read.get(table.name, {}), value, rows)
+        return self._cell(table.name, self.scans.cells.listed(column, declared.most_items, clean))
 
     def limited(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
         """Give a cell as its domain says, NULL where it is not of the declared type."""
@@ -315,22 +331,22 @@ class _Build:
         if kind is Type.TEXT or column.kind in _NO_CELLS:
             return self.text(table, column, place)
         if column.kind is Stored.TEXT:
-            return _READ[kind](rows, self._cell(table, cells.short(column)), domain)
+            return READ[kind](rows, self._cell(table, cells.short(column)), domain)
         x: Scalar = self._cell(table, cells.plain(column))
         if kind.temporal:
-            return _moment(rows, x, column.kind, domain) if column.kind in _TIMES else missing(kind)
+            return moment(rows, x, column.kind, domain) if column.kind in _TIMES else missing(kind)
         if column.kind not in _NUMBERS:
             return missing(kind)
         if kind is Type.BOOLEAN:
-            return x if column.kind is Stored.BOOLEAN else _truth(x, column.kind)
+            return x if column.kind is Stored.BOOLEAN else truth(x, column.kind)
         if column.kind is Stored.BOOLEAN:
             x = rows.shared(choice(x, whole(1), whole(0)))
         if column.kind in (Stored.INTEGER, Stored.BOOLEAN):
-            return _of_whole(x, domain)
+            return of_whole(x, domain)
         if kind is Type.REAL:
-            return _real(rows, x, domain)
+            return limited_real(rows, x, domain)
         is_whole = self._cell(table, cells.whole(column))
-        return _integer(rows, x, is_whole, self._cell(table, cells.nearest(column)), domain)
+        return whole_number(rows, x, is_whole, self._cell(table, cells.nearest(column)), domain)
 
     def text(self, table: str, column: StoredColumn, place: str) -> Scalar:
         """Give a cell as text, where its type has one that engines share."""
@@ -348,7 +364,7 @@ class _Build:
         if domain.type is Type.REAL and column.kind in (Stored.REAL, Stored.NUMBER):
             return self._cell(table, self.scans.cells.plain(column))
         if domain.type is Type.REAL and column.kind is Stored.TEXT:
-            return _number(rows, self._cell(table, self.scans.cells.short(column)))
+            return number_in(rows, self._cell(table, self.scans.cells.short(column)))
         return self._typed(rows, table, column, Domain(domain.type), place)
 
     def there(self, table: str, column: StoredColumn) -> Reference:
@@ -521,170 +537,10 @@ def _day(moment: dt.date) -> dt.date:
     return dt.date(moment.year, moment.month, moment.day)
 
 
-def _of_item(scalar: Scalar, stages: Mapping[str, Scalar]) -> Scalar:
-    """Write what is staged where it is used, over the plain cells of an item."""
+def _inline(scalar: Scalar, stages: Mapping[str, Scalar]) -> Scalar:
+    """Write what is staged where it is used."""
     if isinstance(scalar, Reference):
-        return _of_item(stages[scalar.name], stages) if scalar.name in stages else Reference(scalar.name, ITEM)
+        return _inline(stages[scalar.name], stages) if scalar.name in stages else Reference(scalar.name, ITEM)
     if isinstance(scalar, Apply):
-        return replace(scalar, arguments=tuple(_of_item(each, stages) for each in scalar.arguments))
+        return replace(scalar, arguments=tuple(_inline(each, stages) for each in scalar.arguments))
     return scalar
-
-
-# What becomes of a cell of each type
-
-
-def inner(low: Fraction, high: Fraction) -> tuple[float, float]:
-    """Find the least and the largest double inside exact bounds; the nearest double when none is inside."""
-    least, largest = above(low), below(high)
-    return (least, largest) if least <= largest else (float(low), float(low))
-
-
-def _clamped(x: Scalar, domain: Domain) -> Scalar:
-    """Clamp a value to its bounds; LEAST and GREATEST skip NULL, so NULL is kept apart."""
-    assert domain.bounds is not None
-    low, high = (Constant(end, domain.type) for end in domain.bounds)
-    held = apply(Operation.LEAST, apply(Operation.GREATEST, x, low), high)
-    return apply(Operation.CASE, present(x), held, missing(domain.type))
-
-
-def _ends(domain: Domain) -> tuple[Scalar, Scalar]:
-    """Give what infinite values become: the bounds, or NULL."""
-    if domain.bounds is None:
-        return missing(domain.type), missing(domain.type)
-    if domain.type is not Type.REAL:
-        low, high = (Constant(end, domain.type) for end in domain.bounds)
-        return low, high
-    least, most = inner(*domain.bounds)  # type: ignore[arg-type]
-    return real(least), real(most)
-
-
-def _of_whole(x: Scalar, domain: Domain) -> Scalar:
-    """Give a 64-bit whole number, which a real always holds nearly."""
-    if domain.type is Type.INTEGER:
-        return x if domain.bounds is None else _clamped(x, domain)
-    number = apply(Operation.CONVERT, x, detail=(Type.REAL,))
-    if domain.bounds is None:
-        return number
-    low, high = _ends(domain)
-    held = apply(Operation.LEAST, apply(Operation.GREATEST, number, low), high)
-    return apply(Operation.CASE, present(x), held, missing(Type.REAL))
-
-
-def _real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
-    """Give a double within its bounds, or where there are none within what a real may be."""
-    if domain.bounds is None:
-        return rows.limited(x)
-    low, high = _ends(domain)
-    pairs = [
-        *(apply(Operation.LESS, x, low), low),
-        *(apply(Operation.GREATER, x, high), high),
-        *(present(x), x),
-    ]
-    if domain.bounds[0] <= 0 <= domain.bounds[1]:  # type: ignore[operator]
-        small = apply(Operation.LESS, apply(Operation.ABS, x), real(SMALLEST_REAL))
-        pairs = [small, real(0), *pairs]
-    return apply(Operation.CASE, *pairs, missing(Type.REAL))
-
-
-def _integer(rows: RowLowering, x: Scalar, is_whole: Scalar, nearest: Scalar, domain: Domain) -> Scalar:
-    """Give the whole number that a number is; one beyond 64 bits is beyond every bound."""
-    near = rows.shared(nearest)
-    if domain.bounds is None:
-        return apply(Operation.CASE, is_whole, near, missing(Type.INTEGER))
-    low, high = _ends(domain)
-    held = apply(Operation.LEAST, apply(Operation.GREATEST, near, low), high)
-    below_all, above_all = (apply(each, x, real(0)) for each in (Operation.LESS, Operation.GREATER))
-    return apply(
-        Operation.CASE,
-        *(apply(Operation.NOT, is_whole), missing(Type.INTEGER)),
-        *(present(near), held),
-        *(below_all, low),
-        *(above_all, high),
-        missing(Type.INTEGER),
-    )
-
-
-def _truth(x: Scalar, stored: Stored) -> Scalar:
-    zero, one = (whole(0), whole(1)) if stored is Stored.INTEGER else (real(0), real(1))
-    no, yes = (Constant(value, Type.BOOLEAN) for value in (False, True))
-    return apply(
-        Operation.CASE, apply(Operation.EQUAL, x, zero), no, apply(Operation.EQUAL, x, one), yes, missing(Type.BOOLEAN)
-    )
-
-
-def _moment(rows: RowLowering, x: Scalar, stored: Stored, domain: Domain) -> Scalar:
-    """Give a date or a time within its bounds, or where there are none within the calendar."""
-    kind = domain.type
-    if stored.name != kind.name:
-        x = rows.shared(apply(Operation.CONVERT, x, detail=(kind,)))
-    return _clamped(x, domain) if domain.bounds is not None else rows.dated(x, *_CALENDAR[kind], kind)
-
-
-def _matches(x: Scalar, grammar: str) -> Scalar:
-    return apply(Operation.MATCHES, x, detail=(grammar,))
-
-
-def _or_beyond(x: Scalar, value: Scalar, made: Scalar, domain: Domain, kind: Type) -> Scalar:
-    """Give what is made of a value where there is one, or the bound of a text that lies beyond every number or date."""
-    if domain.bounds is None:
-        return made
-    ends = zip(BEYOND[kind], _ends(domain), strict=True)
-    beyond = [each for grammar, end in ends for each in (_matches(x, grammar), end)]
-    return apply(Operation.CASE, present(value), made, *beyond, missing(domain.type))
-
-
-def _number(rows: RowLowering, x: Scalar) -> Scalar:
-    """Read a text as a double, 0 where its exponent makes it so."""
-    read = apply(Operation.READ, x, detail=(Type.REAL,))
-    number = apply(
-        Operation.CASE, _matches(x, GRAMMARS[Type.REAL]), read, _matches(x, ZERO), real(0), missing(Type.REAL)
-    )
-    return rows.shared(number)
-
-
-def _read_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
-    number = _number(rows, x)
-    return _or_beyond(x, number, _real(rows, number, domain), domain, Type.REAL)
-
-
-def _read_integer(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
-    """Read digits as they are, and any other number as the double it means."""
-    digits = _matches(x, GRAMMARS[Type.INTEGER])
-    read = rows.shared(
-        apply(Operation.CASE, digits, apply(Operation.READ, x, detail=(Type.INTEGER,)), missing(Type.INTEGER))
-    )
-    found = _number(rows, x)
-    small = apply(Operation.LESS, apply(Operation.ABS, found), real(SMALLEST_REAL))
-    number = rows.shared(apply(Operation.CASE, small, real(0), found))
-    held = apply(Operation.BETWEEN, number, real(-Fraction(2**63)), real(Fraction(2**63 - 1024)))
-    nearest = apply(Operation.CASE, held, apply(Operation.NEAREST, number), missing(Type.INTEGER))
-    is_whole = apply(Operation.EQUAL, number, apply(Operation.TRUNCATE, number))
-    other = _or_beyond(x, number, _integer(rows, number, is_whole, nearest, domain), domain, Type.REAL)
-    return apply(Operation.CASE, present(read), _of_whole(read, domain), other)
-
-
-def _read_boolean(_: RowLowering, x: Scalar, domain: Domain) -> Scalar:
-    no, yes = (Constant(value, domain.type) for value in (False, True))
-    return apply(Operation.CASE, _matches(x, FALSE), no, _matches(x, TRUE), yes, missing(domain.type))
-
-
-def _read_moment(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
-    kind = domain.type
-    time = apply(Operation.READ, x, detail=(Type.TIMESTAMP,))
-    pairs = [_matches(x, GRAMMARS[Type.TIMESTAMP]), time]
-    if kind is Type.DATE:
-        day = apply(Operation.READ, x, detail=(Type.DATE,))
-        later = apply(Operation.CONVERT, time, detail=(Type.DATE,))
-        pairs = [_matches(x, GRAMMARS[Type.DATE]), day, _matches(x, GRAMMARS[Type.TIMESTAMP]), later]
-    value = rows.shared(apply(Operation.CASE, *pairs, missing(kind)))
-    made = _clamped(value, domain) if domain.bounds is not None else rows.dated(value, *_CALENDAR[kind], kind)
-    return _or_beyond(x, value, made, domain, kind)
-
-
-_READ: dict[Type, Callable[[RowLowering, Scalar, Domain], Scalar]] = {
-    Type.INTEGER: _read_integer,
-    Type.REAL: _read_real,
-    Type.BOOLEAN: _read_boolean,
-    Type.DATE: _read_moment,
-    Type.TIMESTAMP: _read_moment,
-}

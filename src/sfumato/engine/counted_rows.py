@@ -44,7 +44,7 @@ class Rows:
     @property
     def exact(self) -> tuple[str, ...]:
         """Give columns for a unit's totals as they are, beside those that are clipped, where totals are corrected."""
-        return () if self.maximal or not self.keys else tuple(f"w{name[1:]}" for name in self.values)
+        return () if not self.keys else tuple(f"w{name[1:]}" for name in self.values)
 
     @property
     def text_keys(self) -> Columns:

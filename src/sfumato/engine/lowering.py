@@ -303,8 +303,7 @@ def _plain_total(rows: Rows, name: str) -> Scalar:
 def _clip(bounded: Bounded, rows: Rows) -> Statement:
     """Cut each unit's totals, first per group to what c rows may count, then over all groups to the norm.
 
-    A unit with no more rows than may count in one group is within every norm: where rows are added up, only the units
-    with more are looked at group by group.
+    A unit with few rows is within every norm, wherever they are: only the units with more are looked at group by group.
     """
     scaling = [_Scaling.of(bounded, number) for number in range(len(bounded.measures))]
     most = _unit_mosts(bounded)
@@ -316,19 +315,25 @@ def _clip(bounded: Bounded, rows: Rows) -> Statement:
         return Statement((_unit_totals(rows, rows.select, most),), Select(totals, cut))
     scaled = [each for part in scaling for each in part.scaled()]
     measured = _measured(rows, cut, scaling)
-    if rows.maximal:
-        totals = tuple((name, _or_zero(_sum(scalar))) for name, scalar in scaled)
-        result = Select((*same(rows.keys), *totals), measured, grouped=rows.keys)
-        return Statement((_unit_totals(rows, rows.select, most), _norms(cut, scaling)), result)
     excess = tuple(
         (name, apply(Operation.SUBTRACT, _sum(each), _finer(_sum(Reference(exact)), bits)))
         for (name, each), exact, bits in zip(scaled, rows.exact, _bits(bounded), strict=True)
     )
     correction = Select((*same(rows.keys), *excess), measured, grouped=rows.keys)
     beyond = _beyond(rows, same(("u", *rows.keys, *rows.values), "r"))
-    heavy = _heavy(rows, min(bounded.limits.rows_per_group, bounded.limits.total))
+    heavy = _heavy(rows, _light(bounded, scaling))
     stages = (heavy, _unit_totals(rows, beyond, most), _norms(cut, scaling))
     return _corrected(bounded, rows, stages, correction)
+
+
+def _light(bounded: Bounded, scaling: Sequence[_Scaling]) -> int:
+    """Give how many rows a unit may have, in whatever groups, and be within every limit and norm.
+
+    Rows that are added up may all be in one group. A unit that counts once in a group is in as many as it has rows.
+    """
+    of_rows = min(bounded.limits.rows_per_group, bounded.limits.total)
+    pairs = zip(bounded.measures, scaling, strict=True)
+    return min(part.groups_within if each.measure.once_per_unit else of_rows for each, part in pairs)
 
 
 def _few_beyond(bounded: Bounded, rows: Rows, scaling: Sequence[_Scaling], most: Sequence[int]) -> Statement:
@@ -363,7 +368,7 @@ def _unit_totals(rows: Rows, source: Select, most: Sequence[int]) -> tuple[str, 
     totals += [
         (name, _sum(Reference(value)))
         for name, value, each in zip(rows.exact, rows.values, most, strict=False)
-        if each > _LARGEST
+        if each > _LARGEST and value not in rows.maximal
     ]
     return "g", Select((*same(names), *totals), source, grouped=names)
 
@@ -383,7 +388,7 @@ def _cut(rows: Rows, scaling: Sequence[_Scaling], most: Sequence[int]) -> Select
     """Cut units' totals to what may count in a group, and as they are: computed twice rather than kept."""
     capped = [each for part in scaling for each in part.capped()]
     exact = tuple(
-        (name, Reference(name if each > _LARGEST else value))
+        (name, Reference(name if each > _LARGEST and value not in rows.maximal else value))
         for name, value, each in zip(rows.exact, rows.values, most, strict=False)
     )
     return Select((*same(("u", *rows.keys)), *capped, *exact), Named("g"))
@@ -469,6 +474,12 @@ class _Scaling:
             (name, apply(Operation.CASE, fits, Reference(name), _times(Reference(name), self.bound, norm)))
             for name in self.own
         ]
+
+    @property
+    def groups_within(self) -> int:
+        """Give in how many groups a unit may have as much as counts in each, and be within the norm."""
+        most = self.most << self.bits
+        return self.bound**2 // most**2 if self.squared else self.bound // most
 
     @property
     def _short(self) -> bool:

@@ -63,6 +63,8 @@ _KINDS = {
     "zy": Type.TEXT,
     "zs": Type.TEXT,
 }
+_SURELY_HELD = 2**60
+"""Doubles up to this size are surely held as whole numbers of 64 bits."""
 Row = dict[str, Any]
 _ROWS: tuple[tuple[Any, ...], ...] = (
     (
@@ -195,17 +197,36 @@ def _of(column: str) -> Reference:
     return Reference(column, "r")
 
 
+def _meant(
+    name: str, scalar: Scalar, columns: tuple[str, ...], means: Callable[..., Any], *, near: bool = False
+) -> Case:
+    """Prove what is meant of the values that a row has in some columns: NULL where one of them is."""
+
+    def of_row(row: Row) -> Any:
+        values = [row[each] for each in columns]
+        return None if None in values else means(*values)
+
+    return Case(name, scalar, of_row, near)
+
+
 def _one(name: str, operation: Operation, column: str, means: Callable[[Any], Any], *detail: object) -> Case:
     """Apply an operation to one column."""
-    return Case(
-        name,
-        apply(operation, _of(column), detail=detail),
-        lambda row: None if row[column] is None else means(row[column]),
-    )
+    return _meant(name, apply(operation, _of(column), detail=detail), (column,), means)
 
 
-def _two(name: str, operation: Operation, first: Scalar, second: Scalar, means: Callable[[Row], Any]) -> Case:
-    return Case(name, apply(operation, first, second), means)
+def _numbers() -> list[Case]:
+    return [*_rounded(), *_whole_numbers(), *_reals(), *_over_rows()]
+
+
+def _rounded() -> list[Case]:
+    return [
+        _one("FLOOR", Operation.FLOOR, "d", lambda x: float(math.floor(x))),
+        _one("CEIL", Operation.CEILING, "d", lambda x: float(math.ceil(x))),
+        _one("TRUNC", Operation.TRUNCATE, "d", lambda x: float(math.trunc(x))),
+        _one("ROUND", Operation.HALF_AWAY, "d", _away),
+        _held("the nearest whole number", Operation.NEAREST, lambda x: round(Fraction(x))),
+        _held("the whole number toward zero", Operation.TOWARD_ZERO, int),
+    ]
 
 
 def _away(x: float) -> float:
@@ -214,135 +235,106 @@ def _away(x: float) -> float:
     return math.copysign(float(math.floor(size)), x) if size < 2**53 else x
 
 
+def _held(name: str, operation: Operation, means: Callable[[float], int]) -> Case:
+    """Round a double where a whole number of 64 bits surely holds it; NULL elsewhere."""
+    d, ends = _of("d"), (Constant(Fraction(end), Type.REAL) for end in (-_SURELY_HELD, _SURELY_HELD))
+    guarded = apply(Operation.CASE, apply(Operation.BETWEEN, d, *ends), apply(operation, d))
+    return _meant(name, guarded, ("d",), lambda x: means(x) if abs(x) <= _SURELY_HELD else None)
+
+
+def _whole_numbers() -> list[Case]:
+    i, j, both = _of("i"), _of("j"), ("i", "j")
+    divided = apply(Operation.DIVIDE_WIDE, *(apply(Operation.CONVERT, each, detail=(Wide.INTEGER,)) for each in (i, j)))
+    return [
+        _meant("//", apply(Operation.DIVIDE_WHOLE, i, j), both, _quotient),
+        _meant("%", apply(Operation.REMAINDER, i, j), both, lambda x, y: x - y * _quotient(x, y)),
+        _meant("// of wide numbers", apply(Operation.CONVERT, divided, detail=(Type.INTEGER,)), both, _quotient),
+        Case("LEAST", apply(Operation.LEAST, i, whole(5), j), lambda row: min(_there(row["i"], 5, row["j"]))),
+        Case("GREATEST", apply(Operation.GREATEST, i, whole(5), j), lambda row: max(_there(row["i"], 5, row["j"]))),
+    ]
+
+
 def _quotient(x: int, y: int) -> int:
     return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
 
 
-def _if_there(*columns: str) -> Callable[[Callable[[Row], Any]], Callable[[Row], Any]]:
-    return lambda means: lambda row: None if any(row[each] is None for each in columns) else means(row)
+def _there(*values: Any) -> list[Any]:
+    return [each for each in values if each is not None]
 
 
-def _held(row: Row) -> bool:
-    """Tell whether a double is surely held as a whole number of 64 bits."""
-    return bool(abs(row["d"]) <= 2**60)
-
-
-def _numbers() -> list[Case]:
-    i, j, d, e = map(_of, "ijde")
-    near = apply(Operation.BETWEEN, d, Constant(Fraction(-(2**60)), Type.REAL), Constant(Fraction(2**60), Type.REAL))
-    there, both = _if_there("d"), _if_there("i", "j")
+def _reals() -> list[Case]:
+    e = _of("e")
     return [
-        _one("FLOOR", Operation.FLOOR, "d", lambda x: float(math.floor(x))),
-        _one("CEIL", Operation.CEILING, "d", lambda x: float(math.ceil(x))),
-        _one("TRUNC", Operation.TRUNCATE, "d", lambda x: float(math.trunc(x))),
-        _one("ROUND", Operation.HALF_AWAY, "d", _away),
-        Case(
-            "the nearest whole number",
-            apply(Operation.CASE, near, apply(Operation.NEAREST, d)),
-            there(lambda row: round(Fraction(row["d"])) if _held(row) else None),
-        ),
-        Case(
-            "the whole number toward zero",
-            apply(Operation.CASE, near, apply(Operation.TOWARD_ZERO, d)),
-            there(lambda row: int(row["d"]) if _held(row) else None),
-        ),
-        _two("//", Operation.DIVIDE_WHOLE, i, j, both(lambda row: _quotient(row["i"], row["j"]))),
-        _two("%", Operation.REMAINDER, i, j, both(lambda row: row["i"] - row["j"] * _quotient(row["i"], row["j"]))),
-        Case(
-            "// of wide numbers",
-            apply(Operation.CONVERT, apply(Operation.DIVIDE_WIDE, _wide(i), _wide(j)), detail=(Type.INTEGER,)),
-            both(lambda row: _quotient(row["i"], row["j"])),
-        ),
-        Case(
-            "LEAST",
-            apply(Operation.LEAST, i, whole(5), j),
-            lambda row: min(x for x in (row["i"], 5, row["j"]) if x is not None),
-        ),
-        Case(
-            "GREATEST",
-            apply(Operation.GREATEST, i, whole(5), j),
-            lambda row: max(x for x in (row["i"], 5, row["j"]) if x is not None),
-        ),
-        Case(
-            "+",
-            apply(Operation.ADD, e, Constant(Fraction("0.2"), Type.REAL)),
-            _if_there("e")(lambda row: row["e"] + 0.2),
-        ),
-        Case(
-            "*",
-            apply(Operation.MULTIPLY, e, Constant(Fraction("0.1"), Type.REAL)),
-            _if_there("e")(lambda row: row["e"] * 0.1),
-        ),
-        Case(
-            "/", apply(Operation.DIVIDE, Constant(Fraction(1), Type.REAL), e), _if_there("e")(lambda row: 1 / row["e"])
-        ),
+        _meant("+", apply(Operation.ADD, e, Constant(Fraction("0.2"), Type.REAL)), ("e",), lambda x: x + 0.2),
+        _meant("*", apply(Operation.MULTIPLY, e, Constant(Fraction("0.1"), Type.REAL)), ("e",), lambda x: x * 0.1),
+        _meant("/", apply(Operation.DIVIDE, Constant(Fraction(1), Type.REAL), e), ("e",), lambda x: 1 / x),
         _one("SQRT", Operation.SQRT, "e", math.sqrt),
-        Case("LN", apply(Operation.LN, e), _if_there("e")(lambda row: math.log(row["e"])), near=True),
+        _meant("LN", apply(Operation.LN, e), ("e",), math.log, near=True),
+        _one("a real of a whole number", Operation.CONVERT, "i", float, Type.REAL),
+    ]
+
+
+def _over_rows() -> list[Case]:
+    """Prove sums and orders of all rows; one sum is beyond what 64 bits hold, so that no narrower type passes."""
+    i, t = _of("i"), _of("t")
+    texts = [each.encode() for each in _there(*(row["t"] for row in _ALL))]
+    return [
+        Case("SUM", _of_all(Total(Aggregation.SUM, i)), lambda _: sum(row["i"] or 0 for row in _ALL)),
         Case(
-            "a real of a whole number",
-            apply(Operation.CONVERT, i, detail=(Type.REAL,)),
-            _if_there("i")(lambda row: float(row["i"])),
+            "a SUM beyond 64 bits",
+            _of_all(Total(Aggregation.SUM, i, apply(Operation.GREATER, i, whole(0)))),
+            lambda _: sum(max(row["i"] or 0, 0) for row in _ALL),
         ),
-        Case(
-            "SUM",
-            Over(Total(Aggregation.SUM, i), (whole(0),), (), Frame.WHOLE),
-            lambda _: sum(row["i"] or 0 for row in _ALL),
-        ),
-        Case(
-            "MAX of texts",
-            Over(Total(Aggregation.MAX, _of("t")), (whole(0),), (), Frame.WHOLE),
-            lambda _: max(_texts(), key=str.encode),
-        ),
+        Case("MAX of texts", _of_all(Total(Aggregation.MAX, t)), lambda _: max(texts).decode()),
         Case(
             "ORDER BY of texts",
-            Rank((whole(0),), (Ordered(_of("t"), descending=True, nulls_first=True),)),
-            lambda row: 1 if row["t"] is None else 2 + sum(each.encode() > row["t"].encode() for each in _texts()),
+            Rank((whole(0),), (Ordered(t, descending=True, nulls_first=True),)),
+            lambda row: 1 if row["t"] is None else 2 + sum(each > row["t"].encode() for each in texts),
         ),
     ]
 
 
-def _wide(scalar: Scalar) -> Scalar:
-    return apply(Operation.CONVERT, scalar, detail=(Wide.INTEGER,))
-
-
-def _texts() -> list[str]:
-    return [row["t"] for row in _ALL if row["t"] is not None]
+def _of_all(total: Total) -> Scalar:
+    return Over(total, (whole(0),), (), Frame.WHOLE)
 
 
 def _on_texts() -> list[Case]:
-    t, there = _of("t"), _if_there("t")
+    return [*_of_texts(), *_read_and_written()]
+
+
+def _of_texts() -> list[Case]:
+    t, quoted = _of("t"), _ROWS[0][5]
+    north, a, accented, bar = (Constant(each, Type.TEXT) for each in ("north", "a", "é", "|"))
+    digested = apply(Operation.DIGEST, Constant("7", Type.TEXT), t, _of("zi"))
     return [
         _one("LENGTH", Operation.LENGTH, "t", len),
         _one("LIKE", Operation.LIKE, "t", lambda x: "\\" in x, "%\\%"),
         _one("_ in LIKE", Operation.LIKE, "t", lambda x: len(x) == 3, "___"),
-        Case(
-            "equality of texts",
-            apply(Operation.EQUAL, t, Constant("north", Type.TEXT)),
-            there(lambda row: row["t"] == "north"),
-        ),
-        Case(
+        _meant("equality of texts", apply(Operation.EQUAL, t, north), ("t",), lambda x: x == "north"),
+        _meant(
             "a text with a quote",
-            apply(Operation.EQUAL, t, Constant("it's 100% a_b\\c", Type.TEXT)),
-            there(lambda row: row["n"] == 1),
+            apply(Operation.EQUAL, t, Constant(quoted, Type.TEXT)),
+            ("t",),
+            lambda x: x == quoted,
         ),
         _one("TRIM", Operation.TRIM, "t", lambda x: x.strip(" a"), " a", True, True),
         _one("LTRIM", Operation.TRIM, "t", lambda x: x.lstrip(" ai"), " ai", True, False),
         _one("RTRIM", Operation.TRIM, "t", lambda x: x.rstrip(" "), " ", False, True),
-        Case("SUBSTR", apply(Operation.SLICE, t, whole(2), whole(3)), there(lambda row: row["t"][1:4])),
-        Case("SUBSTR far", apply(Operation.SLICE, t, whole(2**31), whole(2**31)), there(lambda _: "")),
-        Case(
-            "REPLACE",
-            apply(Operation.REPLACE, t, Constant("a", Type.TEXT), Constant("é", Type.TEXT)),
-            there(lambda row: row["t"].replace("a", "é")),
-        ),
-        Case("||", apply(Operation.JOIN, t, Constant("|", Type.TEXT)), there(lambda row: row["t"] + "|")),
-        Case(
-            "MD5",
-            apply(Operation.DIGEST, Constant("7", Type.TEXT), t, _of("zi")),
-            lambda row: hashlib.md5(
-                "|".join(x for x in ("7", row["t"], row["zi"]) if x is not None).encode()
-            ).hexdigest(),
-        ),
+        _meant("SUBSTR", apply(Operation.SLICE, t, whole(2), whole(3)), ("t",), lambda x: x[1:4]),
+        _meant("SUBSTR far", apply(Operation.SLICE, t, whole(2**31), whole(2**31)), ("t",), lambda _: ""),
+        _meant("REPLACE", apply(Operation.REPLACE, t, a, accented), ("t",), lambda x: x.replace("a", "é")),
+        _meant("||", apply(Operation.JOIN, t, bar), ("t",), lambda x: x + "|"),
+        Case("MD5", digested, lambda row: _md5("|".join(_there("7", row["t"], row["zi"])))),
+        _one("a regular expression over lines", Operation.MATCHES, "t", lambda x: x == "a", "a|b"),
+    ]
+
+
+def _md5(text: str) -> str:
+    return hashlib.md5(text.encode()).hexdigest()
+
+
+def _read_and_written() -> list[Case]:
+    return [
         _one("CAST of a whole number to text", Operation.CONVERT, "i", str, Type.TEXT),
         _one("CAST of a date to text", Operation.CONVERT, "y", lambda y: y.isoformat(), Type.TEXT),
         _one("CAST of a time to text", Operation.CONVERT, "s", _shown_time, Type.TEXT),
@@ -351,7 +343,6 @@ def _on_texts() -> list[Case]:
         _one("CAST to a date", Operation.READ, "zy", dt.date.fromisoformat, Type.DATE),
         _one("CAST to a time", Operation.READ, "zs", _utc, Type.TIMESTAMP),
         _one("a regular expression", Operation.MATCHES, "zs", lambda _: True, GRAMMARS[Type.TIMESTAMP]),
-        _one("a regular expression over lines", Operation.MATCHES, "t", lambda x: x == "a", "a|b"),
     ]
 
 
@@ -366,44 +357,12 @@ def _utc(text: str) -> dt.datetime:
 
 
 def _dates() -> list[Case]:
-    units = ("year", "quarter", "month", "week", "day")
-    moved = (("day", -1), ("week", 2), ("month", 1), ("quarter", 1), ("year", -1))
-    within = apply(
-        Operation.BETWEEN, _of("y"), Constant(dt.date(1900, 1, 1), Type.DATE), Constant(dt.date(2100, 1, 1), Type.DATE)
-    )
-    inside = _if_there("y")
     epoch = dt.datetime(1, 1, 1)
-    cases = [_one(f"EXTRACT({part})", Operation.PART, "s", partial(_part, part), part) for part in PARTS]
-    cases += [
-        _one(
-            f"DATE_TRUNC({unit})",
-            Operation.START,
-            "y",
-            partial(calendar.truncated, unit),
-            unit,
-            Type.DATE,
-        )
-        for unit in units
-    ]
-    cases += [
-        _one(f"DATE_TRUNC({unit})", Operation.START, "s", partial(_truncated, unit), unit, Type.TIMESTAMP)
-        for unit in (*units, "hour", "minute", "second")
-    ]
-    cases += [
-        Case(
-            f"a date and {amount} {unit}",
-            apply(Operation.CASE, within, apply(Operation.MOVED, _of("y"), detail=(amount, unit, Type.DATE))),
-            inside(partial(_shifted, amount, unit)),
-        )
-        for unit, amount in moved
-    ]
     return [
-        *cases,
-        Case(
-            "DATE_DIFF",
-            apply(Operation.DAYS, _of("y"), _of("s")),
-            _if_there("y")(lambda row: (row["s"].date() - row["y"]).days),
-        ),
+        *(_one(f"EXTRACT({part})", Operation.PART, "s", partial(_part, part), part) for part in PARTS),
+        *_starts(),
+        *_moved(),
+        _meant("DATE_DIFF", apply(Operation.DAYS, _of("y"), _of("s")), ("y", "s"), lambda y, s: (s.date() - y).days),
         _one("seconds of a time", Operation.SECONDS, "s", lambda s: (s - epoch) // dt.timedelta(seconds=1)),
         _one("a date as a time", Operation.CONVERT, "y", lambda y: dt.datetime(y.year, y.month, y.day), Type.TIMESTAMP),
         _one("a time as a date", Operation.CONVERT, "s", lambda s: s.date(), Type.DATE),
@@ -411,8 +370,33 @@ def _dates() -> list[Case]:
     ]
 
 
-def _shifted(amount: int, unit: str, row: Row) -> Any:
-    return calendar.shifted(row["y"], amount, unit) if 1900 <= row["y"].year < 2100 else None
+def _starts() -> list[Case]:
+    days = ("year", "quarter", "month", "week", "day")
+    of_dates = [(unit, "y", calendar.truncated, Type.DATE) for unit in days]
+    of_times = [(unit, "s", _truncated, Type.TIMESTAMP) for unit in (*days, "hour", "minute", "second")]
+    return [
+        _one(f"DATE_TRUNC({unit})", Operation.START, column, partial(means, unit), unit, kind)
+        for unit, column, means, kind in (*of_dates, *of_times)
+    ]
+
+
+def _moved() -> list[Case]:
+    """Move dates by units, those of two centuries: others might leave the calendar."""
+    y, ends = _of("y"), (Constant(dt.date(year, 1, 1), Type.DATE) for year in (1900, 2100))
+    within = apply(Operation.BETWEEN, y, *ends)
+    return [
+        _meant(
+            f"a date and {amount} {unit}",
+            apply(Operation.CASE, within, apply(Operation.MOVED, y, detail=(amount, unit, Type.DATE))),
+            ("y",),
+            partial(_shifted, amount, unit),
+        )
+        for unit, amount in (("day", -1), ("week", 2), ("month", 1), ("quarter", 1), ("year", -1))
+    ]
+
+
+def _shifted(amount: int, unit: str, day: dt.date) -> dt.date | None:
+    return calendar.shifted(day, amount, unit) if 1900 <= day.year < 2100 else None
 
 
 def _truncated(unit: str, time: dt.datetime) -> dt.datetime:

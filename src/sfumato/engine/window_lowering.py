@@ -1,8 +1,10 @@
 """Functions over a unit's rows in an order become windows of the relational form.
 
 What is written decides first; then every column that is read of the rows, and every value that a function here is made
-from. Rows that still tie are equal in all that anybody sees of them, so either may come first. Functions in which tied
-rows share a value (RANK, and totals up to a row's peers) are ordered by what is written alone.
+from. Rows that still tie are equal in all that anybody sees of them, so either may come first: but first in every order
+alike, or else which place in one order goes with which in another would be the engine's choice. So where functions have
+several orders, each row is numbered once, and the number decides. Functions in which tied rows share a value (RANK, and
+totals up to a row's peers) are ordered by what is written alone.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ _PLACES = {
     Counting.DENSE_RANK: Place.DENSE_RANK,
 }
 Orders = tuple[Scalar | Ordered, ...]
+_NUMBER = "n0"
 
 
 @dataclass
@@ -50,6 +53,8 @@ class WindowLowering:
     read: tuple[Reference, ...]
     """The columns that are read of the rows."""
     ties: Orders = ()
+    numbered: Rank | None = None
+    """The number of each row of a unit, where one is needed."""
     found: dict[Over | Beside | Rank, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -60,14 +65,27 @@ class WindowLowering:
         for function in functions.values():  # once to know all the values that the functions read
             self._result(function)
         self.ties = (*self.read, *(Reference(name) for name, _ in self.unit.rows))
+        found = self._again(functions)
+        if len(self._tied()) < 2:
+            return found
+        self.numbered, self.ties = Rank((Reference("u"),), self.ties), (Reference(_NUMBER),)
+        return self._again(functions)
+
+    def _again(self, functions: Mapping[Field, WindowFunction]) -> dict[Field, Scalar]:
         self.found.clear()
         self.unit.clear_ranks()
         return {name: self._result(function) for name, function in functions.items()}
 
+    def _tied(self) -> set[tuple[tuple[Scalar, ...], Orders]]:
+        """Find the partitions and orders in which rows that tie may get values of their own."""
+        last = len(self.ties)
+        return {(each.partition, each.order) for each in self.found if each.order[-last or None :] == self.ties}
+
     @property
     def stages(self) -> list[tuple[tuple[str, Scalar], ...]]:
         """List the columns to compute one after the other."""
-        made = (self.unit.ranks, tuple((name, window) for window, name in self.found.items()))
+        numbers = () if self.numbered is None else ((_NUMBER, self.numbered),)
+        made = (numbers, self.unit.ranks, tuple((name, window) for window, name in self.found.items()))
         return [stage for stage in made if stage]
 
     def _result(self, function: WindowFunction) -> Scalar:

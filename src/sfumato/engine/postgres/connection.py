@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock, get_ident
@@ -48,6 +49,8 @@ OLDEST = 140000
 _CONNECT_SECONDS = 20
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _VERIFIED = "verify-full"
+_REMEMBERED = 1_000
+"""Statements kept for the log."""
 _IDLE = 4
 """Sessions that are kept open when nothing reads."""
 
@@ -57,6 +60,7 @@ class Server:
 
     def __init__(self, address: str, place: str, memory: str | None = None) -> None:
         self.address, self.place = address, place
+        self.statements: deque[str] = deque(maxlen=_REMEMBERED)
         self._memory = memory
         self._process = os.getpid()
         self._lock = Lock()
@@ -122,7 +126,16 @@ class Server:
     def run(self, statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         """Give the rows of one generated SELECT, in a transaction of its own."""
         with self.session() as session:
-            return rows(session, statement, parameters)
+            return self.rows(session, statement, parameters)
+
+    def rows(
+        self, session: psycopg.Connection[Any], statement: str, parameters: Parameters = ()
+    ) -> list[tuple[Any, ...]]:
+        """Give the rows of a statement in a session's transaction, whole numbers exact, and remember it for the log."""
+        import psycopg
+
+        self.statements.append(statement)
+        return finished(lambda: psycopg.RawCursor(session).execute(statement.encode(), parameters or None).fetchall())
 
     def interrupt(self, thread: int | None = None) -> None:
         """End every statement that is running, or those of one thread: they fail as ``EngineFailed``.
@@ -173,13 +186,6 @@ def _memory(written: str) -> str:
         raise InvalidParameter("memory_limit", written, "a size such as '4GB'")
     number, unit = float(written.rstrip("KMGTiB ")), written.strip("0123456789. ")[0]
     return f"{max(64, min(2_000_000_000, int(number * 1024 ** ('KMGT'.index(unit)))))}kB"
-
-
-def rows(session: psycopg.Connection[Any], statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
-    """Give the rows of a statement in a session's transaction, whole numbers exact."""
-    import psycopg
-
-    return finished(lambda: psycopg.RawCursor(session).execute(statement.encode(), parameters or None).fetchall())
 
 
 def finished(action: Callable[[], T]) -> T:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from sfumato.engine import proving, value_lowering
 from sfumato.engine.carried_tables import MOST_ROWS, CarriedTables, too_large
-from sfumato.engine.clean_scans import AS_TYPES, CleanScans, Stored, StoredTable
+from sfumato.engine.clean_cells import Stored
+from sfumato.engine.clean_scans import AS_TYPES, CleanScans, StoredTable
 from sfumato.engine.generator import Generator
 from sfumato.engine.postgres import stored_relations
-from sfumato.engine.postgres.connection import OLDEST, Server, finished, rows
+from sfumato.engine.postgres.connection import OLDEST, Server, finished
 from sfumato.engine.postgres.stored_cells import PostgresCells
 from sfumato.engine.postgres.stored_relations import StoredRelation
 from sfumato.engine.reading_statements import as_arrow, counted_statement, in_arrays
@@ -66,7 +67,6 @@ class Postgres:
     def _set_up(self, private: Table) -> None:
         self.spelling = _proved(self.server, private.name)
         self.database = _database(self.server.run)
-        _check_lists(self._policy)
         here = {each: table for each, table in self._policy.tables.items() if not table.public}
         self.relations = {each: self._found(each, self.server.run) for each in here}
         tables = {each: StoredTable(found.sql, found.columns) for each, found in self.relations.items()}
@@ -146,7 +146,7 @@ class Postgres:
         with self.server.session() as session:
             finished(lambda: _limit(session, FREE_SECONDS))
             try:
-                found = rows(session, asked, lists)
+                found = self.server.rows(session, asked, lists)
             except EngineFailed:
                 if time.monotonic() - start < FREE_SECONDS:
                     raise
@@ -283,14 +283,15 @@ class Transaction:
     def bind(self, *readings: Reading[Any]) -> None:
         """Lock the tables, see that they are as they were opened, and let the server plan every statement."""
         session = self._open()
+        run = partial(self._engine.server.rows, session)
         with self._lock:
             locked = ", ".join(relation.sql for relation in self._engine.relations.values())
             try:
                 self._guarded(lambda: session.execute(f"LOCK TABLE {locked} IN ACCESS SHARE MODE"))
             except EngineFailed:
-                self._engine.check_unchanged(partial(rows, session))  # a table that is gone is told as such
+                self._engine.check_unchanged(run)  # a table that is gone is told as such
                 raise
-            self._engine.check_unchanged(partial(rows, session))
+            self._engine.check_unchanged(run)
             for reading in readings:
                 self.plan(*self._engine.written(counted_statement(reading, 0)))
 
@@ -302,7 +303,9 @@ class Transaction:
         """Give the rows of one generated SELECT."""
         session = self._open()
         with self._lock:
-            found: list[tuple[Any, ...]] = self._guarded(lambda: rows(session, statement, parameters))
+            found: list[tuple[Any, ...]] = self._guarded(
+                lambda: self._engine.server.rows(session, statement, parameters)
+            )
         return found
 
     def read(self, reading: Reading[E], key: int) -> E:
@@ -412,16 +415,6 @@ def _here(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
     return system, called, number
 
 
-def _check_lists(policy: Policy) -> None:
-    for table in policy.tables.values():
-        if table.lists and not table.public:
-            raise InvalidPolicy(
-                "columns of lists are not read on a PostgreSQL server",
-                place=f"tables.{table.name}.columns.{next(iter(table.lists))}",
-                fix="name a view that has a row for each item, or leave the column out",
-            )
-
-
 def _unread(place: str) -> InvalidPolicy:
     return InvalidPolicy(
         "the server does not read this source",
@@ -462,7 +455,7 @@ def _proved(server: Server, table: str) -> PostgresSpelling:
     """Let the server prove every spelling; LOWER and UPPER under the first collation that turns letters as we do."""
     place = f"tables.{table}.source"
     with server.session() as session:
-        run = partial(rows, session)
+        run = partial(server.rows, session)
         ((encoding, version),) = run("SELECT current_setting('server_encoding'), current_setting('server_version_num')")
         if encoding != "UTF8":
             raise InvalidPolicy(

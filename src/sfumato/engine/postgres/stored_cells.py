@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sfumato.engine.clean_scans import Stored, StoredColumn
-from sfumato.engine.spellings.postgres import BYTES, name
+from sfumato.engine.clean_cells import Stored
+from sfumato.engine.clean_scans import ITEM, CleanItem, StoredColumn
+from sfumato.engine.generator import Generator
+from sfumato.engine.relational import Statement, Table
+from sfumato.engine.spellings.postgres import BYTES, PostgresSpelling, name
 from sfumato.plan.grammars import LONGEST
 
 KINDS = {
@@ -36,6 +39,8 @@ class PostgresCells:
         return f"CASE WHEN OCTET_LENGTH({x}) <= {LONGEST} THEN {x} END"
 
     def text(self, column: StoredColumn) -> str | None:
+        if column.kind not in _PLAIN:
+            return None
         x = self.plain(column)
         if column.kind is Stored.BOOLEAN:
             return f"(CASE WHEN {x} THEN 'true' WHEN NOT {x} THEN 'false' END {BYTES})"
@@ -55,6 +60,14 @@ class PostgresCells:
 
     def there(self, column: StoredColumn) -> str:
         return f"({name(column.name)} IS NOT NULL)"
+
+    def listed(self, column: StoredColumn, most: int, item: CleanItem) -> str:
+        """Count the items as they come: an array may begin at any number, and have several dimensions."""
+        cells = ", ".join(f"{sql} AS {each}" for sql, each in item.cells.items())
+        items = f"UNNEST({name(column.name)}) WITH ORDINALITY AS u({name(ITEM)}, sf_place) WHERE sf_place <= {most}"
+        generator = Generator(PostgresSpelling(), lambda _: f"(SELECT {cells} FROM {items})")
+        clean = generator.statement(Statement((), item.select(Table(column.name))))
+        return f"(SELECT ARRAY_AGG(v) FROM ({clean}) AS i)"
 
     def key(self, column: StoredColumn) -> str:
         x = name(column.name)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.engine.clean_scans import Stored, StoredColumn
+from sfumato.engine.clean_cells import Stored
+from sfumato.engine.clean_scans import ITEM, StoredColumn
 from sfumato.engine.postgres.stored_cells import KINDS
 from sfumato.engine.spellings.postgres import name
 from sfumato.errors import InvalidPolicy
@@ -38,8 +39,11 @@ WITH RECURSIVE typed(place, called, oid, detail) AS (
     FROM typed JOIN pg_type AS t ON t.oid = typed.oid WHERE t.typtype = 'd'
 )
 SELECT typed.called, t.typname, t.typcategory::text, format_type(t.oid, typed.detail),
-       t.typnamespace = 'pg_catalog'::regnamespace
-FROM typed JOIN pg_type AS t ON t.oid = typed.oid WHERE t.typtype <> 'd' ORDER BY typed.place
+       t.typnamespace = 'pg_catalog'::regnamespace,
+       i.typname, i.typcategory::text, format_type(i.oid, typed.detail), i.typnamespace = 'pg_catalog'::regnamespace
+FROM typed JOIN pg_type AS t ON t.oid = typed.oid
+LEFT JOIN pg_type AS i ON i.oid = t.typelem AND t.typcategory = 'A' AND i.typtype <> 'd'
+WHERE t.typtype <> 'd' ORDER BY typed.place
 """
 """A domain is the type that it is made of, however many domains lie between."""
 _MADE_OF = """
@@ -148,7 +152,13 @@ def _parts(relation: str, place: str) -> tuple[str, str]:
     return ("public", parts[0]) if len(parts) == 1 else (parts[0], parts[1])
 
 
-def _column(called: str, base: str, category: str, told: str, own: bool) -> StoredColumn:
+def _column(called: str, base: str, category: str, told: str, own: bool, *item: Any) -> StoredColumn:
+    """Describe a column, and of an array, which has a type for its items, these too."""
+    if not item or item[0] is None:
+        return StoredColumn(called, _kind(base, category, own), told)
+    return StoredColumn(called, Stored.LIST, told, _column(ITEM, *item))
+
+
+def _kind(base: str, category: str, own: bool) -> Stored:
     """Tell a type by its name only where it is PostgreSQL's own: any schema may have one of that name."""
-    kind = (KINDS.get(base) if own else None) or (Stored.TEXT if category in _TEXTS else None)
-    return StoredColumn(called, kind or Stored.OTHER, told)
+    return (KINDS.get(base) if own else None) or (Stored.TEXT if category in _TEXTS else Stored.OTHER)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from sfumato.engine.clean_scans import ITEM, Stored, StoredColumn
+from sfumato.engine.clean_cells import Stored
+from sfumato.engine.clean_scans import ITEM, CleanItem, StoredColumn
+from sfumato.engine.generator import Generator
+from sfumato.engine.spellings.spark import SparkSpelling
 from sfumato.engine.spellings.spark_literals import name, real
 from sfumato.plan.grammars import LONGEST
 
@@ -89,6 +90,11 @@ class SparkCells:
     def there(self, column: StoredColumn) -> str:
         return f"({name(column.name)} IS NOT NULL)"
 
+    def listed(self, column: StoredColumn, most: int, item: CleanItem) -> str:
+        fields = ", ".join(f"'{each}', {sql}" for sql, each in item.cells.items())
+        plain = f"transform(slice({name(column.name)}, 1, {most}), {ITEM} -> named_struct({fields}))"
+        return f"transform({plain}, {ITEM} -> {Generator(SparkSpelling(), str).scalar(item.inline())})"
+
     def key(self, column: StoredColumn) -> str:
         if column.kind is Stored.REAL:  # −0 equals 0, and has one text with it so
             x = _double(column)
@@ -97,13 +103,6 @@ class SparkCells:
             return f"hex({name(column.name)})"
         # days beyond the calendar are as many units, and so are all digits of a decimal number
         return self.plain(column) if column.kind in (Stored.INTEGER, Stored.TEXT) else name(column.name)
-
-
-def cleaned_items(column: StoredColumn, most: int, cells: Mapping[str, str], made: str) -> str:
-    """Give the first items of a list, each cleaned by itself."""
-    fields = ", ".join(f"'{each}', {sql}" for sql, each in cells.items())
-    plain = f"transform(slice({name(column.name)}, 1, {most}), {ITEM} -> named_struct({fields}))"
-    return f"transform({plain}, {ITEM} -> {made})"
 
 
 def _double(column: StoredColumn) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.engine.clean_scans import CleanScans, InspectedCell, Scan, StoredTable
-from sfumato.engine.spark.cells import SparkCells, cleaned_items
+from sfumato.engine.spark.cells import SparkCells
 from sfumato.engine.spark.frames import Frame, FrameWriter
 from sfumato.engine.spark.sources import Source
 from sfumato.engine.spellings.spark import SparkSpelling
@@ -31,7 +31,7 @@ class Scans:
     @cached_property
     def _clean(self) -> CleanScans:
         tables = {each: StoredTable(each, source.columns) for each, source in self.sources.items()}
-        return CleanScans(self.policy, tables, SparkCells(), SparkSpelling(), cleaned_items)
+        return CleanScans(self.policy, tables, SparkCells(), SparkSpelling())
 
     def scan(self, table: str) -> Frame:
         """Give the frame of a table's clean rows, each as often as it has owners."""

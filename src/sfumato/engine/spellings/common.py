@@ -1,4 +1,4 @@
-"""What all dialects write alike stands here once; each says only what it writes otherwise."""
+"""Dialects have these words in common; each of them says only what it writes otherwise."""
 
 from __future__ import annotations
 

@@ -1,0 +1,3 @@
+"""The tests of safety run wherever rows can be."""
+
+from safety.places import place as place
