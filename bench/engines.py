@@ -21,8 +21,8 @@ from sfumato.engine.postgres.driver import Postgres
 from sfumato.plan.bounding import boundings
 from sfumato.plan.keys import groups
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings import GroupTotals
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 

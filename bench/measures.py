@@ -17,14 +17,14 @@ from timing import cpu_seconds
 
 import sfumato as sf
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import boundings
-from sfumato.plan.dense_readings import ValueCounts, Values
-from sfumato.plan.expressions import Column
-from sfumato.plan.functions import call
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import Count, Sum
 from sfumato.plan.nodes import Aggregate
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.dense_readings import ValueCounts, Values
+from sfumato.plan.sql.statements import parse
+from sfumato.plan.values.expressions import Column
+from sfumato.plan.values.functions import call
 from sfumato.policy.toml_files import read
 
 REGIONS = tuple((f"r{index}",) for index in range(50))

@@ -20,8 +20,8 @@ from sfumato.plan import costs
 from sfumato.plan.bounding import boundings
 from sfumato.plan.keys import conditions, groups
 from sfumato.plan.limits import Limits
-from sfumato.plan.readings import GroupTotals
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain
 
 ROWS, UNIT = 20_000, 4_000

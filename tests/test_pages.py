@@ -35,7 +35,7 @@ def test_the_list_of_what_can_be_asked_is_up_to_date() -> None:
 
 
 def test_the_list_is_whole() -> None:
-    from sfumato.plan.functions import FUNCTIONS
+    from sfumato.plan.values.functions import FUNCTIONS
 
     page = _reference().page().replace("\\|", "|")
     assert all(f"| `{each.signature}` |" in page for each in FUNCTIONS.values())

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sfumato.plan.costs import MOST_BYTES, MOST_MATCHES, MOST_STEPS
-from sfumato.plan.functions import FUNCTIONS
-from sfumato.plan.functions.declaring import Function
-from sfumato.plan.outer import MOST_COLUMNS
-from sfumato.plan.rows import MOST_JOINS
-from sfumato.plan.sql_noisy import FINISHING
-from sfumato.plan.text import DEEPEST, LONGEST, MOST_TOKENS
+from sfumato.plan.sql.outer import MOST_COLUMNS
+from sfumato.plan.sql.rows import MOST_JOINS
+from sfumato.plan.sql.sql_noisy import FINISHING
+from sfumato.plan.sql.text import DEEPEST, LONGEST, MOST_TOKENS
+from sfumato.plan.values.functions import FUNCTIONS
+from sfumato.plan.values.functions.declaring import Function
 from sfumato.policy.domains import MOST_LETTERS
 
 PAGE = Path(__file__).parent / "what-can-be-asked.md"

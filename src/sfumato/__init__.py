@@ -100,7 +100,8 @@ if TYPE_CHECKING:
         TopK as TopK,
         best_selection as best_selection,
     )
-    from sfumato.plan.aggregations import (
+    from sfumato.plan.limits import Strategy as Strategy
+    from sfumato.plan.sql.aggregations import (
         Aggregation as Aggregation,
         correlation as correlation,
         count as count,
@@ -121,8 +122,7 @@ if TYPE_CHECKING:
         top_k as top_k,
         variance as variance,
     )
-    from sfumato.plan.histograms import histogram as histogram
-    from sfumato.plan.limits import Strategy as Strategy
+    from sfumato.plan.sql.histograms import histogram as histogram
     from sfumato.policy import Domain as Domain, Policy as Policy, PublicFace as PublicFace, Table as Table
     from sfumato.privacy.precedents import precedents as precedents
     from sfumato.publish.published_files import synopsis as synopsis
@@ -262,11 +262,11 @@ _LATER = {
         "OptimalLocalHashing", "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK",
         "best_selection",
     ),
-    "sfumato.plan.aggregations": (
+    "sfumato.plan.sql.aggregations": (
         "Aggregation", "correlation", "count", "count_distinct", "covariance", "intercept", "maximum", "mean", "median",
         "minimum", "mode", "quantile", "quantiles", "r_squared", "slope", "stddev", "sum", "top_k", "variance",
     ),
-    "sfumato.plan.histograms": ("histogram",),
+    "sfumato.plan.sql.histograms": ("histogram",),
     "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "PublicFace", "Table"),
     "sfumato.privacy.precedents": ("precedents",),

@@ -15,7 +15,7 @@ import pytest
 import sfumato as sf
 from cli.running import run
 from sfumato.errors import InvalidPolicy
-from sfumato.plan.text_positions import quoted
+from sfumato.plan.written_names import quoted
 from sfumato.policy.drafting import drafted
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")

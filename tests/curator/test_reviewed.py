@@ -8,7 +8,7 @@ import pyarrow
 import pytest
 
 import sfumato as sf
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.release.measured import good_enough
 from sfumato.release.requests import Request
 

@@ -20,8 +20,8 @@ from sfumato.curator.running_counts import running_totals
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter, Overspent, Unsupported
 from sfumato.mechanisms.factorisations import MOST_PERIODS
-from sfumato.plan.factored_totals import FactoredTotals
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.factored_totals import FactoredTotals
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.privacy.numbers import shown
 from sfumato.release.running_totals import RunningAnswer
 

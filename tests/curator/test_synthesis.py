@@ -29,7 +29,7 @@ from publish.synthesis.clinic import (
 )
 from sfumato.curator.synthesis import _bytes, _check_columns
 from sfumato.ledger import Tab
-from sfumato.plan.cell_rows import CellCounts, CodedRows, SetMisfits
+from sfumato.plan.readings.cell_rows import CellCounts, CodedRows, SetMisfits
 from sfumato.privacy import codec
 from sfumato.publish.graph.fitting import Observation, fitted
 from sfumato.publish.measuring import packed

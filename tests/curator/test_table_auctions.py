@@ -16,7 +16,7 @@ import sfumato as sf
 from sfumato import games
 from sfumato.cli import main
 from sfumato.games.auctions import digital_goods
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.release.measurement import Measurement
 
 PRICES = [Fraction(k, 20) for k in range(1, 21)]

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from sfumato.engine.seam import Data, OpenReading, Unheld
 from sfumato.errors import EngineClosed, Unsupported
+from sfumato.plan.aggregates.measures import Contribution
 from sfumato.plan.bounding import Bounded, Scaled
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.expressions import Column, Expression, Field
 from sfumato.plan.keys import World
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import Contribution
 from sfumato.plan.nodes import Bound, GroupKey, Scan, relations
-from sfumato.plan.readings import E, Found, FoundTotals, GroupTotals, Reading
+from sfumato.plan.readings.total_readings import E, Found, FoundTotals, GroupTotals, Reading
+from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Policy
 
 Whole = NDArray[np.int64]

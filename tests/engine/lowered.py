@@ -9,7 +9,7 @@ from sfumato.engine.relational import Reference, Select, Statement, Table
 from sfumato.engine.row_lowering import RowLowering
 from sfumato.engine.spelling import Spelling
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
-from sfumato.plan.expressions import Expression, columns
+from sfumato.plan.values.expressions import Expression, columns
 from sfumato.policy import Type, Value
 
 

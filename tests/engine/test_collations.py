@@ -13,7 +13,7 @@ from safety.worlds import question
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.duckdb.inspection import inspect
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.policy import Domain, Policy, Table
 
 ROWS = [  # who, zone, word, spelt

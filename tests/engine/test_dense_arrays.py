@@ -19,14 +19,14 @@ from sfumato.engine import dense_arrays
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter
+from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
-from sfumato.plan.dense_readings import MOST_CELLS, Marginal, Marginals, ValueCounts
-from sfumato.plan.expressions import Column
-from sfumato.plan.functions import call
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import Count, Sum
 from sfumato.plan.nodes import Aggregate
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.dense_readings import MOST_CELLS, Marginal, Marginals, ValueCounts
+from sfumato.plan.sql.statements import parse
+from sfumato.plan.values.expressions import Column
+from sfumato.plan.values.functions import call
 from sfumato.policy import Table, Type
 from sfumato.privacy import Neighbours
 
@@ -117,7 +117,7 @@ def test_rows_are_counted_as_they_arrive_where_combinations_are_many(
 ) -> None:
     found = rows(5)
     added_up = {strategy: read(found, strategy) for strategy in (Strategy.WHOLE, Strategy.REWEIGHT)}
-    monkeypatch.setattr("sfumato.plan.dense_readings._MOST_GROUPED", 1)
+    monkeypatch.setattr("sfumato.plan.readings.dense_readings._MOST_GROUPED", 1)
     monkeypatch.setattr(dense_arrays, "KEYED_BATCH", batch)
     statements: list[str] = []
     stream = Sources.stream

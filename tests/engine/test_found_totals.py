@@ -22,8 +22,8 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.opening import open_engine
 from sfumato.errors import Unsupported
 from sfumato.plan.limits import Limits
-from sfumato.plan.readings import Found, FoundTotals
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.total_readings import Found, FoundTotals
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
 from sfumato.release.releasing import quietly
 

@@ -16,8 +16,8 @@ from sfumato.errors import EngineClosed, SfumatoError, Unsupported
 from sfumato.plan.bounding import boundings
 from sfumato.plan.keys import groups
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.readings import GroupTotals
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
 
 QUESTIONS = (

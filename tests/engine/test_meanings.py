@@ -17,12 +17,12 @@ from engine.tables import policy_of, tuples
 from plan.samples import read
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
-from sfumato.plan import letters
 from sfumato.plan.bounding import Limits, Strategy, boundings
-from sfumato.plan.expressions import Column
-from sfumato.plan.functions import call
-from sfumato.plan.readings import GroupTotals
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.sql.statements import parse
+from sfumato.plan.values import letters
+from sfumato.plan.values.expressions import Column
+from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Table, Type
 
 BIG, SMALL = 2.0**500, 2.0**-500

@@ -41,14 +41,14 @@ from sfumato.errors import (
     Unsupported,
 )
 from sfumato.ledger import Ledger
+from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import boundings, for_neighbours
-from sfumato.plan.cell_rows import CellRows
-from sfumato.plan.dense_readings import ValueCounts
-from sfumato.plan.functions import call
 from sfumato.plan.limits import Strategy
-from sfumato.plan.measures import Count, Sum
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.cell_rows import CellRows
+from sfumato.plan.readings.dense_readings import ValueCounts
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sharing import measured
+from sfumato.plan.values.functions import call
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 

@@ -22,9 +22,9 @@ from sfumato.engine.postgres.driver import Postgres
 from sfumato.errors import EngineFailed, InvalidPolicy, SourceChanged, SourceTaken
 from sfumato.ledger import Ledger
 from sfumato.plan.bounding import boundings
-from sfumato.plan.grammars import LONGEST
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.values.grammars import LONGEST
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 

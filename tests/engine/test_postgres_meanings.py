@@ -35,10 +35,10 @@ from sfumato.engine.spellings.duckdb_literals import name as quoted
 from sfumato.engine.spellings.postgres import TYPES as POSTGRES_TYPES, PostgresSpelling
 from sfumato.errors import EngineFailed, InvalidPolicy, Unsupported
 from sfumato.plan.bounding import Bounded, boundings, found_bounding
-from sfumato.plan.expressions import Expression, columns
-from sfumato.plan.functions import FUNCTIONS, null
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sharing import measured
+from sfumato.plan.values.expressions import Expression, columns
+from sfumato.plan.values.functions import FUNCTIONS, null
 from sfumato.policy import Domain, Policy, Type
 from sfumato.release.releasing import quietly
 
@@ -132,7 +132,7 @@ def _compared(hostile: tuple[duckdb.DuckDBPyConnection, Sessions, str], most_tab
 
 
 def _columns(node: Expression) -> list[Expression]:
-    from sfumato.plan.expressions import Column
+    from sfumato.plan.values.expressions import Column
 
     return [Column(each, domain) for each, domain in columns(node).items()]
 

@@ -17,9 +17,9 @@ from engine.tables import private
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.scan import Cell, cleaned
 from sfumato.engine.spellings.duckdb_literals import literal
-from sfumato.plan.expressions import Column, Literal
-from sfumato.plan.functions import call
-from sfumato.plan.grammars import LONGEST
+from sfumato.plan.values.expressions import Column, Literal
+from sfumato.plan.values.functions import call
+from sfumato.plan.values.grammars import LONGEST
 from sfumato.policy import Domain, Type
 
 INF = math.inf

@@ -12,13 +12,13 @@ import pytest
 from engine.tables import policy_of, tuples
 from sfumato.engine import lowering
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.plan.aggregates.measures import Count, Distinct, Sum
 from sfumato.plan.bounding import Bounded, boundings
-from sfumato.plan.expressions import Column, Field
-from sfumato.plan.functions import call, literal
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import Count, Distinct, Sum
 from sfumato.plan.nodes import Aggregate, Cut, Filter, Relation, Scan, SemiJoin, Union, UnitJoin
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.values.expressions import Column, Field
+from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Policy, Table, Type
 
 Row = tuple[int | None, int, int | None]

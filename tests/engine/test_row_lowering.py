@@ -18,11 +18,11 @@ from engine.lowered import TYPES, constant, selected
 from engine.ordinary import ORDINARY, ROWS
 from plan.samples import COLUMNS, NESTED, nested, read
 from sfumato.errors import Unsupported
-from sfumato.plan import calendar, date_formats
-from sfumato.plan.expressions import Call, Column, Expression, Field, columns
-from sfumato.plan.functions import FUNCTIONS, call, literal, null
-from sfumato.plan.functions.temporal import PARTS
-from sfumato.plan.intervals import nearest
+from sfumato.plan.values import calendar, date_formats
+from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns
+from sfumato.plan.values.functions import FUNCTIONS, call, literal, null
+from sfumato.plan.values.functions.temporal import PARTS
+from sfumato.plan.values.intervals import nearest
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import SMALLEST_REAL
 

@@ -20,9 +20,9 @@ from sfumato.engine.relational import Operation, Wide
 from sfumato.engine.spelling import Spelling
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.plan.bounding import Limits, boundings
-from sfumato.plan.expressions import Field
 from sfumato.plan.keys import Span, World
-from sfumato.plan.sql import parse
+from sfumato.plan.sql.statements import parse
+from sfumato.plan.values.expressions import Field
 from sfumato.policy import Domain, Table, Type
 
 OWN = re.compile(

@@ -9,8 +9,8 @@ import pytest
 
 from engine.lowered import selected
 from sfumato.plan import costs
-from sfumato.plan.expressions import Column, Field
-from sfumato.plan.functions import call, literal
+from sfumato.plan.values.expressions import Column, Field
+from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Type
 
 ROWS, LETTERS = 4_000, 1_000

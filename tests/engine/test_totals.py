@@ -12,8 +12,8 @@ import pytest
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import Bounded, Limits, Strategy, boundings
-from sfumato.plan.readings import GroupTotals
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Table
 
 PLACES = ["north", 'it\'s "here"', "a|b", "Süd", "", "Ä"]

@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "the last condition replaces those before it",
         Kind.LIMITS,
-        "plan/building.py",
+        "plan/sql/building.py",
         "conjunction([*before, meant(read(text), source.names)])",
         "conjunction([meant(read(text), source.names)])",
         (_PAIRS,),
@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "an OR within one condition swallows the next",
         Kind.LIMITS,
-        "plan/fragments.py",
+        "plan/sql/fragments.py",
         "return [exp.Paren(this=condition.copy()) if isinstance(condition, exp.Or) else condition.copy()]",
         "return [condition.copy()]",
         (_SHOWN,),
@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "a derived column is put in without parentheses",
         Kind.LIMITS,
-        "plan/fragments.py",
+        "plan/sql/fragments.py",
         "return tree.copy() if isinstance(tree, whole) else exp.Paren(this=tree.copy())",
         "return tree.copy()",
         (_SHOWN,),
@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "a column of the answer is taken for the column of rows it is called like",
         Kind.KEYS,
-        "plan/building.py",
+        "plan/sql/building.py",
         "{**found.source.names, **found.results}",
         "{**found.results, **found.source.names}",
         (_PAIRS,),
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "names within an aggregate are columns of the answer",
         Kind.KEYS,
-        "plan/building.py",
+        "plan/sql/building.py",
         "each.replace(meant(each, found.source.names))",
         "each.replace(meant(each, found.results))",
         (_PAIRS,),
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "a condition within an aggregate is forgotten",
         Kind.LIMITS,
-        "plan/aggregations.py",
+        "plan/sql/aggregations.py",
         'written if self.where is None else f"{written} FILTER (WHERE w)"',
         "written",
         (_PAIRS,),
@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "a left join is an inner one",
         Kind.KEYS,
-        "plan/building.py",
+        "plan/sql/building.py",
         '"LEFT JOIN t" if left else "JOIN t"',
         '"JOIN t"',
         (_PAIRS,),
@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "a redefined column is joined by what it was",
         Kind.KEYS,
-        "plan/building.py",
+        "plan/sql/building.py",
         "if len(same) == len(found) and not any(_derived(source, name) for name in same):",
         "if len(same) == len(found):",
         (_PAIRS,),
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "the first of several expressions is taken",
         Kind.LIMITS,
-        "plan/text.py",
+        "plan/sql/text.py",
         '    if len(found) != 1:\n        raise Unsupported("one-expression"',
         '    if not found:\n        raise Unsupported("one-expression"',
         (_PARTS,),
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "a step changes the view it began with",
         Kind.REUSE,
-        "plan/building.py",
+        "plan/sql/building.py",
         "        tree = source.tree.copy()\n        before =",
         "        tree = source.tree\n        before =",
         ("plan/test_building.py::test_steps_leave_what_they_begin_with_as_it_was",),
@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "one row per unit and key is one row per key",
         Kind.LIMITS,
-        "plan/building.py",
+        "plan/sql/building.py",
         "exp.Group(expressions=[unit, *",
         "exp.Group(expressions=[*",
         (_PAIRS,),
@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "a test of other rows is moved behind a join of private tables",
         Kind.LIMITS,
-        "plan/building.py",
+        "plan/sql/building.py",
         "if not right.table.public and before is not None and before.find(exp.Query) is not None:",
         "if False:",
         (_TABLES,),
@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "members of a union are put together by the columns of the first",
         Kind.KEYS,
-        "plan/building.py",
+        "plan/sql/building.py",
         "called(source.names[name.lower()][1], name) for name in names",
         "called(tree, name) for name, tree in source.names.values()",
         (_TABLES,),
@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "names of the answer stand unqualified where they could be meant",
         Kind.KEYS,
-        "plan/fragments.py",
+        "plan/sql/fragments.py",
         'for part in ("where", "group") if',
         'for part in ("where", "group", "having", "order") if',
         (_PAIRS, _SHOWN),

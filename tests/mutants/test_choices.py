@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "a unit that is replaced moves the numbers inside and outside as one that is added",
         Kind.NEIGHBOURS,
-        "plan/readings.py",
+        "plan/readings/total_readings.py",
         "return added.for_neighbours(scaled.sensitivity.neighbours, signed=False)",
         "return Sensitivity(2, added.per_group, added.total, neighbours=scaled.sensitivity.neighbours)",
         _WORLDS,

@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "units of several groups are added up",
         Kind.KEYS,
-        "plan/sql.py",
+        "plan/sql/statements.py",
         "building.source.relation.most_rows != 1",
         "building.source.relation.most_rows == 1",
         ("plan/test_grouping.py::test_subtotals_of_units_are_refused_unless_a_unit_has_one_row",),
@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "noisy rows are grouped by noisy numbers",
         Kind.KEYS,
-        "plan/sql_noisy.py",
+        "plan/sql/sql_noisy.py",
         "    if noises(made):",
         "    if noises(made) > 10:",
         ("plan/test_sql.py::test_a_question_means_what_is_written_below_it",),
@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         "rows of units are taken for noisy rows",
         Kind.KEYS,
-        "plan/outer.py",
+        "plan/sql/outer.py",
         'if level.args.get("group") and _of_units(',
         'if level.args.get("group") is None and _of_units(',
         ("plan/test_sql.py::test_a_question_means_what_is_written_below_it",),

@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "lists of a table beside another private one are unnested",
         Kind.LIMITS,
-        "plan/lists.py",
+        "plan/sql/lists.py",
         "    if not isinstance(base, Scan):",
         "    if base is None:",
         _MEANT,

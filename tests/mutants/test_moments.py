@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "a mean counts rows where its value is missing",
         Kind.NAN,
-        "plan/measures.py",
+        "plan/aggregates/measures.py",
         "if isinstance(each, Mean) and each.rows == self)",
         "if isinstance(each, Mean) and each.where == self.where)",
         (f"{_SHARING}::test_rows_are_never_counted_by_a_mean",),
@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a pair counts where the other value is missing",
         Kind.NAN,
-        "plan/spread.py",
+        "plan/aggregates/spread.py",
         "return where if never_null(value) else both(where, present(value))",
         "return where",
         (f"{_SHARING}::test_equal_measures_are_measured_once",),
@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "a range forgets that the number of rows is noisy",
         Kind.ROUNDING,
-        "plan/moments.py",
+        "plan/aggregates/moments.py",
         "(above[1] + below[1]) / axis.width",
         "(above[0] + below[0]) / axis.width",
         (f"{_HOLDS}[var_pop]",),
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "a correlation without spread is found at a corner",
         Kind.ROUNDING,
-        "plan/moments.py",
+        "plan/aggregates/moments.py",
         "return np.where(below != 0, above / below, np.inf)",
         "return np.where(below != 0, above / below, 0.0)",
         (f"{_HOLDS}[corr]", f"{_HOLDS}[regr_slope]"),
@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "the least correlation is looked for at corners alone",
         Kind.ROUNDING,
-        "plan/moments.py",
+        "plan/aggregates/moments.py",
         "for m, w in (*corners, *points)])",
         "for m, w in corners])",
         (f"{_HOLDS}[corr]", f"{_HOLDS}[regr_slope]"),
@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "what was rounded per row is not in the range",
         Kind.ROUNDING,
-        "plan/moments.py",
+        "plan/aggregates/moments.py",
         "slack = float(rounding) + _FLOATING * most",
         "slack = _FLOATING * most",
         ("plan/test_moments.py::test_what_was_rounded_per_row_widens_the_range",),

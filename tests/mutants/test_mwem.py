@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "scores of whole marginals move as those of single counts",
         Kind.SENSITIVITY,
-        "plan/dense_readings.py",
+        "plan/readings/dense_readings.py",
         "return max(known.per_group if self.each else known.total for known in found)",
         "return max(known.per_group for known in found)",
         _MOVES,
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "distances are taken as monotone",
         Kind.SENSITIVITY,
-        "plan/dense_readings.py",
+        "plan/readings/dense_readings.py",
         "        return 2 * self.moved",
         "        return self.moved",
         ("publish/test_mwem.py::test_scores_are_never_chosen_as_if_they_were_monotone",),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit moves counts as an added one",
         Kind.NEIGHBOURS,
-        "plan/dense_readings.py",
+        "plan/readings/dense_readings.py",
         "    return moved if cells > 1 else",
         "    return moved if cells > 10**9 else",
         _MOVES,

@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "a sum moves by the width of its range",
         Kind.SENSITIVITY,
-        "plan/measures.py",
+        "plan/aggregates/measures.py",
         "return max(1, abs(low), abs(high))",
         "return max(1, high - low)",
         ("plan/test_bounding.py::test_sums_are_counts_times_the_largest_size",),
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a sum moves by the upper end of its range",
         Kind.SENSITIVITY,
-        "plan/measures.py",
+        "plan/aggregates/measures.py",
         "return max(1, abs(low), abs(high))",
         "return max(1, abs(high))",
         (
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "the quotient by a range around zero is bounded",
         Kind.SENSITIVITY,
-        "plan/functions/numeric.py",
+        "plan/values/functions/numeric.py",
         "if divisor is None or divisor[0] <= 0 <= divisor[1]:",
         "if divisor is None or divisor[0] == 0 == divisor[1]:",
         ("plan/test_functions.py::test_ranges",),
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "the ends of a range are rounded inward",
         Kind.ROUNDING,
-        "plan/measures.py",
+        "plan/aggregates/measures.py",
         "return math.floor(low / step), math.ceil(high / step)",
         "return math.ceil(low / step), math.floor(high / step)",
         ("plan/test_bounding.py::test_steps_hold_the_whole_range",),
@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "logarithms and powers are taken to be exact",
         Kind.ROUNDING,
-        "plan/intervals.py",
+        "plan/values/intervals.py",
         "        end = math.nextafter(end, toward)",
         "        break",
         ("plan/test_functions.py::test_ranges_of_logarithms_and_powers_are_tight_and_hold",),
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "whole numbers are taken to have any size",
         Kind.WRAP,
-        "plan/intervals.py",
+        "plan/values/intervals.py",
         "> LARGEST_INTEGER:",
         "> 2**80:",
         ("plan/test_functions.py::test_ranges",),
@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "every join has one match",
         Kind.LIMITS,
-        "plan/public_joins.py",
+        "plan/sql/public_joins.py",
         "    return max(1, min(found))",
         "    return 1",
         (

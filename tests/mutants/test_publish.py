@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "a value on an edge is in the bin below",
         Kind.KEYS,
-        "plan/coded_keys.py",
+        "plan/values/coded_keys.py",
         'below = _compare("<", column, starts[middle])',
         'below = _compare("<=", column, starts[middle])',
         _CELLS,
@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "a missing value is in the last bin",
         Kind.NAN,
-        "plan/coded_keys.py",
+        "plan/values/coded_keys.py",
         'return call("CASE", inside, number), tuple(range(len(coding.starts)))',
         "return number, tuple(range(len(coding.starts)))",
         _CELLS,
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "the last edge is open",
         Kind.KEYS,
-        "plan/coded_keys.py",
+        "plan/values/coded_keys.py",
         '_compare("<=", column, coding.end)',
         '_compare("<", column, coding.end)',
         _CELLS,

@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         "all measures move like the first",
         Kind.SENSITIVITY,
-        "plan/readings.py",
+        "plan/readings/total_readings.py",
         "return self.bounded.measures[self.measure]\n",
         "return self.bounded.measures[0]\n",
         ("plan/test_readings.py::test_several_measures_are_told_apart",),
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "any matrix is taken for a chain",
         Kind.NEIGHBOURS,
-        "plan/readings.py",
+        "plan/readings/total_readings.py",
         "return all(np.all(np.array(a) <= np.array(b)) for a, b in pairwise(columns))",
         "return True",
         ("plan/test_readings.py::test_no_unit_moves_scores_further_apart_than_derived",),
@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "a chain of signed sums is taken for one of counts",
         Kind.NEIGHBOURS,
-        "plan/readings.py",
+        "plan/readings/total_readings.py",
         "self.weights.chain and not scaled.signed:",
         "self.weights.chain:",
         ("plan/test_readings.py::test_a_chain_of_signed_sums_is_no_chain",),
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "a chain needs not begin above zero",
         Kind.SENSITIVITY,
-        "plan/readings.py",
+        "plan/readings/total_readings.py",
         "columns = [(0,) * len(self.rows), *sorted(zip(*self.rows, strict=True), key=sum)]",
         "columns = sorted(zip(*self.rows, strict=True), key=sum)",
         ("plan/test_readings.py::test_no_unit_moves_scores_further_apart_than_derived",),
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "a count of the buyers is charged for one bid of a bidder",
         Kind.SENSITIVITY,
-        "plan/readings.py",
+        "plan/readings/total_readings.py",
         "return Sensitivity(1, scaled.added.total, neighbours=",
         "return Sensitivity(1, 1, neighbours=",
         ("plan/test_readings.py::test_how_many_rows_reach_a_candidate",),

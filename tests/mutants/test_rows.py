@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "a spike is in its bin too",
         Kind.KEYS,
-        "plan/coded_keys.py",
+        "plan/values/coded_keys.py",
         '    return call("CASE", *alone, inside, moved), tuple(range(count + len(coding.starts)))',
         '    return call("CASE", inside, moved, *alone), tuple(range(count + len(coding.starts)))',
         _CELLS,

@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "a row is in one block alone",
         Kind.SENSITIVITY,
-        "plan/factored_totals.py",
+        "plan/readings/factored_totals.py",
         "int(sizes.sum(axis=0).max())",
         "int(sizes.max())",
         (_MOVED,),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "a unit with several rows counts as one with one",
         Kind.LIMITS,
-        "plan/factored_totals.py",
+        "plan/readings/factored_totals.py",
         "        return change.total * max(",
         "        return max(",
         (_MOVED,),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "rows of several periods do not add up",
         Kind.SENSITIVITY,
-        "plan/factored_totals.py",
+        "plan/readings/factored_totals.py",
         "count = min(int(full), periods)",
         "count = 1",
         (_MOVED,),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "the rest of a unit's rows is left out",
         Kind.LIMITS,
-        "plan/factored_totals.py",
+        "plan/readings/factored_totals.py",
         "change.per_group * int(a) + rest * int(b)",
         "change.per_group * int(a)",
         (_MOVED,),
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "a unit that is replaced moves what one that is added moves",
         Kind.NEIGHBOURS,
-        "plan/factored_totals.py",
+        "plan/readings/factored_totals.py",
         "most = (1 if not replaced else 2 if fewer else 4)",
         "most = 1",
         (_MOVED,),
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "columns that point away from each other are taken to point the same way",
         Kind.NEIGHBOURS,
-        "plan/factored_totals.py",
+        "plan/readings/factored_totals.py",
         "fewer = replaced and not scaled.signed and bool((self._products >= 0).all())",
         "fewer = replaced",
         (_MOVED,),
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "the length of columns is found before signs are taken off",
         Kind.SENSITIVITY,
-        "plan/factored_totals.py",
+        "plan/readings/factored_totals.py",
         "largest = -np.sort(-np.abs(self._products), axis=1)",
         "largest = -np.sort(-self._products, axis=1)",
         (_MOVED,),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "what is measured wraps around",
         Kind.WRAP,
-        "plan/factored_totals.py",
+        "plan/readings/factored_totals.py",
         "most = _LARGEST // int(np.abs(self.weights).sum(axis=1).max())",
         "most = _LARGEST",
         (_MOVED,),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "weights are larger than those that are charged",
         Kind.FACTOR_TWO,
-        "plan/factored_totals.py",
+        "plan/readings/factored_totals.py",
         "@ self.weights.T).reshape(-1)",
         "@ (2 * self.weights).T).reshape(-1)",
         (_MOVED, f"{_FACADE}::test_no_unit_moves_what_is_measured_further_than_is_charged"),

@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a combination's sensitivity forgets that a column has several rows",
         Kind.SENSITIVITY,
-        "plan/readings.py",
+        "plan/readings/total_readings.py",
         "sum(map(abs, column)) for column in columns",
         "max(map(abs, column)) for column in columns",
         ("plan/test_readings.py::test_no_unit_moves_combinations_further_than_derived",),
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "a combination's squares are those of its largest weight",
         Kind.SENSITIVITY,
-        "plan/readings.py",
+        "plan/readings/total_readings.py",
         "sum(weight**2 for weight in column) for column in columns",
         "max(weight**2 for weight in column) for column in columns",
         ("plan/test_readings.py::test_no_unit_moves_combinations_further_than_derived",),
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "rows that have weights are counted as they arrive",
         Kind.LIMITS,
-        "plan/dense_readings.py",
+        "plan/readings/dense_readings.py",
         "return self.bounded.strategy is Strategy.WHOLE and combinations > _MOST_GROUPED",
         "return combinations > _MOST_GROUPED",
         ("engine/test_dense_arrays.py::test_rows_are_counted_as_they_arrive_where_combinations_are_many",),
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "a coarse marginal is charged what a fine cell holds",
         Kind.SENSITIVITY,
-        "plan/dense_readings.py",
+        "plan/readings/dense_readings.py",
         "added = Sensitivity(1, scaled.added.total)",
         "added = Sensitivity(1, scaled.added.per_group / 2)",
         ("engine/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit moves a marginal like an added one",
         Kind.NEIGHBOURS,
-        "plan/dense_readings.py",
+        "plan/readings/dense_readings.py",
         "if scaled.sensitivity.neighbours is Neighbours.ADD_REMOVE:",
         "if scaled.sensitivity.neighbours:",
         ("engine/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),

@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "steps that one unit moves are rounded down",
         Kind.ROUNDING,
-        "plan/stepped_readings.py",
+        "plan/readings/stepped_readings.py",
         "return math.ceil(self.scaled.sensitivity.linf * self._steps)",
         "return math.floor(self.scaled.sensitivity.linf * self._steps)",
         (f"{_LAW}::test_steps_round_down_and_move_no_further_than_the_theorem",),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "steps are rounded toward zero",
         Kind.ROUNDING,
-        "plan/stepped_readings.py",
+        "plan/readings/stepped_readings.py",
         "int(totals[0, 0]) * self._steps.numerator // self._steps.denominator",
         "int(int(totals[0, 0]) * self._steps.numerator / self._steps.denominator)",
         (f"{_LAW}::test_steps_round_down_and_move_no_further_than_the_theorem",),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "sums that fall are taken for ones that grow",
         Kind.FACTOR_TWO,
-        "plan/stepped_readings.py",
+        "plan/readings/stepped_readings.py",
         "return all(each.low >= 0 for each in self.scaled.contributions)",
         "return all(each.high >= 0 for each in self.scaled.contributions)",
         (f"{_CURATOR}::test_sums_that_fall_need_a_session_that_does_not_count_on_growth",),

@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "a weight does not count in how far a score moves",
         Kind.SENSITIVITY,
-        "plan/cell_rows.py",
+        "plan/readings/cell_rows.py",
         "return max(weight * moved_in_cells(",
         "return max(1 * moved_in_cells(",
         _MOVES,
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "scores of sets are taken as monotone",
         Kind.SENSITIVITY,
-        "plan/cell_rows.py",
+        "plan/readings/cell_rows.py",
         "        return 2 * self.moved",
         "        return self.moved",
         _MONOTONE,
@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "scores need not be whole",
         Kind.SENSITIVITY,
-        "plan/cell_rows.py",
+        "plan/readings/cell_rows.py",
         "if any(values.dtype != np.int64 for values in self.predicted):",
         "if any(values.dtype == object for values in self.predicted):",
         ("publish/synthesis/test_scores.py::test_scores_are_whole_numbers_or_refused",),
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit moves counts of coded rows as an added one",
         Kind.NEIGHBOURS,
-        "plan/cell_rows.py",
+        "plan/readings/cell_rows.py",
         "return moved_in_cells(self.bounded, self.size)",
         "return moved_in_cells(self.bounded, 1)",
         _MOVES,
@@ -190,7 +190,7 @@ MUTANTS = (
     Mutant(
         "marginals are kept by their shapes",
         Kind.REUSE,
-        "plan/cell_rows.py",
+        "plan/readings/cell_rows.py",
         "        if places in self._kept:\n            return self._kept[places]\n",
         "        alike = {tuple(self.sizes[one] for one in key): kept for key, kept in self._kept.items()}\n"
         "        if (shape := tuple(self.sizes[one] for one in places)) in alike:\n"
@@ -200,7 +200,7 @@ MUTANTS = (
     Mutant(
         "a score that is too large to be a number ends a synthesis",
         Kind.WRAP,
-        "plan/cell_rows.py",
+        "plan/readings/cell_rows.py",
         "return np.array([max(-LARGEST_INTEGER, min(LARGEST_INTEGER, each)) for each in found], np.int64)",
         "return np.array(found, np.int64)",
         ("publish/synthesis/test_scores.py::test_scores_beyond_what_a_number_holds_are_cut",),

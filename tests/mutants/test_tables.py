@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "a join may forget the unit",
         Kind.NEIGHBOURS,
-        "plan/unit_joins.py",
+        "plan/sql/unit_joins.py",
         "    if not found.unit and names(left) and names(right):\n",
         "    if False:\n",
         (_JOINS,),
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "a join may forget the period",
         Kind.NEIGHBOURS,
-        "plan/unit_joins.py",
+        "plan/sql/unit_joins.py",
         "    if period is not None and not found.meets(catalog):\n",
         "    if False:\n",
         (f"{_JOINS}::test_with_a_period_the_id_alone_is_not_enough",),
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "a unit may be grouped by without its period",
         Kind.NEIGHBOURS,
-        "plan/per_unit.py",
+        "plan/sql/per_unit.py",
         "    if inside.period is not None and inside.periods.isdisjoint(keys):\n",
         "    if False:\n",
         (f"{_JOINS}::test_with_a_period_the_id_alone_is_not_enough",),
@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         "finer keys than the period are one row of a unit",
         Kind.SENSITIVITY,
-        "plan/per_unit.py",
+        "plan/sql/per_unit.py",
         "single = bool(keys) and self.inside.single.issuperset(self.keys)",
         "single = bool(keys) and not self.inside.single.isdisjoint(self.keys)",
         (f"{_JOINS}::test_one_row_for_each_person_and_day",),
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "a side of a join is not cut",
         Kind.LIMITS,
-        "plan/unit_joins.py",
+        "plan/sql/unit_joins.py",
         "return relation if most is not None and most <= max(allowed, MOST_JOINED) else Cut(relation, allowed)",
         "return relation",
         (_JOINS,),
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "NOT EXISTS with a condition on the row itself drops the rows that do not meet it",
         Kind.KEYS,
-        "plan/unit_joins.py",
+        "plan/sql/unit_joins.py",
         "first = left.relation if anti else _filtered(left.relation, match.left)",
         "first = _filtered(left.relation, match.left)",
         (_ORACLE,),
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "what WHERE asks of an outer join's second side is asked before the join",
         Kind.KEYS,
-        "plan/unit_joins.py",
+        "plan/sql/unit_joins.py",
         "each not in left and not relation.outer and one_sided(each, relation.right)",
         "each not in left and one_sided(each, relation.right)",
         (_ORACLE,),
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "what is computed from missing values shows where there is no match",
         Kind.NAN,
-        "plan/rows.py",
+        "plan/sql/rows.py",
         "    right = _projected(right) if outer else right\n",
         "",
         (_ORACLE,),
@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "the unit of the second side is known where there may be none",
         Kind.KEYS,
-        "plan/rows.py",
+        "plan/sql/rows.py",
         "return replace(found, scope={**left.scope, **kept}, owners=left.owners)",
         "return replace(found, scope={**left.scope, **kept})",
         (_JOINS,),
@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant(
         "a value meets one band",
         Kind.SENSITIVITY,
-        "plan/bands.py",
+        "plan/values/bands.py",
         "return max(bisect_right(begun, each) - bisect_left(ended, each) for each in begun)",
         "return 1",
         ("plan/test_bands.py", "safety/test_towns.py::test_tables_meet_within_one_unit"),
@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "bands that share an end do not overlap there",
         Kind.SENSITIVITY,
-        "plan/bands.py",
+        "plan/values/bands.py",
         'last = min(last, (0, bound, -int(operator == "<")))',
         "last = min(last, (0, bound, -1))",
         ("plan/test_bands.py",),
@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         "a node that changes its degree moves one number",
         Kind.FACTOR_TWO,
-        "plan/readings.py",
+        "plan/readings/total_readings.py",
         "return Sensitivity(self.most + 1, groups, total=2 * groups, neighbours=moved.neighbours)",
         "return Sensitivity(self.most + 1, groups, total=groups, neighbours=moved.neighbours)",
         ("curator/test_degrees.py",),

@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "the first of tied rows is any of them",
         Kind.SENSITIVITY,
-        "plan/unit_aggregates.py",
+        "plan/sql/unit_aggregates.py",
         "order = (*written, *tied)",
         "order = written",
         _ORDER,
@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "the range of a sum is that of one row fewer",
         Kind.SENSITIVITY,
-        "plan/unit_measures.py",
+        "plan/aggregates/unit_measures.py",
         "return min(low, self.cap * low), max(high, self.cap * high)",
         "return min(low, (self.cap - 1) * low), max(high, (self.cap - 1) * high)",
         _NUMBERS,
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "a window may be over the rows of several units",
         Kind.SENSITIVITY,
-        "plan/window_functions.py",
+        "plan/sql/window_functions.py",
         "if not any(map(self.is_unit, by)):",
         "if not by:",
         _MEANT,
@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         "a subquery may be grouped by something else than the unit",
         Kind.SENSITIVITY,
-        "plan/per_unit.py",
+        "plan/sql/per_unit.py",
         "if not any(map(inside.is_unit, by)):",
         "if not by:",
         _MEANT,
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "a rank is taken for a number of rows",
         Kind.LIMITS,
-        "plan/windows.py",
+        "plan/aggregates/windows.py",
         "return self.counting is Counting.ROW_NUMBER and not self.keys",
         "return not self.keys",
         _NODES,
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "the first row of each group is taken for the first of the unit",
         Kind.LIMITS,
-        "plan/windows.py",
+        "plan/aggregates/windows.py",
         "return self.counting is Counting.ROW_NUMBER and not self.keys",
         "return self.counting is Counting.ROW_NUMBER",
         _NODES,

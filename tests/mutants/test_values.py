@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "different values move like units",
         Kind.SENSITIVITY,
-        "plan/value_readings.py",
+        "plan/readings/value_readings.py",
         "        return self.bounded.measures[0].sensitivity\n",
         "        return Sensitivity(1, neighbours=self.bounded.measures[0].sensitivity.neighbours)\n",
         _SEVERAL,
@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "a choice is charged for one row of a unit",
         Kind.SENSITIVITY,
-        "plan/value_readings.py",
+        "plan/readings/value_readings.py",
         "return int(self.bounded.measures[0].added.total)",
         "return 1",
         _SEVERAL,

@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "a quotient is bounded by the ends of its divisor alone",
         Kind.SENSITIVITY,
-        "plan/functions/numeric.py",
+        "plan/values/functions/numeric.py",
         "divisors = {each for each in (*y, -1, 1) if y[0] <= each <= y[1] and each != 0}",
         "divisors = {each for each in y if each != 0}",
         ("plan/test_functions.py::test_ranges",),
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a quotient by 0 is never missing",
         Kind.NAN,
-        "plan/functions/numeric.py",
+        "plan/values/functions/numeric.py",
         """        return (x, y), Domain(Type.INTEGER, nullable=nullable or bottom[0] <= -1 <= bottom[1])
     ends""",
         """        return (x, y), Domain(Type.INTEGER)
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "a date in words may be longer than is said",
         Kind.LIMITS,
-        "plan/functions/temporal.py",
+        "plan/values/functions/temporal.py",
         "letters = sum(len(each) if isinstance(each, str) else each.width for each in made)",
         "letters = len(str(written(form, Type.TEXT, 'the format')))",
         ("engine/test_row_lowering.py", "plan/test_functions.py::test_ranges"),
@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "minutes are taken for parts of whole hours",
         Kind.KEYS,
-        "plan/hours.py",
+        "plan/values/hours.py",
         "return isinstance(form, Literal) and date_formats.parts(str(form.value)) <= _PARTS",
         "return isinstance(form, Literal)",
         ("plan/test_keys.py::test_dates_in_words_stand_as_time_goes_by",),
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "a real is listed by its parts though it is read itself too",
         Kind.KEYS,
-        "plan/countable.py",
+        "plan/values/countable.py",
         "    if not isinstance(made, Call):\n        return None\n",
         "    if not isinstance(made, Call):\n        return made\n",
         ("plan/test_keys.py",),
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "any function is applied to noisy numbers",
         Kind.SENSITIVITY,
-        "plan/expressions.py",
+        "plan/values/expressions.py",
         "return bool(read) and all(isinstance(each, Key) for each in read)",
         "return bool(read) and any(isinstance(each, (Key, Result)) for each in read)",
         ("plan/test_sql.py", "curator/test_questions.py::test_functions_of_several_keys_and_of_missing_ones"),
@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "a parameter may be a name",
         Kind.KEYS,
-        "plan/parameters.py",
+        "plan/sql/parameters.py",
         "if len(found) != len(places) or not all(map(_is_value, found)):",
         "if len(found) != len(places):",
         ("plan/test_parameters.py::test_a_value_is_no_name",),
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "values of parameters are shared by questions that differ in them",
         Kind.REUSE,
-        "plan/parameters.py",
+        "plan/sql/parameters.py",
         "node.replace(values[node.name].copy())",
         "node.replace(next(iter(values.values())).copy())",
         ("plan/test_parameters.py::test_the_question_is_the_one_with_the_literal_written_in",),
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "a value that nothing asks for is passed over",
         Kind.REUSE,
-        "plan/parameters.py",
+        "plan/sql/parameters.py",
         "surplus = [name for name in values if name not in asked]",
         "surplus: list[str] = []",
         ("plan/test_parameters.py::test_missing_surplus_and_bad_values_are_refused_by_name",),
@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         "what WITH defines is taken for the table of a schema",
         Kind.KEYS,
-        "plan/text.py",
+        "plan/sql/text.py",
         "if table.name.lower() not in named:",
         "if table.name.lower() or named:",
         ("plan/test_sql.py",),

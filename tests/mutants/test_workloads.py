@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "weighted rows of several questions are read by one statement",
         Kind.LIMITS,
-        "plan/combining.py",
+        "plan/readings/combining.py",
         "_PLAIN = (Strategy.WHOLE, Strategy.CLIP_L1, Strategy.CLIP_L2)",
         "_PLAIN = tuple(Strategy)",
         (f"{_COMBINING}::test_what_would_be_another_number_is_read_by_itself",),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "the WHERE of a question is forgotten",
         Kind.SENSITIVITY,
-        "plan/combining.py",
+        "plan/readings/combining.py",
         "replace(each, measure=_where(each.measure, below.predicate))",
         "replace(each, measure=each.measure)",
         (f"{_COMBINING}::test_one_statement_reads_what_each_would",),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "questions with other limits are read by one statement",
         Kind.LIMITS,
-        "plan/combining.py",
+        "plan/readings/combining.py",
         "bounded.strategy, bounded.limits",
         "bounded.strategy, None",
         (f"{_COMBINING}::test_what_would_be_another_number_is_read_by_itself",),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "tests that a WHERE has made safe are evaluated on every row",
         Kind.NAN,
-        "plan/combining.py",
+        "plan/readings/combining.py",
         "any(each.measure.value is not None or (tested and each.measure.where) for each in bounded.measures)",
         "any(each.measure.value is not None for each in bounded.measures)",
         (f"{_COMBINING}::test_what_would_be_another_number_is_read_by_itself",),
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "each question gets the columns of its neighbour",
         Kind.SENSITIVITY,
-        "plan/combining.py",
+        "plan/readings/combining.py",
         "start += each.shape[1]",
         "start += 0",
         (f"{_COMBINING}::test_one_statement_reads_what_each_would",),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.expressions import Reference
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Filter, Join, PerUnit, Query, Scan, Unnest, Window, relations
 from sfumato.plan.noisy_rows import Finish
+from sfumato.plan.values.expressions import Reference
 from sfumato.plan.words import measured, names, row_total, unit_words, window_words, words
 from sfumato.policy import Domain, ListColumn
 from sfumato.privacy.numbers import text

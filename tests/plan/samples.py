@@ -6,8 +6,8 @@ import sqlglot
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Call, Column, Expression, Field, Literal
-from sfumato.plan.sql_expressions import expression
+from sfumato.plan.sql.sql_expressions import expression
+from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal
 from sfumato.policy import Domain
 
 COLUMNS = {

@@ -12,7 +12,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan import account_periods
 from sfumato.plan.catalog import Catalog, described
 from sfumato.plan.nodes import Aggregate, Filter, Scan, relations
-from sfumato.plan.sql import parse
+from sfumato.plan.sql.statements import parse
 from sfumato.plan.words import words
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit

@@ -10,10 +10,10 @@ import pytest
 
 import sfumato as sf
 from plan.described import CATALOG, VISITS
+from sfumato.plan.aggregates.measures import value_range
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import value_range
-from sfumato.plan.sql import parse
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Table
 from sfumato.privacy import Neighbours
 

@@ -12,13 +12,13 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.errors import Unsupported
-from sfumato.plan import building
-from sfumato.plan.aggregations import Asked
-from sfumato.plan.building import Selection, Statement
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Described, Period
 from sfumato.plan.limits import Limits
-from sfumato.plan.sql import parse
+from sfumato.plan.sql import building
+from sfumato.plan.sql.aggregations import Asked
+from sfumato.plan.sql.building import Selection, Statement
+from sfumato.plan.sql.statements import parse
 
 Step = Callable[[Selection], Selection]
 Finishing = Callable[[Statement], Statement]

@@ -10,14 +10,15 @@ import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
-from sfumato.plan import costs, sql_expressions
+from sfumato.plan import costs
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.expressions import Column, Field
-from sfumato.plan.functions import call, literal
 from sfumato.plan.keys import groups
 from sfumato.plan.limits import Limits
-from sfumato.plan.sql import parse
+from sfumato.plan.sql import sql_expressions
+from sfumato.plan.sql.statements import parse
+from sfumato.plan.values.expressions import Column, Field
+from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Type
 
 LONG = "CASE WHEN age = 7 THEN REPLACE(REPLACE('aaaaaaaaaa', 'a', '{a}'), 'a', '{a}') ELSE 'a' END".format(a="a" * 32)

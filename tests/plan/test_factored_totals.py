@@ -14,10 +14,10 @@ from plan.described import CATALOG, VISITS
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.factorisations import Factorisation
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
-from sfumato.plan.factored_totals import FactoredTotals
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.readings import Totals
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.factored_totals import FactoredTotals
+from sfumato.plan.readings.total_readings import Totals
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Table
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Neighbours

@@ -15,7 +15,7 @@ from plan.test_sql_expressions import REFUSED
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan.keys import conditions, groups
-from sfumato.plan.sql import parse
+from sfumato.plan.sql.statements import parse
 
 EXPRESSIONS = [
     ("name LIKE colour", "the pattern as a literal", "name LIKE 'red'"),

@@ -10,8 +10,8 @@ import pytest
 from plan.samples import COLUMNS, read
 from sfumato.engine.row_lowering import _LOWERINGS
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Call, Column, Field
-from sfumato.plan.functions import FUNCTIONS, call, literal, never_null, null
+from sfumato.plan.values.expressions import Call, Column, Field
+from sfumato.plan.values.functions import FUNCTIONS, call, literal, never_null, null
 from sfumato.policy import Domain, Type
 
 DOMAINS = {

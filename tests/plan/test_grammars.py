@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 
-from sfumato.plan import letters
-from sfumato.plan.grammars import BEYOND, DECIMAL, GRAMMARS, LOCAL, ZERO, ZONED
+from sfumato.plan.values import letters
+from sfumato.plan.values.grammars import BEYOND, DECIMAL, GRAMMARS, LOCAL, ZERO, ZONED
 from sfumato.policy import Type
 
 

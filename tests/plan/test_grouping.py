@@ -7,9 +7,9 @@ import pytest
 from plan.described import CATALOG
 from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
-from sfumato.plan.outer import aggregating
-from sfumato.plan.sql import parse
-from sfumato.plan.text import select
+from sfumato.plan.sql.outer import aggregating
+from sfumato.plan.sql.statements import parse
+from sfumato.plan.sql.text import select
 
 INNER = "(SELECT region, urgent, COUNT(*) AS n FROM visits GROUP BY region, urgent)"
 

@@ -9,7 +9,7 @@ from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, Described, Period
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Cut, SemiJoin, UnitJoin, relations
-from sfumato.plan.sql import parse
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain
 
 DAY = Domain("date", bounds=("2024-01-01", "2024-12-31"))

@@ -10,14 +10,14 @@ import pytest
 import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan import date_formats
-from sfumato.plan.expressions import Column, Field
-from sfumato.plan.functions import call, literal
+from sfumato.plan.aggregates.unit_measures import UnitCount
 from sfumato.plan.keys import conditions, groups, undeclared
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Cut, Filter, GroupKey, PerUnit, Scan, SemiJoin, UnitJoin
-from sfumato.plan.sql import parse
-from sfumato.plan.unit_measures import UnitCount
+from sfumato.plan.sql.statements import parse
+from sfumato.plan.values import date_formats
+from sfumato.plan.values.expressions import Column, Field
+from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Type
 
 

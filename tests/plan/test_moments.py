@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.moments import Axis, Correlation, Covariance, Line, Spread
+from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, Line, Spread
 from sfumato.privacy import codec
 
 X, Y = Axis(-10, 30, 10), Axis(2, 3, Fraction(5, 2))

@@ -18,11 +18,11 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan import keys as plan_keys
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.expressions import Column, Field
-from sfumato.plan.functions import call, literal
 from sfumato.plan.keys import World, conditions, groups
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.sql import parse
+from sfumato.plan.sql.statements import parse
+from sfumato.plan.values.expressions import Column, Field
+from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Type
 
 COLUMNS = {

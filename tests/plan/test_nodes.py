@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sfumato.plan.aggregates.unit_measures import UnitCount
+from sfumato.plan.aggregates.windows import Counting, Place
 from sfumato.plan.bounding import whole_rows
-from sfumato.plan.expressions import Column, Field, Order
-from sfumato.plan.functions import call, literal
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import (
     Cut,
@@ -26,8 +26,8 @@ from sfumato.plan.nodes import (
     renumbered,
     separable,
 )
-from sfumato.plan.unit_measures import UnitCount
-from sfumato.plan.windows import Counting, Place
+from sfumato.plan.values.expressions import Column, Field, Order
+from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Type
 
 AGE = Domain("integer", bounds=(0, 110))

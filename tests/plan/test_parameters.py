@@ -15,8 +15,8 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from plan.described import CATALOG
 from sfumato.plan.canonical import digest
-from sfumato.plan.sql import parse
-from sfumato.plan.text import LONGEST, written
+from sfumato.plan.sql.statements import parse
+from sfumato.plan.sql.text import LONGEST, written
 
 ASKED = "SELECT region, COUNT(*) AS n FROM visits WHERE {} GROUP BY region"
 

@@ -9,11 +9,11 @@ import pytest
 
 from plan.described import CATALOG
 from sfumato.errors import Unsupported
+from sfumato.plan.aggregates.unit_measures import UnitMean, UnitMeasure, UnitSum
 from sfumato.plan.canonical import digest
-from sfumato.plan.expressions import Column, Field
 from sfumato.plan.nodes import PerUnit, relations
-from sfumato.plan.sql import parse
-from sfumato.plan.unit_measures import UnitMean, UnitMeasure, UnitSum
+from sfumato.plan.sql.statements import parse
+from sfumato.plan.values.expressions import Column, Field
 from sfumato.plan.warnings import undeclared
 from sfumato.policy import Domain
 

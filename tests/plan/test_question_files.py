@@ -6,8 +6,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import SfumatoError
-from sfumato.plan import question_files
-from sfumato.plan.question_files import Written, placed, questions
+from sfumato.plan.sql import question_files
+from sfumato.plan.sql.question_files import Written, placed, questions
 
 
 def test_questions_stand_between_semicolons() -> None:

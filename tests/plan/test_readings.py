@@ -16,8 +16,8 @@ from plan.described import CATALOG, VISITS
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.readings import LinearScores, LinearTotals, Matrix, Supports, Thresholds, Totals
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.total_readings import LinearScores, LinearTotals, Matrix, Supports, Thresholds, Totals
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Table
 from sfumato.privacy import Neighbours, codec
 

@@ -6,7 +6,7 @@ import pytest
 
 from plan.described import CATALOG
 from sfumato.plan.sharing import shared
-from sfumato.plan.sql import parse
+from sfumato.plan.sql.statements import parse
 from sfumato.plan.words import measured
 
 AVG, SUM, COUNT = "AVG(cost)", "SUM(cost)", "COUNT(cost)"

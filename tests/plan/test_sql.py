@@ -10,11 +10,11 @@ import pytest
 import sfumato as sf
 from plan.described import CATALOG, described
 from sfumato.errors import Unsupported
+from sfumato.plan.aggregates.measures import Distinct
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Described
-from sfumato.plan.measures import Distinct
 from sfumato.plan.nodes import relations
-from sfumato.plan.sql import parse
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.sql"))

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from plan.samples import NESTED, nested, read, resolve, shown
 from sfumato.errors import Unsupported
-from sfumato.plan.sql_expressions import DEEPEST, expression
+from sfumato.plan.sql.sql_expressions import DEEPEST, expression
 
 READ = {
     # literals

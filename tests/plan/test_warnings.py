@@ -6,7 +6,7 @@ import pytest
 from tests.plan.described import HOSPITALS
 
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.sql import parse
+from sfumato.plan.sql.statements import parse
 from sfumato.plan.warnings import undeclared
 from sfumato.policy import Domain
 

@@ -14,8 +14,8 @@ import pytest
 from engine.lowered import constant, selected
 from plan.samples import COLUMNS, read
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import columns
-from sfumato.plan.functions import FUNCTIONS
+from sfumato.plan.values.expressions import columns
+from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.policy import Type
 from sfumato.publish.cell_functions import _FUNCTIONS, evaluate
 from sfumato.publish.cell_values import Cells, Spans, Texts, Truths, point

@@ -19,13 +19,13 @@ from sfumato.curator.listings import listed
 from sfumato.curator.policy_account import read_policy
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidPolicy, Unsupported
+from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import boundings
-from sfumato.plan.dense_readings import Marginals
 from sfumato.plan.limits import Limits
-from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate
-from sfumato.plan.rows import rows
-from sfumato.plan.text import select
+from sfumato.plan.readings.dense_readings import Marginals
+from sfumato.plan.sql.rows import rows
+from sfumato.plan.sql.text import select
 from sfumato.policy import Domain, Table
 from sfumato.publish.answering import part_labels
 from sfumato.publish.attributes import Listed, Other, Range

@@ -26,8 +26,8 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.ledger import charged
 from sfumato.ledger.entries import BODY
 from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.plan.dense_readings import MOST_CELLS
 from sfumato.plan.limits import Strategy
+from sfumato.plan.readings.dense_readings import MOST_CELLS
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
 from sfumato.publish.blocks import most_count, sensitivity

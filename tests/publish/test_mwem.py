@@ -22,7 +22,7 @@ from sfumato.curator.mwem import MwemProposal, mwem
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.ledger import Tab
 from sfumato.mechanisms import Exponential, Laplace
-from sfumato.plan.dense_readings import Counted, Misfits
+from sfumato.plan.readings.dense_readings import Counted, Misfits
 from sfumato.privacy import codec
 from sfumato.publish.fits import FitRound
 from sfumato.publish.fitted_models import FittedModel

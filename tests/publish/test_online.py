@@ -27,7 +27,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.ledger import charged
 from sfumato.mechanisms import AboveThreshold, Gaussian
 from sfumato.mechanisms.sparse import Session
-from sfumato.plan.dense_readings import Marginal
+from sfumato.plan.readings.dense_readings import Marginal
 from sfumato.privacy import Neighbours
 from sfumato.publish import answering
 from sfumato.publish.answering import Quantity

@@ -22,7 +22,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.scores import ScoreProposal, score
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.mechanisms import Laplace
-from sfumato.plan.cell_rows import CellCounts, CodedRows
+from sfumato.plan.readings.cell_rows import CellCounts, CodedRows
 from sfumato.privacy import codec
 from sfumato.publish.scoring import CandidateScore, ScoreDraw, SetDistance, candidate_digest
 from sfumato.release.prices import Price

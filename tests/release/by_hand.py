@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sfumato.plan.measures import Estimator
+from sfumato.plan.aggregates.measures import Estimator
 from sfumato.release.group_keys import ONE_GROUP, GroupKeys
 from sfumato.release.measured import Derived, Measured
 from sfumato.release.scales import NoisyScale

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from plan.described import CATALOG
-from sfumato.plan.measures import Estimate
-from sfumato.plan.sql import parse
+from sfumato.plan.aggregates.measures import Estimate
+from sfumato.plan.sql.statements import parse
 from sfumato.release.answer_rows import answer_rows
 from sfumato.release.finishing import finish
 from sfumato.release.noisy_columns import Keys, Numbers, Truths

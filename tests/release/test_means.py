@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 import sfumato as sf
 from release.by_hand import stored
-from sfumato.plan.measures import Estimate, Ratio, Total
+from sfumato.plan.aggregates.measures import Estimate, Ratio, Total
 from sfumato.release.measured import estimating
 
 LOW, HIGH = 0.0, 10.0

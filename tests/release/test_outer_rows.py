@@ -14,8 +14,8 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from plan.described import CATALOG
 from release.by_hand import stored
-from sfumato.plan.measures import Estimate, Total
-from sfumato.plan.sql import parse
+from sfumato.plan.aggregates.measures import Estimate, Total
+from sfumato.plan.sql.statements import parse
 from sfumato.release.answer_rows import answer_rows
 from sfumato.release.finishing import Finished, finish, picks, simultaneous
 from sfumato.release.measured import estimating

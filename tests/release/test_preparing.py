@@ -15,8 +15,8 @@ from plan.described import CATALOG
 from plan.test_bounding import ROWS, USERS, bounded_plans
 from sfumato.plan.bounding import for_neighbours, found_bounding
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.readings import Holders
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.total_readings import Holders
+from sfumato.plan.sql.statements import parse
 from sfumato.privacy import Neighbours
 from sfumato.release.measurement import Measurement
 from sfumato.release.preparing import prepare

@@ -17,7 +17,7 @@ from hypothesis import given, strategies as st
 import sfumato as sf
 from sfumato.curator.table_auctions import PriceDraw, TableAuction
 from sfumato.ledger import charged
-from sfumato.plan.readings import GroupTotals, LinearScores, Totals
+from sfumato.plan.readings.total_readings import GroupTotals, LinearScores, Totals
 from sfumato.policy import Type
 from sfumato.privacy import Cost, codec
 from sfumato.release import releasing

@@ -13,8 +13,8 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from plan.described import CATALOG
 from release.by_hand import stored
-from sfumato.plan.measures import Ratio, Total
-from sfumato.plan.sql import parse
+from sfumato.plan.aggregates.measures import Ratio, Total
+from sfumato.plan.sql.statements import parse
 from sfumato.release.answer_rows import AnswerRows, answer_rows, one_row_per_set
 from sfumato.release.finishing import finish
 from sfumato.release.group_keys import GroupKeys

@@ -10,7 +10,7 @@ from sfumato.curator.questions import Question
 from sfumato.engine.seam import Engine
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import Found, FoundTotals
+from sfumato.plan.readings.total_readings import Found, FoundTotals
 
 Rows = dict[GroupKey, list[tuple[int, ...]]]
 """For each key, its totals for each of the declared values of the others; who holds it comes last, once."""

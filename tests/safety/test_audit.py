@@ -20,7 +20,7 @@ from safety.worlds import Row, World, question
 from sfumato.curator.curators import Curator
 from sfumato.curator.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price
 

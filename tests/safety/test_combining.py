@@ -16,9 +16,9 @@ from safety.worlds import PREDICATES, question, world
 from sfumato.curator.questions import Question
 from sfumato.engine.cell_lowering import FEWEST_COUNTS
 from sfumato.errors import Unsupported
-from sfumato.plan.combining import combined
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.combining import combined
+from sfumato.plan.readings.total_readings import GroupTotals
 
 TESTS = ("", "WHERE kind = 'a'", "WHERE cost > 0", "WHERE kind = 'b' AND cost >= 1", "WHERE cost / kind_no > 1")
 COUNT = "SELECT COUNT(*) AS n FROM visits"
@@ -161,7 +161,7 @@ def test_the_claims_stay_those_of_each_question(tmp_path: Path) -> None:
 
 
 def test_a_statement_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.plan.combining.MOST_MEASURES", 2)
+    monkeypatch.setattr("sfumato.plan.readings.combining.MOST_MEASURES", 2)
     with clinic(tmp_path) as made:
         readings = [
             by_strategy(asked(made, f"SELECT COUNT(*) AS n FROM visits {test}"), Strategy.CLIP_L1) for test in TESTS

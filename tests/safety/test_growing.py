@@ -22,10 +22,11 @@ from sfumato.curator.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.guarded import Periods
-from sfumato.plan import account_periods, calendar
+from sfumato.plan import account_periods
 from sfumato.plan.bounding import boundings, for_neighbours
-from sfumato.plan.readings import GroupTotals
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.sql.statements import parse
+from sfumato.plan.values import calendar
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 from sfumato.release.releasing import quietly

@@ -13,7 +13,7 @@ from engine.tables import tuples
 from safety.worlds import World, question
 from sfumato.curator.curators import Curator
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.policy.domains import LARGEST_INTEGER
 
 _COLUMNS = {"region": {"values": ["north", "south"]}, "age": {"type": "integer", "bounds": [0, 10]}}

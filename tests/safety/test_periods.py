@@ -12,7 +12,7 @@ from engine.tables import tuples
 from safety.worlds import changes, question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import boundings
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 

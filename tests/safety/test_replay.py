@@ -17,7 +17,7 @@ from safety.places import HERE, Place, sent
 from safety.worlds import REGIONS, World, changes, question, text, world
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import boundings, for_neighbours, found_bounding
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sharing import measured
 from sfumato.privacy import Neighbours
 

@@ -15,7 +15,7 @@ from safety.worlds import World, question
 from sfumato.curator.curators import Curator
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import Bounded, Strategy
-from sfumato.plan.readings import GroupTotals, Reading
+from sfumato.plan.readings.total_readings import GroupTotals, Reading
 
 _REGIONS = [f"region {index}" for index in range(8)]
 _COLUMNS = {"region": {"values": _REGIONS}, "age": {"type": "integer", "bounds": [0, 100]}}

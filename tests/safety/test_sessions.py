@@ -25,8 +25,8 @@ import sfumato as sf
 from safety.worlds import question, text, world
 from sfumato.curator.sessions import compared_total
 from sfumato.mechanisms import AboveThreshold
-from sfumato.plan.readings import GroupTotals
-from sfumato.plan.stepped_readings import SteppedTotal
+from sfumato.plan.readings.stepped_readings import SteppedTotal
+from sfumato.plan.readings.total_readings import GroupTotals
 
 LIMIT = 2
 QUESTIONS = (

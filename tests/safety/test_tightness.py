@@ -22,7 +22,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.relational import Operation, Reference, Scalar, Statement, apply, whole
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sharing import measured
 from sfumato.policy import Type
 from sfumato.privacy import Neighbours, Sensitivity

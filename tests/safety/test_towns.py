@@ -12,7 +12,7 @@ from safety import towns
 from safety.worlds import changes, question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import boundings, for_neighbours
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.privacy import Neighbours
 
 PATHS = (

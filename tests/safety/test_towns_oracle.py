@@ -18,7 +18,7 @@ from safety.test_towns import ACROSS, PATHS, TREES, UNITS
 from safety.worlds import question
 from sfumato.plan.bounding import boundings
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals
 
 MORE = (
     "SELECT c.region, COUNT(*), SUM(v.cost) FROM claims c LEFT JOIN visits v ON v.who = c.who AND v.region = c.region"

@@ -25,7 +25,7 @@ from safety.worlds import Row, World, changes, question
 from sfumato.curator.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import for_neighbours
-from sfumato.plan.readings import Found
+from sfumato.plan.readings.total_readings import Found
 from sfumato.privacy import Neighbours
 from sfumato.release import found_groups
 from sfumato.release.found_groups import FoundGroups

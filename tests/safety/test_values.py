@@ -17,8 +17,8 @@ from sfumato.curator.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.readings import Reading
-from sfumato.plan.value_readings import Differences, Frequencies
+from sfumato.plan.readings.total_readings import Reading
+from sfumato.plan.readings.value_readings import Differences, Frequencies
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.release.value_parts import ChosenValues, DifferentCounts

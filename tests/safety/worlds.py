@@ -18,7 +18,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.sql import parse
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.release.releasing import quietly

@@ -15,7 +15,7 @@ from sfumato.cli.exit_codes import EXIT_CODES, INTERRUPTED, warn
 from sfumato.cli.progress import ProgressLines
 from sfumato.cli.text_tables import show as show_table
 from sfumato.errors import SfumatoError
-from sfumato.plan.question_files import questions
+from sfumato.plan.sql.question_files import questions
 from sfumato.plan.words import many
 
 if TYPE_CHECKING:

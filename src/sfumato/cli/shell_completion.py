@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sfumato.cli.shell_statements import COMMAND
-from sfumato.plan.functions import FUNCTIONS
-from sfumato.plan.text_positions import quoted
+from sfumato.plan.values.functions import FUNCTIONS
+from sfumato.plan.written_names import quoted
 
 AGGREGATES = (
     *("COUNT", "COUNT_IF", "SUM", "AVG", "MEDIAN", "MIN", "MAX", "MODE", "APPROX_TOP_K", "APPROX_COUNT_DISTINCT"),

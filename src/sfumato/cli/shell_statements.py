@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfumato.plan.question_files import first_statement, is_blank
+from sfumato.plan.sql.question_files import first_statement, is_blank
 
 COMMAND = "\\"
 _BARE = {"help": "\\help", "quit": "\\quit", "exit": "\\quit"}

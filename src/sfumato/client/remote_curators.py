@@ -311,7 +311,7 @@ def _chosen(policy: str | None, found: Sequence[str]) -> str:
 
 def _of_file(path: str | os.PathLike[str]) -> dict[str, str]:
     """Read the questions of a .sql file, which takes a parser."""
-    from sfumato.plan.question_files import questions
+    from sfumato.plan.sql.question_files import questions
 
     try:
         with open(path, encoding="utf-8") as file:

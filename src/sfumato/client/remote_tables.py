@@ -11,8 +11,8 @@ from typing import Any
 from sfumato.client.remote_proposals import Place, RemoteQuestion
 from sfumato.client.sent_values import sent
 from sfumato.errors import InvalidParameter
-from sfumato.plan.aggregations import Aggregation
-from sfumato.plan.histograms import Histogram
+from sfumato.plan.sql.aggregations import Aggregation
+from sfumato.plan.sql.histograms import Histogram
 
 Asked = Aggregation | str
 Wanted = Histogram | str

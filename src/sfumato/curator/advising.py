@@ -16,11 +16,11 @@ from fractions import Fraction
 from sfumato.curator.forecasts import Width, half_width
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import paragraphs
-from sfumato.plan.expressions import Column, Field
-from sfumato.plan.functions import call, literal
+from sfumato.plan.aggregates.measures import Mean, Sum
 from sfumato.plan.limits import Limits
-from sfumato.plan.measures import Mean, Sum
 from sfumato.plan.nodes import Query
+from sfumato.plan.values.expressions import Column, Field
+from sfumato.plan.values.functions import call, literal
 from sfumato.plan.words import words
 from sfumato.policy import Type, Value
 from sfumato.privacy import codec

@@ -18,7 +18,7 @@ from sfumato.curator.sessions import ProposedSession
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import StoredAnswer
 from sfumato.plan.canonical import digest
-from sfumato.plan.question_files import Written, placed
+from sfumato.plan.sql.question_files import Written, placed
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.answer_columns import Columns

@@ -22,11 +22,11 @@ from typing import Any
 from sfumato.curator.context import Context
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Publication
+from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.canonical import digest
-from sfumato.plan.expressions import Column
 from sfumato.plan.limits import Limits
-from sfumato.plan.measures import Count, Sum
 from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.values.expressions import Column
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text as digits
 from sfumato.publish import answering

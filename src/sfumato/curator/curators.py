@@ -52,11 +52,11 @@ from sfumato.engine.seam import Engine
 from sfumato.errors import InvalidParameter, LedgerUnavailable, SfumatoError
 from sfumato.ledger import Ledger, Line, SpendingLimit
 from sfumato.notebook_html import paragraph
-from sfumato.plan.building import selection
 from sfumato.plan.nodes import Query
-from sfumato.plan.parameters import Parameters
-from sfumato.plan.sql import parse
-from sfumato.plan.text import listing, written
+from sfumato.plan.sql.building import selection
+from sfumato.plan.sql.parameters import Parameters
+from sfumato.plan.sql.statements import parse
+from sfumato.plan.sql.text import listing, written
 from sfumato.policy import Policy
 from sfumato.privacy import Budget
 from sfumato.privacy.budget_pictures import History, Moment

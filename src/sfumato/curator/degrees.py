@@ -19,8 +19,8 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Laplace
 from sfumato.plan.canonical import digest
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import GroupSizes, GroupTotals, Integers, Totals
-from sfumato.plan.text_positions import quoted
+from sfumato.plan.readings.total_readings import GroupSizes, GroupTotals, Integers, Totals
+from sfumato.plan.written_names import quoted
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least

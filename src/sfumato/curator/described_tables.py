@@ -105,7 +105,7 @@ class Tables(Mapping[str, TableDescription]):
         for each in self.tables.values():
             if each.name.lower() == name.lower():
                 return each
-        from sfumato.plan.text_positions import nearest  # who only reads descriptions needs no parser
+        from sfumato.plan.sql.text_positions import nearest  # who only reads descriptions needs no parser
 
         rule = f"no declared table is called {printable(name[:60])}"
         raise Unsupported("unknown-table", rule, fix=nearest(name, self.tables))

@@ -17,8 +17,8 @@ from sfumato.curator.policy_alone import policy_alone
 from sfumato.curator.questions import SMALL_DELTA, Question
 from sfumato.errors import SfumatoError
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.text_positions import quoted
 from sfumato.plan.words import literal_words, many
+from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Policy, Type
 from sfumato.policy.codings import cell_words
 from sfumato.privacy.numbers import text

@@ -11,7 +11,6 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.protocols import Additive
 from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.bounding import Bounded, Scaled
-from sfumato.plan.expressions import Reference
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import (
     Cut,
@@ -29,6 +28,7 @@ from sfumato.plan.nodes import (
     relations,
 )
 from sfumato.plan.noisy_rows import Finish, Outer
+from sfumato.plan.values.expressions import Reference
 from sfumato.plan.words import bounds, enforced, many, measured, names, unit_words, window_words, words
 from sfumato.policy import Domain, Policy
 from sfumato.privacy import codec

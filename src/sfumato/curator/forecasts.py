@@ -12,11 +12,11 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.notebook_html import paragraphs, table
-from sfumato.plan.expressions import Column, Expression, Result, walk
+from sfumato.plan.aggregates.spread import Pairs, Variance
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.sharing import Made
-from sfumato.plan.spread import Pairs, Variance
+from sfumato.plan.values.expressions import Column, Expression, Result, walk
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, shown as number, whole

@@ -38,8 +38,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.mechanisms import Laplace
-from sfumato.plan.expressions import Column, Expression
-from sfumato.plan.functions import call, literal
+from sfumato.plan.values.expressions import Column, Expression
+from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy.numbers import Number

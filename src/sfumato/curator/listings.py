@@ -113,8 +113,8 @@ class Listing:
 
 def listed(question: str, table: str, policy: Policy, catalog: Catalog) -> Listing:
     """List the tables of a policy, or the columns of one of them."""
-    from sfumato.plan.text import TABLES  # who only reads a listing back needs no parser
-    from sfumato.plan.text_positions import nearest
+    from sfumato.plan.sql.text import TABLES  # who only reads a listing back needs no parser
+    from sfumato.plan.sql.text_positions import nearest
 
     if table == TABLES:
         rows = tuple((each.name, *_about(policy, each)) for each in catalog.tables.values())

@@ -26,16 +26,16 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MOST_STEPS
 from sfumato.plan import costs
+from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
-from sfumato.plan.building import selection, where as kept
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.dense_readings import MOST_CELLS, Marginals
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish
-from sfumato.plan.rows import Rows
+from sfumato.plan.readings.dense_readings import MOST_CELLS, Marginals
+from sfumato.plan.sql.building import selection, where as kept
+from sfumato.plan.sql.rows import Rows
 from sfumato.plan.words import cutting, many
 from sfumato.policy import Domain, Table
 from sfumato.privacy import Curve, Guarantee, Sensitivity

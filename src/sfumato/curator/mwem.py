@@ -29,8 +29,8 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.dense_readings import MOST_CELLS, Counted, Marginals
 from sfumato.plan.limits import Strategy
+from sfumato.plan.readings.dense_readings import MOST_CELLS, Counted, Marginals
 from sfumato.plan.words import many
 from sfumato.privacy import Cost, Curve, Sensitivity, compose
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown, whole

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.building import Selection, derive, where
-from sfumato.plan.text_positions import quoted
+from sfumato.plan.sql.building import Selection, derive, where
+from sfumato.plan.written_names import quoted
 from sfumato.policy import Table
 
 _ORDER = re.compile(r"\s*(.+?)(?:\s+(asc|desc))?\s*", re.IGNORECASE | re.DOTALL)

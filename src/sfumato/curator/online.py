@@ -24,11 +24,11 @@ from sfumato.errors import InvalidParameter, SessionInterrupted, Unsupported
 from sfumato.mechanisms import Gaussian
 from sfumato.mechanisms.secret_sessions import SecretSession
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.dense_readings import MOST_CELLS, Marginal
-from sfumato.plan.parameters import Parameters
-from sfumato.plan.readings import Integers
-from sfumato.plan.text_positions import quoted
+from sfumato.plan.readings.dense_readings import MOST_CELLS, Marginal
+from sfumato.plan.readings.total_readings import Integers
+from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.words import many
+from sfumato.plan.written_names import quoted
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, shown, whole
 from sfumato.publish import answering
 from sfumato.publish.answering import Quantity, Settled

@@ -19,7 +19,7 @@ from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken, WeakLe
 from sfumato.ledger import Account, Ledger, Line, PeriodAccounts
 from sfumato.ledger.server_addresses import is_same_ledger, is_server_address
 from sfumato.notebook_html import paragraph, table
-from sfumato.plan.declared_cells import impossible
+from sfumato.plan.sql.declared_cells import impossible
 from sfumato.policy import Policy
 from sfumato.policy.toml_files import read
 from sfumato.privacy import Budget, Guarantee

@@ -18,7 +18,7 @@ from sfumato.engine.empty_sources import without_data
 from sfumato.engine.opening import open_engine
 from sfumato.ledger import Ledger
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.sql import parse
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy
 from sfumato.release.releasing import quietly
 

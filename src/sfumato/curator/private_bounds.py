@@ -22,14 +22,14 @@ from sfumato.curator.period_spending import by_period, charged
 from sfumato.curator.priced_by_epsilon import PricedByEpsilon
 from sfumato.curator.step_counts import StepSearch, least_price
 from sfumato.errors import InvalidParameter
+from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.canonical import digest
-from sfumato.plan.expressions import Column, Field
-from sfumato.plan.functions import call
 from sfumato.plan.limits import ONE_ROW
-from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, Filter, GroupKey, Scan, cut
-from sfumato.plan.readings import GroupTotals, Integers
+from sfumato.plan.readings.total_readings import GroupTotals, Integers
+from sfumato.plan.values.expressions import Column, Field
+from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, percent
 from sfumato.release.answer_columns import AnswerColumn, Columns

@@ -21,14 +21,14 @@ from sfumato.curator.priced_by_epsilon import PricedByEpsilon
 from sfumato.curator.private_bounds import private_table
 from sfumato.curator.step_counts import StepCounts, StepSearch, least_price
 from sfumato.errors import InvalidParameter
+from sfumato.plan.aggregates.measures import Count
+from sfumato.plan.aggregates.unit_measures import UnitCount, UnitSum
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.canonical import digest
-from sfumato.plan.expressions import Column, Field
 from sfumato.plan.limits import Limits
-from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, GroupKey, PerUnit, Scan
-from sfumato.plan.readings import GroupTotals, Integers
-from sfumato.plan.unit_measures import UnitCount, UnitSum
+from sfumato.plan.readings.total_readings import GroupTotals, Integers
+from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Table, Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, percent

@@ -22,18 +22,18 @@ from sfumato.curator.rehearsing import rehearsed
 from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
 from sfumato.errors import EngineFailed, InvalidParameter, SfumatoError, Unsupported, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
+from sfumato.plan.aggregates.measures import Reads
+from sfumato.plan.aggregates.value_measures import DistinctValues
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
 from sfumato.plan.canonical import digest
-from sfumato.plan.expressions import Column, Expression, Result, Windowed, columns, noises
 from sfumato.plan.keys import conditions, groups, undeclared as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import Reads
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish
-from sfumato.plan.readings import FoundTotals
+from sfumato.plan.readings.total_readings import FoundTotals
+from sfumato.plan.readings.value_readings import pair_limits
 from sfumato.plan.sharing import Shared, shared
-from sfumato.plan.value_measures import DistinctValues
-from sfumato.plan.value_readings import pair_limits
+from sfumato.plan.values.expressions import Column, Expression, Result, Windowed, columns, noises
 from sfumato.plan.warnings import undeclared
 from sfumato.plan.words import cutting, words
 from sfumato.plots.picture import Picture, saved

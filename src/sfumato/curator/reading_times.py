@@ -26,7 +26,7 @@ from sfumato.engine.seam import Engine
 from sfumato.errors import SfumatoError
 from sfumato.ledger import Ledger
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.sql import parse
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy
 
 

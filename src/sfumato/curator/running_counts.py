@@ -25,13 +25,13 @@ from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import LEAST_STEPS, MOST_STEPS
 from sfumato.mechanisms.factorisations import MOST_PERIODS, Factorisation, candidates
 from sfumato.mechanisms.protocols import Additive
+from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.canonical import digest
-from sfumato.plan.expressions import Column, Key, Result
-from sfumato.plan.factored_totals import FactoredTotals
-from sfumato.plan.measures import Count, Sum
 from sfumato.plan.nodes import GroupKey, Query
-from sfumato.plan.readings import Totals
+from sfumato.plan.readings.factored_totals import FactoredTotals
+from sfumato.plan.readings.total_readings import Totals
+from sfumato.plan.values.expressions import Column, Key, Result
 from sfumato.plan.words import cutting, many, measured
 from sfumato.policy import Type, Value
 from sfumato.privacy import Budget, Guarantee, codec

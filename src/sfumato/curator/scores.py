@@ -28,9 +28,9 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.cell_rows import CellCounts, CellRows, CodedRows
-from sfumato.plan.dense_readings import MOST_CELLS
 from sfumato.plan.limits import Strategy
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows
+from sfumato.plan.readings.dense_readings import MOST_CELLS
 from sfumato.plan.words import many
 from sfumato.policy import Policy, Type
 from sfumato.privacy import Sensitivity

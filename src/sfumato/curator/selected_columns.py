@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.coded_keys import coded_key, listed
-from sfumato.plan.expressions import Column, Expression, Field
-from sfumato.plan.rows import Rows, derived
-from sfumato.plan.text import select as parse_text
-from sfumato.plan.text_positions import nearest
+from sfumato.plan.sql.rows import Rows, derived
+from sfumato.plan.sql.text import select as parse_text
+from sfumato.plan.sql.text_positions import nearest
+from sfumato.plan.values.coded_keys import coded_key, listed
+from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Domain, Policy, Type
 from sfumato.policy.codings import Coding
 from sfumato.publish.coded_columns import CodedColumn, attribute_of

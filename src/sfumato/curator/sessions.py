@@ -27,14 +27,14 @@ from sfumato.ledger import Charged, Entry, StoredAnswer, Tab
 from sfumato.mechanisms import AboveThreshold
 from sfumato.mechanisms.secret_sessions import SecretSession
 from sfumato.plan.canonical import digest
-from sfumato.plan.expressions import Column, Result
 from sfumato.plan.limits import Limits
 from sfumato.plan.noisy_rows import Finish
-from sfumato.plan.parameters import Parameters
-from sfumato.plan.question_files import placed, questions
-from sfumato.plan.readings import GroupTotals
-from sfumato.plan.stepped_readings import SteppedTotal
-from sfumato.plan.text_positions import quoted
+from sfumato.plan.readings.stepped_readings import SteppedTotal
+from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.sql.parameters import Parameters
+from sfumato.plan.sql.question_files import placed, questions
+from sfumato.plan.values.expressions import Column, Result
+from sfumato.plan.written_names import quoted
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy import Neighbours
 from sfumato.privacy.calibration import least

@@ -19,7 +19,7 @@ from sfumato.curator.ladders import Span, seen, surely_inside, trimmed
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Laplace
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.readings import ChosenGroups, Integers, LinearTotals, Matrix, Totals
+from sfumato.plan.readings.total_readings import ChosenGroups, Integers, LinearTotals, Matrix, Totals
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent

@@ -31,9 +31,9 @@ from sfumato.mechanisms.additive import MOST_STEPS
 from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.cell_rows import MOST_COLUMN_CELLS, CellCounts, CellRows
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings import Reading
+from sfumato.plan.readings.cell_rows import MOST_COLUMN_CELLS, CellCounts, CellRows
+from sfumato.plan.readings.total_readings import Reading
 from sfumato.plan.words import many
 from sfumato.policy import Table, Type
 from sfumato.privacy import Cost, Curve, Neighbours

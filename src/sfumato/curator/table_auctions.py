@@ -20,15 +20,15 @@ from sfumato.curator.rehearsing import rehearsed
 from sfumato.curator.sold_goods import Sold
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace
+from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.canonical import digest
-from sfumato.plan.expressions import Column, Expression, Field
-from sfumato.plan.functions import call, literal
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, GroupKey, Query, Scan
 from sfumato.plan.noisy_rows import Finish
-from sfumato.plan.readings import GroupTotals, Integers, LinearScores, Supports, Thresholds, Totals
+from sfumato.plan.readings.total_readings import GroupTotals, Integers, LinearScores, Supports, Thresholds, Totals
+from sfumato.plan.values.expressions import Column, Expression, Field
+from sfumato.plan.values.functions import call, literal
 from sfumato.plan.words import many
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy.calibration import least

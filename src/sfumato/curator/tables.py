@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from sfumato.curator.context import Context
 from sfumato.curator.declared_values import DeclaredValues
 from sfumato.curator.questions import Question
-from sfumato.plan import building
-from sfumato.plan.aggregations import Asked
-from sfumato.plan.building import Keys, On, Selection, Statement, Wanted
-from sfumato.plan.fragments import written
+from sfumato.plan.sql import building
+from sfumato.plan.sql.aggregations import Asked
+from sfumato.plan.sql.building import Keys, On, Selection, Statement, Wanted
+from sfumato.plan.sql.fragments import written
 from sfumato.policy import Domain
 
 

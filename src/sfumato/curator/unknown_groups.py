@@ -5,8 +5,8 @@ from __future__ import annotations
 from sfumato.errors import Unsupported
 from sfumato.mechanisms import KeyThreshold
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.expressions import Field, columns
 from sfumato.plan.nodes import Query
+from sfumato.plan.values.expressions import Field, columns
 from sfumato.plan.words import words
 from sfumato.policy.domains import MOST_LETTERS
 from sfumato.privacy import Budget

@@ -27,7 +27,7 @@ from sfumato.errors import InvalidParameter, Unsupported, shorten
 from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.canonical import digest
-from sfumato.plan.question_files import MOST_QUESTIONS, Written, placed, questions as questions_of
+from sfumato.plan.sql.question_files import MOST_QUESTIONS, Written, placed, questions as questions_of
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, shown
 from sfumato.release import releasing

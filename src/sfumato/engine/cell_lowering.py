@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from sfumato.engine.relation_lowering import same
 from sfumato.engine.relational import Aggregation, Apply, Constant, Operation, Reference, Scalar, Select, Total, apply
-from sfumato.plan import expressions
 from sfumato.plan.bounding import Bounded
+from sfumato.plan.values import expressions
 from sfumato.policy import Domain, Type
 
 FEWEST_COUNTS = 12

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from sfumato.engine.relational import Constant, Operation, Scalar, apply, whole
 from sfumato.engine.row_lowering import RowLowering, missing, present, real
-from sfumato.plan.grammars import BEYOND, FALSE, GRAMMARS, TRUE, ZERO
+from sfumato.plan.values.grammars import BEYOND, FALSE, GRAMMARS, TRUE, ZERO
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import SMALLEST_REAL
 from sfumato.privacy.numbers import above, below

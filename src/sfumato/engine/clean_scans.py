@@ -46,7 +46,7 @@ from sfumato.engine.relational import (
 from sfumato.engine.row_lowering import RowLowering, choice, missing, present
 from sfumato.engine.spelling import Spelling
 from sfumato.errors import InvalidPolicy
-from sfumato.plan import calendar
+from sfumato.plan.values import calendar
 from sfumato.policy import Domain, ListColumn, Policy, Table, Type, Via
 
 _KEY, _PERIOD = "sf_key", "sf_period"

@@ -9,9 +9,9 @@ from sfumato.engine.relation_lowering import Columns, RelationLowering, every, p
 from sfumato.engine.relational import Operation, Reference, Scalar, Select, apply, whole
 from sfumato.engine.row_lowering import RowLowering, present
 from sfumato.engine.step_lowering import steps
+from sfumato.plan.aggregates.measures import Contribution
 from sfumato.plan.bounding import Bounded, Scaled
 from sfumato.plan.limits import Strategy
-from sfumato.plan.measures import Contribution
 from sfumato.policy import Type
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.engine.found_keys import named, told
-from sfumato.plan.cell_rows import CellRows, CodedRows
-from sfumato.plan.dense_readings import Marginals, Places, ValueCounts, Values
-from sfumato.plan.readings import Integers
+from sfumato.plan.readings.cell_rows import CellRows, CodedRows
+from sfumato.plan.readings.dense_readings import Marginals, Places, ValueCounts, Values
+from sfumato.plan.readings.total_readings import Integers
 from sfumato.policy import Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import Found, FoundTotals, Places
+from sfumato.plan.readings.total_readings import Found, FoundTotals, Places
 from sfumato.policy import Type
 
 if TYPE_CHECKING:

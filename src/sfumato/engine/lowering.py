@@ -48,13 +48,13 @@ from sfumato.engine.row_lowering import real
 from sfumato.engine.step_lowering import as_real, clamped, narrow, real_of_wide, wide
 from sfumato.plan import nodes
 from sfumato.plan.bounding import Bounded, longest
-from sfumato.plan.cell_rows import CellRows
-from sfumato.plan.dense_readings import Marginals, ValueCounts
-from sfumato.plan.expressions import Expression
 from sfumato.plan.keys import MOST_GROUPS
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings import FoundTotals
-from sfumato.plan.value_readings import with_value
+from sfumato.plan.readings.cell_rows import CellRows
+from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
+from sfumato.plan.readings.total_readings import FoundTotals
+from sfumato.plan.readings.value_readings import with_value
+from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.policy.values import MOST_ROWS

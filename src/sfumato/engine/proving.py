@@ -39,9 +39,9 @@ from sfumato.engine.relational import (
 )
 from sfumato.engine.spelling import Spelling
 from sfumato.errors import EngineFailed, InvalidPolicy
-from sfumato.plan import calendar, letters
-from sfumato.plan.functions.temporal import PARTS
-from sfumato.plan.grammars import GRAMMARS
+from sfumato.plan.values import calendar, letters
+from sfumato.plan.values.functions.temporal import PARTS
+from sfumato.plan.values.grammars import GRAMMARS
 from sfumato.policy import Type
 
 Scan = Callable[[Carried, list[object]], str]

@@ -15,10 +15,10 @@ from sfumato.engine import dense_arrays, found_keys, lowering, value_lowering
 from sfumato.engine.relation_lowering import same
 from sfumato.engine.relational import Aggregation, Select, Statement, Total
 from sfumato.engine.totals_arrays import FEW, few_in_arrays
-from sfumato.plan.cell_rows import CellRows
-from sfumato.plan.dense_readings import Marginals, ValueCounts
-from sfumato.plan.readings import FoundTotals, GroupTotals, Reading
-from sfumato.plan.value_readings import DifferentValues, ValueTable
+from sfumato.plan.readings.cell_rows import CellRows
+from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
+from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals, Reading
+from sfumato.plan.readings.value_readings import DifferentValues, ValueTable
 from sfumato.policy import Type
 
 if TYPE_CHECKING:

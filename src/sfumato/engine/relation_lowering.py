@@ -37,7 +37,7 @@ from sfumato.engine.row_lowering import RowLowering, real
 from sfumato.engine.unit_lowering import UnitLowering
 from sfumato.engine.window_lowering import WindowLowering
 from sfumato.plan import nodes
-from sfumato.plan.expressions import Call, Column, Expression, Field, columns
+from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns
 from sfumato.policy import Type
 
 UNIT = "sf_unit"

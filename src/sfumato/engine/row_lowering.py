@@ -17,12 +17,12 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.engine.relational import Apply, Constant, Operation, Reference, Scalar, apply, references, whole
-from sfumato.plan import calendar, date_formats, expressions, intervals, letters
-from sfumato.plan.expressions import Call, Column, Expression, Literal
-from sfumato.plan.functions import FUNCTIONS
-from sfumato.plan.functions.temporal import PARTS
-from sfumato.plan.functions.textual import LONGEST
-from sfumato.plan.grammars import FALSE, GRAMMARS, TRUE, ZERO
+from sfumato.plan.values import calendar, date_formats, expressions, intervals, letters
+from sfumato.plan.values.expressions import Call, Column, Expression, Literal
+from sfumato.plan.values.functions import FUNCTIONS
+from sfumato.plan.values.functions.temporal import PARTS
+from sfumato.plan.values.functions.textual import LONGEST
+from sfumato.plan.values.grammars import FALSE, GRAMMARS, TRUE, ZERO
 from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import World
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import E, Reading
+from sfumato.plan.readings.total_readings import E, Reading
 from sfumato.policy import Domain
 
 

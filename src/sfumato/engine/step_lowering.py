@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from sfumato.engine.relational import Constant, Operation, Scalar, Wide, apply, whole
 from sfumato.engine.row_lowering import real
-from sfumato.plan.expressions import Column, Expression
-from sfumato.plan.measures import Contribution
+from sfumato.plan.aggregates.measures import Contribution
+from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Type
 
 _HALF = 2**48

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.plan.intervals import nearest
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import GroupTotals, Reading
-from sfumato.plan.value_readings import DifferentValues, ValueTable
+from sfumato.plan.readings.total_readings import GroupTotals, Reading
+from sfumato.plan.readings.value_readings import DifferentValues, ValueTable
+from sfumato.plan.values.intervals import nearest
 from sfumato.policy import Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 

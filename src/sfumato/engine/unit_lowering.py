@@ -25,9 +25,8 @@ from sfumato.engine.relational import (
 )
 from sfumato.engine.row_lowering import RowLowering, choice, missing, present, real
 from sfumato.engine.step_lowering import as_real, clamped, narrow, real_of_wide, steps
-from sfumato.plan.expressions import Column, Expression, Order
-from sfumato.plan.measures import Contribution
-from sfumato.plan.unit_measures import (
+from sfumato.plan.aggregates.measures import Contribution
+from sfumato.plan.aggregates.unit_measures import (
     UnitAll,
     UnitAny,
     UnitCount,
@@ -40,6 +39,7 @@ from sfumato.plan.unit_measures import (
     UnitSum,
     steps_held,
 )
+from sfumato.plan.values.expressions import Column, Expression, Order
 from sfumato.policy import Domain, Type
 
 Take = Callable[[Total], Scalar]

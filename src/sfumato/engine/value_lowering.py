@@ -23,7 +23,7 @@ from sfumato.engine.row_lowering import RowLowering
 from sfumato.engine.step_lowering import wide
 from sfumato.plan import keys as group_keys
 from sfumato.plan.keys import World
-from sfumato.plan.value_readings import DifferentValues, ValueTable
+from sfumato.plan.readings.value_readings import DifferentValues, ValueTable
 
 
 def value_table(reading: ValueTable, key: int) -> Statement:

@@ -29,9 +29,9 @@ from sfumato.engine.relational import (
 )
 from sfumato.engine.row_lowering import RowLowering
 from sfumato.engine.unit_lowering import UnitLowering, as_ordered, as_result
-from sfumato.plan import windows
-from sfumato.plan.expressions import Field, Order
-from sfumato.plan.windows import Counting, WindowFunction
+from sfumato.plan.aggregates import windows
+from sfumato.plan.aggregates.windows import Counting, WindowFunction
+from sfumato.plan.values.expressions import Field, Order
 
 _FRAMES = {windows.Frame.PEERS: Frame.PEERS, windows.Frame.ROWS: Frame.ROWS, windows.Frame.WHOLE: Frame.WHOLE}
 _PLACES = {

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.plan import calendar
-from sfumato.plan.expressions import Call, Column, Expression, Field, Literal, Reference
-from sfumato.plan.functions import call, literal
-from sfumato.plan.narrowing import Limit, comparison, limits
 from sfumato.plan.nodes import Aggregate, Filter, PerUnit, Relation, Scan, SemiJoin, Union, UnitJoin, relations
+from sfumato.plan.values import calendar
+from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal, Reference
+from sfumato.plan.values.functions import call, literal
+from sfumato.plan.values.narrowing import Limit, comparison, limits
 from sfumato.policy import Policy, Type
 from sfumato.policy.values import ACCOUNT_PERIODS
 

@@ -36,8 +36,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
+from sfumato.plan.aggregates.measures import MOST_STEPS, Contribution, Count, Distinct, Measure
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import MOST_STEPS, Contribution, Count, Distinct, Measure
 from sfumato.plan.nodes import (
     Aggregate,
     Bound,

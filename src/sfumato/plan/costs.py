@@ -22,8 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Call, Expression, size, walk
-from sfumato.plan.functions import FUNCTIONS
 from sfumato.plan.nodes import (
     Aggregate,
     Join,
@@ -36,6 +34,8 @@ from sfumato.plan.nodes import (
     multiplicity,
     relations,
 )
+from sfumato.plan.values.expressions import Call, Expression, size, walk
+from sfumato.plan.values.functions import FUNCTIONS
 
 MOST_STEPS = 100_000
 """Of one row of the private table in one question; a step is about 3 ns."""

@@ -21,10 +21,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import Unsupported
-from sfumato.plan import calendar, costs, countable, date_formats
-from sfumato.plan.expressions import Call, Column, Expression, Field, Literal, Reference, columns
-from sfumato.plan.hours import by_hour, hourly
-from sfumato.plan.narrowing import Limits, limits, narrowed, rebuilt
+from sfumato.plan import costs
 from sfumato.plan.nodes import (
     Bound,
     Cut,
@@ -39,6 +36,10 @@ from sfumato.plan.nodes import (
     Window,
     conjuncts,
 )
+from sfumato.plan.values import calendar, countable, date_formats
+from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal, Reference, columns
+from sfumato.plan.values.hours import by_hour, hourly
+from sfumato.plan.values.narrowing import Limits, limits, narrowed, rebuilt
 from sfumato.policy import Domain, Type, Value
 
 MOST_GROUPS = 200_000

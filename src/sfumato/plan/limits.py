@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.measures import Measure
+from sfumato.plan.aggregates.measures import Measure
 from sfumato.policy import Table
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import whole

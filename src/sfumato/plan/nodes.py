@@ -28,13 +28,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from sfumato.plan.expressions import Call, Column, Expression, Field, Reference, columns
+from sfumato.plan.aggregates.measures import Asked
+from sfumato.plan.aggregates.unit_measures import UnitMeasure
+from sfumato.plan.aggregates.windows import Place, WindowFunction
 from sfumato.plan.limits import ONE_ROW, Limits, Strategy
-from sfumato.plan.measures import Asked
-from sfumato.plan.narrowing import comparison
 from sfumato.plan.noisy_rows import Finish, Outer, Output
-from sfumato.plan.unit_measures import UnitMeasure
-from sfumato.plan.windows import Place, WindowFunction
+from sfumato.plan.values.expressions import Call, Column, Expression, Field, Reference, columns
+from sfumato.plan.values.narrowing import comparison
 from sfumato.policy import Domain, Value
 from sfumato.privacy import codec
 

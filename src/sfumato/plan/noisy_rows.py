@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfumato.plan.expressions import Expression, Order
+from sfumato.plan.values.expressions import Expression, Order
 from sfumato.privacy import codec
 
 # fmt: off

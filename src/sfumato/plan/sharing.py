@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from sfumato.plan.measures import Asked, Count, Mean, Measure, Reads, Sum
+from sfumato.plan.aggregates.measures import Asked, Count, Mean, Measure, Reads, Sum
 from sfumato.plan.nodes import Aggregate
 
 

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sfumato.plan.aggregates.measures import Asked, Reads
+from sfumato.plan.aggregates.ranked import Quantile
 from sfumato.plan.costs import MOST_PARTS, expressions
-from sfumato.plan.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
-from sfumato.plan.functions import never_null
-from sfumato.plan.measures import Asked, Reads
-from sfumato.plan.narrowing import comparison
 from sfumato.plan.nodes import Join, Query, relations
-from sfumato.plan.ranked import Quantile
+from sfumato.plan.values.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
+from sfumato.plan.values.functions import never_null
+from sfumato.plan.values.narrowing import comparison
 from sfumato.plan.words import words
 from sfumato.policy import Domain, Type
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
+from sfumato.plan.aggregates.measures import Asked, Distinct
+from sfumato.plan.aggregates.spread import Pairs
+from sfumato.plan.aggregates.unit_measures import UnitCount, UnitDistinct, UnitFirst, UnitMeasure
+from sfumato.plan.aggregates.value_measures import FrequentValue
+from sfumato.plan.aggregates.windows import End, Place, Running, Shifted, WindowFunction
 from sfumato.plan.bounding import Bounded, Scaled
-from sfumato.plan.expressions import (
+from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.nodes import Query
+from sfumato.plan.noisy_rows import Finish, Over, RowTotal
+from sfumato.plan.values.expressions import (
     Call,
     Column,
     Expression,
@@ -19,14 +27,6 @@ from sfumato.plan.expressions import (
     SummedOver,
     Windowed,
 )
-from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import Asked, Distinct
-from sfumato.plan.nodes import Query
-from sfumato.plan.noisy_rows import Finish, Over, RowTotal
-from sfumato.plan.spread import Pairs
-from sfumato.plan.unit_measures import UnitCount, UnitDistinct, UnitFirst, UnitMeasure
-from sfumato.plan.value_measures import FrequentValue
-from sfumato.plan.windows import End, Place, Running, Shifted, WindowFunction
 from sfumato.policy import Type
 from sfumato.privacy.numbers import shown, text
 
@@ -54,7 +54,7 @@ def _named(reference: Reference) -> str:
         return str(reference)
     if not reference.table:  # made in the question, and named by what it is
         return reference.name
-    from sfumato.plan.text_positions import quoted  # who only reads words back needs no parser
+    from sfumato.plan.written_names import quoted  # who only reads words back needs no parser
 
     return quoted(reference.name) if reference.source == 0 else f"{quoted(reference.table)}.{quoted(reference.name)}"
 

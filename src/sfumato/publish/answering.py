@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.errors import Unsupported
-from sfumato.plan import sql
+from sfumato.plan.aggregates.measures import Asked, Count, Estimate, Mean, Ratio, Sum, present, value_range
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.expressions import Column, Expression, Field, Reference, Result, columns
-from sfumato.plan.measures import Asked, Count, Estimate, Mean, Ratio, Sum, present, value_range
 from sfumato.plan.nodes import Filter, GroupKey, Query, Relation, Scan
-from sfumato.plan.parameters import Parameters
-from sfumato.plan.text_positions import quoted
+from sfumato.plan.sql import statements
+from sfumato.plan.sql.parameters import Parameters
+from sfumato.plan.values.expressions import Column, Expression, Field, Reference, Result, columns
+from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import MOST_LETTERS
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text as written
@@ -151,7 +151,7 @@ def ask(
     settle: Settle | None = None,
 ) -> Answer:
     """Answer a question in SQL; what it cannot answer is refused, with a reason."""
-    query = sql.parse(text, face.catalog, parameters)
+    query = statements.parse(text, face.catalog, parameters)
     return answered(face, query, str(text), confidence=confidence, together=together, settle=settle)
 
 
@@ -225,7 +225,7 @@ class Condition:
 
 def condition(face: Face, text: str) -> Condition:
     """Read a condition and evaluate it on cells."""
-    query = sql.parse(f"SELECT COUNT(*) FILTER (WHERE {text}) FROM {quoted(face.table)}", face.catalog)
+    query = statements.parse(f"SELECT COUNT(*) FILTER (WHERE {text}) FROM {quoted(face.table)}", face.catalog)
     (measure,) = query.plan.measures
     assert measure.where is not None
     asking = _Asking(face, replace(query, plan=replace(query.plan, measures=())), (), 0.05)

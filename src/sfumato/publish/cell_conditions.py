@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.plan.expressions import Call
+from sfumato.plan.values.expressions import Call
 from sfumato.policy import Type
 from sfumato.publish.cell_values import Bools, Cells, Evaluation, Spans, Texts, Truths, missing, spans, truths
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.plan import calendar, date_formats
-from sfumato.plan.expressions import Call, Literal
-from sfumato.plan.functions.temporal import PARTS
+from sfumato.plan.values import calendar, date_formats
+from sfumato.plan.values.expressions import Call, Literal
+from sfumato.plan.values.functions.temporal import PARTS
 from sfumato.policy import Type
 from sfumato.publish.cell_values import EPOCH, Cells, Evaluation, Floats, Spans, Texts, made, point, spans
 

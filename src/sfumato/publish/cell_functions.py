@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Call, Column, Expression, Literal, Reference
-from sfumato.plan.grammars import FALSE, GRAMMARS, TRUE, ZERO
+from sfumato.plan.values.expressions import Call, Column, Expression, Literal, Reference
+from sfumato.plan.values.grammars import FALSE, GRAMMARS, TRUE, ZERO
 from sfumato.policy import Type
 from sfumato.policy.domains import SMALLEST_REAL
 from sfumato.publish.cell_conditions import CONDITION_FUNCTIONS

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Call, Literal
+from sfumato.plan.values.expressions import Call, Literal
 from sfumato.policy import Type
 from sfumato.policy.domains import SMALLEST_REAL
 from sfumato.publish.cell_values import LARGEST, Cells, Evaluation, Floats, Spans, made, spans

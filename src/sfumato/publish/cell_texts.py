@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.plan import letters
-from sfumato.plan.expressions import Call, Literal
-from sfumato.plan.functions.textual import LONGEST
+from sfumato.plan.values import letters
+from sfumato.plan.values.expressions import Call, Literal
+from sfumato.plan.values.functions.textual import LONGEST
 from sfumato.publish.cell_values import Cells, Evaluation, Spans, Texts, Truths
 
 Each = Callable[..., Any]

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Call, Literal
+from sfumato.plan.values.expressions import Call, Literal
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_REAL
 from sfumato.publish.attributes import Attribute, Listed, Range

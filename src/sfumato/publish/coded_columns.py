@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sfumato.errors import Unsupported
-from sfumato.plan.coded_keys import coded_key, listed
-from sfumato.plan.expressions import Column, Expression
-from sfumato.plan.text_positions import nearest
+from sfumato.plan.sql.text_positions import nearest
+from sfumato.plan.values.coded_keys import coded_key, listed
+from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Domain, Table, Value
 from sfumato.policy.codings import Coding
 from sfumato.publish.attributes import Attribute, Listed, Other, Range

@@ -17,7 +17,7 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.dense_readings import MOST_CELLS
+from sfumato.plan.readings.dense_readings import MOST_CELLS
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, exact
 from sfumato.publish import blocks as block_algebra

@@ -16,7 +16,7 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Laplace
-from sfumato.plan.parameters import Parameters
+from sfumato.plan.sql.parameters import Parameters
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Column, Expression
+from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Type
 from sfumato.publish.attributes import Attribute, Listed, Range
 from sfumato.publish.blocks import Set

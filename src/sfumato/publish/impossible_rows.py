@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.mechanisms import bits
-from sfumato.plan.expressions import Reference
+from sfumato.plan.values.expressions import Reference
 from sfumato.policy import Type
 from sfumato.publish.answering import Condition, Face, part_labels
 from sfumato.publish.cell_functions import evaluate

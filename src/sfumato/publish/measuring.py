@@ -20,7 +20,7 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.nodes import Scan
-from sfumato.plan.readings import Integers
+from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.words import many
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity, codec
@@ -38,7 +38,7 @@ from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 
 if TYPE_CHECKING:
     from sfumato.plan.bounding import Bounded
-    from sfumato.plan.dense_readings import Marginals
+    from sfumato.plan.readings.dense_readings import Marginals
     from sfumato.release.measurement import Batch
     from sfumato.release.releasing import Read
 
@@ -111,7 +111,7 @@ def batch_of(plan: Plan, reading: Marginals) -> Batch:
     """Make the measurements of a plan, in its order, on what is read for it."""
     # Readers of a file measure nothing: what draws noise is imported by whoever does.
     from sfumato.mechanisms import Gaussian, Laplace
-    from sfumato.plan.dense_readings import Marginal
+    from sfumato.plan.readings.dense_readings import Marginal
     from sfumato.release.measurement import Batch, Measurement
 
     if plan.marginals:

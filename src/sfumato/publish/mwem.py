@@ -17,8 +17,8 @@ from typing import Protocol
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.dense_readings import Counted, Misfits, summed_cells
-from sfumato.plan.readings import Integers
+from sfumato.plan.readings.dense_readings import Counted, Misfits, summed_cells
+from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import codec
 from sfumato.publish.blocks import Set
 from sfumato.publish.chains import Floats

@@ -36,8 +36,8 @@ from sfumato.ledger import Charged
 from sfumato.mechanisms import AboveThreshold, Gaussian, Session, laplace
 from sfumato.mechanisms.additive import MOST_STEPS
 from sfumato.mechanisms.secret_sessions import SecretSession
-from sfumato.plan.dense_readings import Marginal, Marginals
-from sfumato.plan.readings import Integers
+from sfumato.plan.readings.dense_readings import Marginal, Marginals
+from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import Neighbours
 from sfumato.privacy.numbers import Number
 from sfumato.publish.answering import Quantity

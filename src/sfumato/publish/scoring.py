@@ -35,12 +35,12 @@ from sfumato.caching import cached_property
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.mechanisms.protocols import Additive
+from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import Bounded, weighted_bounding
-from sfumato.plan.building import selection
-from sfumato.plan.cell_rows import CellCounts, CellRows, CodedRows
-from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate
-from sfumato.plan.readings import Integers
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows
+from sfumato.plan.readings.total_readings import Integers
+from sfumato.plan.sql.building import selection
 from sfumato.policy import Policy, Table
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Budget, PrivacyUnit, Sensitivity, codec

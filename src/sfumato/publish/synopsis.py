@@ -17,7 +17,7 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.plan.parameters import Parameters
+from sfumato.plan.sql.parameters import Parameters
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Type

@@ -21,9 +21,9 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Anchor, Charged
 from sfumato.notebook_html import folded, paragraph, preformatted, table
-from sfumato.plan.parameters import Parameters
-from sfumato.plan.text_positions import quoted
+from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.words import many
+from sfumato.plan.written_names import quoted
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import Curve, Neighbours, codec

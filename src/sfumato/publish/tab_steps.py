@@ -17,9 +17,9 @@ from sfumato.engine.seam import OpenReading, Reader, Unheld
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.cell_rows import CellCounts, SetMisfits
-from sfumato.plan.dense_readings import Counted, Misfits
-from sfumato.plan.readings import E, Integers, Reading
+from sfumato.plan.readings.cell_rows import CellCounts, SetMisfits
+from sfumato.plan.readings.dense_readings import Counted, Misfits
+from sfumato.plan.readings.total_readings import E, Integers, Reading
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.plan.measures import Floats
+from sfumato.plan.aggregates.measures import Floats
 from sfumato.plan.nodes import GroupKey
 
 Places = NDArray[np.intp]

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter, SfumatoError, installing
 from sfumato.notebook_html import folded, paragraphs, preformatted, table
-from sfumato.plan.expressions import Column, Reference, Result
 from sfumato.plan.nodes import Query
+from sfumato.plan.values.expressions import Column, Reference, Result
 from sfumato.plots.answers import Key, draw
 from sfumato.plots.chart_data import ChartData, Interval
 from sfumato.plots.picture import Picture, saved

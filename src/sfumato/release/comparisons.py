@@ -18,8 +18,8 @@ from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import AboveThreshold, Laplace, Session
-from sfumato.plan.readings import GroupTotals
-from sfumato.plan.stepped_readings import SteppedTotal
+from sfumato.plan.readings.stepped_readings import SteppedTotal
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact, shown

@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.plan.expressions import (
+from sfumato.plan.aggregates.measures import Estimate
+from sfumato.plan.nodes import Query
+from sfumato.plan.noisy_rows import Finish, Outer
+from sfumato.plan.values.expressions import (
     Column,
     Expression,
     Key,
@@ -25,9 +28,6 @@ from sfumato.plan.expressions import (
     noises,
     walk,
 )
-from sfumato.plan.measures import Estimate
-from sfumato.plan.nodes import Query
-from sfumato.plan.noisy_rows import Finish, Outer
 from sfumato.release.answer_rows import AnswerRows
 from sfumato.release.noisy_columns import Bools, Evaluated, Keys, Numbers, Truths, evaluate_on, objects, ranks, truths
 from sfumato.release.row_totals import Presence, group_codes, row_total, window

@@ -18,7 +18,7 @@ import numpy as np
 from sfumato.mechanisms import KeyThreshold
 from sfumato.plan.keys import MOST_GROUPS, sorting
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import FoundTotals, GroupTotals, Integers, Places, Reading
+from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals, Integers, Places, Reading
 from sfumato.plan.sharing import Made
 from sfumato.policy import Value
 from sfumato.privacy.numbers import Number

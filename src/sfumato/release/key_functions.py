@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Call, Column, Expression, Key, Order, columns, of_keys, walk
 from sfumato.plan.keys import Evaluate, World, affordable, told
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import FINISHING
+from sfumato.plan.values.expressions import Call, Column, Expression, Key, Order, columns, of_keys, walk
 from sfumato.policy import Type, Value
 from sfumato.release.answer_rows import AnswerRows
 

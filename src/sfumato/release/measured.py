@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sfumato.mechanisms import KeyThreshold
-from sfumato.plan.expressions import Column, Result
-from sfumato.plan.measures import Combined, Estimate, Estimator, Floats, Total, Width
+from sfumato.plan.aggregates.measures import Combined, Estimate, Estimator, Floats, Total, Width
 from sfumato.plan.nodes import GroupKey, Query
-from sfumato.plan.readings import Integers, Reading
+from sfumato.plan.readings.total_readings import Integers, Reading
 from sfumato.plan.sharing import Made
+from sfumato.plan.values.expressions import Column, Result
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
 from sfumato.release.answer_rows import AnswerRows

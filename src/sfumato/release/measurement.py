@@ -19,10 +19,11 @@ from sfumato.ledger import Charged
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.cell_rows import SetMisfits
-from sfumato.plan.dense_readings import Marginal, Misfits, Ranks
-from sfumato.plan.factored_totals import FactoredTotals
-from sfumato.plan.readings import (
+from sfumato.plan.readings.cell_rows import SetMisfits
+from sfumato.plan.readings.dense_readings import Marginal, Misfits, Ranks
+from sfumato.plan.readings.factored_totals import FactoredTotals
+from sfumato.plan.readings.stepped_readings import SteppedTotal
+from sfumato.plan.readings.total_readings import (
     ChosenGroups,
     GroupSizes,
     Holders,
@@ -32,8 +33,7 @@ from sfumato.plan.readings import (
     Supports,
     Totals,
 )
-from sfumato.plan.stepped_readings import SteppedTotal
-from sfumato.plan.value_readings import Differences, Frequencies
+from sfumato.plan.readings.value_readings import Differences, Frequencies
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.numbers import text
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.plan.expressions import Call, Column, Expression, Literal, Reference, noises
-from sfumato.plan.measures import Floats
+from sfumato.plan.aggregates.measures import Floats
+from sfumato.plan.values.expressions import Call, Column, Expression, Literal, Reference, noises
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 

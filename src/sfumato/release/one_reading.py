@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from sfumato.plan.readings import GroupTotals, Integers
+from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.release.releasing import Read
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sfumato.plan.aggregates.measures import Reads
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.expressions import Expression
-from sfumato.plan.measures import Reads
 from sfumato.plan.sharing import Part
+from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Value
 from sfumato.release.parts import OtherPart
 from sfumato.release.rank_parts import ChosenRanks

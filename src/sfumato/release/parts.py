@@ -18,10 +18,10 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
+from sfumato.plan.aggregates.measures import Steps
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.measures import Steps
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import GroupTotals, Integers, Reading, Totals
+from sfumato.plan.readings.total_readings import GroupTotals, Integers, Reading, Totals
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import Number

@@ -27,7 +27,7 @@ from sfumato.mechanisms.key_thresholds import MOST_KEYS, MOST_WEIGHT
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings import Holders
+from sfumato.plan.readings.total_readings import Holders
 from sfumato.privacy import Budget, Curve, Neighbours
 from sfumato.privacy.budget_words import ENDS
 from sfumato.privacy.calibration import least

@@ -10,12 +10,12 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.mechanisms import Quantiles
+from sfumato.plan.aggregates.measures import Steps
+from sfumato.plan.aggregates.ranked import Quantile
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.dense_readings import Ranks, ValueCounts, Values
-from sfumato.plan.measures import Steps
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.ranked import Quantile
-from sfumato.plan.readings import Integers
+from sfumato.plan.readings.dense_readings import Ranks, ValueCounts, Values
+from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.words import words
 from sfumato.privacy.numbers import Number, percent
 from sfumato.release.measurement import Measurement

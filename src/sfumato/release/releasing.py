@@ -19,7 +19,7 @@ from sfumato.engine.seam import OpenReading, Reader
 from sfumato.errors import EngineFailed, LedgerInDoubt, Unanswered, Unsupported
 from sfumato.ledger import Account, Entry, StoredAnswer, entries
 from sfumato.mechanisms import bits
-from sfumato.plan.readings import E, Reading
+from sfumato.plan.readings.total_readings import E, Reading
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.measurement import Batch

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.plan.expressions import Expression, noises
-from sfumato.plan.measures import Floats
+from sfumato.plan.aggregates.measures import Floats
 from sfumato.plan.noisy_rows import Over
+from sfumato.plan.values.expressions import Expression, noises
 from sfumato.release.noisy_columns import Bools, Evaluated, Numbers, Truths, is_sure, missing, numbers, ranks
 
 Places = NDArray[np.intp]

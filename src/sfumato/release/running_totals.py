@@ -19,7 +19,7 @@ from sfumato.mechanisms.factorisations import Factorisation
 from sfumato.mechanisms.protocols import Additive
 from sfumato.mechanisms.weighted_sums import continuous_widths, gaussian_widths, laplace_widths
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import GroupTotals, Integers
+from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plots.answers import draw_lines
 from sfumato.plots.chart_data import ChartData
 from sfumato.plots.picture import Picture, saved

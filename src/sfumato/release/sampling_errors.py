@@ -25,9 +25,9 @@ from statistics import NormalDist
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.expressions import Column, Result
-from sfumato.plan.measures import Asked, Count, Mean
+from sfumato.plan.aggregates.measures import Asked, Count, Mean
 from sfumato.plan.nodes import Query
+from sfumato.plan.values.expressions import Column, Result
 from sfumato.plots.chart_data import Interval
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.plan.aggregates.measures import Estimator, Floats
 from sfumato.plan.bounding import Scaled
-from sfumato.plan.measures import Estimator, Floats
 from sfumato.plan.sharing import Made
 from sfumato.release.parts import Family, NoisyTotals, Part
 from sfumato.release.splitting import Wanted, even, split, times_alone

@@ -13,8 +13,8 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.plan.combining import Combined, combined
-from sfumato.plan.readings import GroupTotals, Integers, Reading
+from sfumato.plan.readings.combining import Combined, combined
+from sfumato.plan.readings.total_readings import GroupTotals, Integers, Reading
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.measured import Measured

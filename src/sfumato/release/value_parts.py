@@ -11,12 +11,12 @@ import numpy as np
 
 from sfumato.errors import Unsupported
 from sfumato.mechanisms import FrequentValues
+from sfumato.plan.aggregates.measures import Steps
+from sfumato.plan.aggregates.value_measures import DistinctValues, FrequentValue
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.measures import Steps
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import Integers
-from sfumato.plan.value_measures import DistinctValues, FrequentValue
-from sfumato.plan.value_readings import Differences, DifferentValues, Frequencies, ValueTable
+from sfumato.plan.readings.total_readings import Integers
+from sfumato.plan.readings.value_readings import Differences, DifferentValues, Frequencies, ValueTable
 from sfumato.plan.words import words
 from sfumato.policy import Value
 from sfumato.privacy.numbers import Number, percent, shown

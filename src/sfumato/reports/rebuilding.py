@@ -26,7 +26,7 @@ from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.ledger import Account, Ledger, Line
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.sql import parse
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy
 from sfumato.privacy import codec
 from sfumato.publish.measuring import Published, noise_words

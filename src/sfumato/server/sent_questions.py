@@ -9,8 +9,8 @@ from typing import Any
 
 from sfumato.curator import Curator
 from sfumato.errors import InvalidParameter, InvalidRequest
-from sfumato.plan.aggregations import Aggregation
-from sfumato.plan.histograms import Histogram
+from sfumato.plan.sql.aggregations import Aggregation
+from sfumato.plan.sql.histograms import Histogram
 from sfumato.server.specs import AggregateSpec, HistogramSpec, StepSpec, TypedCell, ViewSpec
 
 _DEEPEST = 8

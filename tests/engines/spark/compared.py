@@ -26,7 +26,7 @@ from sfumato.engine.reading_statements import counted_statement, in_arrays
 from sfumato.engine.spark.driver import Spark
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import boundings, found_bounding
-from sfumato.plan.readings import FoundTotals, GroupTotals, Reading
+from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals, Reading
 from sfumato.plan.sharing import measured
 from sfumato.policy import Policy, Type
 

@@ -20,8 +20,8 @@ from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.sessions import beside
 from sfumato.errors import InvalidPolicy, SourceChanged
 from sfumato.plan.bounding import Limits, Strategy, boundings
-from sfumato.plan.readings import GroupTotals
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 

@@ -25,13 +25,13 @@ from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.sessions import at_address, quietly
 from sfumato.engine.spellings.spark import SparkSpelling
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
+from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import Limits, Strategy, boundings, found_bounding
-from sfumato.plan.dense_readings import Marginals, ValueCounts
-from sfumato.plan.functions import call
-from sfumato.plan.grammars import LONGEST
-from sfumato.plan.measures import Count, Sum
-from sfumato.plan.readings import FoundTotals, GroupTotals
-from sfumato.plan.sql import parse
+from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
+from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals
+from sfumato.plan.sql.statements import parse
+from sfumato.plan.values.functions import call
+from sfumato.plan.values.grammars import LONGEST
 from sfumato.policy import Policy, Table
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.filterwarnings(PANDAS)]

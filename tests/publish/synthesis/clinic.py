@@ -14,7 +14,7 @@ import sfumato as sf
 from sfumato.curator.context import Context
 from sfumato.curator.synthesis import SynthesisProposal, synthesis
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.cell_rows import CodedRows
+from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.release.prices import Price
 from sfumato.release.releasing import quietly
 

@@ -21,7 +21,7 @@ from publish.synthesis.clinic import Row, exact, people, policy_of
 from sfumato.mechanisms import Laplace
 from sfumato.mechanisms.bits import all_below
 from sfumato.mechanisms.confidence_limits import at_least
-from sfumato.plan.cell_rows import CodedRows
+from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.publish.measuring import packed
 from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.budget import size_of

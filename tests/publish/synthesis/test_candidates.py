@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.plan.cell_rows import MOST_WEIGHT
+from sfumato.plan.readings.cell_rows import MOST_WEIGHT
 from sfumato.publish.graph.models import GraphModel, Potential
 from sfumato.publish.synthesis.candidates import affordable, closure, whole_weights, within
 

@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from publish.synthesis.clinic import RELATIONS, exact, pairs, people, policy_of, worlds
 from sfumato.mechanisms import Exponential
-from sfumato.plan.cell_rows import CellCounts, CellRows, CodedRows, SetMisfits
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, SetMisfits
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.publish.tab_steps import ChooseStep
 from sfumato.release.measurement import Measurement

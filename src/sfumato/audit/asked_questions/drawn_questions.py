@@ -19,7 +19,7 @@ from sfumato.audit.asked_questions.question_templates import groups_by, literal
 from sfumato.curator import Curator
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.limits import Strategy
-from sfumato.plan.text_positions import quoted
+from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Type
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.text_positions import quoted
 from sfumato.plan.words import literal_words
+from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Type
 
 _FEW = 400
@@ -142,7 +142,7 @@ def questions_of(source: Any) -> tuple[str, ...]:
     from pathlib import Path
 
     from sfumato.errors import SfumatoError
-    from sfumato.plan.question_files import questions
+    from sfumato.plan.sql.question_files import questions
 
     if source is None:
         return ()

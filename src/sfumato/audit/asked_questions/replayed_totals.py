@@ -19,7 +19,7 @@ from sfumato.audit.invented_tables.neighbouring_tables import Population
 from sfumato.curator import Question
 from sfumato.engine.seam import Engine
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import Found, FoundTotals
+from sfumato.plan.readings.total_readings import Found, FoundTotals
 from sfumato.privacy import Sensitivity
 from sfumato.release.measurement import Measurement
 from sfumato.release.preparing import Prepared

@@ -23,8 +23,8 @@ from sfumato.audit.whole_policies.audit_stages import Paid, Stage, prepared, rea
 from sfumato.audit.whole_policies.drawn_again import drawn_again
 from sfumato.curator import Question
 from sfumato.errors import SfumatoError
-from sfumato.plan.readings import Totals
-from sfumato.plan.text_positions import quoted
+from sfumato.plan.readings.total_readings import Totals
+from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy import Guarantee, Sensitivity
 from sfumato.release.measurement import Measurement

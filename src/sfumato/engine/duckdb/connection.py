@@ -28,7 +28,7 @@ from sfumato.engine.duckdb.spilling import Spill
 from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged, Unsupported
-from sfumato.plan.bands import MOST_ROWS, most_met
+from sfumato.plan.values.bands import MOST_ROWS, most_met
 from sfumato.policy import Domain, InMemory, ListColumn, Policy, Table, Type, Via
 from sfumato.privacy.numbers import whole
 

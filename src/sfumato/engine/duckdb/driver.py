@@ -18,11 +18,11 @@ from sfumato.engine.totals_arrays import FEW, exact_keys, few_in_arrays, paramet
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.catalog import Catalog, described
-from sfumato.plan.cell_rows import CellRows
-from sfumato.plan.dense_readings import Marginals, ValueCounts
 from sfumato.plan.keys import Span, World
 from sfumato.plan.nodes import GroupKey, tables
-from sfumato.plan.readings import E, FoundTotals, GroupTotals, Reading
+from sfumato.plan.readings.cell_rows import CellRows
+from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
+from sfumato.plan.readings.total_readings import E, FoundTotals, GroupTotals, Reading
 from sfumato.policy import Policy
 
 _REMEMBERED = 1000

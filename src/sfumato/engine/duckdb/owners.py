@@ -17,7 +17,7 @@ from sfumato.engine.duckdb.relations import Relation
 from sfumato.engine.duckdb.scan import FLOATING, WHOLE, Cell, Owner, cleaned, links, owned, sound
 from sfumato.engine.spellings.duckdb_literals import literal
 from sfumato.errors import InvalidPolicy
-from sfumato.plan import calendar
+from sfumato.plan.values import calendar
 from sfumato.policy import Domain, Policy, Table, Type, Via
 
 Read = Callable[[Cell], str]

@@ -31,7 +31,7 @@ from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import Span, World
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import E, Reading
+from sfumato.plan.readings.total_readings import E, Reading
 from sfumato.policy import Policy, PostgresTable, Table, Type
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from sfumato.engine.clean_scans import ITEM, CleanItem, StoredColumn
 from sfumato.engine.generator import Generator
 from sfumato.engine.relational import Statement, Table
 from sfumato.engine.spellings.postgres import BYTES, PostgresSpelling, name
-from sfumato.plan.grammars import LONGEST
+from sfumato.plan.values.grammars import LONGEST
 
 KINDS = {
     "int2": Stored.INTEGER,

@@ -7,7 +7,7 @@ from sfumato.engine.clean_scans import ITEM, CleanItem, StoredColumn
 from sfumato.engine.generator import Generator
 from sfumato.engine.spellings.spark import SparkSpelling
 from sfumato.engine.spellings.spark_literals import name, real
-from sfumato.plan.grammars import LONGEST
+from sfumato.plan.values.grammars import LONGEST
 
 _KINDS = {
     "tinyint": Stored.INTEGER,

@@ -29,7 +29,7 @@ from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import World
 from sfumato.plan.nodes import GroupKey, tables
-from sfumato.plan.readings import E, Reading
+from sfumato.plan.readings.total_readings import E, Reading
 from sfumato.policy import Policy, Table
 from sfumato.policy.table_sources import SparkFrame
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sfumato.engine.relational import Kind
 from sfumato.engine.spellings.common import SECONDS_BEFORE_1970, CommonSpelling
 from sfumato.engine.spellings.duckdb_literals import LITERALS, TYPES, listed, literal
-from sfumato.plan.grammars import ZONED
+from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value
 
 __all__ = ["TYPES", "DuckDBSpelling"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.engine.relational import Kind
-from sfumato.plan.intervals import nearest
+from sfumato.plan.values.intervals import nearest
 from sfumato.policy import Type, Value
 
 COMMON_TYPES: Mapping[Kind, str] = {

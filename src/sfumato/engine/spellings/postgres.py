@@ -9,7 +9,7 @@ from sfumato.engine.relational import Kind, Wide
 from sfumato.engine.spellings.common import SECONDS_BEFORE_1970, CommonSpelling
 from sfumato.engine.spellings.literals import COMMON_TYPES, Literals, doubled
 from sfumato.errors import Unsupported
-from sfumato.plan.grammars import ZONED
+from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value
 
 TYPES: Mapping[Kind, str] = {

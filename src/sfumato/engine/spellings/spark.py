@@ -12,7 +12,7 @@ from functools import cache
 from sfumato.engine.relational import Kind
 from sfumato.engine.spellings.common import SECONDS_BEFORE_1970, CommonSpelling
 from sfumato.engine.spellings.spark_literals import LITERALS, TYPES, literal
-from sfumato.plan import letters
+from sfumato.plan.values import letters
 from sfumato.policy import Type, Value
 
 __all__ = ["TYPES", "SparkSpelling"]

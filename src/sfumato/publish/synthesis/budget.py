@@ -20,7 +20,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.additive import LEAST_STEPS, MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.cell_rows import SetMisfits
+from sfumato.plan.readings.cell_rows import SetMisfits
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity
 from sfumato.privacy.calibration import least, meets
 from sfumato.release.prices import Price

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from sfumato.plan.cell_rows import MOST_WEIGHT
+from sfumato.plan.readings.cell_rows import MOST_WEIGHT
 from sfumato.publish.blocks import Set
 from sfumato.publish.graph.models import GraphModel
 from sfumato.publish.graph.trees import predicted_cells

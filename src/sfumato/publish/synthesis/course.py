@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.mechanisms import Laplace
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.cell_rows import CellCounts, CellRows, SetMisfits
-from sfumato.plan.readings import Integers
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, SetMisfits
+from sfumato.plan.readings.total_readings import Integers
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Set
 from sfumato.publish.chains import Floats

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.plan.cell_rows import CellCounts
+from sfumato.plan.readings.cell_rows import CellCounts
 from sfumato.publish.blocks import Set
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.synthesis.aim import expected_rounds

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sfumato.plan.cell_rows import KEPT_CELLS
+from sfumato.plan.readings.cell_rows import KEPT_CELLS
 from sfumato.privacy import codec
 from sfumato.publish.graph.trees import predicted_bytes, predicted_cells
 from sfumato.publish.synthesis.course import Setting

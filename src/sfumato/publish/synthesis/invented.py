@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.mechanisms import bits
-from sfumato.plan.cell_rows import CodedRows
+from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.publish.synthesis.course import Setting
 
 _FOLLOWING = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from sfumato.plan.cell_rows import CellCounts
+from sfumato.plan.readings.cell_rows import CellCounts
 from sfumato.publish.synthesis.course import Course, mean_size
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfumato.plan.readings import Integers
+from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import codec
 from sfumato.publish.measuring import packed, unpacked
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep

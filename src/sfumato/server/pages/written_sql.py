@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.text_positions import quoted
+from sfumato.plan.written_names import quoted
 from sfumato.policy import Type
 from sfumato.policy.public_faces import PublicColumn, PublicFace, PublicTable
 from sfumato.server.pages.browser_sessions import Form

@@ -1,0 +1,120 @@
+"""These are asked of the order of values: medians and other quantiles, and the least and the greatest.
+
+Whatever is asked of the order of one column, among the same rows, is read once. Quantiles share one recursion; the
+least and the greatest value are aimed at from within, at a rank that the price decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from sfumato.plan.aggregates.measures import (
+    Asked,
+    Count,
+    Estimate,
+    Estimator,
+    Floats,
+    Measure,
+    Reads,
+    Steps,
+    Sum,
+    Width,
+    both,
+    present,
+    value_range,
+)
+from sfumato.plan.values.expressions import Expression
+from sfumato.policy import Domain, Type
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import Number, exact, text
+
+MOST_DECIMALS = 10**6
+"""Shares are told apart to six decimals."""
+
+
+@codec.value("quantile")
+@dataclass(frozen=True)
+class Quantile:
+    """This is a value with so great a share of the others below it, among the rows where the predicate holds: 0 is the
+    least, 1 the greatest.
+    """
+
+    value: Expression
+    probability: Fraction
+    where: Expression | None = None
+    listed: bool = False
+    """It is one of the column's own values, and has its type: the others are numbers that may lie between two."""
+    reads: ClassVar[Reads] = Reads.RANKS
+    once_per_unit: ClassVar[bool] = False
+    noises: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "probability", exact(self.probability, "probability"))
+
+    @property
+    def name(self) -> str:
+        return _NAMES.get(self.probability, f"{text(100 * self.probability)} % quantile")
+
+    @property
+    def together(self) -> Hashable:
+        return self.reads, self.value, self.where
+
+    @property
+    def result(self) -> Domain:
+        return Domain(self.value.domain.type if self.listed else Type.REAL, nullable=True)
+
+    @property
+    def possible(self) -> tuple[Fraction, Fraction] | None:
+        return value_range(self.value)
+
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+        """Ranks are read of values that are there: their sum, in steps, and how many they are."""
+        return Sum(self.value, self.where), Count(both(self.where, present(self.value)))
+
+    def estimator(self, *measured: Steps) -> Estimator:
+        low, high = (end * measured[0].step for end in (measured[0].low, measured[0].high))
+        return Chosen(low, high, self.probability)
+
+
+_NAMES = {Fraction(0): "least", Fraction(1, 2): "median", Fraction(1): "greatest"}
+
+
+@codec.value("chosen-estimator")
+@dataclass(frozen=True)
+class Chosen:
+    """A chosen value is its own estimate, within the bounds of all values.
+
+    Nothing more is known of the exact quantile, unless two more numbers were chosen around it: then it lies between
+    them. The exact least value is at most the one that stands for it, and the greatest at least.
+    """
+
+    low: Fraction
+    high: Fraction
+    probability: Fraction
+    adds_up: ClassVar[bool] = False
+
+    def __init__(self, low: Number, high: Number, probability: Number) -> None:
+        object.__setattr__(self, "low", exact(low, "low"))
+        object.__setattr__(self, "high", exact(high, "high"))
+        object.__setattr__(self, "probability", exact(probability, "probability"))
+
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
+        """Estimate the value and its range: a half-width of 0 says that what was chosen around the value holds with the
+        confidence that is asked for.
+        """
+        value, *ends = totals
+        low, high = (np.full_like(value, float(end)) for end in (self.low, self.high))
+        known = Estimate(np.clip(value, low, high), low, high)
+        if np.max(widths[0], initial=0) > 0:
+            return known
+        if ends:
+            below, above = np.maximum(np.minimum(*ends), low), np.minimum(np.maximum(*ends), high)
+            return Estimate(np.clip(known.value, below, above), below, above)
+        if self.probability == 0:
+            return replace(known, high=known.value)
+        return replace(known, low=known.value) if self.probability == 1 else known

@@ -1,0 +1,247 @@
+"""Each result found of one unit's rows is one value for the unit, within a range derived from what is declared.
+
+A result is a function of the unit's own rows, so a relation of results is unit-wise whatever they are; the range is
+what bounds a sum over units. With at most ``cap`` rows counted, a count lies in [0, cap] (in [1, cap] where every row
+counts: a unit without rows has no result at all) and a sum of values in [low, high] between min(low, cap·low) and
+max(high, cap·high). No row is dropped: the rows of a unit with more than ``cap`` are all added up, and the result is
+moved to the nearer end. Sums are of whole numbers of steps, so they are exact and do not depend on the order of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar, Protocol
+
+from sfumato.errors import Unsupported
+from sfumato.plan.aggregates.measures import value_range
+from sfumato.plan.values import intervals
+from sfumato.plan.values.expressions import Expression, Order
+from sfumato.policy import Domain, Type
+from sfumato.privacy import codec
+
+_EXACT = 2**52
+"""Sums of at most so many steps are doubles of their own."""
+_FINEST = Fraction(1, 2**440)
+"""No step is finer: a real nearer to 0 than 2^-500 is 0."""
+_FINE = 2**48
+"""Steps that a sum without a declared grid may have."""
+
+
+class UnitMeasure(Protocol):
+    """A unit measure is what is found of the rows of one unit."""
+
+    name: ClassVar[str]
+    """What SQL calls it."""
+
+    @property
+    def where(self) -> Expression | None:
+        """Say which rows count; all of them when there is no test."""
+        ...
+
+    @property
+    def value(self) -> Expression | None:
+        """Say what it is about; None where rows are counted."""
+        ...
+
+    @property
+    def domain(self) -> Domain:
+        """Say what the result can be: it is clamped to it."""
+        ...
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """List what is evaluated on the unit's rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class _OfValue:
+    """These measures are found of one value of each row."""
+
+    value: Expression
+    where: Expression | None = None
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return (self.value,) if self.where is None else (self.value, self.where)
+
+    @property
+    def nullable(self) -> bool:
+        """Tell whether a unit whose rows are all there may have no result."""
+        return self.value.domain.nullable or self.where is not None
+
+
+@codec.value("unit-count")
+@dataclass(frozen=True)
+class UnitCount:
+    """This is the number of a unit's rows, at most the cap."""
+
+    where: Expression | None
+    cap: int
+    name: ClassVar[str] = "COUNT"
+
+    @property
+    def value(self) -> Expression | None:
+        return None
+
+    @property
+    def domain(self) -> Domain:
+        return Domain(Type.INTEGER, bounds=(1 if self.where is None else 0, self.cap))
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return () if self.where is None else (self.where,)
+
+
+@codec.value("unit-distinct")
+@dataclass(frozen=True)
+class UnitDistinct(_OfValue):
+    """This is the number of different values in a unit's rows, NULL aside, at most the cap."""
+
+    cap: int = 1
+    name: ClassVar[str] = "COUNT DISTINCT"
+
+    @property
+    def domain(self) -> Domain:
+        listed = 2 if self.value.domain.type is Type.BOOLEAN else len(self.value.domain.values or ())
+        return Domain(Type.INTEGER, bounds=(0, min(self.cap, listed or self.cap)))
+
+
+@codec.value("unit-sum")
+@dataclass(frozen=True)
+class UnitSum(_OfValue):
+    """This is the sum of a bounded value over a unit's rows; NULL where no row has one."""
+
+    cap: int = 1
+    name: ClassVar[str] = "SUM"
+
+    @property
+    def step(self) -> Fraction:
+        """Give the step of which what is added up is a whole number."""
+        return _step(self.value, self.cap)
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """Bound the least and the greatest sum, in steps."""
+        low, high = steps_held(self.value, self.step)
+        return min(low, self.cap * low), max(high, self.cap * high)
+
+    @property
+    def domain(self) -> Domain:
+        low, high = self.held
+        if self.value.domain.type is not Type.INTEGER:
+            ends = (intervals.nearest(end) * intervals.nearest(self.step) for end in (low, high))
+            grid = self.value.domain.grid if self.value.domain.grid == self.step else None
+            return intervals.real(ends, nullable=self.nullable, grid=grid)
+        found = intervals.whole(low, high, nullable=self.nullable)
+        if found is None:
+            rule = f"a sum of {self.cap:,} such values does not fit 64 bits"
+            raise Unsupported("unbounded", rule, fix="narrow the value with LEAST(GREATEST(…, low), high)")
+        return found
+
+
+@codec.value("unit-mean")
+@dataclass(frozen=True)
+class UnitMean(_OfValue):
+    """This is the mean of a bounded value over a unit's rows; NULL where no row has one."""
+
+    name: ClassVar[str] = "AVG"
+
+    @property
+    def step(self) -> Fraction:
+        return _step(self.value, 1)
+
+    @property
+    def domain(self) -> Domain:
+        ends = (intervals.nearest(end) * intervals.nearest(self.step) for end in steps_held(self.value, self.step))
+        return intervals.real(ends, nullable=self.nullable)
+
+
+@codec.value("unit-least")
+@dataclass(frozen=True)
+class UnitLeast(_OfValue):
+    """This is the least value in a unit's rows; NULL where no row has one."""
+
+    name: ClassVar[str] = "MIN"
+
+    @property
+    def domain(self) -> Domain:
+        return replace(self.value.domain, nullable=self.nullable)
+
+
+@codec.value("unit-greatest")
+@dataclass(frozen=True)
+class UnitGreatest(_OfValue):
+    """This is the greatest value in a unit's rows; NULL where no row has one."""
+
+    name: ClassVar[str] = "MAX"
+
+    @property
+    def domain(self) -> Domain:
+        return replace(self.value.domain, nullable=self.nullable)
+
+
+@codec.value("unit-any")
+@dataclass(frozen=True)
+class UnitAny(_OfValue):
+    """This tells whether a test holds in one of a unit's rows; NULL where it is NULL in all of them."""
+
+    name: ClassVar[str] = "BOOL_OR"
+
+    @property
+    def domain(self) -> Domain:
+        return Domain(Type.BOOLEAN, nullable=self.nullable)
+
+
+@codec.value("unit-all")
+@dataclass(frozen=True)
+class UnitAll(_OfValue):
+    """This tells whether a test fails in none of a unit's rows; NULL where it is NULL in all of them."""
+
+    name: ClassVar[str] = "BOOL_AND"
+
+    @property
+    def domain(self) -> Domain:
+        return Domain(Type.BOOLEAN, nullable=self.nullable)
+
+
+@codec.value("unit-first")
+@dataclass(frozen=True)
+class UnitFirst(_OfValue):
+    """This is the value in the first of a unit's rows by an order; of rows that tie in it, the first by the value
+    itself.
+
+    The last row is the first of the order turned around.
+    """
+
+    order: tuple[Order, ...] = ()
+    """The last of it is by the value."""
+    name: ClassVar[str] = "FIRST"
+
+    @property
+    def domain(self) -> Domain:
+        return replace(self.value.domain, nullable=self.nullable)
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return (*super().expressions, *(each.expression for each in self.order))
+
+
+def steps_held(value: Expression, step: Fraction) -> tuple[int, int]:
+    """Give the least and the greatest number of steps of one value."""
+    low, high = value_range(value)
+    return math.floor(low / step), math.ceil(high / step)
+
+
+def _step(value: Expression, rows: int) -> Fraction:
+    """Take the declared grid, or a power of two so fine that nothing is lost; coarser until sums are doubles."""
+    if value.domain.type is Type.INTEGER:
+        return Fraction(1)
+    largest = max(map(abs, value_range(value))) * rows or Fraction(1)
+    step = value.domain.grid or Fraction(2) ** (math.ceil(math.log2(largest)) - int(math.log2(_FINE)))
+    step = max(step, _FINEST)
+    while largest / step > _EXACT:
+        step *= 2
+    return step

@@ -1,0 +1,203 @@
+"""Rows are read once as the cells they are in, and any marginal of them is counted when a step needs it.
+
+All marginals of three columns have too many cells to be read at once, and which are needed is known only step by step.
+So one pass gives for each combination of cells that some row is in its codes and its total. Nothing of it is shown:
+what a step measures is a view of it, with a sensitivity that follows from the bounded plan.
+
+A unit's rows have weights ≥ 0 that add up to at most T, and all of them may share a cell: a marginal moves by
+Δ₁ = Δ₂ = Δ∞ = T, and by a replaced unit in two cells, as for ``dense_readings.Marginals``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter
+from sfumato.plan.bounding import Bounded
+from sfumato.plan.readings.dense_readings import Marginals, moved_in_cells
+from sfumato.plan.readings.total_readings import Integers, Reading
+from sfumato.policy import Value
+from sfumato.policy.domains import LARGEST_INTEGER
+from sfumato.privacy import Neighbours, Sensitivity
+
+MOST_COLUMN_CELLS = 10**6
+"""Of one column."""
+MOST_WEIGHT = 10**6
+"""Of one candidate: with it a score of 2^62 steps is still compared exactly, in Python's whole numbers."""
+KEPT_CELLS = 12 * 10**6
+"""How many cells of marginals are kept once they were counted; which are is decided by sizes and order alone."""
+_EXACT = 1 << 53
+
+
+@dataclass(frozen=True, eq=False)
+class CodedRows:
+    """These are the combinations of cells that some row is in, with their totals. PRIVATE."""
+
+    sizes: tuple[int, ...]
+    codes: tuple[NDArray[Any], ...]
+    """Of each column the place of the cell, in as few bytes as hold it,"""
+    totals: Integers
+    """and the total of each combination."""
+    _kept: dict[tuple[int, ...], Integers] = field(default_factory=dict, repr=False)
+
+    def marginal(self, places: tuple[int, ...]) -> Integers:
+        """Count the total of every cell of these columns, as one row; it is kept while there is room."""
+        if places in self._kept:
+            return self._kept[places]
+        found = self._counted(places)
+        if sum(each.size for each in self._kept.values()) + found.size <= KEPT_CELLS:
+            self._kept[places] = found
+        return found
+
+    def _counted(self, places: tuple[int, ...]) -> Integers:
+        cells = math.prod(self.sizes[place] for place in places)
+        index = np.zeros(len(self.totals), np.intp)
+        for place in places:
+            index *= self.sizes[place]
+            index += self.codes[place]
+        if self._exact_in_floats:
+            return np.bincount(index, self.totals, cells).astype(np.int64)
+        found = np.zeros(cells, np.int64)
+        np.add.at(found, index, self.totals)
+        return found
+
+    @cached_property
+    def _exact_in_floats(self) -> bool:
+        """Tell whether no sum of totals is beyond what a double holds exactly."""
+        return sum(map(abs, self.totals.tolist())) < _EXACT
+
+
+@dataclass(frozen=True)
+class CellRows(Reading[CodedRows]):
+    """This reads, in one pass, which cell of every key each row is in; equal rows are added up."""
+
+    cells: tuple[tuple[Value | None, ...], ...]
+    """For each key of the plan its cells in order, the one for what is missing or not listed left out: it is last."""
+
+    def __post_init__(self) -> None:
+        Marginals(self.bounded, self.cells, ((),))  # the same rows may be read, under the same conditions
+        if max(self.sizes) > MOST_COLUMN_CELLS:
+            raise InvalidParameter("cells", max(self.sizes), f"at most {MOST_COLUMN_CELLS:,} cells of one column")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Count the cells of each column."""
+        return tuple(len(each) + 1 for each in self.cells)
+
+    @property
+    def by_row(self) -> bool:
+        """Tell whether rows are kept as they arrive, and not added up before."""
+        return Marginals(self.bounded, self.cells, ((),)).by_row
+
+    def kept(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> CodedRows:
+        """Keep parts of the rows as they arrive: for each key the places of their cells, in little memory, and the
+        totals.
+        """
+        kinds = [np.min_scalar_type(size - 1) for size in self.sizes]
+        parts: list[list[NDArray[Any]]] = [[np.empty(0, kind)] for kind in kinds]
+        totals: list[Integers] = [np.empty(0, np.int64)]
+        for codes, own in rows:
+            for part, each, kind in zip(parts, codes, kinds, strict=True):
+                part.append(each.astype(kind))
+            totals.append(own)
+        return CodedRows(self.sizes, tuple(map(np.concatenate, parts)), np.concatenate(totals))
+
+
+@dataclass(frozen=True)
+class CellCounts:
+    """These are the counts of all cells of some columns; of no column, the number of all rows."""
+
+    reading: CellRows
+    places: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if list(self.places) != sorted({*self.places} & {*range(len(self.reading.cells))}):
+            raise InvalidParameter("places", self.places, f"places from 0 to {len(self.reading.cells) - 1}, rising")
+
+    @property
+    def bounded(self) -> Bounded:
+        return self.reading.bounded
+
+    @property
+    def size(self) -> int:
+        """Count the numbers."""
+        return math.prod(self.reading.sizes[place] for place in self.places)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """Bound what one unit changes: each of its rows is in one cell, and all may be in the same."""
+        return moved_in_cells(self.bounded, self.size)
+
+    def of(self, exact: Any) -> Integers:
+        """Give the counts as one row, from the rows as they were read."""
+        found: Integers = exact.marginal(self.places)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class SetMisfits:
+    """These are scores of sets of columns: weight · (‖counts − prediction‖₁ − penalty), in whole steps.
+
+    *Theorem.* Predictions, weights and penalties are public. A unit moves ‖c − p‖₁ by at most ‖c − c′‖₁ ≤ Δ₁ (triangle
+    inequality; T, and 2T where it is replaced), so no score moves by more than max w·Δ₁. Gaps rise or fall with the
+    prediction's side: one score may rise by that and another fall, so the scores are never monotone, and their spread
+    is twice the bound. ∎ All of them are whole numbers, so which candidate is chosen depends on no rounding.
+    """
+
+    views: tuple[CellCounts, ...]
+    predicted: tuple[Integers, ...]
+    """Of each view, in whole steps of the totals."""
+    weights: tuple[int, ...]
+    penalties: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {len(each) for each in (self.views, self.predicted, self.weights, self.penalties)}
+        if lengths != {max(1, len(self.views))}:
+            raise InvalidParameter("views", sorted(lengths), "as many as predictions, weights and penalties")
+        if [view.size for view in self.views] != [values.size for values in self.predicted]:
+            raise InvalidParameter("predicted", len(self.predicted), "for each of the views as many numbers as it has")
+        if any(values.dtype != np.int64 for values in self.predicted):
+            raise InvalidParameter("predicted", self.predicted[0].dtype, "whole steps: what is rounded decides nothing")
+        if any(type(each) is not int or not 1 <= each <= MOST_WEIGHT for each in self.weights):
+            raise InvalidParameter("weights", self.weights[:3], f"whole numbers from 1 to {MOST_WEIGHT:,}")
+        if any(type(each) is not int for each in self.penalties):
+            raise InvalidParameter("penalties", self.penalties[:3], "whole numbers")
+        if any(view.reading != self.views[0].reading for view in self.views[1:]):
+            raise InvalidParameter("views", len(self.views), "views of the same rows")
+
+    @property
+    def bounded(self) -> Bounded:
+        return self.views[0].bounded
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return self.views[0].sensitivity.neighbours
+
+    @property
+    def moved(self) -> Fraction:
+        """Bound how far one unit moves any score."""
+        heaviest: dict[bool, int] = {}  # what is moved depends on whether there is more than one cell alone
+        for view, weight in zip(self.views, self.weights, strict=True):
+            heaviest[view.size > 1] = max(weight, heaviest.get(view.size > 1, 0))
+        return max(weight * moved_in_cells(self.bounded, 1 + several).total for several, weight in heaviest.items())
+
+    @property
+    def spread(self) -> Fraction:
+        """Bound how much further one unit can move one score up than another."""
+        return 2 * self.moved
+
+    def of(self, exact: Any) -> Integers:
+        """Give the scores from the rows as they were read; one beyond ±2^62 is cut, which moves no two apart."""
+        own = zip(self.views, self.predicted, self.weights, self.penalties, strict=True)
+        found = [
+            weight * (int(np.abs(view.of(exact) - values).sum()) - penalty) for view, values, weight, penalty in own
+        ]
+        return np.array([max(-LARGEST_INTEGER, min(LARGEST_INTEGER, each)) for each in found], np.int64)

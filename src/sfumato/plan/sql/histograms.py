@@ -1,0 +1,88 @@
+"""A histogram counts rows in equal bins over the declared range of a column: which bin a row is in is a key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.policy import Type
+from sfumato.privacy.numbers import shown, text, whole
+
+if TYPE_CHECKING:
+    from sfumato.plan.sql.fragments import Names, Tree
+    from sfumato.plan.sql.rows import Rows
+
+MOST_BINS = 500
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """A histogram is a key to group by: equal bins over the range of a number."""
+
+    of: str
+    """The number, as a SQL expression over one row whose range is known."""
+    bins: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.of, str):
+            raise InvalidParameter("of", self.of, 'a column of numbers, as in sf.histogram("cost")')
+        if whole(self.bins, "bins", at_least=1) > MOST_BINS:
+            raise InvalidParameter("bins", self.bins, f"at most {MOST_BINS}")
+
+    def trees(self, names: Names, rows: Rows) -> tuple[Tree, Tree]:
+        """Write the number of a row's bin, from 1 on, and the label of that bin; both are missing where the value is.
+
+        WIDTH_BUCKET puts the upper end of the range into a bin of its own; here it is in the last.
+        """
+        from sfumato.plan.sql.fragments import filled, meant, read  # who only says what to group by needs no parser
+
+        column = meant(read(self.of), names)
+        edges = self._edges(column, rows)
+        written = {"x": column, "low": _number(edges[0]), "high": _number(edges[-1]), "n": read(str(self.bins))}
+        bucket = filled(read("WIDTH_BUCKET(x, low, high, n)"), written)
+        number = filled(read("CASE WHEN b > n THEN n ELSE b END"), {"b": bucket, "n": read(str(self.bins))})
+        labels = " ".join(f"WHEN {index} THEN '{label}'" for index, label in enumerate(_labels(edges), start=1))
+        return number, filled(read(f"CASE b {labels} END"), {"b": number})
+
+    def _edges(self, column: Tree, rows: Rows) -> list[Fraction]:
+        from sfumato.plan.sql.sql_expressions import expression
+
+        domain = expression(column.copy(), rows.resolve).domain
+        if domain.type not in (Type.INTEGER, Type.REAL):
+            rule = f"a histogram is of numbers; {self.of} is {domain.type.value}"
+            raise Unsupported("histogram", rule, fix="group by its values, or by a number that is made of it")
+        if domain.range is None or domain.range[0] == domain.range[1]:
+            rule = "bins are equal parts of a declared range, which has two ends"
+            raise Unsupported("histogram", rule, fix=f"declare bounds of {self.of} in the policy")
+        low, high = (Fraction(end) for end in domain.range)  # type: ignore[arg-type]
+        return [low + (high - low) * index / self.bins for index in range(self.bins + 1)]
+
+    def __str__(self) -> str:
+        return f'histogram("{self.of}", bins={self.bins})'
+
+
+def histogram(of: str, bins: int = 20) -> Histogram:
+    """Group by equal bins of a number: ``group_by(sf.histogram("cost", bins=20))``."""
+    return Histogram(of, bins)
+
+
+def _number(value: Fraction) -> Tree:
+    """Write an end of a range, which is a decimal."""
+    from sfumato.plan.sql.fragments import read
+
+    return read(text(value))
+
+
+def _labels(edges: list[Fraction]) -> list[str]:
+    """Name bins by their ends: all but the last are without their upper one."""
+    ends = [_end(each) for each in edges]
+    pairs = list(pairwise(ends))
+    return [f"[{low}, {high}{']' if index == len(pairs) else ')'}" for index, (low, high) in enumerate(pairs, start=1)]
+
+
+def _end(value: Fraction) -> str:
+    exactly = text(value)
+    return exactly if len(exactly) <= 8 and "/" not in exactly else shown(float(value), 6).replace(",", "")

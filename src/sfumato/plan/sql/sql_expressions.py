@@ -1,0 +1,531 @@
+"""Expressions of SQL text become ours by a table of what is understood; everything else is refused with its place.
+
+The parser rewrites what people type into its own classes and sets flags on them, so every class below names the parts
+it reads: a part that is set and not named is refused, never dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from typing import Any
+
+from sqlglot import exp
+
+from sfumato.errors import Unsupported
+from sfumato.plan.sql.refusals import refusal
+from sfumato.plan.values.expressions import Expression, Literal, Resolve, size
+from sfumato.plan.values.functions import FUNCTIONS, call, literal, null
+from sfumato.plan.values.functions.temporal import PARTS
+from sfumato.plan.values.functions.typing import written
+from sfumato.policy.domains import LARGEST_INTEGER, Type
+
+DEEPEST = 100
+"""Levels of nesting that are read."""
+_LARGEST_OPERAND = 16
+
+Node = exp.Expr
+Read = Callable[[Node], Expression]
+Reader = Callable[[Any, Read], Expression]
+Own = Callable[[Node, Read], Expression | None]
+
+
+def expression(node: Node, resolve: Resolve) -> Expression:
+    """The typed expression a parsed one stands for; ``Unsupported`` with its place for all that is not understood."""
+    return reading(node, lambda part, _: _column(part, resolve) if isinstance(part, exp.Column) else None)
+
+
+def reading(node: Node, own: Own) -> Expression:
+    """Read parts with a say in it: ``own`` reads the parts it knows by itself, such as columns, and is asked first."""
+    if _depth(node) > DEEPEST:
+        raise located(Unsupported("too-deep", f"at most {DEEPEST} levels are read", fix="use IN, or a subquery"), node)
+
+    def read(part: Node) -> Expression:
+        try:
+            return own(part, read) or _reader(part)(part, read)
+        except Unsupported as error:
+            raise located(error, part) from None
+
+    return read(node)
+
+
+def remembering(resolve: Resolve) -> Callable[[Node], Expression | None]:
+    """Read parts of one text, each once; None for those that are not understood, such as aggregates."""
+    known: dict[int, Expression | None] = {}
+
+    def read(part: Node) -> Expression:
+        found = attempt(part)
+        if found is None:
+            raise Unsupported("part", "a part of it is not read", fix="read it in another way")
+        return found
+
+    def attempt(part: Node) -> Expression | None:
+        if id(part) not in known:
+            try:
+                made = _column(part, resolve) if isinstance(part, exp.Column) else _reader(part)(part, read)
+                known[id(part)] = made
+            except Unsupported:
+                known[id(part)] = None
+        return known[id(part)]
+
+    return attempt
+
+
+def located(error: Unsupported, node: Node) -> Unsupported:
+    """Give a refusal the place of the node, unless it already has one."""
+    if error.line is not None:
+        return error
+    line, column = position(node)
+    rule = error.rule.removesuffix(f" [{error.code}]")
+    return Unsupported(error.code, rule, fix=error.fix, place=error.place, line=line, column=column)
+
+
+def position(node: Node) -> tuple[int | None, int | None]:
+    """Give the line and column, from 1, where the node begins, or what is nearest to it."""
+    within = [_start(each) for each in node.walk()]
+    found = [each for each in within if each is not None]
+    if found:
+        return min(found)
+    return (None, None) if node.parent is None else position(node.parent)
+
+
+def _start(node: Node) -> tuple[int, int] | None:
+    if "line" not in node.meta:
+        return None
+    meta = node.meta  # the column is that of the token's last letter
+    return meta["line"], max(1, meta["col"] - (meta["end"] - meta["start"]))
+
+
+def _depth(node: Node) -> int:
+    """Count the levels below the node, counted without recursion; a chain of AND, OR or || is one."""
+    deepest, stack = 0, [(node, 1)]
+    while stack:
+        found, depth = stack.pop()
+        deepest = max(deepest, depth)
+        inner = _operands(found) if isinstance(found, _CHAINS) else list(found.iter_expressions())
+        stack.extend((each, depth + 1) for each in inner)
+    return deepest
+
+
+_CHAINS = (exp.And, exp.Or, exp.DPipe)
+
+
+def _operands(node: Node) -> list[Node]:
+    """Give a AND b AND c as three, in order."""
+    found: list[Node] = []
+    stack = [node]
+    while stack:
+        each = stack.pop()
+        if type(each) is type(node):
+            stack += [each.args["expression"], each.args["this"]]
+        else:
+            found.append(each)
+    return found
+
+
+def _reader(node: Node) -> Reader:
+    entry = _READERS.get(type(node))
+    if entry is None:
+        raise refusal(node)
+    reader, parts = entry
+    for name, value in node.args.items():
+        if value and name not in parts:
+            raise Unsupported("clause", f"this form of {node.key.upper()} is not understood", fix=_usual(node))
+    return reader
+
+
+def _usual(node: Node) -> str:
+    declared = FUNCTIONS.get(node.key.upper())
+    return f"write {declared.signature}" if declared else "write it in its plain form"
+
+
+def _column(node: exp.Column, resolve: Resolve) -> Expression:
+    if node.args.get("db") or node.args.get("join_mark") or not isinstance(node.this, exp.Identifier):
+        raise Unsupported("column", "a column is written name or table.name", fix="leave out what stands before")
+    try:
+        return resolve(node.table or None, node.name)
+    except Unsupported as unknown:
+        if unknown.code != "unknown-column" or not node.this.quoted:
+            raise
+        rule, name = f"no declared column is called {node.name[:60]}", node.name[:60].replace("'", "''")
+        fix = f"{unknown.fix.rstrip('?')}; within double quotes stands a name, and a text within single ones: '{name}'"
+        raise Unsupported("unknown-column", rule, fix=fix) from None
+
+
+# Literals
+
+
+def _literal(node: exp.Literal, _: Read) -> Expression:
+    if node.is_string:
+        return literal(Type.TEXT, node.this)
+    return _number(node.this)
+
+
+def _number(written: str) -> Literal:
+    """Numbers are exact; digits alone are a whole number."""
+    if written.isdecimal() and len(written) <= 100:
+        if int(written) > LARGEST_INTEGER:
+            rule = "a whole number is at most 2^62 in size"
+            raise Unsupported("literal", rule, fix="write a real, with a point or an exponent: 1e30")
+        return literal(Type.INTEGER, int(written))
+    if len(written) > 100 or len(written.lower().partition("e")[2]) > 5:
+        raise Unsupported("literal", "a number is written in at most 100 characters", fix="write fewer digits")
+    try:
+        return literal(Type.REAL, Fraction(written))
+    except ValueError:
+        raise Unsupported("literal", "this is not a number", fix="write 12, 1.5 or 2e6") from None
+
+
+def _boolean(node: exp.Boolean, _: Read) -> Expression:
+    return literal(Type.BOOLEAN, bool(node.this))
+
+
+def _null(_: exp.Null, __: Read) -> Expression:
+    return null()
+
+
+# Functions
+
+
+def _plain(name: str, *parts: str) -> tuple[Reader, frozenset[str]]:
+    """Read a class whose parts are the function's arguments in order; one may be a list, the last may be missing."""
+
+    def reader(node: Node, read: Read) -> Expression:
+        return call(name, *(read(each) for each in _parts(node, parts)))
+
+    return reader, frozenset((*parts, *_HARMLESS.get(name, ())))
+
+
+_HARMLESS = {
+    "/": ("typed", "safe"),
+    "CONCAT": ("safe", "coalesce"),
+    "LEAST": ("ignore_nulls",),
+    "GREATEST": ("ignore_nulls",),
+}
+
+
+def _parts(node: Node, parts: Iterable[str]) -> Iterable[Node]:
+    for part in parts:
+        found = node.args.get(part)
+        if isinstance(found, list):
+            yield from found
+        elif found is not None:
+            yield found
+
+
+def _comparison(name: str) -> tuple[Reader, frozenset[str]]:
+    def reader(node: Node, read: Read) -> Expression:
+        if isinstance(node.this, _COMPARISONS) or isinstance(node.expression, _COMPARISONS):
+            raise Unsupported("chained", "comparisons are not chained", fix="write a < b AND b < c, or use parentheses")
+        return call(name, read(node.this), read(node.expression))
+
+    return reader, frozenset(("this", "expression"))
+
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
+def _chain(name: str) -> tuple[Reader, frozenset[str]]:
+    def reader(node: Node, read: Read) -> Expression:
+        return call(name, *(read(each) for each in _operands(node)))
+
+    return reader, frozenset(("this", "expression", "safe"))
+
+
+def _like(name: str) -> tuple[Reader, frozenset[str]]:
+    def reader(node: Node, read: Read) -> Expression:
+        found = call(name, read(node.this), read(node.expression))
+        return call("NOT", found) if node.args.get("negate") else found
+
+    return reader, frozenset(("this", "expression", "negate"))
+
+
+def _paren(node: exp.Paren, read: Read) -> Expression:
+    return read(node.this)
+
+
+def _in(node: exp.In, read: Read) -> Expression:
+    if node.args.get("query") is not None:
+        raise located(refusal(node.args["query"]), node.args["query"])
+    return call("IN", read(node.this), *(read(each) for each in node.expressions))
+
+
+def _is(node: exp.Is, read: Read) -> Expression:
+    tested = node.expression
+    if isinstance(tested, exp.Null):
+        return call("IS NULL", read(node.this))
+    if isinstance(tested, exp.Boolean):
+        return call("IS TRUE" if tested.this else "IS FALSE", read(node.this))
+    raise Unsupported("is", "only NULL, TRUE or FALSE can follow IS", fix="compare with =")
+
+
+def _case(node: exp.Case, read: Read) -> Expression:
+    pairs = [(each.this, each.args["true"]) for each in node.args["ifs"]]
+    default = [read(each) for each in _parts(node, ["default"])]
+    if node.this is None:
+        return call("CASE", *(read(each) for pair in pairs for each in pair), *default)
+    operand = read(node.this)
+    if size(operand) > _LARGEST_OPERAND:
+        raise Unsupported("case-operand", "CASE compares only a simple expression", fix="name it in a subquery first")
+    tested = [each for when, then in pairs for each in (call("=", operand, read(when)), read(then))]
+    return call("CASE", *tested, *default)
+
+
+def _if(node: exp.If, read: Read) -> Expression:
+    return call("CASE", *(read(each) for each in _parts(node, ("this", "true", "false"))))
+
+
+def _trim(node: exp.Trim, read: Read) -> Expression:
+    name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(node.args.get("position") or "", "TRIM")
+    return call(name, *(read(each) for each in _parts(node, ("this", "expression"))))
+
+
+def _extract(node: exp.Extract, read: Read) -> Expression:
+    return _part_of(node.this.name, node.expression, read)
+
+
+def _part_of(name: str, of: Node, read: Read) -> Expression:
+    return call("EXTRACT", literal(Type.TEXT, _SYNONYMS.get(name.lower(), name.lower())), read(of))
+
+
+_SYNONYMS = {
+    "dayofweek": "dow",
+    "weekday": "dow",
+    "dayofyear": "doy",
+    "dayofmonth": "day",
+    "weekofyear": "week",
+}
+
+
+def _between(node: exp.Between, read: Read) -> Expression:
+    x, low, high = read(node.this), read(node.args["low"]), read(node.args["high"])
+    if not node.args.get("symmetric"):
+        return call("BETWEEN", x, low, high)
+    return call("OR", call("BETWEEN", x, low, high), call("BETWEEN", x, high, low))
+
+
+def _distinct(differ: bool) -> tuple[Reader, frozenset[str]]:
+    """Read IS [NOT] DISTINCT FROM: a comparison in which two missing values are equal, and the answer never is
+    missing.
+    """
+
+    def reader(node: Node, read: Read) -> Expression:
+        x, y = read(node.this), read(node.expression)
+        both = call("AND", call("IS NULL", x), call("IS NULL", y))
+        same = call("COALESCE", call("=", x, y), both)
+        return call("NOT", same) if differ else same
+
+    return reader, frozenset(("this", "expression"))
+
+
+def _moved(node: exp.DateAdd, read: Read) -> Expression:
+    if not isinstance(node.expression, exp.Interval):
+        raise refusal(node)
+    return _shift(node.this, node.expression, 1, read)
+
+
+def _contains(node: exp.Contains, read: Read) -> Expression:
+    """Read a pattern as LIKE's where no letter of it means more there; else it is seen by taking it out."""
+    x, part = read(node.this), read(node.expression)
+    sought = str(written(part, Type.TEXT, "the text to find"))
+    if not sought or not {"%", "_"}.intersection(sought):
+        return call("LIKE", x, literal(Type.TEXT, f"%{sought}%"))
+    return call("<>", call("REPLACE", x, part, literal(Type.TEXT, "")), x)
+
+
+def _ends_with(x: Expression, end: Expression) -> Expression:
+    return call("=", call("RIGHT", x, call("LENGTH", end)), end)
+
+
+def _part(name: str) -> tuple[Reader, frozenset[str]]:
+    def reader(node: Node, read: Read) -> Expression:
+        return _part_of(name, node.this, read)
+
+    return reader, frozenset(("this",))
+
+
+def _trunc(node: exp.TimestampTrunc, read: Read) -> Expression:
+    return call("DATE_TRUNC", literal(Type.TEXT, _unit(node)), read(node.this))
+
+
+def _diff(node: exp.DateDiff, read: Read) -> Expression:
+    """The parser turns the arguments round: ``this`` is the later one."""
+    if node.args.get("unit") is None:
+        raise Unsupported("unit", "DATE_DIFF needs its unit first", fix="write DATE_DIFF('day', a, b)")
+    return call("DATE_DIFF", literal(Type.TEXT, _unit(node)), read(node.expression), read(node.this))
+
+
+def _unit(node: Node) -> str:
+    name = node.args["unit"].name.lower() if node.args.get("unit") is not None else ""
+    return name.removesuffix("s") if len(name) > 3 else name
+
+
+def _sum(name: str, sign: int) -> tuple[Reader, frozenset[str]]:
+    """Read + and −, of numbers or of a date and an interval."""
+
+    def reader(node: Node, read: Read) -> Expression:
+        if isinstance(node.expression, exp.Interval):
+            return _shift(node.this, node.expression, sign, read)
+        if isinstance(node.this, exp.Interval) and sign > 0:
+            return _shift(node.expression, node.this, sign, read)
+        x, y = read(node.this), read(node.expression)
+        if sign < 0 and x.domain.type is y.domain.type is Type.DATE:
+            return call("DATE_DIFF", literal(Type.TEXT, "day"), y, x)
+        if x.domain.type.temporal or y.domain.type.temporal:
+            raise Unsupported(
+                "type-mismatch", "a date takes an INTERVAL", fix="write x + INTERVAL '3 day', or DATE_DIFF"
+            )
+        return call(name, x, y)
+
+    return reader, frozenset(("this", "expression"))
+
+
+def _shift(moment: Node, interval: exp.Interval, sign: int, read: Read) -> Expression:
+    amount = interval.this
+    if isinstance(amount, exp.Neg):
+        amount, sign = amount.this, -sign
+    written = amount.name if isinstance(amount, exp.Literal) else ""
+    digits = written.removeprefix("-")
+    if interval.args.get("unit") is None or not digits.isdecimal() or len(digits) > 12:
+        raise Unsupported("interval", "an interval is one whole number of one unit", fix="write INTERVAL '3 month'")
+    steps = literal(Type.INTEGER, sign * int(written))
+    return call("DATE_ADD", read(moment), steps, literal(Type.TEXT, _unit(interval)))
+
+
+def _cast(node: exp.Cast, read: Read) -> Expression:
+    kind = _TYPES.get(node.to.this)
+    if node.to.this is exp.DataType.Type.DECIMAL:
+        return _decimal(node.to, read(node.this))
+    if kind is None or node.to.expressions:
+        raise Unsupported(
+            "cast-type",
+            "values are converted to BIGINT, DOUBLE, VARCHAR, BOOLEAN, DATE or TIMESTAMP",
+            fix="use one of them; ROUND(x, 2) keeps two decimal digits",
+        )
+    return call("CAST", read(node.this), literal(Type.TEXT, kind.value))
+
+
+def _decimal(wanted: exp.DataType, x: Expression) -> Expression:
+    """DECIMAL(p, s) is a real with s decimal digits."""
+    digits = [each.this.this for each in wanted.expressions if isinstance(each.this, exp.Literal)]
+    places = int(digits[1]) if len(digits) == 2 and digits[1].isdecimal() else 0
+    return call("ROUND", call("CAST", x, literal(Type.TEXT, Type.REAL.value)), literal(Type.INTEGER, places))
+
+
+_TYPES = {
+    exp.DataType.Type.TINYINT: Type.INTEGER,
+    exp.DataType.Type.SMALLINT: Type.INTEGER,
+    exp.DataType.Type.INT: Type.INTEGER,
+    exp.DataType.Type.BIGINT: Type.INTEGER,
+    exp.DataType.Type.DOUBLE: Type.REAL,
+    exp.DataType.Type.FLOAT: Type.REAL,
+    exp.DataType.Type.TEXT: Type.TEXT,
+    exp.DataType.Type.VARCHAR: Type.TEXT,
+    exp.DataType.Type.BOOLEAN: Type.BOOLEAN,
+    exp.DataType.Type.DATE: Type.DATE,
+    exp.DataType.Type.TIMESTAMP: Type.TIMESTAMP,
+    exp.DataType.Type.TIMESTAMPNTZ: Type.TIMESTAMP,
+}
+
+
+def _named(node: exp.Anonymous, read: Read) -> Expression:
+    """Functions the parser has no class for."""
+    name, given = node.name.lower(), node.expressions
+    if name in ("date_part", "datepart") and len(given) == 2 and given[0].is_string:
+        return _part_of(given[0].name, given[1], read)
+    if name in ("dow", "doy", "weekday") and len(given) == 1:
+        return _part_of(name, given[0], read)
+    if name == "iff":
+        return call("IF", *map(read, given))
+    if name == "isnull":
+        return call("IS NULL", *map(read, given))
+    if name in ("suffix", "prefix") and len(given) == 2:
+        x, part = map(read, given)
+        return _ends_with(x, part) if name == "suffix" else call("STARTS_WITH", x, part)
+    raise refusal(node)
+
+
+_TWO = ("this", "expression")
+
+
+def _parts_read(reader: Reader, *parts: str) -> tuple[Reader, frozenset[str]]:
+    return reader, frozenset(parts)
+
+
+_READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
+    exp.Literal: _parts_read(_literal, "this", "is_string"),
+    exp.Boolean: _parts_read(_boolean, "this"),
+    exp.Null: _parts_read(_null),
+    exp.Paren: _parts_read(_paren, "this"),
+    exp.EQ: _comparison("="),
+    exp.NEQ: _comparison("<>"),
+    exp.LT: _comparison("<"),
+    exp.LTE: _comparison("<="),
+    exp.GT: _comparison(">"),
+    exp.GTE: _comparison(">="),
+    exp.And: _chain("AND"),
+    exp.Or: _chain("OR"),
+    exp.Not: _plain("NOT", "this"),
+    exp.Between: _parts_read(_between, "this", "low", "high", "symmetric"),
+    exp.NullSafeEQ: _distinct(differ=False),
+    exp.NullSafeNEQ: _distinct(differ=True),
+    exp.In: _parts_read(_in, "this", "expressions", "query"),
+    exp.Like: _like("LIKE"),
+    exp.ILike: _like("ILIKE"),
+    exp.Is: _parts_read(_is, "this", "expression"),
+    exp.Case: _parts_read(_case, "this", "ifs", "default"),
+    exp.If: _parts_read(_if, "this", "true", "false"),
+    exp.Coalesce: _plain("COALESCE", "this", "expressions"),
+    exp.Nullif: _plain("NULLIF", "this", "expression"),
+    exp.Add: _sum("+", 1),
+    exp.Sub: _sum("-", -1),
+    exp.Mul: _plain("*", "this", "expression"),
+    exp.Div: _plain("/", "this", "expression"),
+    exp.IntDiv: _plain("//", "this", "expression"),
+    exp.Mod: _plain("%", "this", "expression"),
+    exp.Neg: _plain("NEGATE", "this"),
+    exp.Abs: _plain("ABS", "this"),
+    exp.Sign: _plain("SIGN", "this"),
+    exp.Round: _plain("ROUND", "this", "decimals"),
+    exp.Floor: _plain("FLOOR", "this"),
+    exp.Ceil: _plain("CEIL", "this"),
+    exp.Trunc: _plain("TRUNC", "this"),
+    exp.Sqrt: _plain("SQRT", "this"),
+    exp.Ln: _plain("LN", "this"),
+    exp.Exp: _plain("EXP", "this"),
+    exp.Pow: _plain("POW", "this", "expression"),
+    exp.Least: _plain("LEAST", "this", "expressions"),
+    exp.Greatest: _plain("GREATEST", "this", "expressions"),
+    exp.WidthBucket: _plain("WIDTH_BUCKET", "this", "min_value", "max_value", "num_buckets"),
+    exp.Lower: _plain("LOWER", "this"),
+    exp.Upper: _plain("UPPER", "this"),
+    exp.Trim: _parts_read(_trim, "this", "expression", "position"),
+    exp.Substring: _plain("SUBSTR", "this", "start", "length"),
+    exp.Left: _plain("LEFT", "this", "expression"),
+    exp.Right: _plain("RIGHT", "this", "expression"),
+    exp.Length: _plain("LENGTH", "this"),
+    exp.Concat: _plain("CONCAT", "expressions"),
+    exp.DPipe: _chain("||"),
+    exp.Replace: _plain("REPLACE", "this", "expression", "replacement"),
+    exp.StartsWith: _plain("STARTS_WITH", "this", "expression"),
+    exp.EndsWith: _parts_read(lambda node, read: _ends_with(read(node.this), read(node.expression)), *_TWO),
+    exp.Contains: _parts_read(_contains, *_TWO),
+    exp.Extract: _parts_read(_extract, "this", "expression"),
+    **{getattr(exp, part.capitalize()): _part(part) for part in PARTS if part not in ("dow", "isodow", "doy")},
+    exp.TimeToStr: _plain("STRFTIME", "this", "format"),
+    exp.Dayname: _plain("DAYNAME", "this"),
+    exp.Monthname: _plain("MONTHNAME", "this"),
+    exp.DayOfWeek: _part("dow"),
+    exp.DayOfWeekIso: _part("isodow"),
+    exp.DayOfYear: _part("doy"),
+    exp.DayOfMonth: _part("day"),
+    exp.WeekOfYear: _part("week"),
+    exp.TimestampTrunc: _parts_read(_trunc, "this", "unit"),
+    exp.DateTrunc: _parts_read(_trunc, "this", "unit"),
+    exp.DateDiff: _parts_read(_diff, "this", "expression", "unit", "date_part_boundary"),
+    exp.DateAdd: _parts_read(_moved, *_TWO),
+    exp.Date: _parts_read(lambda node, read: call("CAST", read(node.this), literal(Type.TEXT, "date")), "this"),
+    exp.Cast: _parts_read(_cast, "this", "to"),
+    exp.TryCast: _parts_read(_cast, "this", "to", "safe"),
+    exp.Anonymous: _parts_read(_named, "this", "expressions"),
+}

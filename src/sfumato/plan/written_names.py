@@ -1,0 +1,22 @@
+"""Names are written as SQL writes them: within quotes where they need them."""
+
+from __future__ import annotations
+
+import re
+
+import sqlglot
+from sqlglot.parser import Parser
+
+
+def quoted(name: str) -> str:
+    """Write a name as it is written in SQL: within quotes where it needs them.
+
+    >>> quoted("age"), quoted("Total Cost €")
+    ('age', '"Total Cost €"')
+    """
+    if _PLAIN.fullmatch(name) and sqlglot.tokenize(name, dialect="duckdb")[0].token_type in Parser.ID_VAR_TOKENS:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
