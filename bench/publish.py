@@ -28,9 +28,9 @@ from timing import cpu_seconds, installed
 import sfumato as sf
 from sfumato.curator import ProposedOnline
 from sfumato.policy import Type
-from sfumato.publish.attributes import Attribute, Listed, Other
-from sfumato.publish.consistency import consistent
-from sfumato.publish.planning import Workload, independent_variances, plan_gaussian
+from sfumato.publish.marginals.attributes import Attribute, Listed, Other
+from sfumato.publish.marginals.consistency import consistent
+from sfumato.publish.marginals.planning import Workload, independent_variances, plan_gaussian
 
 NIST = {
     "PUMA": 6,

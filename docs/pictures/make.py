@@ -19,9 +19,9 @@ from altair_style import HERE, INK, rows, save
 
 import sfumato as sf
 from sfumato.curator import OnlineSession
-from sfumato.publish.attributes import Attributes
-from sfumato.publish.estimating import MeasuredMarginal, least_squares
-from sfumato.publish.planning import independent_variances, plan_gaussian
+from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
+from sfumato.publish.marginals.planning import independent_variances, plan_gaussian
 
 alt.data_transformers.disable_max_rows()
 

@@ -286,8 +286,8 @@ for _module in (
     "mechanisms",
     "policy",
     "release.measured",
-    "publish.planning",
-    "publish.model_files",
+    "publish.marginals.planning",
+    "publish.files.model_files",
     "surveys",
     "curator.curators",
 ):

@@ -32,7 +32,7 @@ from sfumato.ledger import Tab
 from sfumato.plan.readings.cell_rows import CellCounts, CodedRows, SetMisfits
 from sfumato.privacy import codec
 from sfumato.publish.graph.fitting import Observation, fitted
-from sfumato.publish.measuring import packed
+from sfumato.publish.marginals.measuring import packed
 from sfumato.publish.synthesis.course import Course
 from sfumato.publish.synthesis.released import Synthesized
 from sfumato.publish.synthesis.steps import NoisyCells

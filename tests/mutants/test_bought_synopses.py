@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "a level answers for the column that is called so",
         Kind.KEYS,
-        "publish/answering.py",
+        "publish/cells/answering.py",
         "    if named - known:\n",
         "    if named - known - {*face.level_columns}:\n",
         (f"{_FREE}test_a_level_does_not_answer_for_a_column_of_its_name",),
@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "bins answer for the values that are grouped by",
         Kind.KEYS,
-        "publish/answering.py",
+        "publish/cells/answering.py",
         "key.reference.name in binned:",
         "key.reference.name not in known:",
         (f"{_FREE}test_what_means_something_else_there_is_not_answered",),
@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "the logarithm of a bin that holds 0 is never missing",
         Kind.NAN,
-        "publish/cell_numbers.py",
+        "publish/cells/cell_numbers.py",
         "found.null | (found.there & ~positive))",
         "found.null)",
         _INSIDE,
@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "a power of numbers on both sides of 0 lies between those of the ends",
         Kind.ROUNDING,
-        "publish/cell_numbers.py",
+        "publish/cells/cell_numbers.py",
         "ends += [np.where(crosses & whole & (y.low > 0), 0.0, ends[0])]",
         "ends += [ends[0]]",
         _INSIDE,
@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "numbers below 0 have broken powers",
         Kind.NAN,
-        "publish/cell_numbers.py",
+        "publish/cells/cell_numbers.py",
         "    if x < 0 and y != math.floor(y):\n        return math.nan\n",
         "    if x < 0 and y != math.floor(y):\n        return 0.0\n",
         _ONE_VALUE,
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "a half is rounded up by adding one",
         Kind.ROUNDING,
-        "publish/cell_numbers.py",
+        "publish/cells/cell_numbers.py",
         "whole = np.trunc(size) + (size - np.trunc(size) >= 0.5)",
         "whole = np.floor(size + 0.5)",
         _ONE_VALUE,
@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "a position before the first letter is the first",
         Kind.ROUNDING,
-        "publish/cell_texts.py",
+        "publish/cells/cell_texts.py",
         "max(first + count - begin, 0))",
         "max(count, 0))",
         _ONE_VALUE,
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "a text is written of a bin whose days differ",
         Kind.KEYS,
-        "publish/cell_dates.py",
+        "publish/cells/cell_dates.py",
         "        if least != most:\n            return None\n",
         "        if least > most:\n            return None\n",
         _INSIDE,

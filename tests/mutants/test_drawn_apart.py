@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "blocks and marginals of one shape share their noise",
         Kind.REUSE,
-        "publish/measuring.py",
+        "publish/marginals/measuring.py",
         "return self._published(\n"
         "            self.plan, tuple(packed(each.draw(each.reading.of(exact))) for each in self.batch.measurements)\n"
         "        )",

@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "a file names who bought it and what they have left",
         Kind.REUSE,
-        "publish/fitted_files.py",
+        "publish/files/fitted_files.py",
         "FitManifest(_FORMAT, sealed_files.hashes(), fit, public(receipt))",
         "FitManifest(_FORMAT, sealed_files.hashes(), fit, receipt)",
         ("publish/test_mwem.py::test_a_model_is_written_and_read_back_to_the_bit",),

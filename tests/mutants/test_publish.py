@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "a block's sensitivity is that of one row",
         Kind.SENSITIVITY,
-        "publish/measuring.py",
+        "publish/marginals/measuring.py",
         "most, relation = scaled.added.total, scaled.sensitivity.neighbours",
         "most, relation = 2**scaled.bits, scaled.sensitivity.neighbours",
         _MOVES,
@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "blocks are measured without their grid in the sensitivity",
         Kind.SENSITIVITY,
-        "publish/measuring.py",
+        "publish/marginals/measuring.py",
         "return block_algebra.sensitivity(self.block, self.attributes, most, self.grid, relation, fixed_total=fixed)",
         "return block_algebra.sensitivity(self.block, self.attributes, most, 1, relation, fixed_total=fixed)",
         _MOVES,
@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit is charged as an added one",
         Kind.NEIGHBOURS,
-        "publish/measuring.py",
+        "publish/marginals/measuring.py",
         "most, relation = scaled.added.total, scaled.sensitivity.neighbours",
         "most, relation = scaled.added.total, scaled.added.neighbours",
         _MOVES,
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "the number of rows is taken as public where a condition leaves some out",
         Kind.NEIGHBOURS,
-        "publish/measuring.py",
+        "publish/marginals/measuring.py",
         "return bounded.every_row and isinstance(bounded.bound.input, Scan)",
         "return bounded.every_row",
         _COSTS,
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "the number of rows is taken as public where units have several",
         Kind.NEIGHBOURS,
-        "publish/measuring.py",
+        "publish/marginals/measuring.py",
         "return bounded.every_row and isinstance(bounded.bound.input, Scan)",
         "return isinstance(bounded.bound.input, Scan)",
         _MOVES,
@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "one noise serves all blocks",
         Kind.REUSE,
-        "publish/measuring.py",
+        "publish/marginals/measuring.py",
         "Gaussian(each.deviation),",
         "Gaussian(plan.blocks[0].deviation),",
         ("publish/test_measuring.py::test_sensitivities_of_blocks_hold_for_their_grid",),
@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "a plan may be for fewer rows of a unit than are read",
         Kind.LIMITS,
-        "publish/measuring.py",
+        "publish/marginals/measuring.py",
         "if self.plan.most != scaled.added.total or self.plan.unit_value != scaled.unit_value:",
         "if self.plan.unit_value != scaled.unit_value:",
         ("publish/test_measuring.py::test_a_plan_for_fewer_rows_than_are_read_is_refused",),
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "a cell for what is missing decides another column",
         Kind.KEYS,
-        "publish/implied.py",
+        "publish/marginals/implied.py",
         "certain = decides & (seen | (possible.sum(1) == 1))",
         "certain = seen | (possible.sum(1) == 1)",
         ("publish/test_implied.py",),
@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         "counts within their noise decide another column",
         Kind.AUDIT,
-        "publish/implied.py",
+        "publish/marginals/implied.py",
         "shown = possible & (counts - widths > 0)",
         "shown = possible & (counts > 0)",
         ("publish/test_implied.py",),
@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(
         "counts that contradict a declaration decide another column",
         Kind.AUDIT,
-        "publish/implied.py",
+        "publish/marginals/implied.py",
         "seen = shown.sum(1) == 1",
         "seen = shown.sum(1) >= 1",
         ("publish/test_implied.py",),
@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         "cells that may have rows are left out of bounds",
         Kind.AUDIT,
-        "publish/bounds.py",
+        "publish/marginals/bounds.py",
         "np.where(possible, weights.high, -np.inf)",
         "np.where(possible.all(), weights.high, -np.inf)",
         ("publish/test_implied.py",),

@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "a row moves what is measured by no more than a sibling's entry",
         Kind.SENSITIVITY,
-        "publish/chains.py",
+        "publish/marginals/chains.py",
         "return max((int(a) * (int(k) - 1) for a, k in self._kinds), default=0)",
         "return max((int(a) for a, k in self._kinds), default=0)",
         _MOVED,
@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "a row moves the squares of its own entry alone",
         Kind.SENSITIVITY,
-        "publish/chains.py",
+        "publish/marginals/chains.py",
         "int(a) ** 2 * int(k) * (int(k) - 1)",
         "int(a) ** 2 * (int(k) - 1) ** 2",
         _MOVED,
@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "all parents are taken to weigh as the first",
         Kind.SENSITIVITY,
-        "publish/chains.py",
+        "publish/marginals/chains.py",
         "return set(zip(self.weights.tolist(), self.children.tolist(), strict=True))",
         "return set(zip(self.weights.tolist()[:1], self.children.tolist()[:1], strict=True))",
         _MOVED,
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "two units' changes are taken to be orthogonal",
         Kind.NEIGHBOURS,
-        "publish/blocks.py",
+        "publish/marginals/blocks.py",
         "2 * (squares + opposed), largest + lowest",
         "2 * squares, largest + lowest",
         _MOVED,
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit moves an entry as one that is added",
         Kind.NEIGHBOURS,
-        "publish/blocks.py",
+        "publish/marginals/blocks.py",
         "2 * (squares + opposed), largest + lowest",
         "2 * (squares + opposed), largest",
         _MOVED,
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "the total is free also where a unit may be added",
         Kind.NEIGHBOURS,
-        "publish/blocks.py",
+        "publish/marginals/blocks.py",
         "moved = 0 if fixed_total and relation is Neighbours.REPLACE else size",
         "moved = 0 if fixed_total else size",
         (f"{_BLOCKS}test_the_total_moves_by_a_whole_unit_or_not_at_all",),
@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "the grid is left out of what a unit moves",
         Kind.SENSITIVITY,
-        "publish/blocks.py",
+        "publish/marginals/blocks.py",
         'math.floor(exact(most, "most", NONNEGATIVE)) * whole(grid, "grid", at_least=1)',
         'math.floor(exact(most, "most", NONNEGATIVE)) * whole(1, "grid", at_least=1)',
         _MOVED,
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "counts are not cut",
         Kind.WRAP,
-        "publish/blocks.py",
+        "publish/marginals/blocks.py",
         "        values = np.clip(values, -most, most)\n",
         "        pass\n",
         (f"{_BLOCKS}test_the_largest_counts_do_not_wrap",),
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "counts are cut as if the numbers on the way had one factor",
         Kind.WRAP,
-        "publish/blocks.py",
+        "publish/marginals/blocks.py",
         "return _LARGEST // (grid * math.prod(2 * each for each in steps))",
         "return _LARGEST // (grid * max(2 * each for each in steps)) if block else _LARGEST // grid",
         (f"{_BLOCKS}test_the_largest_counts_do_not_wrap",),
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "deviations are rounded down",
         Kind.ROUNDING,
-        "publish/planning.py",
+        "publish/marginals/planning.py",
         "return Fraction(math.ceil(size * _FINE), _FINE)",
         "return Fraction(math.floor(size * _FINE), _FINE)",
         _CHARGE,
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "weights of rows are charged in rows, and read in parts of them",
         Kind.LIMITS,
-        "publish/planning.py",
+        "publish/marginals/planning.py",
         "return self.rows / self.unit_value",
         "return self.rows",
         _CHARGE,
@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "the charge leaves out the factor of one half twice",
         Kind.FACTOR_TWO,
-        "publish/planning.py",
+        "publish/marginals/planning.py",
         "return self.sensitivity(planned).squares / (2 * planned.deviation**2)",
         "return self.sensitivity(planned).squares / (4 * planned.deviation**2)",
         _CHARGE,
@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit moves one cell of a marginal",
         Kind.NEIGHBOURS,
-        "publish/planning.py",
+        "publish/marginals/planning.py",
         "return Sensitivity(1, self.most).for_neighbours(Neighbours.REPLACE, signed=False)",
         "return Sensitivity(1, self.most, neighbours=Neighbours.REPLACE)",
         (f"{_PLANS}test_pure_prices_are_split_by_the_cube_root",),
@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         "noise has fewer steps than its interval is proved for",
         Kind.ROUNDING,
-        "publish/planning.py",
+        "publish/marginals/planning.py",
         "grid = max(1, math.ceil(LEAST_STEPS / deviation))",
         "grid = max(1, math.floor(LEAST_STEPS / deviation))",
         (f"{_PLANS}test_every_deviation_has_enough_steps_and_the_least_grid",),
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "a plan under replacement is made for the other relation",
         Kind.NEIGHBOURS,
-        "publish/planning.py",
+        "publish/marginals/planning.py",
         "_cost(each, attributes, relation, fixed_total) for each",
         "_cost(each, attributes, Neighbours.ADD_REMOVE, fixed_total) for each",
         _CHARGE,
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "a sum of cells is taken to be as noisy as one",
         Kind.AUDIT,
-        "publish/estimating.py",
+        "publish/marginals/estimating.py",
         "return measured.variance * math.prod(attributes[place].size for place in measured.places if place not in own)",
         "return measured.variance * math.prod(1 for place in measured.places if place not in own)",
         (f"{_ESTIMATES}test_marginals_measured_whole_equal_the_vector",),
@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "noise of few steps is taken to be normal",
         Kind.AUDIT,
-        "publish/estimating.py",
+        "publish/marginals/estimating.py",
         "half_width if self.fewest_steps >= LEAST_STEPS else coarse_half_width",
         "half_width if self.fewest_steps >= 0 else coarse_half_width",
         (f"{_ESTIMATES}test_few_steps_are_bounded_by_moments",),
@@ -150,7 +150,7 @@ MUTANTS = (
     Mutant(
         "rounded weights of parents are taken to be exact",
         Kind.AUDIT,
-        "publish/lifting.py",
+        "publish/marginals/lifting.py",
         "        if not each.even:\n",
         "        if each.parts < 0:\n",
         (f"{_ESTIMATES}test_variances_are_those_of_the_noise_under_uneven_levels",),
@@ -158,7 +158,7 @@ MUTANTS = (
     Mutant(
         "every block of an adaptive estimate has the whole chance to miss",
         Kind.AUDIT,
-        "publish/half_widths.py",
+        "publish/marginals/half_widths.py",
         "each = _each(beta, cells * max(1, len(own)))",
         "each = _each(beta, cells)",
         (f"{_WIDTHS}test_adaptive_widths_equal_their_vector",),
@@ -166,7 +166,7 @@ MUTANTS = (
     Mutant(
         "the part of the noise that is not normal is forgotten",
         Kind.AUDIT,
-        "publish/half_widths.py",
+        "publish/marginals/half_widths.py",
         "return -_NORMAL.inv_cdf(0.999 * each / 2) + 3 / LEAST_STEPS * math.sqrt(2 * math.log(2000 / each))",
         "return -_NORMAL.inv_cdf(0.999 * each / 2)",
         (f"{_WIDTHS}test_the_factor_equals_its_vector",),
@@ -174,7 +174,7 @@ MUTANTS = (
     Mutant(
         "Laplace noise is taken to miss on one side only",
         Kind.FACTOR_TWO,
-        "publish/half_widths.py",
+        "publish/marginals/half_widths.py",
         "moments + math.log(2 / _each(beta, cells))",
         "moments + math.log(1 / _each(beta, cells))",
         (f"{_WIDTHS}test_laplace_widths_are_the_least_of_their_kind",),
@@ -182,7 +182,7 @@ MUTANTS = (
     Mutant(
         "declared zeros may be above zero",
         Kind.KEYS,
-        "publish/consistency.py",
+        "publish/marginals/consistency.py",
         "return np.where(self.zeros[places], multipliers, np.maximum(multipliers, 0))",
         "return np.maximum(multipliers, 0)",
         (f"{_CONSISTENT}test_zeros_of_a_smaller_marginal_hold_in_larger_ones",),
@@ -190,7 +190,7 @@ MUTANTS = (
     Mutant(
         "the first marginals that are possible are taken, not the nearest",
         Kind.AUDIT,
-        "publish/consistency.py",
+        "publish/marginals/consistency.py",
         " and self._nearest(ahead, marginals, before)",
         "",
         (f"{_CONSISTENT}test_the_projection_is_orthogonal_to_what_it_takes_away",),
@@ -198,7 +198,7 @@ MUTANTS = (
     Mutant(
         "levels that are not nested are taken",
         Kind.KEYS,
-        "publish/attributes.py",
+        "publish/marginals/attributes.py",
         "if len(set(zip(finer, level, strict=True))) != len(set(finer)):",
         "if len(set(zip(finer, level, strict=True))) < len(set(finer)):",
         (f"{_ATTRIBUTES}test_wrong_cells_and_levels_are_refused",),

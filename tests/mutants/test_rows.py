@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "rows of one parent have their strata in the order of rows",
         Kind.SAMPLING,
-        "publish/drawing.py",
+        "publish/drawn_rows/drawing.py",
         "    keys = bits.words(len(parents)) >> np.uint64(parent_bits)",
         "    keys = np.zeros(len(parents), np.uint64)",
         _DRAWN,
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "the point of a stratum is its middle",
         Kind.SAMPLING,
-        "publish/drawing.py",
+        "publish/drawn_rows/drawing.py",
         "    strata += points[np.minimum(strata, rows - 1)] < (ends - whole) * 2.0**32",
         "    strata += 2.0**31 < (ends - whole) * 2.0**32",
         _DRAWN,
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "cells are drawn as they come, and not by their weights",
         Kind.SAMPLING,
-        "publish/drawing.py",
+        "publish/drawn_rows/drawing.py",
         "    summed = np.cumsum(scaled, axis=1)",
         "    summed = np.cumsum(scaled > 0, axis=1)",
         _DRAWN,
@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "a value with a cell of its own is also drawn from the bin around it",
         Kind.SAMPLING,
-        "publish/typed_rows.py",
+        "publish/drawn_rows/typed_rows.py",
         "            steps += (codes == cell) & (steps >= left_out)",
         "            steps += 0 * left_out * cell",
         _TYPED,
@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "the end of a bin of reals is drawn from it",
         Kind.ROUNDING,
-        "publish/typed_rows.py",
+        "publish/drawn_rows/typed_rows.py",
         "        high = math.ceil(_number(cell.high) / step) - 1",
         "        high = math.floor(_number(cell.high) / step)",
         _TYPED,
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "what is missing is drawn as a value",
         Kind.NAN,
-        "publish/typed_rows.py",
+        "publish/drawn_rows/typed_rows.py",
         "        return pyarrow.array(values, mask=self.missing(place)).cast(kind)",
         "        return pyarrow.array(values).cast(kind)",
         _TYPED,
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "rows that meet an impossible condition are left where chance does not help",
         Kind.KEYS,
-        "publish/impossible_rows.py",
+        "publish/drawn_rows/impossible_rows.py",
         "        _replace(rows, bad, used)",
         "        bad.sort()",
         _TYPED,
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "conditions are not looked at where they cut cells",
         Kind.KEYS,
-        "publish/impossible_rows.py",
+        "publish/drawn_rows/impossible_rows.py",
         "        here = np.flatnonzero(each.truths.true[tuple(rows.codes[among, place] for place in each.axes)])",
         "        here = np.flatnonzero(each.surely[tuple(rows.codes[among, place] for place in each.axes)])",
         _TYPED,
@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         "a charge leaves choices out",
         Kind.CHARGE_ORDER,
-        "publish/verifying.py",
+        "publish/marginals/verifying.py",
         "        return step.times * (mechanism.epsilon if pure else mechanism.epsilon**2 / 8)",
         "        return Fraction(0)",
         _FILES,
@@ -120,7 +120,7 @@ MUTANTS = (
     Mutant(
         "a choice of bounded range is charged half",
         Kind.FACTOR_TWO,
-        "publish/verifying.py",
+        "publish/marginals/verifying.py",
         "mechanism.epsilon**2 / 8)",
         "mechanism.epsilon**2 / 16)",
         _FILES,
@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "a file tells what is left and who bought it",
         Kind.REUSE,
-        "publish/model_files.py",
+        "publish/files/model_files.py",
         "hidden, steps, public(receipt), *sets)",
         "hidden, steps, receipt, *sets)",
         _FILES,
@@ -144,7 +144,7 @@ MUTANTS = (
     Mutant(
         "a file keeps the salt of its line",
         Kind.REUSE,
-        "publish/model_files.py",
+        "publish/files/model_files.py",
         "    hidden = replace(released, purchase=released.purchase.public)",
         "    hidden = released",
         _FILES,
@@ -152,7 +152,7 @@ MUTANTS = (
     Mutant(
         "numbers are read before their count is known to fit",
         Kind.WRAP,
-        "publish/model_files.py",
+        "publish/files/model_files.py",
         "    if sum(counts) > _MOST_CELLS or manifest.tree.cells(sizes) > _MOST_CELLS:",
         "    if sum(counts) < 0:",
         _FILES,

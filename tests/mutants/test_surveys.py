@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "a form is not compared with its hash",
         Kind.AUDIT,
-        "publish/sealed_files.py",
+        "publish/files/sealed_files.py",
         "if not is_sealed(text, own):",
         "if not own:",
         (f"{_FORMS}careful_edits_of_a_file_are_found",),

@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "a group is bounded from below as if other groups were not there",
         Kind.KEYS,
-        "publish/bounds.py",
+        "publish/marginals/bounds.py",
         "return np.asarray(self.pick(found, 0.0)) if self._lacks_keys(inside) else found",
         "return found",
         _ROWS,
@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "two marginals bound any question as they bound conjunctions",
         Kind.AUDIT,
-        "publish/bounds.py",
+        "publish/marginals/bounds.py",
         "if not bool((u + v - w <= greatest.weights).all()):",
         "if not bool((u + v - w <= 1).all()):",
         _ROWS,
@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "bounds are taken from the middle of a cut bin",
         Kind.AUDIT,
-        "publish/bounds.py",
+        "publish/marginals/bounds.py",
         "np.where(possible, weights.high, -np.inf)",
         "np.where(possible, weights.middle, -np.inf)",
         _ROWS,
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "conjunctions are not bounded from below",
         Kind.AUDIT,
-        "publish/bounds.py",
+        "publish/marginals/bounds.py",
         "        below += _conjunctions(greatest, sets)\n",
         "        below += _conjunctions(greatest, sets[:1])\n",
         _TIGHT,
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "a cell that is cut counts as measured",
         Kind.AUDIT,
-        "publish/bounds.py",
+        "publish/marginals/bounds.py",
         "measured = np.asarray(~weights.cut.any(added, keepdims=True))",
         "measured = np.asarray(~weights.cut.all(added, keepdims=True))",
         _BINS,
@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "the variance of a group takes deviations for variances",
         Kind.ROUNDING,
-        "publish/group_totals.py",
+        "publish/marginals/group_totals.py",
         "            yield level, each.variances\n",
         "            yield level, each.variances**2\n",
         _TOTALS,
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "a bin holds its upper edge",
         Kind.ROUNDING,
-        "publish/cell_values.py",
+        "publish/cells/cell_values.py",
         "    if not cell.closed:\n        high = _beside(high, kind, -1)\n",
         "    if not cell.closed:\n        high = high + 0\n",
         _SURE,
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "a missing text is unequal to every other",
         Kind.NAN,
-        "publish/cell_conditions.py",
+        "publish/cells/cell_conditions.py",
         "(~true & ~null) | unsure, null | unsure)",
         "~true | unsure, null | unsure)",
         _SURE,
@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "what bins leave out is taken for missing",
         Kind.NAN,
-        "publish/cell_values.py",
+        "publish/cells/cell_values.py",
         "    if starts and ends:\n",
         "    if starts or ends:\n",
         _BINS,
@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "a row whose value may be missing counts surely",
         Kind.NAN,
-        "publish/answering.py",
+        "publish/cells/answering.py",
         "counted.false | value.null",
         "counted.false",
         _MISSING,
@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "subtotals count rows of groups that are not shown",
         Kind.KEYS,
-        "publish/answering.py",
+        "publish/cells/answering.py",
         "if index not in members and not key.domain.nullable]",
         "if index not in members and key.domain.nullable]",
         _SUBTOTALS,
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "the zip around the members may say anything",
         Kind.AUDIT,
-        "publish/sealed_files.py",
+        "publish/files/sealed_files.py",
         "if list(members) != names or zipped(members) != content:",
         "if list(members) != names:",
         _EDITS,
@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "a manifest is not compared with its hash",
         Kind.AUDIT,
-        "publish/zip_files.py",
+        "publish/files/zip_files.py",
         'isinstance(own, str) and digest(manifest.replace(_own(own), _own(""), 1).encode()) == own',
         "isinstance(own, str)",
         _SEALS,
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "numbers are not compared with their hash",
         Kind.AUDIT,
-        "publish/sealed_files.py",
+        "publish/files/sealed_files.py",
         "if self.beside is not None and digest(other) != found.members[self.beside]:",
         "if self.beside is not None and not found.members[self.beside]:",
         _CAREFUL,
@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         "a plan may cost more than the file says",
         Kind.CHARGE_ORDER,
-        "publish/files.py",
+        "publish/files/synopsis_files.py",
         "    if manifest.charge != charge(manifest.plan):",
         "    if manifest.charge > charge(manifest.plan):",
         _CAREFUL,
@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(
         "an Arrow file is opened whatever its size",
         Kind.WRAP,
-        "publish/sealed_files.py",
+        "publish/files/sealed_files.py",
         "if not 0 <= len(content) - 8 * count <= _OVERHEAD:",
         "if count < 0:",
         _SIZES,
@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         "a promise is believed",
         Kind.DELTA,
-        "publish/verifying.py",
+        "publish/marginals/verifying.py",
         "kept = price.kept_by(charged.curve(run))",
         "kept = price is not None",
         _PROMISES,
@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         "what a line paid for is not compared",
         Kind.CHARGE_ORDER,
-        "publish/verifying.py",
+        "publish/marginals/verifying.py",
         'Check("paid", cost == wanted,',
         'Check("paid", cost != 0,',
         _LINES,

@@ -11,10 +11,10 @@ import numpy as np
 from sfumato.ledger import Charged
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.policy import Table
-from sfumato.publish.coded_columns import attribute_of
-from sfumato.publish.estimating import MeasuredMarginal
-from sfumato.publish.faces import TableFace
 from sfumato.publish.graph.fitting import Observation, fitted
+from sfumato.publish.marginals.coded_columns import attribute_of
+from sfumato.publish.marginals.estimating import MeasuredMarginal
+from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.synthesis.released import Implied, ReleasedMarginal, SynthesisRound, Synthesized
 from sfumato.publish.synthesis.zeros import zeros_of
 from sfumato.publish.synthetic import Synthetic

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.policy import Domain
-from sfumato.publish import blocks as block_algebra
-from sfumato.publish.attributes import Attribute, Attributes, Listed, Other, Range
-from sfumato.publish.faces import TableFace
-from sfumato.publish.measuring import Published, packed
-from sfumato.publish.planning import Plan, Workload, plan_gaussian, plan_laplace
+from sfumato.publish.marginals import blocks as block_algebra
+from sfumato.publish.marginals.attributes import Attribute, Attributes, Listed, Other, Range
+from sfumato.publish.marginals.faces import TableFace
+from sfumato.publish.marginals.measuring import Published, packed
+from sfumato.publish.marginals.planning import Plan, Workload, plan_gaussian, plan_laplace
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.prices import Price
 from sfumato.release.purchases import Purchase

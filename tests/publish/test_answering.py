@@ -12,8 +12,8 @@ import pytest
 import sfumato as sf
 from publish.tables import ATTRIBUTES, NAMES, RECEIPT, asked_of_rows, counts, holds, people, planned, published
 from sfumato.errors import Unsupported
-from sfumato.publish.attributes import Attribute, Listed, Other
-from sfumato.publish.measuring import Published, packed, shapes_of
+from sfumato.publish.marginals.attributes import Attribute, Listed, Other
+from sfumato.publish.marginals.measuring import Published, packed, shapes_of
 from sfumato.publish.synopsis import Synopsis
 
 ROWS = people(1)

@@ -11,7 +11,7 @@ import pytest
 from publish.worlds import attribute, leveled
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.publish.attributes import Attribute, Listed, Other, Range, branched
+from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range, branched
 
 DATES = (Range(dt.date(2024, 1, 1), dt.date(2024, 2, 1)), Range(dt.date(2024, 2, 1), dt.date(2024, 2, 29), True))
 TIMES = Range(dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 12))

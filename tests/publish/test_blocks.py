@@ -12,9 +12,9 @@ import pytest
 from publish.worlds import SIZES, attributes, average, leveled, rounded
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Neighbours
-from sfumato.publish import blocks
-from sfumato.publish.attributes import Attributes
-from sfumato.publish.blocks import Block
+from sfumato.publish.marginals import blocks
+from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.blocks import Block
 
 WORLDS = [attributes(sizes) for sizes in SIZES] + [leveled()[1:3], leveled()[:2], (rounded(),)]
 

@@ -17,8 +17,8 @@ from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import columns
 from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.policy import Type
-from sfumato.publish.cell_functions import _FUNCTIONS, evaluate
-from sfumato.publish.cell_values import Cells, Spans, Texts, Truths, point
+from sfumato.publish.cells.cell_functions import _FUNCTIONS, evaluate
+from sfumato.publish.cells.cell_values import Cells, Spans, Texts, Truths, point
 
 NUMBERS = [
     "LN(weight)",

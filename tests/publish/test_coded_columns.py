@@ -27,9 +27,9 @@ from sfumato.plan.readings.dense_readings import Marginals
 from sfumato.plan.sql.rows import rows
 from sfumato.plan.sql.text import select
 from sfumato.policy import Domain, Table
-from sfumato.publish.answering import part_labels
-from sfumato.publish.attributes import Listed, Other, Range
-from sfumato.publish.coded_columns import attribute_of, coded, coded_names
+from sfumato.publish.cells.answering import part_labels
+from sfumato.publish.marginals.attributes import Listed, Other, Range
+from sfumato.publish.marginals.coded_columns import attribute_of, coded, coded_names
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"]},

@@ -10,12 +10,12 @@ import pytest
 from publish.test_estimating import marginal, measured
 from publish.worlds import attributes, leveled, subsets
 from sfumato.errors import InvalidParameter
-from sfumato.publish.attributes import Attributes
-from sfumato.publish.blocks import Block
-from sfumato.publish.chains import Floats
-from sfumato.publish.consistency import consistent
-from sfumato.publish.estimating import Estimates, MeasuredMarginal, least_squares
-from sfumato.publish.planning import Workload, plan_gaussian
+from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.blocks import Block
+from sfumato.publish.marginals.chains import Floats
+from sfumato.publish.marginals.consistency import consistent
+from sfumato.publish.marginals.estimating import Estimates, MeasuredMarginal, least_squares
+from sfumato.publish.marginals.planning import Workload, plan_gaussian
 
 RNG = np.random.default_rng(8)
 PAIRS = ((0, 1), (0, 2), (1, 2))

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from publish.tables import planned, published
-from sfumato.publish.attributes import Attribute, Listed, Other
-from sfumato.publish.blocks import Set
-from sfumato.publish.bounds import Weights, _width, bounded
+from sfumato.publish.marginals.attributes import Attribute, Listed, Other
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.bounds import Weights, _width, bounded
 from sfumato.publish.synopsis import Synopsis
 
 SIZES = (3, 3, 4, 2)

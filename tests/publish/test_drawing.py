@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import chi2
 
 from sfumato.errors import InvalidParameter
-from sfumato.publish import drawing
-from sfumato.publish.drawing import drawn
+from sfumato.publish.drawn_rows import drawing
+from sfumato.publish.drawn_rows.drawing import drawn
 
 RARE = 1e-7
 

@@ -14,12 +14,12 @@ from mechanisms.recorded import seeded
 from publish.worlds import SIZES, attributes, average, leveled, rounded, subsets, summing
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.publish import blocks
-from sfumato.publish.attributes import Attributes
-from sfumato.publish.blocks import Set
-from sfumato.publish.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
-from sfumato.publish.lifting import asked
-from sfumato.publish.planning import Plan, Workload, plan_gaussian, plan_laplace
+from sfumato.publish.marginals import blocks
+from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
+from sfumato.publish.marginals.lifting import asked
+from sfumato.publish.marginals.planning import Plan, Workload, plan_gaussian, plan_laplace
 
 RNG = np.random.default_rng(7)
 DRAWS, QUERIES, BETA = 2_000, 200, 0.05

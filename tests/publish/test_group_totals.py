@@ -9,11 +9,11 @@ import pytest
 
 from publish.tables import counts, people, planned, published
 from publish.worlds import attributes, leveled
-from sfumato.publish.attributes import Attributes
-from sfumato.publish.blocks import Set
-from sfumato.publish.group_totals import Known
-from sfumato.publish.half_widths import adaptive_half_width, half_width
-from sfumato.publish.planning import Workload, plan_gaussian, plan_laplace
+from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.group_totals import Known
+from sfumato.publish.marginals.half_widths import adaptive_half_width, half_width
+from sfumato.publish.marginals.planning import Workload, plan_gaussian, plan_laplace
 from sfumato.publish.synopsis import Synopsis
 
 WORLDS = {"plain": attributes((2, 3, 4)), "levels": leveled()[:3]}

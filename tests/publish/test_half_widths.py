@@ -10,7 +10,7 @@ import pytest
 from mechanisms.recorded import seeded
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.publish.half_widths import (
+from sfumato.publish.marginals.half_widths import (
     LEAST_STEPS,
     adaptive_half_width,
     coarse_half_width,

@@ -16,9 +16,9 @@ from publish.tables import DOMAINS, asked_of_rows, counts, holds, people, planne
 from publish.worlds import attributes
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Type
-from sfumato.publish.attributes import Attribute, Listed, Other, Range
-from sfumato.publish.faces import TableFace
-from sfumato.publish.implied import holds_one_value, implied
+from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range
+from sfumato.publish.marginals.faces import TableFace
+from sfumato.publish.marginals.implied import holds_one_value, implied
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 

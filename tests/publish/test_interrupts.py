@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.publish import zip_files
+from sfumato.publish.files import zip_files
 from sfumato.release.releasing import quietly
 
 POLICY = """
@@ -36,7 +36,7 @@ KILLED = """
 import os, signal, sys
 import sfumato as sf
 from pathlib import Path
-from sfumato.publish import zip_files
+from sfumato.publish.files import zip_files
 
 policy, phase = sys.argv[1:]
 

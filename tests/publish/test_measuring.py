@@ -30,8 +30,8 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.dense_readings import MOST_CELLS
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
-from sfumato.publish.blocks import most_count, sensitivity
-from sfumato.publish.measuring import MOST_NUMBERS, PublishDraw, Published, largest_sets, largest_variance
+from sfumato.publish.marginals.blocks import most_count, sensitivity
+from sfumato.publish.marginals.measuring import MOST_NUMBERS, PublishDraw, Published, largest_sets, largest_variance
 from sfumato.release.prices import Price
 from sfumato.release.releasing import quietly
 
@@ -523,7 +523,7 @@ def test_bad_prices_are_refused_before_spending(tmp_path: Path, price: dict[str,
 
 
 @pytest.mark.parametrize("price", PRICES, ids=str)
-@pytest.mark.parametrize("place", ["sfumato.ledger.entries.BODY", "sfumato.publish.measuring.MOST_NUMBERS"])
+@pytest.mark.parametrize("place", ["sfumato.ledger.entries.BODY", "sfumato.publish.marginals.measuring.MOST_NUMBERS"])
 def test_what_is_too_large_to_be_written_down_is_refused_before_spending(
     tmp_path: Path, price: dict[str, Any], place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -542,7 +542,7 @@ def test_as_many_numbers_as_are_published_fit_into_an_answer() -> None:
 @pytest.mark.parametrize("price", PRICES, ids=str)
 @pytest.mark.parametrize("most", [0, 1, 12, 10**5])
 def test_large_plans_are_rehearsed_in_part(price: dict[str, Any], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.publish.measuring._REHEARSED", most)
+    monkeypatch.setattr("sfumato.publish.marginals.measuring._REHEARSED", most)
     policy = policy_of(rows(1), units=True)
     with closing(DuckDB(policy)) as engine:
         draw = proposal(policy, engine)._draw(Price(**price), None)

@@ -17,9 +17,9 @@ from publish.models import synthetic
 from sfumato.errors import SynopsisDamaged
 from sfumato.ledger import Charged
 from sfumato.mechanisms import Gaussian
-from sfumato.publish import model_files
+from sfumato.publish.files import model_files
+from sfumato.publish.files.zip_files import MANIFEST, digest, members_of, sealed, zipped
 from sfumato.publish.synthetic import Synthetic
-from sfumato.publish.zip_files import MANIFEST, digest, members_of, sealed, zipped
 from sfumato.release.prices import Price
 
 GOLDEN = Path(__file__).parent / "model.sfu"
@@ -109,7 +109,7 @@ def test_files_that_say_nonsense_are_refused_before_anything_is_made(name: str) 
 
 def test_sizes_are_checked_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     unread = lambda *_: pytest.fail("numbers are read after sizes are known")  # noqa: E731
-    monkeypatch.setattr("sfumato.publish.sealed_files.NumberMember.read", unread)
+    monkeypatch.setattr("sfumato.publish.files.sealed_files.NumberMember.read", unread)
     monkeypatch.setattr(model_files, "_MOST_CELLS", 8)
     with pytest.raises(SynopsisDamaged, match="more than 8 cells"):
         model_files.read(content(small()))

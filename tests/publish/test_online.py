@@ -29,10 +29,10 @@ from sfumato.mechanisms import AboveThreshold, Gaussian
 from sfumato.mechanisms.sparse import Session
 from sfumato.plan.readings.dense_readings import Marginal
 from sfumato.privacy import Neighbours
-from sfumato.publish import answering
-from sfumato.publish.answering import Quantity
-from sfumato.publish.blocks import summed
-from sfumato.publish.bounds import Weights
+from sfumato.publish.cells import answering
+from sfumato.publish.cells.answering import Quantity
+from sfumato.publish.marginals.blocks import summed
+from sfumato.publish.marginals.bounds import Weights
 from sfumato.publish.online import (
     FALSE_ALARM,
     Gates,

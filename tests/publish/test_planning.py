@@ -13,10 +13,10 @@ from publish.worlds import SIZES, attribute, attributes, average, leveled, subse
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.privacy import Neighbours, codec
-from sfumato.publish import blocks
-from sfumato.publish.attributes import Attributes, branched
-from sfumato.publish.chains import Chain
-from sfumato.publish.planning import (
+from sfumato.publish.marginals import blocks
+from sfumato.publish.marginals.attributes import Attributes, branched
+from sfumato.publish.marginals.chains import Chain
+from sfumato.publish.marginals.planning import (
     Plan,
     PlannedBlock,
     PlannedMarginal,
@@ -125,7 +125,7 @@ def test_no_other_split_of_the_price_does_better(own: Attributes, objective: str
 
 
 def plan_variances(variances: dict[blocks.Block, float], places: blocks.Set, own: Attributes) -> np.ndarray:
-    from sfumato.publish.lifting import cell_variances
+    from sfumato.publish.marginals.lifting import cell_variances
 
     return cell_variances(variances, places, own)
 

@@ -23,13 +23,13 @@ from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
 from sfumato.ledger import Anchor, charged
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import text
-from sfumato.publish import files, zip_files
-from sfumato.publish.attributes import Attribute, Listed, Other
-from sfumato.publish.faces import TableFace
-from sfumato.publish.files import read
-from sfumato.publish.planning import Workload, plan_gaussian
+from sfumato.publish.files import synopsis_files, zip_files
+from sfumato.publish.files.synopsis_files import read
+from sfumato.publish.marginals.attributes import Attribute, Listed, Other
+from sfumato.publish.marginals.faces import TableFace
+from sfumato.publish.marginals.planning import Workload, plan_gaussian
+from sfumato.publish.marginals.verifying import exact_cost, parts
 from sfumato.publish.synopsis import Synopsis
-from sfumato.publish.verifying import exact_cost, parts
 from sfumato.release.prices import Price
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
@@ -42,7 +42,7 @@ GOLDEN = Path(__file__).parent / "people.sfu"
 
 
 def written(synopsis: Synopsis) -> bytes:
-    return files.written(synopsis.published, synopsis.receipt)
+    return synopsis_files.written(synopsis.published, synopsis.receipt)
 
 
 # Marginals
@@ -110,7 +110,7 @@ def test_a_file_is_read_back_as_it_was(synopsis: Synopsis, tmp_path: Path) -> No
     found = sf.synopsis(path)
     assert written(found) == path.read_bytes() == written(synopsis)
     assert found.published.values == synopsis.published.values
-    assert found.receipt == files.public(synopsis.receipt)
+    assert found.receipt == synopsis_files.public(synopsis.receipt)
     assert found.attributes == ATTRIBUTES
     question = "SELECT sex, AVG(age) AS a, COUNT(*) AS n FROM people GROUP BY sex"
     assert found.sql(question) == replace(synopsis.sql(question), receipt=found.sql(question).receipt)
@@ -127,9 +127,9 @@ def test_a_file_is_read_back_as_it_was(synopsis: Synopsis, tmp_path: Path) -> No
 
 def test_a_file_does_not_say_who_bought_it_nor_the_salt_of_the_line() -> None:
     own = replace(GAUSSIAN.published, purchase=replace(GAUSSIAN.published.purchase, salt="5a17" * 8))
-    told = files.written(own, replace(GAUSSIAN.receipt, share="ana", remaining="pure 3.25"))
+    told = synopsis_files.written(own, replace(GAUSSIAN.receipt, share="ana", remaining="pure 3.25"))
     assert not any(secret in told for secret in (b"5a17", b"ana", b"3.25"))
-    assert told == files.written(*read(told))
+    assert told == synopsis_files.written(*read(told))
 
 
 def test_the_golden_file_is_read_for_ever() -> None:
@@ -218,7 +218,7 @@ def test_sizes_are_checked_before_anything_is_made(monkeypatch: pytest.MonkeyPat
             manifest["plan"]["attributes"][place]["cells"] = cells
             manifest["plan"]["attributes"][place].pop("levels", None)
         manifest["plan"]["blocks"] = [each for each in manifest["plan"]["blocks"] if [5, 2] not in each["block"]]
-        manifest["charge"] = text(files.charge(codec.loads(json.dumps(manifest["plan"]))))
+        manifest["charge"] = text(synopsis_files.charge(codec.loads(json.dumps(manifest["plan"]))))
 
     def refuse(*_: Any) -> None:
         raise AssertionError("something was allocated")

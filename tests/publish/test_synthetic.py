@@ -16,8 +16,8 @@ import sfumato as sf
 from publish.models import COLUMNS, RECEIPT, synthetic, table
 from publish.synthesis.clinic import exact, people, policy_of
 from sfumato.errors import InvalidParameter
-from sfumato.publish.attributes import Attribute, Listed, Other
-from sfumato.publish.coded_columns import attribute_of
+from sfumato.publish.marginals.attributes import Attribute, Listed, Other
+from sfumato.publish.marginals.coded_columns import attribute_of
 from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.course import CLOSE, Course
 from sfumato.publish.synthesis.released import Implied

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.publish.attributes import Attribute, Attributes, Listed, Other
-from sfumato.publish.blocks import Set
+from sfumato.publish.marginals.attributes import Attribute, Attributes, Listed, Other
+from sfumato.publish.marginals.blocks import Set
 
 SIZES = ((2, 3, 4), (2, 2, 2, 3), (5, 1, 4))
 

@@ -18,7 +18,7 @@ import sfumato as sf
 from reports.accounts import PLAIN, QUESTION, SECRETS, asked
 from sfumato.ledger.spending import read_cost, write_cost
 from sfumato.privacy import Cost, codec
-from sfumato.publish.zip_files import zipped
+from sfumato.publish.files.zip_files import zipped
 from sfumato.reports import PublicKey, SigningKey, bundle, bundles, verify_bundle
 from sfumato.reports.telling import told
 from sfumato.reports.verifying_bundles import opened, read

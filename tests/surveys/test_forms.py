@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.publish import zip_files
-from sfumato.publish.attributes import Attribute, Listed, Other
+from sfumato.publish.files import zip_files
+from sfumato.publish.marginals.attributes import Attribute, Listed, Other
 from sfumato.surveys import Form, Report, counts, encodings, forms
 from sfumato.surveys.encodings import Encoding
 from sfumato.surveys.question_cells import cell_of, questions_of

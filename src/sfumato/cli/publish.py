@@ -156,7 +156,7 @@ def _checked(output: Path | None) -> Path:
         raise click.UsageError("name the file to write: -o people.sfu")
     if not output.parent.is_dir():
         raise click.UsageError(f"there is no folder {output.parent}: make it, or name another")
-    from sfumato.publish.zip_files import check_place
+    from sfumato.publish.files.zip_files import check_place
 
     check_place(output)
     return output

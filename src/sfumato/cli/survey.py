@@ -16,7 +16,7 @@ from sfumato.cli import options
 from sfumato.cli.exit_codes import EXIT_CODES, warn
 
 if TYPE_CHECKING:
-    from sfumato.publish.attributes import Attribute
+    from sfumato.publish.marginals.attributes import Attribute
 
 _form = click.argument("form", type=click.Path(path_type=Path))
 

@@ -48,8 +48,8 @@ def verify(file: Path, ledger: Path | None) -> None:
     """Check FILE: every byte, the charge computed again from its plan, and the promise that follows."""
     from sfumato.errors import InvalidParameter
     from sfumato.publish.fitted_models import FittedModel
+    from sfumato.publish.marginals.verifying import Check
     from sfumato.publish.published_files import synopsis
-    from sfumato.publish.verifying import Check
 
     published = synopsis(file)
     if isinstance(published, FittedModel):

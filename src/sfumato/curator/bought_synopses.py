@@ -29,8 +29,8 @@ from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.values.expressions import Column
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text as digits
-from sfumato.publish import answering
-from sfumato.publish.measuring import Published, noise_words
+from sfumato.publish.cells import answering
+from sfumato.publish.marginals.measuring import Published, noise_words
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers import MEASURED, Answer
 from sfumato.release.proposal import receipt

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.policy import Domain
-from sfumato.publish import answering
-from sfumato.publish.attributes import Attributes
-from sfumato.publish.faces import BARE, TableFace
+from sfumato.publish.cells import answering
+from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.faces import BARE, TableFace
 from sfumato.publish.synthesis.course import Zeros
 from sfumato.publish.synthesis.released import Implied
 from sfumato.publish.synthesis.zeros import check_zeros, zeros_of

@@ -41,12 +41,12 @@ from sfumato.policy import Domain, Table
 from sfumato.privacy import Curve, Guarantee, Sensitivity
 from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown
-from sfumato.publish import blocks as block_algebra
-from sfumato.publish.attributes import Attributes
-from sfumato.publish.blocks import Set
-from sfumato.publish.coded_columns import CodedColumn, coded, coded_names
-from sfumato.publish.faces import TableFace
-from sfumato.publish.measuring import (
+from sfumato.publish.marginals import blocks as block_algebra
+from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.coded_columns import CodedColumn, coded, coded_names
+from sfumato.publish.marginals.faces import TableFace
+from sfumato.publish.marginals.measuring import (
     PublishDraw,
     Published,
     batch_of,
@@ -57,7 +57,7 @@ from sfumato.publish.measuring import (
     shares,
     width,
 )
-from sfumato.publish.planning import (
+from sfumato.publish.marginals.planning import (
     LARGEST_COUNT,
     MOST_RANGED,
     Plan,

@@ -34,10 +34,10 @@ from sfumato.plan.readings.dense_readings import MOST_CELLS, Counted, Marginals
 from sfumato.plan.words import many
 from sfumato.privacy import Cost, Curve, Sensitivity, compose
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown, whole
-from sfumato.publish.attributes import Attribute, Attributes
-from sfumato.publish.blocks import Set
 from sfumato.publish.fits import Fit, FitRound
 from sfumato.publish.fitted_models import FittedModel
+from sfumato.publish.marginals.attributes import Attribute, Attributes
+from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.mwem import Candidates, Model, NoisyCounts, Round
 from sfumato.publish.synopsis import cell_keys
 from sfumato.publish.tab_steps import ChooseStep, MeasureStep

@@ -30,10 +30,11 @@ from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.words import many
 from sfumato.plan.written_names import quoted
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, shown, whole
-from sfumato.publish import answering
-from sfumato.publish.answering import Quantity, Settled
-from sfumato.publish.chains import Floats
-from sfumato.publish.measuring import Published, batch_of
+from sfumato.publish.cells import answering
+from sfumato.publish.cells.answering import Quantity, Settled
+from sfumato.publish.marginals.chains import Floats
+from sfumato.publish.marginals.measuring import Published, batch_of
+from sfumato.publish.marginals.planning import Workload
 from sfumato.publish.online import (
     Gates,
     Hypothesis,
@@ -46,7 +47,6 @@ from sfumato.publish.online import (
     in_steps,
     weighed,
 )
-from sfumato.publish.planning import Workload
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answer_columns import Columns
 from sfumato.release.answers import BOUGHT, HYPOTHESIS, UNVERIFIED, Answer

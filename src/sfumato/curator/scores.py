@@ -35,8 +35,8 @@ from sfumato.plan.words import many
 from sfumato.policy import Policy, Type
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, whole
-from sfumato.publish.blocks import Set
-from sfumato.publish.measuring import has_fixed_total
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.measuring import has_fixed_total
 from sfumato.publish.scoring import (
     BEST,
     CandidateScore,

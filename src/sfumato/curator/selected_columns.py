@@ -18,7 +18,7 @@ from sfumato.plan.values.coded_keys import coded_key, listed
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Domain, Policy, Type
 from sfumato.policy.codings import Coding
-from sfumato.publish.coded_columns import CodedColumn, attribute_of
+from sfumato.publish.marginals.coded_columns import CodedColumn, attribute_of
 
 _MOST_WHOLE = 1000
 """How many whole numbers a computed column may have to be coded by them."""

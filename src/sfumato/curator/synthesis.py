@@ -40,11 +40,11 @@ from sfumato.privacy import Cost, Curve, Neighbours
 from sfumato.privacy.calibration import least
 from sfumato.privacy.curve import ROUNDED_UP
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, charge_units, exact, shown, whole
-from sfumato.publish.attributes import Attributes
-from sfumato.publish.blocks import Set
-from sfumato.publish.coded_columns import coded_names
-from sfumato.publish.faces import BARE, TableFace
 from sfumato.publish.implied_columns import implied_columns, implied_of
+from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.coded_columns import coded_names
+from sfumato.publish.marginals.faces import BARE, TableFace
 from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.budget import Amounts, Concentrated, Pure, currency, rounded
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL

@@ -20,13 +20,13 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.dense_readings import MOST_CELLS
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, exact
-from sfumato.publish import blocks as block_algebra
-from sfumato.publish.attributes import Attribute, Attributes
-from sfumato.publish.blocks import Block, Set, checked_set
-from sfumato.publish.estimating import MeasuredMarginal, least_squares
-from sfumato.publish.faces import TableFace
-from sfumato.publish.group_totals import Known
-from sfumato.publish.measuring import largest_sets
+from sfumato.publish.marginals import blocks as block_algebra
+from sfumato.publish.marginals.attributes import Attribute, Attributes
+from sfumato.publish.marginals.blocks import Block, Set, checked_set
+from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
+from sfumato.publish.marginals.faces import TableFace
+from sfumato.publish.marginals.group_totals import Known
+from sfumato.publish.marginals.measuring import largest_sets
 from sfumato.publish.mwem import CellView, Model, Round, replayed
 from sfumato.release.prices import Price
 

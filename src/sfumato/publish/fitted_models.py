@@ -20,11 +20,12 @@ from sfumato.plan.sql.parameters import Parameters
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
-from sfumato.publish import answering, fitted_files
-from sfumato.publish.attributes import Attributes
-from sfumato.publish.blocks import Set
-from sfumato.publish.chains import Floats
+from sfumato.publish.cells import answering
+from sfumato.publish.files import fitted_files
 from sfumato.publish.fits import Fit
+from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.mwem import Model
 from sfumato.publish.synopsis import cell_keys, key_type
 from sfumato.release.answers import Answer

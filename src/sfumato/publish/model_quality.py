@@ -20,11 +20,11 @@ import numpy as np
 from sfumato.notebook_html import preformatted
 from sfumato.plan.words import many
 from sfumato.privacy.numbers import percent, text
-from sfumato.publish.blocks import Set
-from sfumato.publish.chains import Floats
-from sfumato.publish.estimating import MeasuredMarginal
 from sfumato.publish.graph.models import GraphModel
-from sfumato.publish.half_widths import noise_size
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.chains import Floats
+from sfumato.publish.marginals.estimating import MeasuredMarginal
+from sfumato.publish.marginals.half_widths import noise_size
 
 if TYPE_CHECKING:
     import pandas

@@ -20,8 +20,8 @@ from sfumato.errors import InvalidParameter
 from sfumato.plan.readings.dense_readings import Counted, Misfits, summed_cells
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import codec
-from sfumato.publish.blocks import Set
-from sfumato.publish.chains import Floats
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.chains import Floats
 
 _MOST_TOTAL = 1 << 60
 """What a model holds at most, in steps, so that sums of gaps stay within 64 bits."""

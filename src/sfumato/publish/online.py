@@ -40,12 +40,12 @@ from sfumato.plan.readings.dense_readings import Marginal, Marginals
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import Neighbours
 from sfumato.privacy.numbers import Number
-from sfumato.publish.answering import Quantity
-from sfumato.publish.blocks import Set, summed
-from sfumato.publish.bounds import Weights, model
-from sfumato.publish.chains import Floats
-from sfumato.publish.group_totals import Known
-from sfumato.publish.measuring import PublishDraw, Published
+from sfumato.publish.cells.answering import Quantity
+from sfumato.publish.marginals.blocks import Set, summed
+from sfumato.publish.marginals.bounds import Weights, model
+from sfumato.publish.marginals.chains import Floats
+from sfumato.publish.marginals.group_totals import Known
+from sfumato.publish.marginals.measuring import PublishDraw, Published
 from sfumato.release.measurement import Batch
 from sfumato.release.releasing import Read
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 from sfumato.errors import SynopsisDamaged
-from sfumato.publish import files, fitted_files, model_files, zip_files
+from sfumato.publish.files import fitted_files, model_files, synopsis_files, zip_files
 from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.synthetic import Synthetic
@@ -34,7 +34,7 @@ def synopsis(path: str | os.PathLike[str]) -> Published:
         fix = "read it with sf.form; what was answered is in the reports"
         raise SynopsisDamaged("this file is a survey form, which holds no answers", place=str(path), fix=fix)
     reader = _READERS.get(kind)
-    return Synopsis(*files.read(content, str(path))) if reader is None else reader(content, str(path))
+    return Synopsis(*synopsis_files.read(content, str(path))) if reader is None else reader(content, str(path))
 
 
 def _kind(content: bytes, place: str) -> str:

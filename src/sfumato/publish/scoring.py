@@ -45,8 +45,8 @@ from sfumato.policy import Policy, Table
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Budget, PrivacyUnit, Sensitivity, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
-from sfumato.publish.blocks import Set
-from sfumato.publish.coded_columns import coded
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.coded_columns import coded
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.prices import Price
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase

@@ -23,17 +23,19 @@ from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text
-from sfumato.publish import answering, blocks as block_algebra, files
-from sfumato.publish.attributes import Attribute, Attributes, Cell, Listed, Range
-from sfumato.publish.blocks import Set
-from sfumato.publish.chains import Floats
-from sfumato.publish.consistency import Consistent, Zeros, consistent
-from sfumato.publish.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
-from sfumato.publish.group_totals import Known
-from sfumato.publish.implied import Implied, implied
-from sfumato.publish.measuring import Published, shapes_of
-from sfumato.publish.planning import Plan
-from sfumato.publish.several_releases import Several
+from sfumato.publish.cells import answering
+from sfumato.publish.files import synopsis_files
+from sfumato.publish.marginals import blocks as block_algebra
+from sfumato.publish.marginals.attributes import Attribute, Attributes, Cell, Listed, Range
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.chains import Floats
+from sfumato.publish.marginals.consistency import Consistent, Zeros, consistent
+from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
+from sfumato.publish.marginals.group_totals import Known
+from sfumato.publish.marginals.implied import Implied, implied
+from sfumato.publish.marginals.measuring import Published, shapes_of
+from sfumato.publish.marginals.planning import Plan
+from sfumato.publish.marginals.several_releases import Several
 from sfumato.release.answer_pictures import foot, notes
 from sfumato.release.answers import MEASURED, Answer
 from sfumato.release.prices import Price
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     import pandas
 
     from sfumato.ledger import Anchor
-    from sfumato.publish.verifying import Verification
+    from sfumato.publish.marginals.verifying import Verification
 
 _MOST_STEPS = 2 * 10**9
 """Additions that looking for consistent marginals may take."""
@@ -313,11 +315,11 @@ class Synopsis:
             fix = "save each of synopsis.releases, and add them where they are read"
             rule = "one release: a file has one line of a ledger"
             raise InvalidParameter("synopsis", "a sum of several", rule, fix=fix)
-        files.save(self.published, self.receipt, path)
+        synopsis_files.save(self.published, self.receipt, path)
 
     def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> Verification:
         """Check charge and promise from the plan alone, and the line in an export or an anchor of the ledger."""
-        from sfumato.publish.verifying import verify
+        from sfumato.publish.marginals.verifying import verify
 
         return verify([(each.published, each.receipt) for each in self.releases], ledger)
 

@@ -28,20 +28,21 @@ from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import Curve, Neighbours, codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, whole
-from sfumato.publish import answering, model_files
-from sfumato.publish.answering import Condition
-from sfumato.publish.attributes import Attributes, Listed
-from sfumato.publish.blocks import Block, maximal
-from sfumato.publish.drawing import MOST_AT_ONCE, drawn
-from sfumato.publish.estimating import Estimates, least_squares
-from sfumato.publish.faces import BARE
+from sfumato.publish.cells import answering
+from sfumato.publish.cells.answering import Condition
+from sfumato.publish.drawn_rows.drawing import MOST_AT_ONCE, drawn
+from sfumato.publish.drawn_rows.impossible_rows import mend
+from sfumato.publish.drawn_rows.typed_rows import Column, Rows
+from sfumato.publish.files import model_files
 from sfumato.publish.graph.models import GraphModel
-from sfumato.publish.group_totals import Known
-from sfumato.publish.impossible_rows import mend
+from sfumato.publish.marginals.attributes import Attributes, Listed
+from sfumato.publish.marginals.blocks import Block, maximal
+from sfumato.publish.marginals.estimating import Estimates, least_squares
+from sfumato.publish.marginals.faces import BARE
+from sfumato.publish.marginals.group_totals import Known
+from sfumato.publish.marginals.verifying import Check, Verification, line_checks, step_cost
 from sfumato.publish.model_quality import Quality, model_quality
 from sfumato.publish.synthesis.released import Implied, SynthesisRound, Synthesized
-from sfumato.publish.typed_rows import Column, Rows
-from sfumato.publish.verifying import Check, Verification, line_checks, step_cost
 from sfumato.release.answer_pictures import foot, notes
 from sfumato.release.answers import Answer
 from sfumato.release.prices import Price

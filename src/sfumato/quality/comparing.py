@@ -15,8 +15,8 @@ from sfumato.engine.opening import PairedTables, paired_tables, tables, whole_ta
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.policy import Policy, Table, Type, read
 from sfumato.privacy.numbers import whole
-from sfumato.publish.attributes import Attribute
-from sfumato.publish.coded_columns import attribute_of, coded_names
+from sfumato.publish.marginals.attributes import Attribute
+from sfumato.publish.marginals.coded_columns import attribute_of, coded_names
 from sfumato.publish.scoring import coded_candidate
 from sfumato.publish.synopsis import cell_keys
 from sfumato.quality.associations import associations, correlations

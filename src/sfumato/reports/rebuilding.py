@@ -29,7 +29,7 @@ from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy
 from sfumato.privacy import codec
-from sfumato.publish.measuring import Published, noise_words
+from sfumato.publish.marginals.measuring import Published, noise_words
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers import Answer
 from sfumato.release.measured import Measured

@@ -21,7 +21,7 @@ from sfumato.ledger.spending import NOTHING, read_cost, write_cost
 from sfumato.policy import Policy
 from sfumato.privacy import Budget, Cost, codec
 from sfumato.privacy.budget_words import promised
-from sfumato.publish.zip_files import members_of, zipped
+from sfumato.publish.files.zip_files import members_of, zipped
 from sfumato.release.answers import Answer
 from sfumato.release.receipts import Receipt
 from sfumato.release.running_totals import RunningAnswer

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.publish.attributes import Attribute
+from sfumato.publish.marginals.attributes import Attribute
 from sfumato.surveys.encodings import Encoding, chances
 
 

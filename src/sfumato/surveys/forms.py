@@ -25,10 +25,10 @@ from sfumato.mechanisms import bits
 from sfumato.mechanisms.response import Response
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
-from sfumato.publish import sealed_files
-from sfumato.publish.attributes import Attribute
-from sfumato.publish.sealed_files import FileKind
-from sfumato.publish.zip_files import MANIFEST, content_of, damaged, members_of, save
+from sfumato.publish.files import sealed_files
+from sfumato.publish.files.sealed_files import FileKind
+from sfumato.publish.files.zip_files import MANIFEST, content_of, damaged, members_of, save
+from sfumato.publish.marginals.attributes import Attribute
 from sfumato.surveys import choosing, counts
 from sfumato.surveys.counts import Counts, PairCounts, Refused, SurveyEstimate
 from sfumato.surveys.encodings import Chances, Encoding, fits, randomised

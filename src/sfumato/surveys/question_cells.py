@@ -12,7 +12,7 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.policy.domains import Type, as_value, implied
-from sfumato.publish.attributes import Attribute, Cell, Listed, Other, Range
+from sfumato.publish.marginals.attributes import Attribute, Cell, Listed, Other, Range
 from sfumato.safe_text import printable
 
 MOST_QUESTIONS = 100

@@ -22,7 +22,7 @@ from sfumato.mechanisms import Laplace
 from sfumato.mechanisms.bits import all_below
 from sfumato.mechanisms.confidence_limits import at_least
 from sfumato.plan.readings.cell_rows import CodedRows
-from sfumato.publish.measuring import packed
+from sfumato.publish.marginals.measuring import packed
 from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.budget import size_of
 from sfumato.publish.synthesis.course import Course

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from sfumato.plan.readings.cell_rows import MOST_WEIGHT
-from sfumato.publish.blocks import Set
 from sfumato.publish.graph.models import GraphModel
 from sfumato.publish.graph.trees import predicted_cells
+from sfumato.publish.marginals.blocks import Set
 
 BYTES_PER_CELL = 1 << 12
 """A model has at most one cell for so many bytes that are allowed: it is fitted, and asked for hundreds of marginals,

@@ -19,12 +19,12 @@ from sfumato.mechanisms import Laplace
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, SetMisfits
 from sfumato.plan.readings.total_readings import Integers
-from sfumato.publish.attributes import Attributes
-from sfumato.publish.blocks import Set
-from sfumato.publish.chains import Floats
-from sfumato.publish.estimating import MeasuredMarginal
 from sfumato.publish.graph.fitting import Observation, fitted
 from sfumato.publish.graph.models import GraphModel
+from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.chains import Floats
+from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, Funds, rounded, size_of
 from sfumato.publish.synthesis.candidates import affordable, closure
 from sfumato.publish.synthesis.released import SynthesisRound

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.plan.readings.cell_rows import CellCounts
-from sfumato.publish.blocks import Set
 from sfumato.publish.graph.trees import predicted_cells
+from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.synthesis.aim import expected_rounds
 from sfumato.publish.synthesis.budget import FOR_CHOICES, FOR_ROWS
 from sfumato.publish.synthesis.course import Setting, mean_size

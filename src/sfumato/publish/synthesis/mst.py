@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 
-from sfumato.publish.blocks import Set
+from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.synthesis.budget import FOR_CHOICES, rounded
 from sfumato.publish.synthesis.course import Course, Steps
 from sfumato.publish.synthesis.independent import independent

@@ -13,11 +13,11 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, exact
-from sfumato.publish.attributes import Attribute, Attributes
-from sfumato.publish.blocks import Set, checked_set
-from sfumato.publish.estimating import MeasuredMarginal
-from sfumato.publish.faces import BARE, TableFace
-from sfumato.publish.measuring import packed, unpacked
+from sfumato.publish.marginals.attributes import Attribute, Attributes
+from sfumato.publish.marginals.blocks import Set, checked_set
+from sfumato.publish.marginals.estimating import MeasuredMarginal
+from sfumato.publish.marginals.faces import BARE, TableFace
+from sfumato.publish.marginals.measuring import packed, unpacked
 from sfumato.release.prices import Price
 from sfumato.release.purchases import NOT_BOUGHT, Purchase
 

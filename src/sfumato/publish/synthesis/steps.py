@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import codec
-from sfumato.publish.measuring import packed, unpacked
+from sfumato.publish.marginals.measuring import packed, unpacked
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.publish import answering
-from sfumato.publish.attributes import Attributes
-from sfumato.publish.blocks import Set
-from sfumato.publish.faces import TableFace
+from sfumato.publish.cells import answering
 from sfumato.publish.graph.models import GraphModel, Potential
 from sfumato.publish.graph.trees import predicted_cells
+from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.synthesis.course import Zeros
 
 

@@ -1,0 +1,187 @@
+"""A block is the part of a marginal that no smaller marginal has, measured in exact whole numbers.
+
+Attribute i has n_i cells and P_i = I − 11ᵀ/n_i takes means away; a block B is a set of attributes, P_B = ⊗P_i, s_B =
+Πn_i and p_B = Π(1 − 1/n_i). Under levels (``chains``) a block picks one difference of each of its attributes, with the
+matrix M_i; s_B = Πs_i, and p_B is the largest squared length of a column of M_B = ⊗M_i over s_B². Without levels M_B =
+s_B·P_B. Measured is y_B = g·M_B·m_B plus discrete Gaussian noise of a deviation d, with g whole.
+
+Theorem (Xiao, He, Zhang & Kifer 2023 for real numbers). Let a unit's rows carry weights ≥ 0 that add up to at most m.
+(1) All numbers of M_B are whole, and under add-remove neighbours the release costs ρ = (g·m·s_B)²·p_B/2d².
+(2) Under replace neighbours it costs at most 2(1 + c)ρ with c = max_i 1/(n_i − 1) ≤ 1 (levels: the largest ratio, for
+one of the differences, of −⟨u, v⟩ for two columns to the largest ‖u‖²), and ρ for B = ∅.
+Proof. (1) s_i·P_i = n_i·I − 11ᵀ is whole. What the unit moves is g·M_B·w; ‖M_B·w‖² is convex in w, so it is largest
+at m times one cell: m² times the squared length of a column, which for a projection is its diagonal, p_B. Discrete
+Gaussian noise on whole shifts: ρ = Δ₂²/2d² (Canonne, Kamath & Steinke 2020). (2) ‖M_B(w − w′)‖² is convex in both, so
+it is largest where each is m times one cell or nothing: ‖u‖² + ‖v‖² − 2⟨u, v⟩ for columns u, v of M_B. ⟨u, v⟩ is the
+product over attributes, so where it is negative one factor is, at least −c times the largest ‖u‖², and the others are
+at most theirs. For ∅ totals move by at most m in size. ∎ The bound of (2) is attained without levels, by two cells
+that differ in the attribute with the fewest; 4ρ, from the lengths alone, is attained for n_i = 2.
+
+Noise before projecting would be charged m²/2σ², which is 1/p_B too much.
+
+*64 bits.* Counts of rows, in steps of their weights, are below 2^62. The total of each part is cut at C = (2^62 −
+1)/(g·2^|B|·Πak). A row of M_i has sizes that add up to 2a(k−1) < 2ak, so no number on the way reaches 2^62. Cutting
+leaves of every unit's weight in a part something between 0 and all of it, so the theorem holds for what is left.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.errors import InvalidParameter
+from sfumato.privacy import Neighbours, Sensitivity
+from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, whole
+from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.chains import Difference, Integers
+
+Block = tuple[tuple[int, int], ...]
+"""Of each attribute of the block its place and the level of its difference, by rising places. Level 1 splits the whole;
+an attribute without levels has no other."""
+Set = tuple[int, ...]
+"""Places of attributes, rising."""
+
+_LARGEST = (1 << 62) - 1
+
+
+def checked_block(block: object, attributes: Attributes) -> Block:
+    """Read a block, or refuse what is none of these attributes."""
+    try:
+        found = tuple((place, level) for place, level in block)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise InvalidParameter("block", block, "pairs of an attribute's place and a level") from None
+    places = checked_set(tuple(place for place, _ in found), attributes)
+    most = [len(attributes[place].chain.differences) for place in places]
+    if any(type(level) is not int or not 1 <= level <= last for (_, level), last in zip(found, most, strict=True)):
+        raise InvalidParameter("block", block, "pairs of an attribute's place and one of its levels, from 1")
+    return found
+
+
+def checked_set(places: object, attributes: Attributes) -> Set:
+    """Read a set of attributes, or refuse one with places that are not theirs, that do not rise, or stand twice."""
+    known = range(len(attributes))
+    if not isinstance(places, (tuple, list)) or any(type(each) is not int or each not in known for each in places):
+        raise InvalidParameter("set", places, f"places of attributes from 0 to {len(attributes) - 1}")
+    if any(first >= second for first, second in itertools.pairwise(places)):
+        raise InvalidParameter("set", places, "places of attributes that rise")
+    return tuple(places)
+
+
+def places(block: Block) -> Set:
+    """Give the attributes of a block."""
+    return tuple(place for place, _ in block)
+
+
+def differences(block: Block, attributes: Attributes) -> tuple[Difference, ...]:
+    """Give the difference that the block picks of each of its attributes."""
+    return tuple(attributes[place].chain.differences[level - 1] for place, level in block)
+
+
+def shape(block: Block, attributes: Attributes) -> tuple[int, ...]:
+    """Count what is measured of a block along each of its attributes."""
+    return tuple(each.parts for each in differences(block, attributes))
+
+
+def scale(block: Block, attributes: Attributes) -> int:
+    """Compute s_B: what is measured is so often what it stands for."""
+    return math.prod(each.scale for each in differences(block, attributes))
+
+
+def squared_length(block: Block, attributes: Attributes) -> Fraction:
+    """Compute p_B: the squares by which one row moves what is measured, over s_B²."""
+    squares = math.prod(each.squares for each in differences(block, attributes))
+    return Fraction(squares, scale(block, attributes) ** 2)
+
+
+def sensitivity(
+    block: Block,
+    attributes: Attributes,
+    most: Number,
+    grid: int = 1,
+    neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+    *,
+    fixed_total: bool = False,
+) -> Sensitivity:
+    """Bound what one unit changes of g·M_B·m_B, if its weights add up to at most ``most`` in steps of the marginal.
+
+    ``fixed_total`` says that replacing a unit leaves the number of rows as it is: each is one row, and no condition
+    leaves any out. Nothing then moves the total.
+    """
+    relation = Neighbours.of(neighbours)
+    size = math.floor(exact(most, "most", NONNEGATIVE)) * whole(grid, "grid", at_least=1)
+    if not block:
+        moved = 0 if fixed_total and relation is Neighbours.REPLACE else size
+        return Sensitivity(1, moved, neighbours=relation)
+    parts = differences(block, attributes)
+    squares = math.prod(each.squares for each in parts)
+    largest, total = math.prod(each.largest for each in parts), math.prod(each.total for each in parts)
+    if relation is Neighbours.REPLACE:
+        opposed = max((squares // each.squares * each.opposed for each in parts if each.squares), default=0)
+        lowest = max((largest // each.largest * int(each.weights.max()) for each in parts if each.largest), default=0)
+        squares, largest, total = 2 * (squares + opposed), largest + lowest, 2 * total
+    return _whole_change(math.prod(shape(block, attributes)), size * largest, size * total, size**2 * squares, relation)
+
+
+def _whole_change(count: int, largest: int, total: int, squares: int, neighbours: Neighbours) -> Sensitivity:
+    """State bounds on whole numbers: what the squares say of the others is rounded down, as no change is between."""
+    l1, cap = min(total, math.isqrt(count * squares)), min(largest, math.isqrt(squares))
+    return Sensitivity(max(1, count), cap, l1, squares, neighbours)
+
+
+def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, grid: int = 1) -> Integers:
+    """Compute g·M_B·m_B from the marginal over the block's attributes, exactly, axis by axis.
+
+    >>> from sfumato.publish.marginals.attributes import Attribute, Listed, Other
+    >>> sex = Attribute("sex", "text", (Listed("f"), Listed("m"), Other()))
+    >>> scaled_residual(np.array([5, 2, 0]), ((0, 1),), (sex,)).tolist()
+    [8, -1, -7]
+    """
+    wanted = tuple(attributes[place].size for place in places(block))
+    if marginal.shape != wanted or marginal.dtype != np.int64:
+        raise InvalidParameter("marginal", f"{marginal.dtype} of shape {marginal.shape}", f"int64 of shape {wanted}")
+    parts = differences(block, attributes)
+    values = marginal
+    for axis, each in enumerate(parts):
+        values = each.sums(values, axis)
+    most = most_count(block, attributes, grid)
+    if values.size and not -most <= values.min() <= values.max() <= most:
+        values = np.clip(values, -most, most)
+    for axis, each in enumerate(parts):
+        values = each.measured(values, axis)
+    return np.asarray(values * grid if grid > 1 else values)
+
+
+def most_count(block: Block, attributes: Attributes, grid: int = 1) -> int:
+    """Find the count at which totals are cut, so that no number on the way to what is measured reaches 2^62."""
+    steps = (int((each.weights * each.children).max(initial=1)) for each in differences(block, attributes))
+    return _LARGEST // (grid * math.prod(2 * each for each in steps))
+
+
+def summed(marginal: Integers, having: Set, wanted: Set) -> Integers:
+    """Add a marginal up to one over fewer of its attributes."""
+    gone = tuple(axis for axis, place in enumerate(having) if place not in wanted)
+    return np.asarray(marginal.sum(gone)) if gone else marginal
+
+
+def maximal(sets: Iterable[Set]) -> tuple[Set, ...]:
+    """Leave out sets within others: marginals over those add up to all."""
+    different = dict.fromkeys(sets)
+    within = {one for each in different for k in range(len(each)) for one in itertools.combinations(each, k)}
+    return tuple(each for each in different if each not in within)
+
+
+def blocks_within(places: Set, attributes: Attributes) -> Iterator[Block]:
+    """List the blocks that a marginal is made of: for each attribute none, or one of its differences."""
+    if not places:
+        yield ()
+        return
+    last = places[-1]
+    levels = [k for k, each in enumerate(attributes[last].chain.differences, 1) if each.parts]
+    for block in blocks_within(places[:-1], attributes):
+        yield block
+        for level in levels:
+            yield (*block, (last, level))

@@ -1,0 +1,244 @@
+"""Marginals give bounds on questions over columns that were not published together.
+
+Every bound is a query of one of them, or of three.
+
+Theorem. Let q⁻ ≤ q ≤ q⁺ be weights over the cells of the attributes of a question, and A some of these within what was
+measured. Then ⟨min_{x∖A} q⁻, m_A⟩ ≤ Σ_x q(x)N(x) ≤ ⟨max_{x∖A} q⁺, m_A⟩; and for two such sets A, C with the weights
+u = max_{x∖A} q⁻, v = max_{x∖C} q⁻ and w = max_{x∖(A∩C)} q⁻, if u + v − w ≤ q⁻ in every cell, the total is at least
+⟨u, m_A⟩ + ⟨v, m_C⟩ − ⟨w, m_{A∩C}⟩.
+Proof. N ≥ 0, and weights that do not depend on x∖A count m_A. The last is the first claim for the weights u + v − w. ∎
+Conjunctions have the second property: N(abc) ≥ N(ab) + N(ac) − N(a) (Bonferroni; Fréchet).
+
+*Groups.* Along an axis that keys are read from, the weights of one group are zero in all other cells. Where A lacks
+that axis the least and the greatest are taken with 0. For two sets, let every key axis be in A or in C: in a cell of
+another group either the keys of A ∩ C differ and all three vanish, or one of u, v does, and the other is at most w.
+
+Weights that are all 0 bound the total by 0 from below: that is known without noise, and counts as no bound.
+
+*Declared zeros.* Where N(x) = 0 the weight of x may be any number, so the least and the greatest are taken over the
+other cells alone. That is the first claim for weights that are 0 there; such bounds hold if what is declared is true.
+
+*Noise.* Every bound is a query within what was measured, with a half-width of its own; n bounds that each fail on one
+side with probability β/n hold together with probability 1 − β, so the best may be taken. Where noise is symmetric, a
+half-width for 2β/n fails with β/n on one side. A bound of three queries adds their half-widths, each for a third.
+
+*Cut bins.* Where the question tells the rows of one cell apart, q⁻ < q⁺ there; with all attributes in one marginal A
+that is all, and x∖A is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.chains import Floats
+from sfumato.publish.marginals.group_totals import Known, Spread
+
+_ROUNDS, _MOST_STEPS = 30, 5 * 10**8
+_SMALL = 1e-300
+_MODELS_KEPT, _LARGEST_KEPT = 32, 10**6
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """These are the least, the greatest and a middle weight of every cell, over the axes of a question."""
+
+    low: Floats
+    high: Floats
+
+    @property
+    def middle(self) -> Floats:
+        return (self.low + self.high) / 2
+
+    @property
+    def cut(self) -> NDArray[np.bool_]:
+        """Tell which cells have rows that count differently."""
+        return self.low != self.high
+
+    def masked(self, mask: NDArray[np.bool_]) -> Weights:
+        """Leave out cells."""
+        return Weights(np.where(mask, self.low, 0.0), np.where(mask, self.high, 0.0))
+
+    def loosened(self, mask: NDArray[np.bool_]) -> Weights:
+        """Say of cells that their rows count, or do not."""
+        low, high = np.minimum(self.low, 0.0), np.maximum(self.high, 0.0)
+        return Weights(np.where(mask, low, self.low), np.where(mask, high, self.high))
+
+
+@dataclass(frozen=True, eq=False)
+class Bounded:
+    """These are totals of groups: a number for each, and bounds that hold the truth. All have the axes of the
+    question, of length 1 where no key is.
+    """
+
+    value: Floats
+    lowers: tuple[tuple[Floats, tuple[Spread, ...]], ...]
+    """Estimates that the truth is at least, up to their noises,"""
+    uppers: tuple[tuple[Floats, tuple[Spread, ...]], ...]
+    """and at most."""
+    measured: NDArray[np.bool_]
+    """Which groups are queries within what was measured: their number is unbiased, and nothing is cut off."""
+    nonnegative: bool
+    """Whether no row counts less than nothing."""
+
+    def range(self, beta: float, cells: int) -> tuple[Floats, Floats]:
+        """Give the least and the greatest that the truths of so many such totals may be, all at once."""
+        count = 1 if self.lowers is self.uppers else len(self.lowers) + len(self.uppers)
+        low = reduce(np.maximum, [value - _width(each, beta, count, cells) for value, each in self.lowers])
+        high = reduce(np.minimum, [value + _width(each, beta, count, cells) for value, each in self.uppers])
+        if self.nonnegative:
+            low, high = (np.where(self.measured, each, np.maximum(each, 0.0)) for each in (low, high))
+        return np.minimum(low, high), np.maximum(low, high)
+
+    def estimate(self, low: Floats, high: Floats) -> Floats:
+        """Give the number: as it was measured, or a model's within the bounds."""
+        return np.where(self.measured, self.value, np.clip(self.value, low, high))
+
+
+def _width(noises: tuple[Spread, ...], beta: float, count: int, cells: int) -> Floats:
+    """Add the half-widths of the noises of one of so many bounds, each of which may fail on its own side."""
+    shares = count * len(noises)
+    found = (each.width(beta if shares == 1 else each.sides * beta / shares, cells) for each in noises)
+    return sum(found, start=np.zeros(()))
+
+
+def bounded(known: Known, weights: Weights, axes: Set, keys: Set) -> Bounded:
+    """Bound the totals of all groups: exactly within what was measured, and else as well as its marginals allow."""
+    nonnegative = bool((weights.low >= 0).all())
+    if known.covers(axes):
+        return _covered(known, weights, axes, keys, nonnegative)
+    sets, possible = _largest(axes, known.sets), known.possible(axes)
+    uppers = _Sides(known, axes, keys, np.where(possible, weights.high, -np.inf), np.maximum)
+    lowers = _Sides(known, axes, keys, np.where(possible, weights.low, np.inf), np.minimum)
+    below = [lowers.bound(each) for each in sets if not nonnegative or lowers.asks(each)]
+    if nonnegative:
+        alike = bool(possible.all()) and not weights.cut.any()
+        greatest = uppers if alike else _Sides(known, axes, keys, weights.low, np.maximum)
+        below += _conjunctions(greatest, sets)
+    counts = _kept_model(known, axes, sets) if known.modelled is None else known.modelled(axes)
+    value = _grouped(weights.middle * counts, axes, keys)
+    measured = np.zeros((1,) * len(axes), bool)
+    nothing = [(np.zeros((1,) * len(axes)), ())]
+    return Bounded(value, tuple(below or nothing), tuple(map(uppers.bound, sets)), measured, nonnegative)
+
+
+def _covered(known: Known, weights: Weights, axes: Set, keys: Set, nonnegative: bool) -> Bounded:
+    added = tuple(axis for axis, place in enumerate(axes) if place not in keys)
+    low, noise = known.totals(weights.low, axes, axes, keys)
+    measured = np.asarray(~weights.cut.any(added, keepdims=True))
+    if bool(measured.all()):
+        only = ((low, (noise,)),)
+        return Bounded(low, only, only, measured, nonnegative)
+    high, above = known.totals(weights.high, axes, axes, keys)
+    value = (low + high) / 2
+    return Bounded(value, ((low, (noise,)),), ((high, (above,)),), measured, nonnegative)
+
+
+def _largest(axes: Set, sets: tuple[Set, ...]) -> list[Set]:
+    """Find what the measured marginals have of these attributes, without what is within another; and the total."""
+    parts = {tuple(place for place in axes if place in set(each)) for each in sets}
+    kept = [each for each in parts if not any(set(each) < set(other) for other in parts)]
+    return sorted({*kept, ()})
+
+
+class _Sides:
+    """These are the least, or the greatest, weights that each marginal can tell, and their totals, computed once."""
+
+    def __init__(self, known: Known, axes: Set, keys: Set, weights: Floats, pick: np.ufunc) -> None:
+        self.known, self.axes, self.keys, self.weights, self.pick = known, axes, keys, weights, pick
+        self._reduced: dict[Set, Floats] = {}
+        self._totals: dict[tuple[Set, bool], tuple[Floats, Spread]] = {}
+
+    def reduced(self, inside: Set) -> Floats:
+        """Take the least or the greatest over what a marginal does not have, group by group."""
+        if inside not in self._reduced:
+            gone = tuple(axis for axis, place in enumerate(self.axes) if place not in {*inside, *self.keys})
+            found = self.pick.reduce(self.weights, axis=gone, keepdims=True)
+            self._reduced[inside] = np.where(np.isinf(found), 0.0, found)  # where no row is in any of the cells
+        return self._reduced[inside]
+
+    def _one_sided(self, inside: Set) -> Floats:
+        """Take it with 0 too, where the marginal lacks an axis that keys are read from."""
+        found = self.reduced(inside)
+        return np.asarray(self.pick(found, 0.0)) if self._lacks_keys(inside) else found
+
+    def _lacks_keys(self, inside: Set) -> bool:
+        return any(place not in inside and self.known.attributes[place].size > 1 for place in self.keys)
+
+    def asks(self, inside: Set) -> bool:
+        """Tell whether some row counts: a bound of weights that are all 0 is 0."""
+        return bool(self._one_sided(inside).any())
+
+    def total(self, inside: Set, *, zero: bool = False) -> tuple[Floats, Spread]:
+        """Estimate the totals of these weights; with ``zero`` as a bound for every group."""
+        zero = zero and self._lacks_keys(inside)
+        if (inside, zero) not in self._totals:
+            found = self._one_sided(inside) if zero else self.reduced(inside)
+            self._totals[inside, zero] = self.known.totals(found, self.axes, inside, self.keys)
+        return self._totals[inside, zero]
+
+    def bound(self, inside: Set) -> tuple[Floats, tuple[Spread, ...]]:
+        value, noise = self.total(inside, zero=True)
+        return value, (noise,)
+
+
+def _conjunctions(greatest: _Sides, sets: list[Set]) -> list[tuple[Floats, tuple[Spread, ...]]]:
+    """Bound from below by two marginals that together have all attributes, where the weights allow it."""
+    found: list[tuple[Floats, tuple[Spread, ...]]] = []
+    for one, other in combinations(sets, 2):
+        if {*one, *other} != set(greatest.axes):
+            continue
+        both = tuple(place for place in one if place in other)
+        u, v, w = map(greatest.reduced, (one, other, both))
+        if not bool((u + v - w <= greatest.weights).all()):
+            continue
+        (first, a), (second, b), (third, c) = map(greatest.total, (one, other, both))
+        found.append((first + second - third, (a, b, c)))
+    return found
+
+
+def _grouped(values: Floats, axes: Set, keys: Set) -> Floats:
+    """Add up all but the key axes."""
+    return np.asarray(values.sum(tuple(a for a, place in enumerate(axes) if place not in keys), keepdims=True))
+
+
+def _kept_model(known: Known, axes: Set, sets: Sequence[Set]) -> Floats:
+    """Find the model of some attributes once; large ones are found again."""
+    if axes in known.models:
+        return known.models[axes]
+    found = model(known, axes, sets)
+    if len(known.models) < _MODELS_KEPT and found.size <= _LARGEST_KEPT:
+        known.models[axes] = found
+    return found
+
+
+def model(known: Known, axes: Set, sets: Sequence[Set], rounds: int = _ROUNDS) -> Floats:
+    """Find the table of the largest entropy that has the marginals, by scaling it to each in turn (Deming & Stephan).
+
+    It is a guess: nothing but the marginals says that it is near the truth.
+    """
+    sizes = tuple(known.attributes[place].size for place in axes)
+    total = max(float(known.marginal(())), 0.0)
+    found = np.full(sizes, total / max(1, int(np.prod(sizes))))
+    wanted = [(each, _positive(known.marginal(each), total)) for each in sets if each]
+    rounds = max(1, min(rounds, _MOST_STEPS // max(1, found.size * len(wanted))))
+    for _ in range(rounds if len(wanted) > 1 else 1):
+        for each, counts in wanted:
+            shape = tuple(size if place in each else 1 for place, size in zip(axes, sizes, strict=True))
+            gone = tuple(axis for axis, place in enumerate(axes) if place not in each)
+            now = found.sum(gone, keepdims=True)
+            found *= np.divide(counts.reshape(shape), now, out=np.zeros(shape), where=now > _SMALL)
+    return found
+
+
+def _positive(counts: Floats, total: float) -> Floats:
+    """Cut a marginal at zero, and scale what is left to the total."""
+    cut = np.maximum(counts, 0.0)
+    there = float(cut.sum())
+    return cut * (total / there) if there > 0 else cut

@@ -1,0 +1,52 @@
+"""A table has a public face: what the policy says of its published columns, whatever its rows are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sfumato.errors import InvalidParameter
+from sfumato.policy import Domain, Type
+from sfumato.privacy import codec
+from sfumato.publish.marginals.attributes import Attribute, Attributes, Listed, Range
+
+
+@codec.value("table-face")
+@dataclass(frozen=True)
+class TableFace:
+    """These are the domains of the published columns, in their order, what no row can be, and who pays."""
+
+    domains: tuple[Domain, ...] = ()
+    """None of them where only the cells are known."""
+    impossible: tuple[str, ...] = ()
+    """Conditions that hold for no row, as the policy writes them."""
+    account: str = ""
+    implies: tuple[tuple[str, str], ...] = ()
+    """Pairs of published columns of which the first decides the second."""
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        pairs = type(self.implies) is tuple and all(type(each) is tuple and len(each) == 2 for each in self.implies)
+        if not pairs or not all(type(name) is str for each in self.implies for name in each):
+            raise InvalidParameter("implies", self.implies, "pairs of names of columns")
+        if type(self.domains) is not tuple or not all(isinstance(each, Domain) for each in self.domains):
+            raise InvalidParameter("domains", self.domains, "a domain for each column")
+
+    def known(self, attributes: Attributes) -> tuple[Domain, ...]:
+        """Give the domains, made from the cells where they were not kept; columns and domains must agree."""
+        if not self.domains:
+            return tuple(map(_domain, attributes))
+        if [each.type for each in self.domains] != [each.type for each in attributes]:
+            raise InvalidParameter("domains", len(self.domains), "one for each attribute, of its type")
+        return self.domains
+
+
+BARE = TableFace()
+"""Of a table of which only the cells are known."""
+
+
+def _domain(attribute: Attribute) -> Domain:
+    bins = [each for each in attribute.cells if isinstance(each, Range)]
+    if bins:
+        return Domain(attribute.type, bounds=(bins[0].low, bins[-1].high))
+    listed = tuple(each.value for each in attribute.cells if isinstance(each, Listed))
+    return Domain(attribute.type, values=listed if listed and attribute.type is not Type.BOOLEAN else None)

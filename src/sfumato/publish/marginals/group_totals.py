@@ -1,0 +1,270 @@
+"""The groups of a question are totals over one marginal, each of which counts its cells by weights.
+
+Weights have an axis for each attribute of the question. Along a *key* axis every cell is a group of its own; along the
+other axes of the marginal cells are added up; axes outside the marginal stay as they are. A total is the query q that
+is the weights in one cell of the key axes and zero elsewhere, so ‖q_B‖² falls apart: along a key axis it is what one
+cell has, which is known beforehand, and only along the others q is transformed (``lifting``). So all groups together
+cost little more than one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.publish.marginals.attributes import Attribute, Attributes
+from sfumato.publish.marginals.blocks import Block, Set
+from sfumato.publish.marginals.chains import Floats, along
+from sfumato.publish.marginals.estimating import Estimates
+from sfumato.publish.marginals.half_widths import (
+    LEAST_STEPS,
+    adaptive_half_width,
+    coarse_half_width,
+    half_width,
+    laplace_part_width,
+)
+from sfumato.publish.marginals.lifting import lifted
+
+_KEPT, _LARGEST_KEPT = 256, 10**6
+
+
+class Spread(Protocol):
+    """This says how far totals may be from the truth."""
+
+    sides: ClassVar[int]
+    """2 where noise is symmetric, so that each side is exceeded half as often as both; else 1."""
+
+    def width(self, beta: float, cells: int) -> Floats:
+        """Bound the error of each of so many totals, all at once with probability 1 − β."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Normal:
+    """This is Gaussian noise of a plan that was fixed beforehand: the variance decides."""
+
+    variances: Floats
+    fine: bool
+    """Whether every deviation has enough steps."""
+    sides: ClassVar[int] = 2
+
+    def width(self, beta: float, cells: int) -> Floats:
+        one = (half_width if self.fine else coarse_half_width)(1.0, beta, cells)
+        return np.sqrt(self.variances) * one
+
+
+@dataclass(frozen=True, eq=False)
+class Adaptive:
+    """This is Gaussian noise of plans of which the later may follow from the earlier: every block by itself, added."""
+
+    norms: tuple[tuple[Floats, float, float], ...]
+    """‖q_B‖ of each block, its precision, and the precision that was fixed beforehand."""
+    sides: ClassVar[int] = 1
+
+    def width(self, beta: float, cells: int) -> Floats:
+        shares = cells * max(1, len(self.norms))
+        each = (norm * adaptive_half_width([(1.0, known)], beta, eta, shares) for norm, known, eta in self.norms)
+        return np.asarray(sum(each, start=np.zeros(())))
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveLaplace:
+    """This is Laplace noise of measurements of which the later may follow from the earlier: every block's part of each
+    measurement by itself, added.
+    """
+
+    norms: tuple[tuple[Floats, tuple[LaplaceShare, ...]], ...]
+    """‖q_B‖ of each block, and what its estimate takes from each measurement."""
+    sides: ClassVar[int] = 1
+
+    def width(self, beta: float, cells: int) -> Floats:
+        each = beta / (cells * max(1, len(self.norms)))
+        found = (norm * sum(share.width(each) for share in shares) for norm, shares in self.norms)
+        return np.asarray(sum(found, start=np.zeros(())))
+
+
+@dataclass(frozen=True)
+class LaplaceShare:
+    """This is what the estimate of a block takes from one measurement."""
+
+    turn: int
+    """Its place among all measurements, from 1 on."""
+    share: float
+    scale: float
+    """Of the noise, in rows,"""
+    cells: float
+    """and how many cells add up to one of the block."""
+
+    def width(self, beta: float) -> float:
+        """Bound its part of the error; the measurement of turn t has β/(t(t + 1))."""
+        return self.share * self.scale * laplace_part_width(self.cells, beta / (self.turn * (self.turn + 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceNoise:
+    """This is Laplace noise: the coefficients decide, group by group; groups with the same weights have the same."""
+
+    estimates: Estimates
+    weights: Floats
+    axes: Set
+    inside: Set
+    keys: Set
+    sides: ClassVar[int] = 2
+
+    def width(self, beta: float, cells: int) -> Floats:
+        kept = [axis for axis, place in enumerate(self.axes) if place in self.keys or place not in self.inside]
+        shape = tuple(size if axis in kept else 1 for axis, size in enumerate(self.weights.shape))
+        found = np.empty(shape)
+        for group in np.ndindex(*shape):
+            found[group] = self.estimates.half_width(self._query(group), self.inside, beta, cells)
+        return found
+
+    def _query(self, group: tuple[int, ...]) -> Floats:
+        """Give the weights of one group over the whole marginal."""
+        sizes = {place: self.estimates.attributes[place].size for place in self.inside}
+        found = self.weights
+        for axis, place in enumerate(self.axes):
+            if place in self.keys or place not in self.inside:
+                found = np.take(found, [group[axis]], axis)
+            if place in self.inside and place in self.keys:
+                only = np.zeros(sizes[place])
+                only[group[axis]] = 1
+                found = found * along(only, axis, found.ndim)
+        outside = tuple(axis for axis, place in enumerate(self.axes) if place not in self.inside)
+        return np.array(np.broadcast_to(found.squeeze(outside), tuple(sizes.values())))
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """This is what a synopsis knows: estimates, and for each block the precision that was fixed beforehand where
+    several releases were put together, or earlier noise decided what was measured.
+    """
+
+    estimates: Estimates
+    sets: tuple[Set, ...]
+    """The largest marginals within what was measured."""
+    etas: Mapping[Block, float] | None = None
+    modelled: Callable[[Set], Floats] | None = None
+    """Gives the counts of any marginal in a model that was fitted to what was measured, where there is one."""
+    models: dict[Set, Floats] = field(default_factory=dict)
+    """What was guessed of attributes that were not published together, by these: it is found once."""
+    _marginals: dict[Set, Floats] = field(default_factory=dict)
+    zeros: Callable[[], Mapping[Set, NDArray[np.bool_]]] = dict
+    """Gives the cells that no row is in by what is declared: found when they are first needed."""
+
+    @property
+    def attributes(self) -> Attributes:
+        return self.estimates.attributes
+
+    def covers(self, places: Set) -> bool:
+        """Tell whether a marginal is within what was measured."""
+        return any(set(places) <= set(each) for each in self.sets)
+
+    def possible(self, axes: Set) -> NDArray[np.bool_]:
+        """Tell which combinations of cells may have rows; an axis that nothing is declared of has the length 1."""
+        found = np.ones((1,) * len(axes), bool)
+        for places, cells in self.zeros().items():
+            if set(places) <= set(axes):
+                found = found & ~np.expand_dims(cells, tuple(a for a, place in enumerate(axes) if place not in places))
+        return found
+
+    def marginal(self, places: Set) -> Floats:
+        """Give the unbiased counts of a marginal; small ones are kept."""
+        found = self._marginals.get(places)
+        if found is None:
+            found = lifted(self.estimates.parts, places, self.attributes)
+            if len(self._marginals) < _KEPT and found.size <= _LARGEST_KEPT:
+                self._marginals[places] = found
+        return found
+
+    def totals(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> tuple[Floats, Spread]:
+        """Estimate the totals of all groups, and say how far they may be off."""
+        shape = tuple(self.attributes[place].size if place in inside else 1 for place in axes)
+        added = tuple(axis for axis, place in enumerate(axes) if place in inside and place not in keys)
+        values = np.asarray((weights * self.marginal(inside).reshape(shape)).sum(added, keepdims=True))
+        return values, self._spread(weights, axes, inside, keys)
+
+    def _spread(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> Spread:
+        if self.estimates.laplace and self.etas is None:
+            return LaplaceNoise(self.estimates, weights, axes, inside, keys)
+        squares = squared_norms(weights, axes, inside, keys, self.attributes)
+        if self.estimates.laplace:
+            return AdaptiveLaplace(tuple((np.sqrt(each), self._shares(block)) for block, each in squares))
+        variances = self.estimates.variances
+        if self.etas is None:
+            total = sum((variances[block] * each for block, each in squares), start=np.zeros(()))
+            return Normal(np.asarray(total), self.estimates.fewest_steps >= LEAST_STEPS)
+        etas = self.etas
+        return Adaptive(tuple((np.sqrt(each), 1 / variances[block], etas[block]) for block, each in squares))
+
+    def _shares(self, block: Block) -> tuple[LaplaceShare, ...]:
+        """Say what the estimate of a block takes from each measurement that has it."""
+        own, found = {place for place, _ in block}, []
+        for turn, each in enumerate(self.estimates.laplace, 1):
+            if own <= set(each.places):
+                cells = math.prod(self.attributes[place].size for place in each.places if place not in own)
+                share = self.estimates.variances[block] / (each.variance * cells)
+                found.append(LaplaceShare(turn, share, float(each.size * each.unit_value), cells))
+        return tuple(found)
+
+
+def squared_norms(
+    weights: Floats, axes: Set, inside: Set, keys: Set, attributes: Attributes
+) -> Iterator[tuple[Block, Floats]]:
+    """Compute ‖q_B‖² of all groups for each block, leaving out blocks of which no group asks anything.
+
+    Along an axis that is added up, what the weights ask of the whole and of each level stands side by side: squares are
+    added up section by section, once for all blocks. Along a key axis each level is a factor.
+    """
+    values, sections = np.asarray(weights, np.float64), []
+    own = [(axis, place) for axis, place in enumerate(axes) if place in inside]
+    for axis, place in own:
+        if place not in keys:
+            values, found = _asked(values, axis, attributes[place])
+            sections.append((axis, found))
+    squares = values**2
+    for axis, found in sections:
+        starts = np.cumsum([0, *(length for _, length in found[:-1])])
+        squares = np.add.reduceat(squares, starts, axis)
+    levels = {axis: [level for level, _ in found] for axis, found in sections}
+    factors = {axis: dict(_factors(attributes[place])) for axis, place in own if place in keys}
+    for chosen in product(*(levels.get(axis) or factors[axis] for axis, _ in own)):
+        block = tuple((place, level) for (_, place), level in zip(own, chosen, strict=True) if level)
+        picked = [slice(None)] * squares.ndim
+        for (axis, _), level in zip(own, chosen, strict=True):
+            if axis in levels:
+                picked[axis] = slice(at := levels[axis].index(level), at + 1)
+        norms = squares[tuple(picked)]
+        for (axis, _), level in zip(own, chosen, strict=True):
+            if axis in factors:
+                norms = norms * along(factors[axis][level], axis, norms.ndim)
+        yield block, norms
+
+
+def _asked(values: Floats, axis: int, attribute: Attribute) -> tuple[Floats, list[tuple[int, int]]]:
+    """Put side by side what weights ask along one axis, and say which level has how many: 0 is the whole."""
+    chain, ndim = attribute.chain, values.ndim
+    if values.shape[axis] == 1:  # shares of a part add up to 1, so equal weights ask the same of all siblings: nothing
+        return values, [(0, 1)]
+    parts, found = [(values * along(chain.shares, axis, ndim)).sum(axis, keepdims=True)], [(0, 1)]
+    for level, each in enumerate(chain.differences, 1):
+        if each.parts:
+            asked = each.asked(values, axis)
+            parts.append(asked if each.even else asked * along(each.noise, axis, ndim))
+            found.append((level, each.parts))
+    return np.concatenate(parts, axis), found
+
+
+def _factors(attribute: Attribute) -> Iterator[tuple[int, Floats]]:
+    """Say what one cell of a key axis asks of each level, squared."""
+    chain = attribute.chain
+    yield 0, chain.shares**2
+    for level, each in enumerate(chain.differences, 1):
+        if each.parts:
+            yield level, each.variances

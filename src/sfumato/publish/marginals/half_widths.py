@@ -1,0 +1,171 @@
+"""A half-width says how far an estimate may be from the truth, from the noise that was drawn.
+
+*Planned before.* Let an estimate be a sum of independent discrete Gaussian noises, each of a deviation of at least 4096
+of its steps, with the variance V in all. Then |error| ≤ √V·[z + (3/4096)·√(2 ln(2000/β))] with probability at least
+1 − β, z the normal quantile that 0.999β lies beyond on both sides.
+Proof. A discrete Gaussian of deviation σ is, up to a distance below 1e-76, the sum of N(0, σ² − 9) and a discrete
+Gaussian of deviation 3 on a shifted grid (Poisson summation; Peikert 2010). The first parts together are normal with a
+variance of at most V. The second are sub-Gaussian with the variance 9, whatever the shift, as far (Canonne, Kamath &
+Steinke 2020), so their weighted sum is, with the variance 9·Σc² ≤ (3/4096)²·V; it is beyond its part of the width with
+probability at most 2·exp(−ln(2000/β)) = β/1000. A union bound. ∎ On coarse grids z·σ is false: with a
+deviation of 1 step, 5 % become 11.7 %. There a sum of discrete Gaussian noises is sub-Gaussian, and |error| is at most
+√(2V·ln(2/β)).
+
+*Laplace.* P(|Σ c_i Z_i| > w) ≤ 2·exp(Σψ_i(s·c_i) − s·w) for every s > 0, with the exact logarithm of the moments of
+discrete Laplace noise, ψ(t) = ln[(1 − q)²/((1 − q·e^t)(1 − q·e^−t))], q = e^(−1/b) (Chernoff).
+
+*Measured adaptively.* Where earlier noise decided which marginals were measured next, or when to stop, a sum of
+noises is no sum of independent ones. For each block, ⟨q_B, noise⟩/σ² adds up to a martingale S whose increments are
+sub-Gaussian with predictable variances that add up to ‖q_B‖²·V_B. Mixing exp(θS − θ²‖q_B‖²V_B/2) over normal θ of
+variance 1/(η‖q_B‖²) with η > 0 fixed beforehand gives a supermartingale, so by Ville's inequality, for all rounds at
+once, |error_B| ≤ ‖q_B‖·√((V_B + η)·ln((V_B + η)/(η·β²)))/V_B (de la Peña, Klass & Lai 2004). Each of k
+blocks has β/k, and their widths are added.
+
+*Laplace, adaptively.* Discrete Laplace noise of scale b has E exp(tZ) = (cosh a − 1)/(cosh a − cosh t) with a = 1/b,
+which is at most 1/(1 − b²t²), because (cosh x − 1)/x² rises. So for s ≤ 1/2 the sum Σ c_i Z_i/(b·max|c|) has
+ln E exp(s·) ≤ 1.2·s²·Σ(c_i/max|c|)², and |Σ c_i Z_i| ≤ b·max|c|·(1.2·s·n + ln(2/β)/s) with n = Σ(c_i/max|c|)². The
+t-th measurement was drawn afresh, whatever came before, and what a block takes from it is ‖q_B‖ in size with
+n = s_{A_t∖B}; so each holds with β/(t(t + 1)), all do with β, and errors add up by the shares that measurements have.
+
+*A whole marginal.* For any model M of counts m that were measured as y = m + Z, ‖m − M‖₁ is within ‖Z‖₁ of ‖y − M‖₁
+(triangle inequality), however M came about; P(‖Z‖₁ > w) ≤ exp(K·ln E exp(s|Z|) − s·w) for K cells (Chernoff).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+
+from sfumato.errors import InvalidParameter
+from sfumato.publish.marginals.chains import Floats
+
+LEAST_STEPS = 4096
+"""Every deviation has at least so many steps."""
+_NORMAL = NormalDist()
+_MOST_SIZES = 4096
+_MOST_TABLED = 1000
+"""Steps of a deviation or scale up to which the law of noise is added up step by step."""
+_UP = 1 + 1e-9
+"""More than all rounding of a computed half-width."""
+
+
+def half_width(variance: float, beta: float, cells: int = 1) -> float:
+    """Bound the error of each of so many estimates at once, all of Gaussian noise that was planned beforehand.
+
+    >>> round(half_width(1, 0.05), 6)
+    1.963764
+    """
+    return math.sqrt(variance) * width_of_one(beta, cells)
+
+
+def width_of_one(beta: float, cells: int = 1) -> float:
+    """Give the half-width over the square root of the variance."""
+    each = _each(beta, cells)
+    return -_NORMAL.inv_cdf(0.999 * each / 2) + 3 / LEAST_STEPS * math.sqrt(2 * math.log(2000 / each))
+
+
+def coarse_half_width(variance: float, beta: float, cells: int = 1) -> float:
+    """Bound the error of estimates of Gaussian noise on any grid, by its moments."""
+    return math.sqrt(2 * variance * math.log(2 / _each(beta, cells))) * _UP
+
+
+def laplace_half_width(
+    noises: Sequence[tuple[Floats, float]], beta: float, cells: int = 1, *, variance: float = 0.0
+) -> float:
+    """Bound a sum of discrete Laplace noises, given as coefficients and their scale in steps, for so many at once;
+    ``variance`` is that of Gaussian noise beside them.
+    """
+    parts = [_grouped(coefficients, scale) for coefficients, scale in noises]
+    parts = [each for each in parts if each[0].size]
+    if not parts:
+        return coarse_half_width(variance, beta, cells)
+    limit = min(1 / (scale * float(sizes.max())) for sizes, _, scale in parts)
+    slopes = np.concatenate([np.geomspace(1e-6, 0.5, 200), 1 - np.geomspace(1e-6, 0.5, 200)]) * limit
+    moments = slopes**2 * variance / 2 + sum(_log_moments(slopes, *each) for each in parts)
+    return float(((moments + math.log(2 / _each(beta, cells))) / slopes).min()) * _UP
+
+
+def adaptive_half_width(blocks: Iterable[tuple[float, float]], beta: float, eta: float, cells: int = 1) -> float:
+    """Bound the error of an estimate from marginals that were chosen one after the other.
+
+    Blocks are given as ‖q_B‖ and their precision V_B; ``eta`` is a precision fixed beforehand.
+
+    >>> round(adaptive_half_width([(1, 10)], 0.05, 4), 7)
+    1.0070709
+    """
+    own = [(norm, precision) for norm, precision in blocks if norm > 0]
+    if not eta > 0:
+        raise InvalidParameter("eta", eta, "a number > 0")
+    each = _each(beta, cells * max(1, len(own)))
+    return sum(norm * _mixture(precision, eta, each) for norm, precision in own)
+
+
+def laplace_part_width(cells: float, beta: float) -> float:
+    """Bound a sum of Laplace noises over b·max|c|, where Σ(c/max|c|)² is ``cells``.
+
+    >>> round(laplace_part_width(1, 0.05), 3)
+    7.978
+    """
+    log = math.log(2 / beta)
+    slope = min(0.5, math.sqrt(log / (1.2 * cells)))
+    return (1.2 * slope * cells + log / slope) * _UP
+
+
+def noise_size(cells: int, size: float, beta: float, *, laplace: bool = False) -> tuple[float, float]:
+    """Give the mean of the sum of so many noises without their signs, and what it exceeds with probability β at most;
+    in steps, as the deviation or the scale is.
+    """
+    tabled = min(size, float(_MOST_TABLED))
+    larger = size / tabled * (1 + 1e-5 if size > tabled else 1.0)  # such steps are as good as none: 1/size² is below it
+    mean, slopes, moments = _unsigned(tabled, laplace)
+    width = float(((cells * moments + math.log(1 / beta)) / slopes).min())
+    return cells * mean * larger, width * larger * _UP
+
+
+@lru_cache(maxsize=256)
+def _unsigned(size: float, laplace: bool) -> tuple[float, Floats, Floats]:
+    """Give the mean of one noise without its sign, and the logarithm of its moments at some slopes."""
+    reach = np.arange(math.ceil(size * (60 if laplace else 20)) + 2)
+    logs = -reach / size if laplace else -((reach / size) ** 2) / 2
+    logs[1:] += math.log(2)
+    total = float(np.exp(logs).sum())
+    slopes = np.geomspace(1e-4, 0.8 if laplace else 8.0, 100) / size
+    moments = np.array([np.log(np.exp(logs + slope * reach).sum() / total) for slope in slopes])
+    return float((np.exp(logs) * reach).sum() / total), slopes, moments
+
+
+def _mixture(precision: float, eta: float, beta: float) -> float:
+    together = precision + eta
+    return math.sqrt(together * (math.log(together / eta) - 2 * math.log(beta))) / precision
+
+
+def _each(beta: float, cells: int) -> float:
+    if not 0 < beta < 1:
+        raise InvalidParameter("beta", beta, "a number in (0, 1)")
+    return beta / cells
+
+
+def _grouped(coefficients: Floats, scale: float) -> tuple[Floats, Floats, float]:
+    """Count equal coefficients together: the cells of a marginal have few different ones. Where they have many, these
+    are rounded up by at most a thousandth, and none is below a millionth of the largest.
+    """
+    sizes, equal = np.unique(np.abs(coefficients[coefficients != 0]), return_counts=True)
+    counts = equal.astype(np.float64)
+    if sizes.size > _MOST_SIZES:
+        logs = np.ceil(1000 * np.log(np.maximum(sizes / sizes[-1], 1e-6)))
+        different, which = np.unique(logs, return_inverse=True)
+        sizes, counts = np.exp(different / 1000) * sizes[-1], np.bincount(which, counts).astype(np.float64)
+    return sizes, counts, scale
+
+
+def _log_moments(slopes: Floats, sizes: Floats, counts: Floats, scale: float) -> Floats:
+    """Add up ψ(s·c) over the coefficients, for every s."""
+    reach = np.multiply.outer(slopes, sizes)
+    rising, falling = -np.expm1(reach - 1 / scale), -np.expm1(-reach - 1 / scale)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = 2 * math.log(-math.expm1(-1 / scale)) - np.log(rising) - np.log(falling)
+    return np.where(rising > 0, each, np.inf) @ counts

@@ -1,0 +1,96 @@
+"""A column may decide another, as a city its region: the policy says that it does, and noisy counts say how.
+
+Theorem. Let f(c) be the one cell of the decided column that all rows in cell c of the deciding column have, and let
+L(c, r) ≤ N(c, r) hold for all pairs of cells at once with probability 1 − β. Then, with that probability, wherever some
+L(c, r) > 0 it is r = f(c), and no row is in (c, r′) for any other r′.
+Proof. L(c, r) > 0 shows that there is a row in (c, r), and all rows of c share one cell. ∎
+
+A cell has one f(c) if it holds one value: a listed one, or a bin that is one whole number or one day. The last cell
+holds what is missing and whatever is not listed, so it decides nothing. Counts are noisy, so what is read from them is
+free; privacy rests on no declaration. One that is false makes consistent counts and bounds wrong, and nothing else.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+from sfumato.policy import Type
+from sfumato.publish.marginals.attributes import Attribute, Cell, Listed, Range
+from sfumato.publish.marginals.chains import Floats
+
+Places = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+_DAY = dt.timedelta(days=1)
+_STEPS: dict[Type, Any] = {Type.INTEGER: 1, Type.DATE: _DAY}
+
+
+@dataclass(frozen=True, eq=False)
+class Implied:
+    """This says which cell of the decided column goes with each cell of the deciding one."""
+
+    cells: Places
+    """The most likely one, for each cell of the deciding column; of a cell that decides nothing, the most frequent."""
+    decides: Mask
+    """Which cells decide at all: they hold one value,"""
+    certain: Mask
+    """and of which of them noise cannot explain the counts, up to the chance to miss."""
+    shares: Floats
+    """How the rows of each cell are spread over the decided column: one cell has all of those that decide."""
+
+    @property
+    def impossible(self) -> Mask:
+        """Give the pairs of cells, deciding × decided, that no row is in."""
+        others = np.arange(self.shares.shape[1]) != self.cells[:, None]
+        return others & self.certain[:, None]
+
+
+def implied(
+    counts: Floats, deciding: Attribute, *, widths: Floats | float = np.inf, impossible: Mask | None = None
+) -> Implied:
+    """Read from noisy counts, deciding × decided, what a column decides; ``widths`` hold for all pairs at once.
+
+    ``impossible`` are pairs that are declared to have no rows: where one alone is left, it is certain without counts.
+
+    >>> from sfumato.publish.marginals.attributes import Other
+    >>> city = Attribute("city", "text", (Listed("Lyon"), Listed("Kyoto"), Other()))
+    >>> implied(np.array([[90.2, -3.0], [1.5, 2.1], [4.0, 4.0]]), city, widths=10.0).certain.tolist()
+    [True, False, False]
+    """
+    if counts.ndim != 2 or len(counts) != deciding.size or not counts.shape[1]:
+        raise InvalidParameter("counts", f"shape {counts.shape}", f"of the shape ({deciding.size}, decided cells)")
+    ruled_out = np.zeros(counts.shape, bool) if impossible is None else impossible
+    possible = ~(ruled_out & ~ruled_out.all(1, keepdims=True))
+    shown = possible & (counts - widths > 0)
+    seen = shown.sum(1) == 1
+    cells = np.where(seen, shown.argmax(1), np.where(possible, counts, -np.inf).argmax(1))
+    decides = np.array([holds_one_value(each, deciding.type) for each in deciding.cells])
+    certain = decides & (seen | (possible.sum(1) == 1))
+    return Implied(cells, decides, certain, _shares(np.where(possible, counts, 0.0), possible, cells, decides))
+
+
+def _shares(counts: Floats, possible: Mask, cells: Places, decides: Mask) -> Floats:
+    """Spread rows: all to one cell where it is decided, and else as the counts above zero are, or evenly."""
+    only = np.arange(counts.shape[1]) == cells[:, None]
+    positive = np.maximum(counts, 0.0)
+    spread = np.where(positive.sum(1, keepdims=True) > 0, positive, possible)
+    found = np.where(decides[:, None], only, spread)
+    return np.asarray(found / found.sum(1, keepdims=True))
+
+
+def holds_one_value(cell: Cell, kind: Type) -> bool:
+    """Tell whether all rows in a cell have one value: a bin is one whole number or one day, or is more."""
+    if isinstance(cell, Listed):
+        return True
+    if not isinstance(cell, Range):
+        return False
+    if cell.closed:
+        return bool(cell.low == cell.high)
+    low, high, step = cell.low, cell.high, _STEPS.get(kind)
+    return step is not None and bool(high - low == step)  # type: ignore[operator]

@@ -1,0 +1,488 @@
+"""A plan says how much noise each block of a workload gets, so that its marginals err least for a price.
+
+*The best plan* (Xiao, He, Zhang & Kifer 2023). Blocks of the closure, all subsets of the workload's sets, are measured
+once each. A cell of m_A has the variance Σ_{B⊆A} σ_B²·p_B·Π_{A∖B} n_j^−2. With v_B the coefficient of σ_B² in the
+weighted sum of all variances, and c_B what the block costs at σ_B = 1 (ρ_B = m²c_B/2σ_B²; c_B = p_B under add-remove
+neighbours), the least sum for Σρ_B = ρ is
+
+    σ_B² = (m²/2ρ)·(Σ√(vc))·√(c_B/v_B),    with the sum (m²/2ρ)·(Σ√(vc))².
+
+Proof. Cauchy–Schwarz: (Σ v_B σ_B²)(Σ c_B/σ_B²) ≥ (Σ√(v_B c_B))², with equality where v_B σ_B⁴ ∝ c_B. ∎ Under add-remove
+neighbours it meets the singular-value bound of Li & Miklau (2013), so no linear mechanism with Gaussian noise does
+better.
+
+*The worst variance*, max_A u_A·Var_A, is the greatest over λ ≥ 0, Σλ = 1, of the least Σλ_A u_A Var_A, by convexity.
+λ_A ← λ_A·u_A·Var_A/mean climbs to it: the least weighted sum is a bound from below, the largest a bound from above, and
+the climb ends when they are within 1e-6.
+
+*Ranges.* With all sums over neighbouring cells of an attribute asked instead of single cells, v_B adds up ‖q_B‖² over
+them: that is where levels pay (``attributes.branched``).
+
+*Pure prices.* Laplace noise of scale b_A on whole marginals costs ε = Σm/b_A and has the variance 2b_A²: the weighted
+sum Σ w_A s_A·2b_A² is least for b_A ∝ (w_A s_A)^−1/3, the worst for b_A ∝ w_A^−1/2 (both by Lagrange).
+
+*The grid.* y_B = g·M_B·m_B has noise of g·s_B·σ_B steps. g is the least whole number with at least 4096 of them, where
+``half_widths`` holds; deviations are then rounded up to 2^−20 of a step, so what is charged is never above the price.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter
+from sfumato.privacy import Neighbours, Sensitivity, codec
+from sfumato.privacy.numbers import POSITIVE, UNIT, Number, charge_units, exact, whole
+from sfumato.publish.marginals import blocks as block_algebra
+from sfumato.publish.marginals.attributes import MOST_CELLS, Attribute, Attributes, branched
+from sfumato.publish.marginals.blocks import Block, Set, checked_block, checked_set
+from sfumato.publish.marginals.chains import Chain, Floats
+from sfumato.publish.marginals.half_widths import LEAST_STEPS
+from sfumato.publish.marginals.lifting import asked, cell_variances, squared_norms
+
+OBJECTIVES = ("total", "worst")
+MOST_BLOCKS = 200_000
+MOST_RANGED = 2_000
+"""Cells of an attribute of which all ranges are asked."""
+LARGEST_COUNT = 1 << 31
+"""Rows of one cell that every plan has room for."""
+_WEIGHT_BITS = 20
+_MOST_STEPS = Fraction(10**12)
+"""Deviations up to this are drawn exactly and in bounded time."""
+_FINE = 1 << 20
+_ROUNDING = 1 + 1e-12
+"""More than all rounding of a computed deviation."""
+_CLOSE, _ROUNDS = 1 + 1e-6, 5_000
+
+
+@codec.value("workload")
+@dataclass(frozen=True)
+class Workload:
+    """A workload says which marginals are wanted, how much each counts, and of which attributes all ranges are."""
+
+    sets: tuple[Set, ...]
+    weights: tuple[Fraction, ...] = ()
+    """One for each set; none where all count the same."""
+    ranges: Set = ()
+
+    def __post_init__(self) -> None:
+        sets = tuple(tuple(each) for each in self.sets)
+        if not sets or len(set(sets)) != len(sets):
+            raise InvalidParameter("sets", self.sets, "at least one set of attributes, and none twice")
+        weights = tuple(exact(each, "weights", POSITIVE) for each in self.weights)
+        if weights and len(weights) != len(sets):
+            raise InvalidParameter("weights", self.weights, "one for each set")
+        object.__setattr__(self, "sets", sets)
+        object.__setattr__(self, "weights", () if set(weights) == {Fraction(1)} else weights)
+        object.__setattr__(self, "ranges", tuple(self.ranges))
+
+    @classmethod
+    def ways(cls, columns: int, ways: int, *, fewer: bool = False) -> Workload:
+        """Take all sets of so many of the columns, with ``fewer`` also those of fewer, but for none.
+
+        >>> Workload.ways(3, 2).sets
+        ((0, 1), (0, 2), (1, 2))
+        """
+        if not 1 <= whole(ways, "ways") <= columns:
+            raise InvalidParameter("ways", ways, f"a whole number between 1 and {columns}, the number of columns")
+        sizes = range(1, ways + 1) if fewer else (ways,)
+        return cls(tuple(each for k in sizes for each in itertools.combinations(range(columns), k)))
+
+    def weight(self, index: int) -> Fraction:
+        """Say how much a set counts."""
+        return self.weights[index] if self.weights else Fraction(1)
+
+    def checked(self, attributes: Attributes) -> Workload:
+        """Refuse sets that are not of these attributes, and marginals that are too large."""
+        for each in self.sets:
+            cells = math.prod(attributes[place].size for place in checked_set(each, attributes))
+            if cells > MOST_CELLS:
+                raise InvalidParameter("sets", each, f"marginals of at most {MOST_CELLS:,} cells; this has {cells:,}")
+        for place in checked_set(self.ranges, attributes):
+            if attributes[place].size > MOST_RANGED:
+                raise InvalidParameter("ranges", place, f"attributes of at most {MOST_RANGED:,} cells")
+        return self
+
+
+def closure(sets: Iterable[Set], attributes: Attributes) -> tuple[Block, ...]:
+    """List the blocks that some marginals are made of, smaller ones first."""
+    found = {block for each in set(sets) for block in block_algebra.blocks_within(each, attributes)}
+    return tuple(sorted(found, key=lambda block: (len(block), block)))
+
+
+@codec.value("planned-block")
+@dataclass(frozen=True)
+class PlannedBlock:
+    """A block is measured as g·M_B·m_B with discrete Gaussian noise of this deviation, in whole steps of it."""
+
+    block: Block
+    deviation: Fraction
+    grid: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "deviation", exact(self.deviation, "deviation", POSITIVE))
+        object.__setattr__(self, "grid", whole(self.grid, "grid", at_least=1))
+        if self.deviation > _MOST_STEPS:
+            raise InvalidParameter(
+                "deviation",
+                float(self.deviation),
+                "at most 1e12 steps: a marginal with fewer cells, a higher price or coarser weights",
+            )
+
+
+@codec.value("planned-marginal")
+@dataclass(frozen=True)
+class PlannedMarginal:
+    """A whole marginal is measured with discrete Laplace noise of this scale, in steps of its counts."""
+
+    places: Set
+    scale: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "places", tuple(self.places))
+        object.__setattr__(self, "scale", exact(self.scale, "scale", POSITIVE))
+
+
+@codec.value("publish-plan")
+@dataclass(frozen=True)
+class Plan:
+    """A plan says what is measured of which attributes, with how much noise; the price follows from it alone."""
+
+    attributes: Attributes
+    workload: Workload
+    blocks: tuple[PlannedBlock, ...] = ()
+    marginals: tuple[PlannedMarginal, ...] = ()
+    """Measured whole with Laplace noise, instead of blocks."""
+    rows: Fraction = Fraction(1)
+    """What the weights of one unit's rows add up to at most."""
+    neighbours: Neighbours = Neighbours.ADD_REMOVE
+    objective: str = "total"
+    unit_value: Fraction = Fraction(1)
+    """What one whole number of the counts that are read stands for: a part of a row where rows are weighted."""
+    fixed_total: bool = False
+    """Whether replacing a unit leaves the number of rows as it is."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", exact(self.rows, "rows", POSITIVE))
+        object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
+        object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
+        if not all(isinstance(each, Attribute) for each in self.attributes):
+            raise InvalidParameter("attributes", self.attributes, "attributes")
+        _need_objective(self.objective)
+        self.workload.checked(self.attributes)
+        named = [checked_block(each.block, self.attributes) for each in self.blocks]
+        named_sets = [checked_set(each.places, self.attributes) for each in self.marginals]
+        if len(set(named)) != len(named) or len(set(named_sets)) != len(named_sets):
+            raise InvalidParameter("blocks", "a block twice", "different blocks")
+        if bool(named) is bool(named_sets):
+            raise InvalidParameter("blocks", len(named), "blocks, or marginals instead")
+
+    @property
+    def most(self) -> Fraction:
+        """Give what one unit's weights add up to at most, in steps of the counts that are read."""
+        return self.rows / self.unit_value
+
+    def sensitivity(self, planned: PlannedBlock | PlannedMarginal) -> Sensitivity:
+        """Bound what one unit changes of a block or marginal as it is measured."""
+        if isinstance(planned, PlannedBlock):
+            fixed = self.fixed_total
+            own = planned.block, self.attributes, self.most, planned.grid, self.neighbours
+            return block_algebra.sensitivity(*own, fixed_total=fixed)
+        if self.neighbours is Neighbours.ADD_REMOVE:
+            return Sensitivity(1, self.most)
+        if math.prod(self.attributes[place].size for place in planned.places) > 1:
+            return Sensitivity(1, self.most).for_neighbours(Neighbours.REPLACE, signed=False)
+        return Sensitivity(1, self.most * (not self.fixed_total), neighbours=Neighbours.REPLACE)
+
+    def block_rho(self, planned: PlannedBlock) -> Fraction:
+        """Compute exactly what one block costs: ρ = Δ₂²/2d²."""
+        return self.sensitivity(planned).squares / (2 * planned.deviation**2)
+
+    @cached_property
+    def rho(self) -> Fraction:
+        """Compute what all blocks cost, each rounded up to the 1e-30 that charges are counted in."""
+        return Fraction(sum(charge_units(self.block_rho(each)) for each in self.blocks), UNIT)
+
+    @cached_property
+    def epsilon(self) -> Fraction:
+        """Compute what marginals with Laplace noise cost: Σ Δ₁/b."""
+        units = (charge_units(self.sensitivity(each).total / each.scale) for each in self.marginals)
+        return Fraction(sum(units), UNIT)
+
+    def variance(self, planned: PlannedBlock) -> float:
+        """Give σ_B², in rows."""
+        steps = planned.grid * block_algebra.scale(planned.block, self.attributes)
+        return float(planned.deviation * self.unit_value / steps) ** 2
+
+    @cached_property
+    def block_variances(self) -> Mapping[Block, float]:
+        """Give σ_B² of every block that is measured, in rows."""
+        return {each.block: self.variance(each) for each in self.blocks}
+
+    @property
+    def cut_at(self) -> Fraction:
+        """Give the count, in rows, at which some block's counts are cut to fit 64 bits; none in a real table is."""
+        counts = (block_algebra.most_count(each.block, self.attributes, each.grid) for each in self.blocks)
+        return min(counts, default=1 << 62) * self.unit_value
+
+    def cell_variances(self, places: Set) -> Floats:
+        """Give the variance of every cell of a marginal within the closure."""
+        return cell_variances(self.block_variances, places, self.attributes)
+
+    def query_variance(self, query: Floats, places: Set) -> float:
+        """Give the variance of a query over a marginal within the closure."""
+        known = self.block_variances
+        norms = squared_norms(asked(query, places, self.attributes), self.attributes)
+        return sum(norm * known[block] for block, norm in norms.items())
+
+    def scaled(self, price: Number) -> Plan:
+        """Make the same plan for another price: ρ for blocks, ε for marginals."""
+        wanted = exact(price, "price", POSITIVE)
+        if self.marginals:
+            growth = self.epsilon / wanted * (1 + Fraction(1, 1 << 40))
+            return replace(self, marginals=tuple(replace(e, scale=_fine(e.scale * growth)) for e in self.marginals))
+        growth = Fraction(math.sqrt(self.rho / wanted) * _ROUNDING)
+        free = [self.block_rho(each) == 0 for each in self.blocks]
+        planned = (
+            each if costs_nothing else _planned(each.block, each.deviation / each.grid * growth)
+            for each, costs_nothing in zip(self.blocks, free, strict=True)
+        )
+        return replace(self, blocks=tuple(planned))
+
+
+def finest_unit_value(workload: Workload, attributes: Attributes) -> Fraction:
+    """Find the least part of a row, down to 2^−20, in which weights can be counted so that no real count is cut."""
+    least = min(block_algebra.most_count(_widest(each, attributes), attributes) for each in workload.sets)
+    return Fraction(1, 1 << max(0, min(_WEIGHT_BITS, (least // LARGEST_COUNT).bit_length() - 1)))
+
+
+def _widest(places: Set, attributes: Attributes) -> Block:
+    """Give the block of a marginal whose numbers are largest."""
+
+    def level(place: int) -> int:
+        scales = [int(each.steps.max(initial=1)) for each in attributes[place].chain.differences]
+        return 1 + scales.index(max(scales))
+
+    return tuple((place, level(place)) for place in places)
+
+
+def plan_gaussian(
+    workload: Workload,
+    attributes: Attributes,
+    rows: Number = 1,
+    objective: str = "total",
+    *,
+    rho: Number = Fraction(1, 2),
+    neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+    unit_value: Number = 1,
+    fixed_total: bool = False,
+) -> Plan:
+    """Find the plan of a workload's blocks for a price: the one with the least sum of variances, or the least worst."""
+    terms = _Terms.of(workload.checked(attributes), attributes, objective)
+    relation, m, step = (
+        Neighbours.of(neighbours),
+        exact(rows, "rows", POSITIVE),
+        exact(unit_value, "unit_value", POSITIVE),
+    )
+    costs = np.array([_cost(each, attributes, relation, fixed_total) for each in terms.blocks])
+    weights = np.array([float(workload.weight(index)) for index in range(len(workload.sets))])
+    relative = terms.best(weights, costs) if objective == "total" else terms.least_worst(weights, costs)
+    sizes = np.sqrt(relative * float(m**2 / (2 * exact(rho, "rho", POSITIVE)))) / float(step) * _ROUNDING
+    scales = (block_algebra.scale(each, attributes) for each in terms.blocks)
+    planned = tuple(
+        _planned(block, Fraction(size) * scale) if cost else PlannedBlock(block, Fraction(LEAST_STEPS), _FINE)
+        for block, size, scale, cost in zip(terms.blocks, sizes.tolist(), scales, costs.tolist(), strict=True)
+    )
+    plan = Plan(attributes, workload, planned, (), m, relation, objective, step, fixed_total)
+    if plan.cut_at < LARGEST_COUNT:
+        rule = f"coarse enough that counts of {LARGEST_COUNT:,} rows fit 64 bits in every block"
+        finest = finest_unit_value(workload, attributes)
+        fix = f"ask for marginals with fewer cells, or count weights in steps of {finest}"
+        raise InvalidParameter("unit_value", unit_value, rule, fix=fix)
+    return plan
+
+
+def plan_laplace(
+    workload: Workload,
+    attributes: Attributes,
+    rows: Number = 1,
+    objective: str = "total",
+    *,
+    epsilon: Number = 1,
+    neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+    unit_value: Number = 1,
+    fixed_total: bool = False,
+) -> Plan:
+    """Find the plan of whole marginals with Laplace noise, for a pure price."""
+    _need_objective(objective)
+    sets = workload.checked(attributes).sets
+    cells = [math.prod(attributes[place].size for place in each) for each in sets]
+    power = -1 / 3 if objective == "total" else -1 / 2
+    weights = [
+        float(workload.weight(index)) * (size if objective == "total" else 1) for index, size in enumerate(cells)
+    ]
+    rough = tuple(PlannedMarginal(each, Fraction(weight**power)) for each, weight in zip(sets, weights, strict=True))
+    m, step, relation = (
+        exact(rows, "rows", POSITIVE),
+        exact(unit_value, "unit_value", POSITIVE),
+        Neighbours.of(neighbours),
+    )
+    return Plan(attributes, workload, (), rough, m, relation, objective, step, fixed_total).scaled(epsilon)
+
+
+def independent_variances(
+    workload: Workload, attributes: Attributes, rows: Number, rho: Number, objective: str
+) -> Floats:
+    """Give the cell variance of each marginal if each were measured by itself with Gaussian noise: for comparison.
+
+    The least Σ w_A s_A σ_A² for Σm²/2σ_A² = ρ has σ_A² ∝ (w_A s_A)^−1/2; the least worst w_A σ_A² has σ_A² ∝ 1/w_A.
+    """
+    _need_objective(objective)
+    cells = np.array([math.prod(attributes[place].size for place in each) for each in workload.sets], np.float64)
+    weights = np.array([float(workload.weight(index)) for index in range(len(workload.sets))])
+    shape = (weights * cells) ** -0.5 if objective == "total" else 1 / weights
+    unit = float(exact(rows, "rows", POSITIVE) ** 2 / (2 * exact(rho, "rho", POSITIVE)))
+    return shape * (1 / shape).sum() * unit
+
+
+def _need_objective(objective: object) -> None:
+    if objective not in OBJECTIVES:
+        raise InvalidParameter("objective", objective, "one of " + ", ".join(OBJECTIVES))
+
+
+def _cost(block: Block, attributes: Attributes, neighbours: Neighbours, fixed_total: bool) -> float:
+    """Compute c_B: the squares by which one row moves the block, over s_B²."""
+    change = block_algebra.sensitivity(block, attributes, 1, 1, neighbours, fixed_total=fixed_total)
+    return float(change.squares / block_algebra.scale(block, attributes) ** 2)
+
+
+def _planned(block: Block, deviation: Fraction) -> PlannedBlock:
+    """Choose the grid on which a deviation has enough steps."""
+    grid = max(1, math.ceil(LEAST_STEPS / deviation))
+    return PlannedBlock(block, _fine(grid * deviation), grid)
+
+
+def _fine(size: Fraction) -> Fraction:
+    return Fraction(math.ceil(size * _FINE), _FINE)
+
+
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """These are the numbers by which the variance of each block counts in that of each marginal."""
+
+    blocks: tuple[Block, ...]
+    sets: int
+    which: Any
+    """For each number the marginal,"""
+    of_block: Any
+    """the block,"""
+    factors: Floats
+    """and the number."""
+
+    @classmethod
+    def of(cls, workload: Workload, attributes: Attributes, objective: str) -> _Terms:
+        _need_objective(objective)
+        if workload.ranges and objective != "total":
+            raise InvalidParameter("objective", objective, "total where ranges are asked")
+        factors = [_factors(place, each, workload, objective) for place, each in enumerate(attributes)]
+        numbers: dict[Block, int] = {}
+        rows: list[tuple[int, int, float]] = []
+        for index, places in enumerate(workload.sets):
+            rows += [
+                (index, numbers.setdefault(block, len(numbers)), number) for block, number in _within(places, factors)
+            ]
+            if len(numbers) > MOST_BLOCKS:
+                rule = f"marginals of at most {MOST_BLOCKS:,} blocks together"
+                raise InvalidParameter(
+                    "sets", len(workload.sets), rule, fix="ask for fewer columns at once, or fewer levels"
+                )
+        order = sorted(numbers, key=lambda block: (len(block), block))
+        places_of = np.empty(len(order), np.intp)
+        places_of[[numbers[block] for block in order]] = np.arange(len(order))
+        which, of_block, found = zip(*rows, strict=True)
+        return cls(tuple(order), len(workload.sets), np.array(which), places_of[list(of_block)], np.array(found))
+
+    def best(self, weights: Floats, costs: Floats) -> Floats:
+        """Find σ_B² for m²/2ρ = 1 with the least weighted sum."""
+        counted = np.bincount(self.of_block, weights[self.which] * self.factors, len(self.blocks))
+        counted = np.maximum(counted, counted.max() * 1e-300)
+        return np.sqrt(counted * costs).sum() * np.sqrt(costs / counted)
+
+    def least_worst(self, weights: Floats, costs: Floats) -> Floats:
+        """Find σ_B² for m²/2ρ = 1 with the least largest weighted variance of a marginal."""
+        shares, best, least = np.full(self.sets, 1 / self.sets), np.empty(0), math.inf
+        for _ in range(_ROUNDS):
+            found = self.best(shares * weights, costs)
+            errors = weights * np.bincount(self.which, self.factors * found[self.of_block], self.sets)
+            if errors.max() < least:
+                best, least = found, float(errors.max())
+            mean = float(shares @ errors)
+            if least <= _CLOSE * mean:
+                break
+            shares = shares * errors / mean
+            shares /= shares.sum()
+        return best
+
+
+def _within(places: Sequence[int], factors: list[list[tuple[int, float]]]) -> list[tuple[Block, float]]:
+    """List the blocks of a marginal with the number by which the variance of each counts."""
+    found: list[tuple[Block, float]] = [((), 1.0)]
+    for place in places:
+        found = [
+            ((*block, (place, level)) if level else block, number * factor)
+            for block, number in found
+            for level, factor in factors[place]
+        ]
+    return found
+
+
+def _factors(place: int, attribute: Attribute, workload: Workload, objective: str) -> list[tuple[int, float]]:
+    """List, for no difference and each of its own, what an attribute adds to the number."""
+    chain = attribute.chain
+    if place in workload.ranges:
+        found = range_factors(chain, attribute.size - 1)
+    else:
+        parts = (chain.shares**2, *(each.variances for each in chain.differences))
+        found = [float(each.max() if objective == "worst" else each.sum()) for each in parts]
+    measured = [True, *(bool(each.parts) for each in chain.differences)]
+    return [(level, factor) for level, factor in enumerate(found) if measured[level]]
+
+
+def suited_to_ranges(attribute: Attribute) -> Attribute:
+    """Join neighbouring cells so that sums over ranges err least: by 2, 3, 4, 8 or 16, or not at all."""
+    ranges = Workload(((0,),), (), (0,))
+    tried = [attribute.flat, *(branched(attribute, each) for each in (2, 3, 4, 8, 16))]
+
+    def error(own: Attribute) -> float:
+        plan = plan_gaussian(ranges, (own,))
+        return sum(
+            plan.block_variances[((0, level),) if level else ()] * each
+            for level, each in _factors(0, own, ranges, "total")
+        )
+
+    return min(tried, key=error)
+
+
+def range_factors(chain: Chain, cells: int) -> list[float]:
+    """Add up ‖q_B‖² over all ranges of the first cells, for no difference and each of the chain's.
+
+    A range is the difference of two of the sums c_0 … c_d of the first cells, and Σ_{i<j}‖c_j − c_i‖² is
+    (d + 1)·Σ‖c_j‖² − ‖Σc_j‖².
+    """
+    found = []
+    for level in range(len(chain.differences) + 1):
+        if level:
+            each = chain.differences[level - 1]
+            columns = each.asked(np.eye(chain.size), 0) * each.noise[:, None]
+        else:
+            columns = chain.shares[None]
+        sums = np.cumsum(columns[:, :cells], axis=1)
+        found.append(float((cells + 1) * (sums**2).sum() - (sums.sum(axis=1) ** 2).sum()))
+    return found
