@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sfumato.engine.reading_statements import counted_statement
+from sfumato.engine.lowering.reading_statements import counted_statement
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.frames import FrameWriter
 from sfumato.plan.bounding import Limits, Strategy, boundings

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfumato.engine.generator import Generator
-from sfumato.engine.relational import Reference, Select, Statement, Table
-from sfumato.engine.row_lowering import RowLowering
-from sfumato.engine.spelling import Spelling
+from sfumato.engine.lowering.relational import Reference, Select, Statement, Table
+from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
+from sfumato.engine.spellings.generator import Generator
+from sfumato.engine.spellings.spelling import Spelling
 from sfumato.plan.values.expressions import Expression, columns
 from sfumato.policy import Type, Value
 

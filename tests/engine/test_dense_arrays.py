@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from engine.tables import policy_of
-from sfumato.engine import dense_arrays
+from sfumato.engine.arrays import dense_arrays
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter

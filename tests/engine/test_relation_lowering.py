@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from engine.tables import policy_of, tuples
-from sfumato.engine import lowering
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.engine.lowering import total_lowering
 from sfumato.plan.aggregates.measures import Count, Distinct, Sum
 from sfumato.plan.bounding import Bounded, boundings
 from sfumato.plan.limits import Limits, Strategy
@@ -157,7 +157,7 @@ def test_rows_of_equal_digest_are_told_apart_by_their_values() -> None:
 
 
 def test_only_units_beyond_the_limit_are_ranked() -> None:
-    (_, heavy), *_ = lowering.statement(bounded(Cut(A, 2), AX), 1).stages
+    (_, heavy), *_ = total_lowering.statement(bounded(Cut(A, 2), AX), 1).stages
     assert heavy.having is not None
     assert "Rank" not in repr(heavy)
 
@@ -173,7 +173,7 @@ def test_limits_that_a_tree_proves_are_not_looked_at(strategy: Strategy, limit: 
     # a sample looks at groups, and only the plan knows that there is one
     engine = DuckDB(policy(rows, rows))
     assert _read(engine, made)[0] == limit
-    looked_at = {name for name, _ in lowering.statement(made, 1).stages} - {"p0", "p1"}
+    looked_at = {name for name, _ in total_lowering.statement(made, 1).stages} - {"p0", "p1"}
     assert bool(looked_at) is (limit == 3 or strategy is Strategy.SAMPLE)
     engine.close()
 

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from engine.tables import SOURCES, policy_of, private
-from sfumato.engine.clean_cells import inner
 from sfumato.engine.duckdb.connection import Sources
+from sfumato.engine.sources.clean_cells import inner
 from sfumato.policy import Domain, Table, Type
 from sfumato.policy.domains import as_value
 

@@ -13,12 +13,13 @@ from engine.lowered import selected
 from engine.ordinary import ORDINARY
 from engine.tables import policy_of
 from plan.samples import read
-from sfumato.engine import generator, lowering, value_lowering
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.generator import Generator
-from sfumato.engine.relational import Operation, Wide
-from sfumato.engine.spelling import Spelling
+from sfumato.engine.lowering import total_lowering, value_lowering
+from sfumato.engine.lowering.relational import Operation, Wide
+from sfumato.engine.spellings import generator
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
+from sfumato.engine.spellings.generator import Generator
+from sfumato.engine.spellings.spelling import Spelling
 from sfumato.plan.bounding import Limits, boundings
 from sfumato.plan.keys import Span, World
 from sfumato.plan.sql.statements import parse
@@ -73,7 +74,7 @@ def test_statements_have_no_word_of_a_dialect(question: str) -> None:
     engine = DuckDB(policy_of(table, Table("p", pa.table({"place": ["a"], "far": [2]}), public=True)))
     plan = parse(question, engine.catalog()).plan
     for bounded in boundings(plan, Limits.of(table), 2):
-        statement = lowering.statement(bounded, 7)
+        statement = total_lowering.statement(bounded, 7)
         written = Generator(Marked(), str.upper).statement(statement)  # type: ignore[arg-type]
         assert not OWN.search(written), (OWN.search(written), written)
         assert OWN.search(Generator(DuckDBSpelling(), engine.sources.scan).statement(statement))

@@ -20,7 +20,7 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import account, pure, script
-from sfumato.engine.data_files import identified
+from sfumato.engine.sources.data_files import identified
 from sfumato.ledger.inspecting import CHECKPOINT
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.sqlite import MIGRATIONS

@@ -24,8 +24,8 @@ from click.testing import CliRunner
 import sfumato as sf
 from ledger.small_accounts import account, pure
 from sfumato.cli import main
-from sfumato.engine.data_files import identified
 from sfumato.engine.duckdb import files
+from sfumato.engine.sources.data_files import identified
 from sfumato.ledger.entries import microseconds
 from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.sealed_rows import Row

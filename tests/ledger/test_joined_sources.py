@@ -14,8 +14,8 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import account
-from sfumato.engine import data_files
-from sfumato.engine.data_files import identified
+from sfumato.engine.sources import data_files
+from sfumato.engine.sources.data_files import identified
 
 COLUMNS = {"age": {"type": "integer", "bounds": (0, 9)}}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.engine.data_files import identified
+from sfumato.engine.sources.data_files import identified
 
 UNIT, BUDGET = sf.PrivacyUnit("person"), sf.Budget(1)
 

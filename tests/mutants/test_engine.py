@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "totals are not held to 64 bits",
         Kind.WRAP,
-        "engine/totals_arrays.py",
+        "engine/arrays/totals_arrays.py",
         "return np.clip(totals, -LARGEST_INTEGER, LARGEST_INTEGER).astype(np.int64)",
         "return totals.astype(np.int64)",
         ("safety/test_held.py::test_totals_are_held_to_what_64_bits_hold",),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "a unit's norm lets signs cancel",
         Kind.SENSITIVITY,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "return self.length, narrow(_sum(self._size())) if self._short else _sum(self._size())",
         "return self.length, apply(Operation.ABS, _sum(_added([Reference(name) for name in self.own])))",
         _reached(_SUMS, "CLIP_L1"),
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "what is computed from columns is not clamped after rounding",
         Kind.SENSITIVITY,
-        "engine/step_lowering.py",
+        "engine/lowering/step_lowering.py",
         "return clamped(counted, whole(low), whole(high))",
         "return counted",
         (_TIGHT,),
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "what cannot be computed stays in the sum",
         Kind.NAN,
-        "engine/row_lowering.py",
+        "engine/lowering/row_lowering.py",
         "inside = apply(Operation.BETWEEN, size, real(SMALLEST_REAL), real(LARGEST_REAL))",
         "inside = apply(Operation.AT_LEAST, size, real(SMALLEST_REAL))",
         ("engine/test_row_lowering.py::test_hostile_values_in_every_place",),
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "the remainder by zero is an error",
         Kind.NAN,
-        "engine/row_lowering.py",
+        "engine/lowering/row_lowering.py",
         "return _case(apply(Operation.UNEQUAL, y, Constant(0, kind)), y, otherwise=missing(kind))",
         "return y",
         ("engine/test_row_lowering.py::test_hostile_values_in_every_place",),
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "a real too large for a whole number is an error",
         Kind.NAN,
-        "engine/row_lowering.py",
+        "engine/lowering/row_lowering.py",
         "held = apply(Operation.BETWEEN, x, real(-_HELD), real(_HELD))",
         "held = present(x)",
         ("engine/test_row_lowering.py::test_hostile_values_in_every_place",),
@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         "the heavy have one row more than their limit",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "having = apply(Operation.GREATER, count, whole(most))",
         "having = apply(Operation.GREATER, count, whole(most + 1))",
         _reached(_COUNT, "REWEIGHT"),
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "units of one row more than a group may have are not clipped",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "heavy = _heavy(rows, _light(bounded, scaling))\n    stages",
         "heavy = _heavy(rows, 1 + _light(bounded, scaling))\n    stages",
         _reached(_COUNTS, "CLIP_L1"),
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "a group is clipped to one row more",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         'return cls(own, f"n{number}", measure.size * per_group,',
         'return cls(own, f"n{number}", measure.size * (per_group + 1),',
         _reached(_COUNTS, "CLIP_L1"),
@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "a unit is clipped to one row more in all",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "if squared else total * size\n",
         "if squared else total * size + size\n",
         _reached(_COUNTS, "CLIP_L1"),
@@ -150,7 +150,7 @@ MUTANTS = (
     Mutant(
         "a sample keeps one group more",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         'kept.append(apply(Operation.AT_MOST, Reference("a"), whole(per_unit)))',
         'kept.append(apply(Operation.AT_MOST, Reference("a"), whole(per_unit + 1)))',
         (_TIGHT,),
@@ -158,7 +158,7 @@ MUTANTS = (
     Mutant(
         "a sample keeps one row more in a group",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         'kept.append(apply(Operation.AT_MOST, Reference("b"), whole(per_group)))',
         'kept.append(apply(Operation.AT_MOST, Reference("b"), whole(per_group + 1)))',
         _reached(_COUNTS, "SAMPLE"),
@@ -166,7 +166,7 @@ MUTANTS = (
     Mutant(
         "a sample keeps one row more in all",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         'kept.append(apply(Operation.AT_MOST, Reference("d"), whole(in_all)))',
         'kept.append(apply(Operation.AT_MOST, Reference("d"), whole(in_all + 1)))',
         _reached(_COUNTS, "SAMPLE"),
@@ -174,7 +174,7 @@ MUTANTS = (
     Mutant(
         "a sample keeps the same rows in every release",
         Kind.REUSE,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "secret = Constant(str(key), Type.TEXT)",
         'secret = Constant("0", Type.TEXT)',
         ("safety/test_samples.py::test_each_key_samples_anew",),
@@ -193,7 +193,7 @@ MUTANTS = (
     Mutant(
         "weights are rounded up",
         Kind.ROUNDING,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         'apply(Operation.DIVIDE_WHOLE, apply(Operation.MULTIPLY, value, whole(most << bits)), Reference("n"))',
         "apply(Operation.DIVIDE_WHOLE, apply(Operation.ADD, apply(Operation.MULTIPLY, value, whole(most << bits)), "
         'apply(Operation.SUBTRACT, Reference("n"), whole(1))), Reference("n"))',
@@ -202,7 +202,7 @@ MUTANTS = (
     Mutant(
         "clipped values are rounded up",
         Kind.ROUNDING,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "return apply(Operation.TOWARD_ZERO, apply(Operation.DIVIDE, product, size))",
         "return apply(Operation.NEAREST, apply(Operation.CEILING, apply(Operation.DIVIDE, product, size)))",
         _reached(_COUNTS, "CLIP_L2"),
@@ -218,7 +218,7 @@ MUTANTS = (
     Mutant(
         "only groups with rows have totals",
         Kind.KEYS,
-        "engine/totals_arrays.py",
+        "engine/arrays/totals_arrays.py",
         "    totals[row >= 0] = own[row[row >= 0]]\n    return totals",
         "    return own[row[row >= 0]]",
         (
@@ -245,7 +245,7 @@ MUTANTS = (
     Mutant(
         "the groups of a sample are ranked without its key",
         Kind.REUSE,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         '("s", apply(Operation.DIGEST, secret, *keys))',
         '("s", apply(Operation.DIGEST, *keys))',
         ("safety/test_samples.py::test_each_key_chooses_groups_anew",),
@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "the rows of a sample are ranked without its key",
         Kind.REUSE,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         'row = ("t", apply(Operation.DIGEST, secret, *keys, *values))',
         'row = ("t", apply(Operation.DIGEST, *keys, *values))',
         ("safety/test_samples.py::test_each_key_samples_anew",),
@@ -261,7 +261,7 @@ MUTANTS = (
     Mutant(
         "units are counted as often as they have rows",
         Kind.LIMITS,
-        "engine/generator.py",
+        "engine/spellings/generator.py",
         'f"COUNT(DISTINCT {argument}){over}"',
         'f"COUNT({argument}){over}"',
         ("engine/test_meanings.py::test_a_sample_counts_units_that_keep_a_row",),

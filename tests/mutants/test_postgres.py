@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "reals are clamped from above alone on a server",
         Kind.SENSITIVITY,
-        "engine/clean_cells.py",
+        "engine/sources/clean_cells.py",
         "        *(apply(Operation.LESS, x, low), low),\n",
         "",
         (_PLAIN,),
@@ -115,9 +115,9 @@ MUTANTS = (
     Mutant(
         "rows of a table leave the server to be counted here",
         Kind.CONSENT,
-        "engine/reading_statements.py",
-        "        return _counted(lowering.values(reading, key))",
-        "        return lowering.values(reading, key)",
+        "engine/lowering/reading_statements.py",
+        "        return _counted(total_lowering.values(reading, key))",
+        "        return total_lowering.values(reading, key)",
         (
             f"{_TESTS}::test_nothing_but_totals_of_groups_arrives",
             f"{_TESTS}::test_marginals_and_values_are_those_of_duckdb",
@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "items of an array are as they are stored",
         Kind.SENSITIVITY,
-        "engine/clean_scans.py",
+        "engine/sources/clean_scans.py",
         "value = build._cleaned(rows, table.name, item, declared.items, place)",
         "value = build._typed(rows, table.name, item, Domain(declared.items.type), place)",
         (f"{_HOSTILE}::test_the_first_items_of_an_array_are_read",),
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "places in two orders go together as an engine likes",
         Kind.SAMPLING,
-        "engine/window_lowering.py",
+        "engine/lowering/window_lowering.py",
         "if len(self._tied()) < 2:",
         "if True:",
         ("engine/test_postgres_meanings.py::test_orders_agree_on_rows_that_tie",),
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "people in more groups than count are counted in all of them",
         Kind.SENSITIVITY,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "return self.bound**2 // most**2 if self.squared else self.bound // most",
         "return self.bound**2 // most**2 + 1 if self.squared else self.bound // most + 1",
         ("safety/test_replay.py::test_people_in_as_many_groups_as_count_and_one_more",),
@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "a few rows too many in one group are within the norm",
         Kind.SENSITIVITY,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "return min(part.groups_within if each.measure.once_per_unit else of_rows for each, part in pairs)",
         "return max(part.groups_within if each.measure.once_per_unit else of_rows for each, part in pairs)",
         ("safety/test_replay.py::test_people_in_as_many_groups_as_count_and_one_more",),

@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "rows beyond a unit's limit count in ranks",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "both = Union((light, Select(wanted, ranked, where=(*there, kept))))",
         "both = Union((light, Select(wanted, ranked, where=there)))",
         (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "rows of units beyond their limit count twice in ranks",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         'light = Select(wanted, rows.select, where=(*there, Exists(Named("h"), "h", same_unit, negated=True)))',
         "light = Select(wanted, rows.select, where=there)",
         (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "values that are missing count in ranks",
         Kind.NAN,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "there = () if one in rows.ones else (apply(Operation.EQUAL, Reference(one), whole(1)),)",
         "there = ()",
         ("engine/test_dense_arrays.py::test_values_are_counted_in_order",),
@@ -203,7 +203,7 @@ MUTANTS = (
     Mutant(
         "a row without a group is in the first",
         Kind.KEYS,
-        "engine/dense_arrays.py",
+        "engine/arrays/dense_arrays.py",
         "at = np.where(met, found, -1)",
         "at = np.where(met, found, 0)",
         ("engine/test_dense_arrays.py::test_groups_of_several_keys_are_found",),

@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "rows that are missing or not listed are in the first cell",
         Kind.KEYS,
-        "engine/dense_arrays.py",
+        "engine/arrays/dense_arrays.py",
         "self._known.get(told(key), len(self._known)) for key",
         "self._known.get(told(key), 0) for key",
         ("engine/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "whole numbers that are missing or not listed are in the first cell",
         Kind.KEYS,
-        "engine/dense_arrays.py",
+        "engine/arrays/dense_arrays.py",
         "table = np.full(high - low + 3, len(cells), np.int32)",
         "table = np.full(high - low + 3, 0, np.int32)",
         ("engine/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "numbers that are missing or not listed are in the first cell",
         Kind.KEYS,
-        "engine/dense_arrays.py",
+        "engine/arrays/dense_arrays.py",
         "table = np.full(high - low + 3, len(cells), np.int32)",
         "table = np.zeros(high - low + 3, np.int32)",
         ("engine/test_dense_arrays.py::test_whole_numbers_are_found_in_their_cells",),
@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "values of rows that the sample drops are counted",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "both = Union((light, Select(wanted, ranked, where=(*there, kept))))",
         "both = Union((light, Select(wanted, ranked, where=there)))",
         ("engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         "a tree with one row too many is not limited",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "return most is not None and most <= allowed",
         "return most is not None and most <= allowed + 1",
         ("engine/test_relation_lowering.py",),

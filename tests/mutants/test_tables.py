@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "private tables meet without the unit",
         Kind.NEIGHBOURS,
-        "engine/relation_lowering.py",
+        "engine/lowering/relation_lowering.py",
         'on: list[Scalar] = [apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "j"))]',
         "on: list[Scalar] = [Constant(True, Type.BOOLEAN)]",
         (_ACROSS, _ORACLE),

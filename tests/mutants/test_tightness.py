@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         "totals are cut to the same size on both sides",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "held = clamped(Reference(self.own[0]), *(whole(end) for end in self.box))",
         "held = clamped(Reference(self.own[0]), whole(-self.most), whole(self.most))",
         (_SUMS,),

@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "a missing value counts in the second sum of a mean",
         Kind.SENSITIVITY,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "return value, tested, high",
         "return value, whole(1), high",
         ("engine/test_totals.py::test_sums_that_follow_from_others_are_exact",),
@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a value that a test leaves out counts in the second sum of a mean",
         Kind.SENSITIVITY,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "return value, apply(Operation.CASE, test, whole(1)), high",
         "return value, whole(1), high",
         ("engine/test_totals.py::test_sums_that_follow_from_others_are_exact",),
@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "a unit a little beyond its norm is not scaled",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "bound = self.bound**2 if self.squared else self.bound",
         "bound = 2 * (self.bound**2 if self.squared else self.bound)",
         (f"{_TIGHT}[{_COUNTS}-Strategy.CLIP_L1]",),
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "codes are ordered as their texts are declared",
         Kind.KEYS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "tuple(sorted(map(str, each.domain.values)))",
         "tuple(map(str, each.domain.values))",
         ("engine/test_totals.py::test_codes_are_ordered_as_their_texts_are",),

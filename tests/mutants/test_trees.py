@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "the order in which the engine meets rows decides between windows' ties",
         Kind.SENSITIVITY,
-        "engine/window_lowering.py",
+        "engine/lowering/window_lowering.py",
         "self.ties = (*self.read, *(Reference(name) for name, _ in self.unit.rows))",
         "self.ties = ()",
         _ORDER,
@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         "windows' ties are not decided by the values that functions read",
         Kind.SENSITIVITY,
-        "engine/window_lowering.py",
+        "engine/lowering/window_lowering.py",
         "self.ties = (*self.read, *(Reference(name) for name, _ in self.unit.rows))",
         "self.ties = self.read",
         _ORDER,
@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "a cut keeps the same rows whatever the key",
         Kind.SAMPLING,
-        "engine/relation_lowering.py",
+        "engine/lowering/relation_lowering.py",
         "rank = apply(Operation.DIGEST, Constant(str(self._key), Type.TEXT), *texts)",
         "rank = apply(Operation.DIGEST, Constant(str(self._key), Type.TEXT))",
         _CUTS,
@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "a cut is not decided by the values where digests tie",
         Kind.SENSITIVITY,
-        "engine/relation_lowering.py",
+        "engine/lowering/relation_lowering.py",
         'place = Rank((Reference("u"),), (Reference("t"), *map(Reference, short)))',
         'place = Rank((Reference("u"),), (Reference("t"),))',
         _CUTS,
@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "a cut keeps one row too many",
         Kind.LIMITS,
-        "engine/relation_lowering.py",
+        "engine/lowering/relation_lowering.py",
         'apply(Operation.AT_MOST, Reference("a"), whole(base.rows))',
         'apply(Operation.AT_MOST, Reference("a"), whole(base.rows + 1))',
         _CUTS,
@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "a unit with one row too many is not cut",
         Kind.LIMITS,
-        "engine/relation_lowering.py",
+        "engine/lowering/relation_lowering.py",
         "over = apply(Operation.GREATER, count, whole(base.rows))",
         "over = apply(Operation.GREATER, count, whole(base.rows + 1))",
         _CUTS,
@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "private rows of two units meet",
         Kind.SENSITIVITY,
-        "engine/relation_lowering.py",
+        "engine/lowering/relation_lowering.py",
         'on: list[Scalar] = [apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "j"))]',
         'on: list[Scalar] = [apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "r"))]',
         _CUTS,
@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "a count of a unit's rows is not capped",
         Kind.SENSITIVITY,
-        "engine/unit_lowering.py",
+        "engine/lowering/unit_lowering.py",
         "return apply(Operation.LEAST, take(Total(Aggregation.COUNT)), whole(measure.cap))",
         "return take(Total(Aggregation.COUNT))",
         _NUMBERS,
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "a count of a unit's rows is one too large",
         Kind.SENSITIVITY,
-        "engine/unit_lowering.py",
+        "engine/lowering/unit_lowering.py",
         "return narrow(apply(Operation.LEAST, total, Constant(measure.cap, Wide.INTEGER)))",
         "return narrow(apply(Operation.LEAST, total, Constant(measure.cap + 1, Wide.INTEGER)))",
         _NUMBERS,
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "a sum of a unit's rows is not clamped",
         Kind.SENSITIVITY,
-        "engine/unit_lowering.py",
+        "engine/lowering/unit_lowering.py",
         "held = narrow(clamped(total, *(Constant(end, Wide.INTEGER) for end in measure.held)))",
         "held = narrow(total)",
         _NUMBERS,
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "different values are not capped",
         Kind.SENSITIVITY,
-        "engine/unit_lowering.py",
+        "engine/lowering/unit_lowering.py",
         "return apply(Operation.LEAST, take(Total(Aggregation.UNITS, value)), whole(int(most)))",
         "return apply(Operation.LEAST, take(Total(Aggregation.UNITS, value)), whole(10**6))",
         _NUMBERS,
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "rows that a test leaves out are among those that the first is picked from",
         Kind.SENSITIVITY,
-        "engine/unit_lowering.py",
+        "engine/lowering/unit_lowering.py",
         "order = [test, *order]",
         "order = list(order)",
         _NUMBERS,
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "windows forget the unit they are over",
         Kind.SENSITIVITY,
-        "engine/window_lowering.py",
+        "engine/lowering/window_lowering.py",
         'return (Reference("u"), *map(self.unit.column, keys))',
         "return (whole(1), *map(self.unit.column, keys))",
         _WINDOWS,
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "places are not capped",
         Kind.SENSITIVITY,
-        "engine/window_lowering.py",
+        "engine/lowering/window_lowering.py",
         "return apply(Operation.LEAST, place, whole(function.cap))",
         "return place",
         _WINDOWS,

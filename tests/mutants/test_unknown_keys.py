@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "groups are counted before they are crossed",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         'places.append(("a", Rank((Reference("u"),), (Reference("s"), *keys), place=Place.DENSE_RANK)))',
         'places.append(("a", Rank((Reference("u"),), (Reference("k0"),), place=Place.DENSE_RANK)))',
         (_REPLAY, f"{_FOUND}::test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may"),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "all rows decide who holds a key, not those that count",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         'grouped = _corrected(bounded, part, (), _dropped(part, Named("s"), kept)).result',
         'grouped = _corrected(bounded, part, (), _dropped(part, Named("s"), kept if part is by_all else '
         "Constant(True, Type.BOOLEAN))).result",
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "a unit holds a key once for each declared value of the others",
         Kind.SENSITIVITY,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "if reading.others and bounded.strategy is Strategy.SAMPLE:",
         "if False:",
         (_REPLAY, f"{_FOUND}::test_keys_of_every_type_alone_and_crossed"),

@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "pairs beyond a limit are counted",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "totals = _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))",
         "totals = _whole(rows)",
         _PAIRS,
@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "rows of a unit are counted, not its different ones",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "rows = _pairs(rows, relations) if once else computed_once(bounded, rows, relations)",
         "rows = computed_once(bounded, rows, relations)",
         _PAIRS,
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "a unit keeps all its pairs",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "        totals = _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))\n"
         "    return Statement((*relations.stages, *totals.stages), totals.result)\n\n\ndef _pairs",
         "        totals = _whole(rows)\n"
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "a value that is missing counts as one more",
         Kind.NAN,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         "rows.select, where=(counts,), grouped=names)",
         "rows.select, grouped=names)",
         _PANDAS,

@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "the least number of 64 bits is divided by -1",
         Kind.WRAP,
-        "engine/row_lowering.py",
+        "engine/lowering/row_lowering.py",
         "x = _case(apply(Operation.AT_LEAST, x, whole(1 - 2**63)), x, otherwise=missing(Type.INTEGER))",
         "x = _case(apply(Operation.AT_LEAST, x, whole(-(2**62))), x, otherwise=x)",
         ("engine/test_row_lowering.py::test_whole_quotients_are_exact_or_missing",),

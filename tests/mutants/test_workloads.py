@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "units with more rows than count are not cut where counts are many",
         Kind.LIMITS,
-        "engine/lowering.py",
+        "engine/lowering/total_lowering.py",
         'return _corrected(bounded, rows, (heavy, units), Select(excess, Named("g")))',
         "return Statement((), _uncorrected(bounded, rows))",
         (f"{_COMBINING}::test_many_counts_are_added_up_from_cells",),
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "a cell counts as one row",
         Kind.SENSITIVITY,
-        "engine/cell_lowering.py",
+        "engine/lowering/cell_lowering.py",
         'apply(Operation.MULTIPLY, Reference(name), Reference("n"))',
         "Reference(name)",
         (f"{_COMBINING}::test_many_counts_are_added_up_from_cells",),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "cells are made of whatever columns tests read",
         Kind.KEYS,
-        "engine/cell_lowering.py",
+        "engine/lowering/cell_lowering.py",
         "if found and size <= MOST_CELLS and read <= set(found)",
         "if found and read <= set(found)",
         (f"{_COMBINING}::test_columns_that_may_make_many_cells_are_not_grouped_by",),

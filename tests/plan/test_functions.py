@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from plan.samples import COLUMNS, read
-from sfumato.engine.row_lowering import _LOWERINGS
+from sfumato.engine.lowering.row_lowering import _LOWERINGS
 from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import Call, Column, Field
 from sfumato.plan.values.functions import FUNCTIONS, call, literal, never_null, null

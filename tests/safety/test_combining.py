@@ -14,7 +14,7 @@ import sfumato as sf
 from engine.tables import tuples
 from safety.worlds import PREDICATES, question, world
 from sfumato.curator.questions import Question
-from sfumato.engine.cell_lowering import FEWEST_COUNTS
+from sfumato.engine.lowering.cell_lowering import FEWEST_COUNTS
 from sfumato.errors import Unsupported
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.combining import combined

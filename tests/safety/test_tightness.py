@@ -16,10 +16,10 @@ import pytest
 
 from engine.tables import tuples
 from safety.worlds import Change, Row, World, changes, question
-from sfumato.engine import lowering
 from sfumato.engine.duckdb import scan
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.relational import Operation, Reference, Scalar, Statement, apply, whole
+from sfumato.engine.lowering import total_lowering
+from sfumato.engine.lowering.relational import Operation, Reference, Scalar, Statement, apply, whole
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -232,8 +232,8 @@ def test_sums_of_any_bounds_keep_their_claims(low: int, high: int) -> None:
 
 def test_clipping_by_size_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin that cuts lopsided totals to the same size on both sides."""
-    by_size = lowering._Scaling.of
-    monkeypatch.setattr(lowering._Scaling, "of", lambda *given: replace(by_size(*given), box=None))
+    by_size = total_lowering._Scaling.of
+    monkeypatch.setattr(total_lowering._Scaling, "of", lambda *given: replace(by_size(*given), box=None))
     for strategy in (Strategy.CLIP_L1, Strategy.CLIP_L2):
         assert worst(SUM, strategy, honest).worst <= 1
         assert worst(SUM, strategy, honest, relation="replace").linf > 1.5
@@ -308,7 +308,7 @@ def test_weights_rounded_to_nearest_are_caught(monkeypatch: pytest.MonkeyPatch) 
         weighted = apply(Operation.NEAREST, apply(Operation.DIVIDE, product, count))
         return apply(Operation.SUBTRACT, weighted, apply(Operation.MULTIPLY, value, whole(1 << bits)))
 
-    monkeypatch.setattr(lowering, "_excess", rounded)
+    monkeypatch.setattr(total_lowering, "_excess", rounded)
     assert worst(COUNT, Strategy.REWEIGHT, honest).l1 > 1
 
 

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as quoted
 
-from sfumato.engine.column_names import folded
 from sfumato.engine.duckdb.files import misquoted
+from sfumato.engine.sources.column_names import folded
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import Type
 from sfumato.policy.names import LONGEST_NAME, is_name

@@ -18,8 +18,7 @@ from functools import partial
 from typing import Any
 
 from sfumato.engine.carried_tables import Carried
-from sfumato.engine.generator import Generator
-from sfumato.engine.relational import (
+from sfumato.engine.lowering.relational import (
     Aggregation,
     Constant,
     Frame,
@@ -37,7 +36,8 @@ from sfumato.engine.relational import (
     apply,
     whole,
 )
-from sfumato.engine.spelling import Spelling
+from sfumato.engine.spellings.generator import Generator
+from sfumato.engine.spellings.spelling import Spelling
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.plan.values import calendar, letters
 from sfumato.plan.values.functions.temporal import PARTS

@@ -169,7 +169,9 @@ def look(source: Given, fingerprint: str | None, before: Sequence[Source], keyed
         return found
     if not isinstance(source, Data):
         rule = "a file as its reader identifies it, or an address with a fingerprint"
-        raise InvalidParameter("source", found.path, rule, fix="give identified(path) of sfumato.engine.data_files")
+        raise InvalidParameter(
+            "source", found.path, rule, fix="give identified(path) of sfumato.engine.sources.data_files"
+        )
     seen, last = keyed("look", source.look) if source.look else "", _last(found.path, before)
     if seen and last is not None and last.look == seen:
         return replace(last, part=found.part)

@@ -22,7 +22,7 @@ from safety import worlds
 from safety.found import reading as found_reading, rows
 from safety.tree_questions import tree
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.reading_statements import counted_statement, in_arrays
+from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
 from sfumato.engine.spark.driver import Spark
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import boundings, found_bounding

@@ -18,14 +18,14 @@ from pathlib import Path
 from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sfumato.engine.column_names import folded
-from sfumato.engine.data_files import identified
 from sfumato.engine.duckdb import discovery, files, memory, relations
 from sfumato.engine.duckdb.owners import Owners
 from sfumato.engine.duckdb.relations import Relation
 from sfumato.engine.duckdb.scan import Cell, Scan, copies
 from sfumato.engine.duckdb.spilling import Spill
 from sfumato.engine.seam import Data
+from sfumato.engine.sources.column_names import folded
+from sfumato.engine.sources.data_files import identified
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged, Unsupported
 from sfumato.plan.values.bands import MOST_ROWS, most_met

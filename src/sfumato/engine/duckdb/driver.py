@@ -7,14 +7,15 @@ from threading import Event, Lock, Thread, get_ident
 from typing import Any, Self, cast
 from weakref import ReferenceType, ref
 
-from sfumato.engine import dense_arrays, found_keys, value_lowering
+from sfumato.engine.arrays import dense_arrays, found_keys
+from sfumato.engine.arrays.totals_arrays import FEW, exact_keys, few_in_arrays, parameter
 from sfumato.engine.duckdb.connection import Sources
-from sfumato.engine.generator import Generator
-from sfumato.engine.reading_statements import statement
-from sfumato.engine.relational import Statement
+from sfumato.engine.lowering import value_lowering
+from sfumato.engine.lowering.reading_statements import statement
+from sfumato.engine.lowering.relational import Statement
 from sfumato.engine.seam import Data, OpenReading, Unheld
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
-from sfumato.engine.totals_arrays import FEW, exact_keys, few_in_arrays, parameter
+from sfumato.engine.spellings.generator import Generator
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.catalog import Catalog, described

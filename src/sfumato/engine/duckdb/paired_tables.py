@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.engine.column_names import folded
 from sfumato.engine.duckdb import memory
 from sfumato.engine.duckdb.connection import Sources, schema
 from sfumato.engine.duckdb.discovery import stored_kind, written_kinds
 from sfumato.engine.duckdb.scan import Cell, cleaned
+from sfumato.engine.sources.column_names import folded
 from sfumato.engine.spellings.duckdb_literals import name
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, Policy, Table, Type

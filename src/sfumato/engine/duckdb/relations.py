@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.engine import column_names
 from sfumato.engine.duckdb import files, memory
 from sfumato.engine.duckdb.scan import Cell
+from sfumato.engine.sources import column_names
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.policy import DatabaseTable, Table

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.engine.clean_cells import inner
+from sfumato.engine.sources.clean_cells import inner
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name, real
 from sfumato.plan.values.grammars import BEYOND, DECIMAL, FALSE, GRAMMARS, LOCAL, LONGEST, TRUE, ZERO

@@ -12,20 +12,21 @@ from itertools import count
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from sfumato.engine import proving, value_lowering
+from sfumato.engine import proving
+from sfumato.engine.arrays.totals_arrays import exact_keys, parameter
 from sfumato.engine.carried_tables import MOST_ROWS, CarriedTables, too_large
-from sfumato.engine.clean_cells import Stored
-from sfumato.engine.clean_scans import AS_TYPES, CleanScans, StoredTable
-from sfumato.engine.generator import Generator
+from sfumato.engine.lowering import value_lowering
+from sfumato.engine.lowering.reading_statements import as_arrow, counted_statement, in_arrays
+from sfumato.engine.lowering.relational import Statement
 from sfumato.engine.postgres import stored_relations
 from sfumato.engine.postgres.connection import OLDEST, Server, finished
 from sfumato.engine.postgres.stored_cells import PostgresCells
 from sfumato.engine.postgres.stored_relations import StoredRelation
-from sfumato.engine.reading_statements import as_arrow, counted_statement, in_arrays
-from sfumato.engine.relational import Statement
 from sfumato.engine.seam import Data, OpenReading, Unheld
+from sfumato.engine.sources.clean_cells import Stored
+from sfumato.engine.sources.clean_scans import AS_TYPES, CleanScans, StoredTable
+from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.postgres import BYTES, TYPES, PostgresSpelling, name
-from sfumato.engine.totals_arrays import exact_keys, parameter
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged, Unsupported
 from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog

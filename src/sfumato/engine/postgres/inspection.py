@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
-from sfumato.engine import inspected_tables
 from sfumato.engine.postgres.driver import Postgres
 from sfumato.engine.seam import Inspection
+from sfumato.engine.sources import inspected_tables
 from sfumato.policy import Domain, Policy
 
 

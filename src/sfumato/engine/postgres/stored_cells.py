@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sfumato.engine.clean_cells import Stored
-from sfumato.engine.clean_scans import ITEM, CleanItem, StoredColumn
-from sfumato.engine.generator import Generator
-from sfumato.engine.relational import Statement, Table
+from sfumato.engine.lowering.relational import Statement, Table
+from sfumato.engine.sources.clean_cells import Stored
+from sfumato.engine.sources.clean_scans import ITEM, CleanItem, StoredColumn
+from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.postgres import BYTES, PostgresSpelling, name
 from sfumato.plan.values.grammars import LONGEST
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.engine.clean_cells import Stored
-from sfumato.engine.clean_scans import ITEM, StoredColumn
 from sfumato.engine.postgres.stored_cells import KINDS
+from sfumato.engine.sources.clean_cells import Stored
+from sfumato.engine.sources.clean_scans import ITEM, StoredColumn
 from sfumato.engine.spellings.postgres import name
 from sfumato.errors import InvalidPolicy
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sfumato.engine.clean_cells import Stored
-from sfumato.engine.clean_scans import ITEM, CleanItem, StoredColumn
-from sfumato.engine.generator import Generator
+from sfumato.engine.sources.clean_cells import Stored
+from sfumato.engine.sources.clean_scans import ITEM, CleanItem, StoredColumn
+from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spark import SparkSpelling
 from sfumato.engine.spellings.spark_literals import name, real
 from sfumato.plan.values.grammars import LONGEST

@@ -16,8 +16,8 @@ from threading import Lock, get_ident
 from typing import Any, Self, cast
 
 from sfumato.engine.carried_tables import CarriedTables
-from sfumato.engine.reading_statements import counted_statement, in_arrays
-from sfumato.engine.relational import Statement
+from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
+from sfumato.engine.lowering.relational import Statement
 from sfumato.engine.seam import Data, OpenReading, Unheld
 from sfumato.engine.spark.carried_frames import carried, fetched, prove
 from sfumato.engine.spark.frames import Frame, FrameWriter

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from sfumato.engine.generator import Generator
-from sfumato.engine.relational import (
+from sfumato.engine.lowering.relational import (
     Apply,
     Exists,
     Join,
@@ -30,6 +29,7 @@ from sfumato.engine.relational import (
     Total,
     Union,
 )
+from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spark import SparkSpelling
 
 Frame = Any

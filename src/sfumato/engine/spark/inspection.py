@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from sfumato.engine import inspected_tables
 from sfumato.engine.seam import Inspection
+from sfumato.engine.sources import inspected_tables
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.frames import Frame
 from sfumato.engine.spark.sources import content

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from sfumato.caching import cached_property
-from sfumato.engine.clean_scans import CleanScans, InspectedCell, Scan, StoredTable
+from sfumato.engine.sources.clean_scans import CleanScans, InspectedCell, Scan, StoredTable
 from sfumato.engine.spark.cells import SparkCells
 from sfumato.engine.spark.frames import Frame, FrameWriter
 from sfumato.engine.spark.sources import Source

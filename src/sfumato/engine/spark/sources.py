@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
-from sfumato.engine.clean_scans import StoredColumn
+from sfumato.engine.sources.clean_scans import StoredColumn
 from sfumato.engine.spark.cells import stored
 from sfumato.engine.spark.sessions import Session, quietly
 from sfumato.engine.spark.settings import CSV

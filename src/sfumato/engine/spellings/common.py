@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from sfumato.engine.relational import Kind, Wide
+from sfumato.engine.lowering.relational import Kind, Wide
 from sfumato.engine.spellings.literals import Literals
 from sfumato.policy import Type, Value
 

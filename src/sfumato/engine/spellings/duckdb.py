@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfumato.engine.relational import Kind
+from sfumato.engine.lowering.relational import Kind
 from sfumato.engine.spellings.common import SECONDS_BEFORE_1970, CommonSpelling
 from sfumato.engine.spellings.duckdb_literals import LITERALS, TYPES, listed, literal
 from sfumato.plan.values.grammars import ZONED

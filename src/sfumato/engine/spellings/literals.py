@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.engine.relational import Kind
+from sfumato.engine.lowering.relational import Kind
 from sfumato.plan.values.intervals import nearest
 from sfumato.policy import Type, Value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sfumato.engine.relational import Kind, Wide
+from sfumato.engine.lowering.relational import Kind, Wide
 from sfumato.engine.spellings.common import SECONDS_BEFORE_1970, CommonSpelling
 from sfumato.engine.spellings.literals import COMMON_TYPES, Literals, doubled
 from sfumato.errors import Unsupported

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from sfumato.engine.relational import Kind
+from sfumato.engine.lowering.relational import Kind
 from sfumato.engine.spellings.common import SECONDS_BEFORE_1970, CommonSpelling
 from sfumato.engine.spellings.spark_literals import LITERALS, TYPES, literal
 from sfumato.plan.values import letters

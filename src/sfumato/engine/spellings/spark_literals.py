@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfumato.engine.relational import Kind, Wide
+from sfumato.engine.lowering.relational import Kind, Wide
 from sfumato.engine.spellings.literals import COMMON_TYPES, Literals
 from sfumato.policy import Type
 

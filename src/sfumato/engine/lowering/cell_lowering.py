@@ -11,8 +11,18 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from sfumato.engine.relation_lowering import same
-from sfumato.engine.relational import Aggregation, Apply, Constant, Operation, Reference, Scalar, Select, Total, apply
+from sfumato.engine.lowering.relation_lowering import same
+from sfumato.engine.lowering.relational import (
+    Aggregation,
+    Apply,
+    Constant,
+    Operation,
+    Reference,
+    Scalar,
+    Select,
+    Total,
+    apply,
+)
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.values import expressions
 from sfumato.policy import Domain, Type

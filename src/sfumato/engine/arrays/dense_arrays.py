@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engine.found_keys import named, told
+from sfumato.engine.arrays.found_keys import named, told
 from sfumato.plan.readings.cell_rows import CellRows, CodedRows
 from sfumato.plan.readings.dense_readings import Marginals, Places, ValueCounts, Values
 from sfumato.plan.readings.total_readings import Integers

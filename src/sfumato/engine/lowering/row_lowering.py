@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.engine.relational import Apply, Constant, Operation, Reference, Scalar, apply, references, whole
+from sfumato.engine.lowering.relational import Apply, Constant, Operation, Reference, Scalar, apply, references, whole
 from sfumato.plan.values import calendar, date_formats, expressions, intervals, letters
 from sfumato.plan.values.expressions import Call, Column, Expression, Literal
 from sfumato.plan.values.functions import FUNCTIONS

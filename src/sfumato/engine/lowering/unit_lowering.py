@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sfumato.engine.relational import (
+from sfumato.engine.lowering.relational import (
     Aggregation,
     Apply,
     Constant,
@@ -23,8 +23,8 @@ from sfumato.engine.relational import (
     apply,
     whole,
 )
-from sfumato.engine.row_lowering import RowLowering, choice, missing, present, real
-from sfumato.engine.step_lowering import as_real, clamped, narrow, real_of_wide, steps
+from sfumato.engine.lowering.row_lowering import RowLowering, choice, missing, present, real
+from sfumato.engine.lowering.step_lowering import as_real, clamped, narrow, real_of_wide, steps
 from sfumato.plan.aggregates.measures import Contribution
 from sfumato.plan.aggregates.unit_measures import (
     UnitAll,

@@ -13,21 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from sfumato.engine import column_names
-from sfumato.engine.clean_cells import (
-    READ,
-    Stored,
-    ends_of,
-    limited_real,
-    moment,
-    number_in,
-    of_whole,
-    truth,
-    whole_number,
-)
-from sfumato.engine.generator import Generator
-from sfumato.engine.relation_lowering import UNIT, every, same, staged
-from sfumato.engine.relational import (
+from sfumato.engine.lowering.relation_lowering import UNIT, every, same, staged
+from sfumato.engine.lowering.relational import (
     Aggregation,
     Apply,
     Constant,
@@ -43,8 +30,21 @@ from sfumato.engine.relational import (
     apply,
     whole,
 )
-from sfumato.engine.row_lowering import RowLowering, choice, missing, present
-from sfumato.engine.spelling import Spelling
+from sfumato.engine.lowering.row_lowering import RowLowering, choice, missing, present
+from sfumato.engine.sources import column_names
+from sfumato.engine.sources.clean_cells import (
+    READ,
+    Stored,
+    ends_of,
+    limited_real,
+    moment,
+    number_in,
+    of_whole,
+    truth,
+    whole_number,
+)
+from sfumato.engine.spellings.generator import Generator
+from sfumato.engine.spellings.spelling import Spelling
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.values import calendar
 from sfumato.policy import Domain, ListColumn, Policy, Table, Type, Via

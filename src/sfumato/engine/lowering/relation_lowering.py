@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.engine.relational import (
+from sfumato.engine.lowering.relational import (
     Aggregation,
     Apply,
     Constant,
@@ -33,9 +33,9 @@ from sfumato.engine.relational import (
     apply,
     whole,
 )
-from sfumato.engine.row_lowering import RowLowering, real
-from sfumato.engine.unit_lowering import UnitLowering
-from sfumato.engine.window_lowering import WindowLowering
+from sfumato.engine.lowering.row_lowering import RowLowering, real
+from sfumato.engine.lowering.unit_lowering import UnitLowering
+from sfumato.engine.lowering.window_lowering import WindowLowering
 from sfumato.plan import nodes
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns
 from sfumato.policy import Type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from sfumato.engine.relational import Kind
+from sfumato.engine.lowering.relational import Kind
 from sfumato.policy import Type, Value
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from sfumato.engine.relational import Constant, Operation, Scalar, Wide, apply, whole
-from sfumato.engine.row_lowering import real
+from sfumato.engine.lowering.relational import Constant, Operation, Scalar, Wide, apply, whole
+from sfumato.engine.lowering.row_lowering import real
 from sfumato.plan.aggregates.measures import Contribution
 from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Type

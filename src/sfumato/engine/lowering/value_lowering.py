@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sfumato.engine import lowering
-from sfumato.engine.relation_lowering import same, staged
-from sfumato.engine.relational import (
+from sfumato.engine.lowering import total_lowering
+from sfumato.engine.lowering.relation_lowering import same, staged
+from sfumato.engine.lowering.relational import (
     Aggregation,
     Constant,
     Join,
@@ -19,8 +19,8 @@ from sfumato.engine.relational import (
     Wide,
     apply,
 )
-from sfumato.engine.row_lowering import RowLowering
-from sfumato.engine.step_lowering import wide
+from sfumato.engine.lowering.row_lowering import RowLowering
+from sfumato.engine.lowering.step_lowering import wide
 from sfumato.plan import keys as group_keys
 from sfumato.plan.keys import World
 from sfumato.plan.readings.value_readings import DifferentValues, ValueTable
@@ -28,12 +28,12 @@ from sfumato.plan.readings.value_readings import DifferentValues, ValueTable
 
 def value_table(reading: ValueTable, key: int) -> Statement:
     """Count for every group and value, of any type, how many of the rows that count have it."""
-    return lowering.by_value(reading.bounded, reading.value, key)
+    return total_lowering.by_value(reading.bounded, reading.value, key)
 
 
 def different(reading: DifferentValues, key: int) -> Statement:
     """Count the different values of every group that some unit has; a unit has each pair of them once."""
-    totals = lowering.by_value(reading.bounded, reading.value, key, once=True)
+    totals = total_lowering.by_value(reading.bounded, reading.value, key, once=True)
     groups = tuple(f"k{index}" for index in range(len(reading.bounded.plan.keys)))
     held = apply(Operation.GREATER, Reference("v0"), Constant(0, Wide.INTEGER))
     count = ("v0", wide(Total(Aggregation.COUNT)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sfumato.engine.relational import (
+from sfumato.engine.lowering.relational import (
     Aggregation,
     Beside,
     Frame,
@@ -27,8 +27,8 @@ from sfumato.engine.relational import (
     apply,
     whole,
 )
-from sfumato.engine.row_lowering import RowLowering
-from sfumato.engine.unit_lowering import UnitLowering, as_ordered, as_result
+from sfumato.engine.lowering.row_lowering import RowLowering
+from sfumato.engine.lowering.unit_lowering import UnitLowering, as_ordered, as_result
 from sfumato.plan.aggregates import windows
 from sfumato.plan.aggregates.windows import Counting, WindowFunction
 from sfumato.plan.values.expressions import Field, Order

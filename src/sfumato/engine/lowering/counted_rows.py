@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sfumato.engine.cell_lowering import Cells, cells
-from sfumato.engine.relation_lowering import Columns, RelationLowering, every, plain, same
-from sfumato.engine.relational import Operation, Reference, Scalar, Select, apply, whole
-from sfumato.engine.row_lowering import RowLowering, present
-from sfumato.engine.step_lowering import steps
+from sfumato.engine.lowering.cell_lowering import Cells, cells
+from sfumato.engine.lowering.relation_lowering import Columns, RelationLowering, every, plain, same
+from sfumato.engine.lowering.relational import Operation, Reference, Scalar, Select, apply, whole
+from sfumato.engine.lowering.row_lowering import RowLowering, present
+from sfumato.engine.lowering.step_lowering import steps
 from sfumato.plan.aggregates.measures import Contribution
 from sfumato.plan.bounding import Bounded, Scaled
 from sfumato.plan.limits import Strategy

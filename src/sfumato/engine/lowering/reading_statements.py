@@ -11,10 +11,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sfumato.engine import dense_arrays, found_keys, lowering, value_lowering
-from sfumato.engine.relation_lowering import same
-from sfumato.engine.relational import Aggregation, Select, Statement, Total
-from sfumato.engine.totals_arrays import FEW, few_in_arrays
+from sfumato.engine.arrays import dense_arrays, found_keys
+from sfumato.engine.arrays.totals_arrays import FEW, few_in_arrays
+from sfumato.engine.lowering import total_lowering, value_lowering
+from sfumato.engine.lowering.relation_lowering import same
+from sfumato.engine.lowering.relational import Aggregation, Select, Statement, Total
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals, Reading
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     import pyarrow
 
 _STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
-    GroupTotals: lambda reading, key: lowering.statement(reading.bounded, key),
-    FoundTotals: lowering.found,
-    Marginals: lowering.marginals,
-    CellRows: lowering.marginals,
-    ValueCounts: lowering.values,
+    GroupTotals: lambda reading, key: total_lowering.statement(reading.bounded, key),
+    FoundTotals: total_lowering.found,
+    Marginals: total_lowering.marginals,
+    CellRows: total_lowering.marginals,
+    ValueCounts: total_lowering.values,
     DifferentValues: value_lowering.different,
     ValueTable: value_lowering.value_table,
 }
@@ -46,9 +47,9 @@ def counted_statement(reading: Reading[Any], key: int) -> Statement:
     A value's row is (key…, value, how many rows have it), a cell's (key…, total).
     """
     if isinstance(reading, ValueCounts):
-        return _counted(lowering.values(reading, key))
+        return _counted(total_lowering.values(reading, key))
     if isinstance(reading, Marginals | CellRows):
-        return lowering.marginals(reading, key, by_row=False)
+        return total_lowering.marginals(reading, key, by_row=False)
     return statement(reading, key)
 
 

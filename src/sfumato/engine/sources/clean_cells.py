@@ -9,8 +9,8 @@ from collections.abc import Callable
 from enum import Enum
 from fractions import Fraction
 
-from sfumato.engine.relational import Constant, Operation, Scalar, apply, whole
-from sfumato.engine.row_lowering import RowLowering, missing, present, real
+from sfumato.engine.lowering.relational import Constant, Operation, Scalar, apply, whole
+from sfumato.engine.lowering.row_lowering import RowLowering, missing, present, real
 from sfumato.plan.values.grammars import BEYOND, FALSE, GRAMMARS, TRUE, ZERO
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import SMALLEST_REAL

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sfumato.engine.relational import (
+from sfumato.engine.lowering.relational import (
     Aggregation,
     Apply,
     Beside,
@@ -31,7 +31,7 @@ from sfumato.engine.relational import (
     Total,
     Union,
 )
-from sfumato.engine.spelling import Spelling
+from sfumato.engine.spellings.spelling import Spelling
 from sfumato.policy import Type
 
 Scan = Callable[[str], str]

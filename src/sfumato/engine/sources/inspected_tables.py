@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sfumato.engine.clean_scans import CleanScans, InspectedCell
 from sfumato.engine.seam import LIMITS, ColumnCost, Inspection
+from sfumato.engine.sources.clean_scans import CleanScans, InspectedCell
 
 _FATES = 5
 """What may become of a cell: missing, made NULL, moved to the lower and to the upper bound, changed in another way."""

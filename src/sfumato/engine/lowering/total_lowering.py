@@ -13,9 +13,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from sfumato.engine.cell_lowering import by_cells, unvalued, valued
-from sfumato.engine.counted_rows import Rows, computed_once, counted_rows
-from sfumato.engine.relation_lowering import (
+from sfumato.engine.lowering.cell_lowering import by_cells, unvalued, valued
+from sfumato.engine.lowering.counted_rows import Rows, computed_once, counted_rows
+from sfumato.engine.lowering.relation_lowering import (
     Columns,
     RelationLowering,
     Stages,
@@ -24,7 +24,7 @@ from sfumato.engine.relation_lowering import (
     same,
     token,
 )
-from sfumato.engine.relational import (
+from sfumato.engine.lowering.relational import (
     Aggregation,
     Apply,
     Constant,
@@ -44,8 +44,8 @@ from sfumato.engine.relational import (
     apply,
     whole,
 )
-from sfumato.engine.row_lowering import real
-from sfumato.engine.step_lowering import as_real, clamped, narrow, real_of_wide, wide
+from sfumato.engine.lowering.row_lowering import real
+from sfumato.engine.lowering.step_lowering import as_real, clamped, narrow, real_of_wide, wide
 from sfumato.plan import nodes
 from sfumato.plan.bounding import Bounded, longest
 from sfumato.plan.keys import MOST_GROUPS
