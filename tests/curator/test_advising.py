@@ -9,7 +9,7 @@ import pyarrow
 import pytest
 
 import sfumato as sf
-from sfumato.curator.advising import Advice, ladder
+from sfumato.curator.previews.advising import Advice, ladder
 
 COLUMNS = {
     "ward": {"values": ["A", "B", "C"]},

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import sfumato as sf
 from sfumato.cli import main
-from sfumato.curator import bought_synopses
+from sfumato.curator.proposals import bought_synopses
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Publication
 

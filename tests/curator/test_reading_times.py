@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import sfumato as sf
-from sfumato.curator.checking import check
-from sfumato.curator.reading_times import ReadingTime, answer_after
+from sfumato.curator.owners.checking import check
+from sfumato.curator.owners.reading_times import ReadingTime, answer_after
 from sfumato.engine.duckdb.driver import DuckDB
 
 

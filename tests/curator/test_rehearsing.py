@@ -13,8 +13,8 @@ import pytest
 
 import sfumato as sf
 from mechanisms.recorded import seeded
-from sfumato.curator.rehearsing import moved, rehearsal
-from sfumato.curator.workload_answers import Answers
+from sfumato.curator.previews.rehearsing import moved, rehearsal
+from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.synthetic import Synthetic

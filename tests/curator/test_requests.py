@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
-from sfumato.curator.asked_sessions import asked_session
+from sfumato.curator.proposals.asked_sessions import asked_session
 
 FORK = multiprocessing.get_context("fork")
 COLUMNS = {

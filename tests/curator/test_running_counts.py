@@ -16,7 +16,7 @@ import pytest
 import sfumato as sf
 from safety.worlds import question
 from sfumato.curator import RunningForecast
-from sfumato.curator.running_counts import running_totals
+from sfumato.curator.proposals.running_counts import running_totals
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter, Overspent, Unsupported
 from sfumato.mechanisms.factorisations import MOST_PERIODS

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
-from sfumato.curator.sessions import ThresholdSession
+from sfumato.curator.proposals.sessions import ThresholdSession
 from sfumato.errors import EngineClosed
 from sfumato.release.comparisons import Compared
 

@@ -27,7 +27,7 @@ from publish.synthesis.clinic import (
     policy_of,
     worlds,
 )
-from sfumato.curator.synthesis import _bytes, _check_columns
+from sfumato.curator.proposals.synthesis import _bytes, _check_columns
 from sfumato.ledger import Tab
 from sfumato.plan.readings.cell_rows import CellCounts, CodedRows, SetMisfits
 from sfumato.privacy import codec
@@ -254,7 +254,7 @@ def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("sfumato.curator.synthesis.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sfumato.curator.proposals.synthesis.time.monotonic", lambda: now[0])
 
     def progress(phase: str) -> None:
         now[0] += 10.0 * phase.startswith(("counting", "round"))
@@ -270,7 +270,7 @@ def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
 
 def test_time_for_which_a_step_is_held_back_is_not_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("sfumato.curator.synthesis.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sfumato.curator.proposals.synthesis.time.monotonic", lambda: now[0])
 
     def progress(phase: str) -> None:
         now[0] += 100.0 * (phase == "writing down")  # as a server does until an answer is due

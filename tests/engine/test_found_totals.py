@@ -17,7 +17,7 @@ import pytest
 from engine.integers import Integers
 from engine.tables import policy_of
 from sfumato.curator.context import Context
-from sfumato.curator.questions import Question
+from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.opening import open_engine
 from sfumato.errors import Unsupported

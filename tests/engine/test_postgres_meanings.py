@@ -26,7 +26,7 @@ from safety.test_towns import ACROSS, PERIODS, TREES
 from safety.tree_questions import tree
 from safety.worlds import question, text, world
 from sfumato.curator.context import Context
-from sfumato.curator.questions import Question
+from sfumato.curator.proposals.questions import Question
 from sfumato.engine import proving
 from sfumato.engine.carried_tables import Carried
 from sfumato.engine.seam import Engine

@@ -14,7 +14,7 @@ import sfumato as sf
 from ledger.in_databases import SPENDER, Place
 from postgres_server import PostgresServer
 from sfumato.cli import main
-from sfumato.curator.policy_account import ledger_address, people_place, read_policy
+from sfumato.curator.accounts.policy_account import ledger_address, people_place, read_policy
 from sfumato.errors import WeakLedger
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.served import Served

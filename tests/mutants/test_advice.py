@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "exact figures are found where only what is public was asked for",
         Kind.REUSE,
-        "curator/checking.py",
+        "curator/owners/checking.py",
         "costs = sources.inspect(table.name) if private and not table.public else None",
         "costs = sources.inspect(table.name) if not table.public else None",
         ("curator/test_checking.py::test_opening_and_asking_do_not_depend_on_it",),
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "what a tighter limit gives is told of the limit as it is",
         Kind.LIMITS,
-        "curator/advising.py",
+        "curator/previews/advising.py",
         "return limits.tighten(rows, groups, rows_per_group)",
         "return limits.tighten(None, None, rows_per_group)",
         ("curator/test_advising.py",),
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "a bound that is advised leaves the range of its column",
         Kind.SENSITIVITY,
-        "curator/advising.py",
+        "curator/previews/advising.py",
         "if not low < to < high:",
         "if not to < high:",
         ("curator/test_advising.py::test_a_bound_is_not_moved_out_of_the_range",),

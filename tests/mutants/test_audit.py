@@ -233,7 +233,7 @@ MUTANTS = (
     Mutant(
         "a proposal is made again under wider limits",
         Kind.SENSITIVITY,
-        "curator/rehearsing.py",
+        "curator/previews/rehearsing.py",
         "if _promised(policy) != _promised(here.policy):",
         "if policy.unit != here.policy.unit:",
         ("audit/asked_questions/test_asked_worlds.py::test_a_proposal_is_made_again_only_where_the_same_is_declared",),

@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "a synopsis of some rows answers for all of them",
         Kind.AUDIT,
-        "curator/bought_synopses.py",
+        "curator/proposals/bought_synopses.py",
         "    if own.where:\n",
         "    if own.where is None:\n",
         (f"{_FREE}test_no_synopsis_no_free_answer",),
@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "a synopsis with tighter limits answers for the wider ones",
         Kind.LIMITS,
-        "curator/bought_synopses.py",
+        "curator/proposals/bought_synopses.py",
         "if own.plan.rows != limits.rows:",
         "if own.plan.rows > limits.rows:",
         _SAME,
@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "a synopsis under another policy answers",
         Kind.REUSE,
-        "curator/bought_synopses.py",
+        "curator/proposals/bought_synopses.py",
         "digest(context.declared, table)",
         "digest('', table)",
         _SAME,
@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "what is wanted is not compared",
         Kind.AUDIT,
-        "curator/bought_synopses.py",
+        "curator/proposals/bought_synopses.py",
         "if not self.widths[name] <= goal]",
         "if self.widths[name] < 0]",
         (f"{_FREE}test_what_is_wanted_decides",),
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "the worst synopsis is taken for the best",
         Kind.AUDIT,
-        "curator/bought_synopses.py",
+        "curator/proposals/bought_synopses.py",
         "    return sum(found.widths.values())\n",
         "    return -sum(found.widths.values())\n",
         (f"{_FREE}test_what_is_wanted_decides",),
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "a free answer has a price",
         Kind.CHARGE_ORDER,
-        "curator/questions.py",
+        "curator/proposals/questions.py",
         'if fresh or exact(request.delta, "delta") or any(',
         'if fresh or exact(request.delta, "delta") and any(',
         (f"{_FREE}test_a_free_answer_has_no_price",),
@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         "what was read of one ledger answers for the same line of another",
         Kind.REUSE,
-        "curator/bought_synopses.py",
+        "curator/proposals/bought_synopses.py",
         "        found = _kept.pop(bought.hash, None)\n"
         "    if found is None:\n"
         "        found = _read(bought, context)\n"
@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         "the synopsis of one table answers for another",
         Kind.KEYS,
-        "curator/bought_synopses.py",
+        "curator/proposals/bought_synopses.py",
         "digest(context.declared, table)[:32]",
         "digest(context.declared, '')[:32]",
         (f"{_FREE}test_other_tables_have_their_own",),
@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         "a free answer has the receipt of its first reading",
         Kind.CHARGE_ORDER,
-        "curator/bought_synopses.py",
+        "curator/proposals/bought_synopses.py",
         "return replace(found[1].face, receipt=_receipt(found[0], context))",
         "return found[1].face",
         (f"{_FREE}test_an_analyst_may_use_what_the_account_published",),

@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "the counts of the steps get the whole price, and the numbers outside a part of it too",
         Kind.CHARGE_ORDER,
-        "curator/step_counts.py",
+        "curator/steps/step_counts.py",
         "(epsilon * (1 - _COUNTING))",
         "epsilon",
         _LAW,
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "the plan is bounded for a unit that is added, whatever the neighbours are",
         Kind.NEIGHBOURS,
-        "curator/private_bounds.py",
+        "curator/proposals/private_bounds.py",
         "return for_neighbours(whole, self._context.policy.neighbours)",
         "return whole",
         _WORLDS,
@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "the steps are chosen by exact counts",
         Kind.REUSE,
-        "curator/step_counts.py",
+        "curator/steps/step_counts.py",
         "self._chosen(noisy) or (None, None)",
         "self._chosen(self.steps.reading.of(totals).reshape(-1)) or (None, None)",
         _DRAWN,
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "the numbers inside and outside are exact",
         Kind.REUSE,
-        "curator/step_counts.py",
+        "curator/steps/step_counts.py",
         "inside, outside = self.split.draw(reading.split(reading.of(totals), self._inside(first, last)))",
         "inside, outside = reading.split(reading.of(totals), self._inside(first, last))",
         _DRAWN,
@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "a missing value is on the first step",
         Kind.NAN,
-        "curator/private_bounds.py",
+        "curator/proposals/private_bounds.py",
         "return Aggregate(cut(there), ",
         "return Aggregate(cut(scan), ",
         (f"{_BOUNDS}test_rows_that_are_units_all_count",),
@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "every row of a unit counts",
         Kind.LIMITS,
-        "curator/private_bounds.py",
+        "curator/proposals/private_bounds.py",
         "return Aggregate(cut(there), ",
         "return Aggregate(Filter(Scan(declared.name, True, 0, {own: domain}, ONE_ROW), there.predicate), ",
         (f"{_BOUNDS}test_rows_beyond_every_limit_are_one_unit_still",),
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a search that covers less is taken for the one that was bought",
         Kind.REUSE,
-        "curator/private_bounds.py",
+        "curator/proposals/private_bounds.py",
         'digest("bounds", self.bounded.plan, self.cover, ',
         'digest("bounds", self.bounded.plan, ',
         (f"{_BOUNDS}test_a_release_is_charged_and_found_again",),
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "rows of one unit are counted up to the limit of the policy",
         Kind.LIMITS,
-        "curator/private_limits.py",
+        "curator/proposals/private_limits.py",
         "rows = UnitCount(None, MOST)",
         "rows = UnitCount(None, scan.limits.rows)",
         (f"{_LIMITS}test_rows_and_groups_are_counted_beyond_every_limit_of_the_policy",),
@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "limits of rows and of groups each cost the whole price",
         Kind.CHARGE_ORDER,
-        "curator/private_limits.py",
+        "curator/proposals/private_limits.py",
         "each, left_out = paid / len(self._named), ",
         "each, left_out = paid, ",
         (f"{_LIMITS}test_a_release_is_charged_and_found_again",),
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "empty steps seem filled",
         Kind.SAMPLING,
-        "curator/ladders.py",
+        "curator/steps/ladders.py",
         "_MISS = Fraction(1, 200)",
         "_MISS = Fraction(1, 2)",
         (f"{_LADDERS}test_empty_steps_hardly_ever_seem_filled",),

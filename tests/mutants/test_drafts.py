@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a code that SQLite calls a text becomes a number",
         Kind.NAN,
-        "curator/sniffing.py",
+        "curator/owners/sniffing.py",
         "if declared is Type.TEXT and written in (Type.DATE, Type.TIMESTAMP):",
         "if declared is Type.TEXT and written is not None:",
         ("cli/test_init.py::test_texts_of_sqlite_that_are_dates_are_proposed_as_dates",),

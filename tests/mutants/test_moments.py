@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "every number is made from clipped totals",
         Kind.LIMITS,
-        "curator/questions.py",
+        "curator/proposals/questions.py",
         "if each.strategy.order is None)",
         "if each.strategy)",
         ("curator/test_spread.py::test_units_with_more_rows_than_count_weigh_alike_in_all_moments",),

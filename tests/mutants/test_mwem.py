@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "a choice of a count is free",
         Kind.CHARGE_ORDER,
-        "curator/mwem.py",
+        "curator/proposals/mwem.py",
         '        chosen = self._released(ChooseStep(scores, self.steps.choice), "a choice")\n',
         "        chosen = ChooseStep(scores, self.steps.choice).draw(lambda r: self.on_tab.engine.read(r, 1))\n",
         _CHARGE,
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "every step costs as much as a round",
         Kind.CHARGE_ORDER,
-        "curator/mwem.py",
+        "curator/proposals/mwem.py",
         "(1 - _FOR_ROWS) / (2 * self.rounds) * 10**15)",
         "(1 - _FOR_ROWS) / self.rounds * 10**15)",
         _CHARGE,
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "an interrupt of multiplicative weights gives nothing back",
         Kind.CHARGE_ORDER,
-        "curator/mwem.py",
+        "curator/proposals/mwem.py",
         "            self.on_tab.tab.stop()\n",
         "            self.on_tab.tab.forfeit()\n",
         ("publish/test_mwem.py::test_an_interrupt_between_steps_gives_the_model_so_far",),

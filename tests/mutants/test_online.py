@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a session makes its gates for one row of a unit",
         Kind.SENSITIVITY,
-        "curator/online.py",
+        "curator/proposals/online.py",
         "most = math.ceil(reading.bounded.measures[0].added.total)",
         "most = math.ceil(reading.bounded.measures[0].added.total / 3)",
         (f"{_TESTS}::test_one_unit_moves_scores_and_answers_no_further_than_is_charged",),
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "ranges of sums are those of counts",
         Kind.ROUNDING,
-        "curator/online.py",
+        "curator/proposals/online.py",
         "return float(self._unit) * compared.reach / compared.scale",
         "return float(self._unit) / compared.scale",
         (f"{_TESTS}::test_sums_and_means_are_compared_and_bought_too",),

@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "a price with δ pays for twice its ρ",
         Kind.CHARGE_ORDER,
-        "curator/marginals.py",
+        "curator/proposals/marginals.py",
         "    return 1 / (2 * sigma**2)",
         "    return 1 / sigma**2",
         _CHARGE,
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "a price is kept whatever the batch leaks",
         Kind.CHARGE_ORDER,
-        "curator/marginals.py",
+        "curator/proposals/marginals.py",
         "            if price.kept_by(batch.curve):",
         "            if batch.curve:",
         ("publish/test_measuring.py::test_a_price_is_kept_by_what_is_run",),
@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "tighter limits are stored under the same name",
         Kind.REUSE,
-        "curator/marginals.py",
+        "curator/proposals/marginals.py",
         'measured = digest("marginals", *own, self.workload, self.objective, self.limits)',
         'measured = digest("marginals", *own, self.workload, self.objective)',
         ("publish/test_measuring.py::test_what_was_bought_is_free",),

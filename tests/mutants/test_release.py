@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "a selection is charged for half the spread of its scores",
         Kind.FACTOR_TWO,
-        "curator/table_auctions.py",
+        "curator/proposals/table_auctions.py",
         "sensitivity=scores.spread / 2,",
         "sensitivity=scores.spread / 4,",
         ("curator/test_table_auctions.py::test_the_price_is_charged_and_near_the_best",),
@@ -153,7 +153,7 @@ MUTANTS = (
     Mutant(
         "limits are stated for add-remove whatever the policy says",
         Kind.NEIGHBOURS,
-        "curator/questions.py",
+        "curator/proposals/questions.py",
         "return tuple(for_neighbours(each, self._context.policy.neighbours) for each in found)",
         "return tuple(found)",
         ("safety/test_regressions.py::test_replacing_a_unit_moves_twice_what_it_holds",),
@@ -177,7 +177,7 @@ MUTANTS = (
     Mutant(
         "what is asked at another price is not rehearsed",
         Kind.CHARGE_ORDER,
-        "curator/questions.py",
+        "curator/proposals/questions.py",
         "rehearsed=self._rehearsed.get(shown) is prepared,",
         "rehearsed=shown in self._rehearsed,",
         ("curator/test_extremes.py::test_what_is_asked_otherwise_than_before_is_rehearsed_anew",),

@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "noise is calibrated to one step",
         Kind.SENSITIVITY,
-        "curator/running_counts.py",
+        "curator/proposals/running_counts.py",
         "    size = family.norm(change)\n",
         "    size = Fraction(1)\n",
         (f"{_FACADE}::test_what_is_charged_keeps_the_price",),
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "counts of single days are taken for running totals",
         Kind.REUSE,
-        "curator/running_counts.py",
+        "curator/proposals/running_counts.py",
         'return digest("running", self.question.identity, self.period)',
         "return self.question.identity",
         (f"{_FACADE}::test_they_are_bought_once_shown_again_and_read_back",),
@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "a question is taken whose policy proved less of it",
         Kind.SENSITIVITY,
-        "curator/running_counts.py",
+        "curator/proposals/running_counts.py",
         "    if not asked.is_of(context):\n",
         "    if False:\n",
         (f"{_FACADE}::test_a_question_of_another_curator_is_refused",),
@@ -150,7 +150,7 @@ MUTANTS = (
     Mutant(
         "who made a question pays for its running totals",
         Kind.CHARGE_ORDER,
-        "curator/running_counts.py",
+        "curator/proposals/running_counts.py",
         "    asked = replace(asked, _context=context)\n",
         "",
         (f"{_FACADE}::test_who_asks_for_running_totals_pays",),

@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "both numbers cost the whole price",
         Kind.CHARGE_ORDER,
-        "curator/scores.py",
+        "curator/proposals/scores.py",
         "noise = _noise(view.sensitivity, amount - for_rows, gaussian)",
         "noise = _noise(view.sensitivity, amount, gaussian)",
         ("publish/test_scoring.py::test_the_charge_is_the_price_and_no_more", *_LAW),
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "the number of rows is taken for public where units are added",
         Kind.NEIGHBOURS,
-        "curator/scores.py",
+        "curator/proposals/scores.py",
         "exactly = size is not None and self._bounded(0).measures[0].sensitivity.neighbours.value == ",
         "exactly = size is not None or self._bounded(0).measures[0].sensitivity.neighbours.value == ",
         _LAW,
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a stored score answers for any candidate",
         Kind.REUSE,
-        "curator/scores.py",
+        "curator/proposals/scores.py",
         'digest("score", self._coded.identity, self._content, self.k,',
         'digest("score", self._coded.identity, self.k,',
         ("publish/test_scoring.py::test_a_score_is_stored_for_its_candidate_alone",),
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "a score is bounded for a unit that is added, whatever the neighbours are",
         Kind.NEIGHBOURS,
-        "curator/scores.py",
+        "curator/proposals/scores.py",
         "return for_neighbours(found, self._context.policy.neighbours)",
         "return found",
         _MOVES,
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "a condition leaves the number of rows public",
         Kind.NEIGHBOURS,
-        "curator/scores.py",
+        "curator/proposals/scores.py",
         "return Fraction(size or 0) if exactly and has_fixed_total(self._bounded(0)) else None",
         "return Fraction(size or 0) if exactly else None",
         ("publish/test_scoring.py::test_a_condition_makes_the_number_of_rows_private",),

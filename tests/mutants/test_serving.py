@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "a rehearsal reads the data",
         Kind.CONSENT,
-        "curator/rehearsing.py",
+        "curator/previews/rehearsing.py",
         "yield Context(policy, engine, account,",
         "yield Context(policy, here.engine, account,",
         (_POISON,),
@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "a rehearsal is charged to the account, and kept in its ledger",
         Kind.CHARGE_ORDER,
-        "curator/rehearsing.py",
+        "curator/previews/rehearsing.py",
         "yield Context(policy, engine, account,",
         "yield Context(policy, engine, here.account,",
         (_POISON,),
@@ -174,7 +174,7 @@ MUTANTS = (
     Mutant(
         "what is shown of a purchase has its salt",
         Kind.CONSENT,
-        "curator/private_bounds.py",
+        "curator/proposals/private_bounds.py",
         "return replace(known, purchase=known.purchase.public, receipt=said)",
         "return replace(known, receipt=said)",
         ("curator/test_reports_as_json.py::test_nothing_that_is_shown_has_the_salt_of_its_line",),

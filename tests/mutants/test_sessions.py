@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "a session over replaced units counts on growth",
         Kind.NEIGHBOURS,
-        "curator/sessions.py",
+        "curator/proposals/sessions.py",
         "rising = context.policy.neighbours is Neighbours.ADD_REMOVE",
         "rising = context.policy.neighbours is not None",
         (f"{_CURATOR}::test_both_relations",),
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "values are given beside the price",
         Kind.CHARGE_ORDER,
-        "curator/sessions.py",
+        "curator/proposals/sessions.py",
         "paid - (values or 0),",
         "paid,",
         (f"{_LAW}::test_the_promise_holds_with_values",),
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "each question reads the rows as they are now",
         Kind.REUSE,
-        "curator/sessions.py",
+        "curator/proposals/sessions.py",
         "engine=self._snapshot,",
         "engine=here.engine,",
         (f"{_CURATOR}::test_every_question_sees_the_rows_of_the_first",),
@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "a question of another curator is read here",
         Kind.SENSITIVITY,
-        "curator/sessions.py",
+        "curator/proposals/sessions.py",
         "if not isinstance(asked, Question) or not asked.is_of(self._context):",
         "if not isinstance(asked, Question):",
         (f"{_CURATOR}::test_questions_are_made_in_python_too_and_tightened_to_fit",),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "a share is not charged for its analyst's session",
         Kind.CHARGE_ORDER,
-        "curator/sessions.py",
+        "curator/proposals/sessions.py",
         "Entry(Charged(mechanism), self.words, analyst=here.analyst)",
         "Entry(Charged(mechanism), self.words)",
         (f"{_CURATOR}::test_a_session_is_charged_to_the_share_of_who_opened_it",),

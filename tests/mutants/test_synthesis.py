@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "a choice of what to measure next is free",
         Kind.CHARGE_ORDER,
-        "curator/synthesis.py",
+        "curator/proposals/synthesis.py",
         "            _run(steps, self._released)\n",
         "            _run(steps, lambda s: self._released(s) if isinstance(s, MeasureStep) else s.draw(lambda r: "
         "self.on_tab.engine.read(r, 1)))\n",
@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "what is held leaves out how charges are rounded up",
         Kind.CHARGE_ORDER,
-        "curator/synthesis.py",
+        "curator/proposals/synthesis.py",
         "cost.renyi // 10**6 + charge_units(rounded_up)",
         "cost.renyi // 10**6 + 0 * charge_units(rounded_up)",
         ("curator/test_synthesis.py::test_at_every_order_of_the_account_what_is_held_covers_all_steps",),
@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "an interrupt of a synthesis gives nothing back",
         Kind.CHARGE_ORDER,
-        "curator/synthesis.py",
+        "curator/proposals/synthesis.py",
         "            self.tab.stop()\n",
         "            self.tab.forfeit()\n",
         ("curator/test_synthesis.py::test_an_interrupt_between_steps_gives_the_rest_back",),
@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         "a clock gives back",
         Kind.CHARGE_ORDER,
-        "curator/synthesis.py",
+        "curator/proposals/synthesis.py",
         "        except _TimeIsUp:\n            self.tab.forfeit()\n",
         "        except _TimeIsUp:\n            self.tab.stop()\n",
         ("curator/test_synthesis.py::test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back",),
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "a step that the clock refuses gives back",
         Kind.CHARGE_ORDER,
-        "curator/synthesis.py",
+        "curator/proposals/synthesis.py",
         "                raise\n            self.tab.forfeit()\n",
         "                raise\n            self.tab.stop()\n",
         ("curator/test_synthesis.py::test_a_step_that_the_clock_refuses_leaves_the_model_so_far",),
@@ -174,7 +174,7 @@ MUTANTS = (
     Mutant(
         "a synthesis is bounded for a unit that is added, whatever the neighbours are",
         Kind.NEIGHBOURS,
-        "curator/synthesis.py",
+        "curator/proposals/synthesis.py",
         "return for_neighbours(found, self._context.policy.neighbours)",
         "return found",
         _MOVES,
@@ -182,7 +182,7 @@ MUTANTS = (
     Mutant(
         "rows of a synthesis are read before its first charge",
         Kind.CHARGE_ORDER,
-        "curator/synthesis.py",
+        "curator/proposals/synthesis.py",
         "        self.tab = self.on_tab.tab\n",
         "        self.tab = self.on_tab.tab\n        self.on_tab.engine.read(self.course.setting.reading, 1)\n",
         ("curator/test_synthesis.py::test_each_step_is_charged_before_it_reads_and_rows_are_read_once",),

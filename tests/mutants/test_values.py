@@ -120,7 +120,7 @@ MUTANTS = (
     Mutant(
         "a table of groups and values of any size is read after the charge",
         Kind.CHARGE_ORDER,
-        "curator/questions.py",
+        "curator/proposals/questions.py",
         "if len(self.groups) * part.cells > MOST_NUMBERS:",
         "if False:",
         (f"{_ASKED}::test_large_tables_of_groups_and_values_are_refused_before_the_charge",),

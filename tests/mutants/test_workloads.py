@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "every question gets the whole price",
         Kind.CHARGE_ORDER,
-        "curator/workloads.py",
+        "curator/proposals/workloads.py",
         "parts[identity] / whole",
         "Fraction(1)",
         (f"{_CURATOR}::test_what_is_drawn_keeps_the_price",),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "the amount of a workload is held and given back",
         Kind.CHARGE_ORDER,
-        "curator/workloads.py",
+        "curator/proposals/workloads.py",
         "requested.open(entry, whole=True)",
         "requested.open(entry)",
         (f"{_CURATOR}::test_several_questions_are_one_charge_with_one_receipt",),
@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "a fresh answer is the stored one",
         Kind.REUSE,
-        "curator/workloads.py",
+        "curator/proposals/workloads.py",
         "if fresh or not is_stored(kind, identity, self._context)",
         "if not is_stored(kind, identity, self._context)",
         (f"{_CURATOR}::test_what_was_bought_is_not_bought_again",),
@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "a stored answer is as good however wide",
         Kind.REUSE,
-        "curator/workloads.py",
+        "curator/proposals/workloads.py",
         "PaidQuestion(each.text, identity, own.good_enough)",
         "PaidQuestion(each.text, identity, dict.fromkeys(own.good_enough, 0))",
         (f"{_CURATOR}::test_what_was_bought_is_not_bought_again",),
@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         "a share is not charged for its analyst's workload",
         Kind.CHARGE_ORDER,
-        "curator/workloads.py",
+        "curator/proposals/workloads.py",
         "self._context.engine.identity(), self._context.analyst)",
         "self._context.engine.identity())",
         (f"{_CURATOR}::test_an_account_or_a_share_that_cannot_pay_is_told_before",),

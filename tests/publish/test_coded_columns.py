@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from engine.tables import policy_of
-from sfumato.curator.checking import CheckedTable
+from sfumato.curator.accounts.policy_account import read_policy
 from sfumato.curator.context import Context
 from sfumato.curator.listings import listed
-from sfumato.curator.policy_account import read_policy
+from sfumato.curator.owners.checking import CheckedTable
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidPolicy, Unsupported
 from sfumato.plan.aggregates.measures import Count

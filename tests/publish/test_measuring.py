@@ -21,7 +21,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator.context import Context
-from sfumato.curator.marginals import MarginalsForecast, MarginalsProposal, marginals
+from sfumato.curator.proposals.marginals import MarginalsForecast, MarginalsProposal, marginals
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.ledger import charged
 from sfumato.ledger.entries import BODY
@@ -570,7 +570,7 @@ def test_a_price_is_kept_by_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None
         for price in PRICES:
             draw = proposal(policy, engine)._draw(Price(**price), None)
             assert Price(**price).kept_by(draw.batch.curve)
-        monkeypatch.setattr("sfumato.curator.marginals.rho_of", lambda _: Fraction(1))
+        monkeypatch.setattr("sfumato.curator.proposals.marginals.rho_of", lambda _: Fraction(1))
         with pytest.raises(sf.InvalidParameter, match="so many numbers can keep"):
             proposal(policy, engine)._draw(Price(rho="0.5"), None)
 

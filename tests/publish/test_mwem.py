@@ -18,7 +18,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator.context import Context
-from sfumato.curator.mwem import MwemProposal, mwem
+from sfumato.curator.proposals.mwem import MwemProposal, mwem
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.ledger import Tab
 from sfumato.mechanisms import Exponential, Laplace

@@ -22,7 +22,7 @@ import sfumato as sf
 from publish.tables import counts, people, planned, published
 from publish.test_measuring import Row, policy_of, rows
 from sfumato.curator.context import Context
-from sfumato.curator.online import OnlineSession, proposed_online
+from sfumato.curator.proposals.online import OnlineSession, proposed_online
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.ledger import charged
 from sfumato.mechanisms import AboveThreshold, Gaussian
@@ -527,7 +527,9 @@ def test_gates_share_the_chance_to_miss_with_all_that_holds_at_once(
 ) -> None:
     """Where k numbers hold together each misses with β/k: of k gates every one draws noise of its own."""
     monkeypatch.setattr(Gates, "ask", lambda *_: None)
-    monkeypatch.setattr("sfumato.curator.online._bounds", lambda _: lambda *_: (np.array(-np.inf), np.array(np.inf)))
+    monkeypatch.setattr(
+        "sfumato.curator.proposals.online._bounds", lambda _: lambda *_: (np.array(-np.inf), np.array(np.inf))
+    )
 
     def filtered(ages: str) -> str:
         return f"COUNT(*) FILTER (WHERE age {ages} AND smokes AND sex = 'f')"

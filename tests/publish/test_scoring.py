@@ -19,7 +19,7 @@ import pytest
 import sfumato as sf
 from publish.test_mwem import RELATIONS, Row, pairs, people, policy_of, worlds
 from sfumato.curator.context import Context
-from sfumato.curator.scores import ScoreProposal, score
+from sfumato.curator.proposals.scores import ScoreProposal, score
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.mechanisms import Laplace
 from sfumato.plan.readings.cell_rows import CellCounts, CodedRows

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import sfumato as sf
-from sfumato.curator.table_auctions import PriceDraw, TableAuction
+from sfumato.curator.proposals.table_auctions import PriceDraw, TableAuction
 from sfumato.ledger import charged
 from sfumato.plan.readings.total_readings import GroupTotals, LinearScores, Totals
 from sfumato.policy import Type

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sfumato.curator.questions import Question
+from sfumato.curator.proposals.questions import Question
 from sfumato.engine.seam import Engine
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.nodes import GroupKey

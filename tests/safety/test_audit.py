@@ -18,7 +18,7 @@ from engine.tables import tuples
 from safety.test_tightness import TABLES, halved
 from safety.worlds import Row, World, question
 from sfumato.curator.curators import Curator
-from sfumato.curator.questions import Question
+from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.release.preparing import Prepared, prepare

@@ -13,7 +13,7 @@ import pytest
 import sfumato as sf
 from engine.tables import tuples
 from safety.worlds import PREDICATES, question, world
-from sfumato.curator.questions import Question
+from sfumato.curator.proposals.questions import Question
 from sfumato.engine.lowering.cell_lowering import FEWEST_COUNTS
 from sfumato.errors import Unsupported
 from sfumato.plan.limits import Strategy

@@ -18,7 +18,7 @@ import pytest
 from engine.tables import tuples
 from safety.worlds import changes
 from sfumato.curator.context import Context
-from sfumato.curator.questions import Question
+from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.guarded import Periods

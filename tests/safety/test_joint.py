@@ -31,7 +31,7 @@ import sfumato as sf
 from mechanisms.recorded import recorded
 from safety.worlds import World
 from sfumato.curator.curators import Curator
-from sfumato.curator.questions import Question
+from sfumato.curator.proposals.questions import Question
 from sfumato.privacy import codec
 from sfumato.release import measurement
 

@@ -15,7 +15,7 @@ import sfumato as sf
 from engine.tables import tuples
 from safety.worlds import question
 from sfumato.curator.curators import Curator
-from sfumato.curator.questions import Question
+from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.limits import Strategy

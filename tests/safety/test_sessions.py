@@ -23,7 +23,7 @@ import pytest
 
 import sfumato as sf
 from safety.worlds import question, text, world
-from sfumato.curator.sessions import compared_total
+from sfumato.curator.proposals.sessions import compared_total
 from sfumato.mechanisms import AboveThreshold
 from sfumato.plan.readings.stepped_readings import SteppedTotal
 from sfumato.plan.readings.total_readings import GroupTotals

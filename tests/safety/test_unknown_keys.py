@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 import sfumato as sf
 from safety.found import reading, side_by_side
 from safety.worlds import Row, World, changes, question
-from sfumato.curator.questions import Question
+from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import for_neighbours
 from sfumato.plan.readings.total_readings import Found

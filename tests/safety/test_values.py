@@ -13,7 +13,7 @@ import pytest
 
 from safety import worlds
 from safety.worlds import KEYS, PREDICATES, question
-from sfumato.curator.questions import Question
+from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import Bounded

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.curator.context import Context
-from sfumato.curator.questions import Question
+from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.sql.statements import parse

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from server.small_server import COUNT, POLICY, SmallServer, held_server, open_server, questions
-from sfumato.curator.synthesis import SynthesisProposal
+from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.errors import (
     AccountDiffers,
     Draining,

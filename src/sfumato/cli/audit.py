@@ -53,7 +53,7 @@ def command(
     from sfumato.audit.whole_policies.curator_audits import curator
     from sfumato.cli.progress import ProgressLines
     from sfumato.cli.written_files import check_written
-    from sfumato.curator.policy_account import read_policy
+    from sfumato.curator.accounts.policy_account import read_policy
 
     declared = read_policy(policy)
     if html is not None:

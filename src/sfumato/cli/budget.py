@@ -92,7 +92,7 @@ def show_currencies(found: Standing | PeriodStandings) -> None:
     """Print what is allowed, spent and left in every currency, and what is accepted now."""
     from sfumato.cli.text_tables import show as show_table
     from sfumato.curator import PeriodStandings
-    from sfumato.curator.standings import CURRENCIES
+    from sfumato.curator.accounts.standings import CURRENCIES
 
     click.echo()
     period = ("period",) if isinstance(found, PeriodStandings) else ()
@@ -102,7 +102,7 @@ def show_currencies(found: Standing | PeriodStandings) -> None:
 
 def _draw(policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None, path: Path) -> None:
     if server is None:
-        from sfumato.curator.policy_account import budget_of
+        from sfumato.curator.accounts.policy_account import budget_of
 
         budget_of(policy, ledger, analyst=analyst).plot(path)
         return

@@ -48,7 +48,7 @@ def command(
     """
     from sfumato.cli.passphrases import signing_key
     from sfumato.cli.written_files import check_written
-    from sfumato.curator.policy_account import read_policy
+    from sfumato.curator.accounts.policy_account import read_policy
     from sfumato.reports.bundles import bundle
     from sfumato.reports.telling import chosen
 

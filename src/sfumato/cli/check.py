@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from sfumato.cli.spoken import as_flags
-from sfumato.curator.checking import CheckedTable, CheckReport, check
+from sfumato.curator.owners.checking import CheckedTable, CheckReport, check
 from sfumato.safe_text import printable
 
 _PRIVATE = "PRIVATE: exact figures for the owner alone. Never log, share or publish them."

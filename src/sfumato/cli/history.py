@@ -33,7 +33,7 @@ def command(
     import json
 
     from sfumato.cli.text_tables import show
-    from sfumato.curator.policy_account import LINE_COLUMNS
+    from sfumato.curator.accounts.policy_account import LINE_COLUMNS
 
     lines = _lines(policy, analyst, ledger, server)
     if as_json:

@@ -19,8 +19,8 @@ from sfumato.cli.init_questions import ALL, SKIP
 from sfumato.cli.interview import Asked, Interview, yes
 from sfumato.cli.progress import ProgressLines
 from sfumato.curator import Bounds, Curator
-from sfumato.curator.bought_bounds import columns_without_bounds, write_bounds
-from sfumato.curator.policy_drafts import (
+from sfumato.curator.owners.bought_bounds import columns_without_bounds, write_bounds
+from sfumato.curator.owners.policy_drafts import (
     names_people,
     only_key,
     own_names,
@@ -31,7 +31,15 @@ from sfumato.curator.policy_drafts import (
     suggested_unit,
     write_draft,
 )
-from sfumato.curator.sniffing import FoundTable, HowWritten, copied, data_files, found_tables, rows_to_read, with_types
+from sfumato.curator.owners.sniffing import (
+    FoundTable,
+    HowWritten,
+    copied,
+    data_files,
+    found_tables,
+    rows_to_read,
+    with_types,
+)
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Via
 from sfumato.privacy import Budget, PrivacyUnit

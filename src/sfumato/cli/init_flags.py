@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli.init_questions import SKIP
-from sfumato.curator.sniffing import FoundTable
+from sfumato.curator.owners.sniffing import FoundTable
 from sfumato.policy import Type
 from sfumato.safe_text import printable
 

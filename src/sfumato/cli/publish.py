@@ -16,7 +16,7 @@ from sfumato.cli.written_files import check_written
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
-    from sfumato.curator.marginals import MarginalsProposal
+    from sfumato.curator.proposals.marginals import MarginalsProposal
     from sfumato.publish.synopsis import Synopsis
 
 

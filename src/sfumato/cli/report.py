@@ -32,7 +32,7 @@ def command(policy: Path, out: Path, questions: str | None, title: str | None, l
       sfumato report clinic.toml -o report.html --questions --title "Visits to our clinic"
     """
     from sfumato.cli.written_files import check_written
-    from sfumato.curator.policy_account import read_policy
+    from sfumato.curator.accounts.policy_account import read_policy
     from sfumato.reports.page import page
     from sfumato.reports.telling import chosen, told
 

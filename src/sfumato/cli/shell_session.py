@@ -23,8 +23,8 @@ from sfumato.privacy.numbers import exact
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator, Listing, Question
-    from sfumato.curator.forecasts import Forecast
-    from sfumato.curator.standings import Standing
+    from sfumato.curator.accounts.standings import Standing
+    from sfumato.curator.previews.forecasts import Forecast
     from sfumato.release.answers import Answer
 
 _RECENT = 20
@@ -192,7 +192,7 @@ class Session:
         if not rows:
             click.echo("Nothing has been asked yet.")
             return
-        from sfumato.curator.policy_account import LINE_COLUMNS
+        from sfumato.curator.accounts.policy_account import LINE_COLUMNS
 
         show(LINE_COLUMNS, rows, LINE_COLUMNS[:1])
 

@@ -15,7 +15,7 @@ from sfumato.cli.written_files import check_written
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
-    from sfumato.curator.synthesis import SynthesisProposal
+    from sfumato.curator.proposals.synthesis import SynthesisProposal
     from sfumato.publish.synthetic import Synthetic
 
 

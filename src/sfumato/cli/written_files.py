@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def check_written(policy: Policy, ledger: Path | str | None, *files: Path | None) -> None:
     """Refuse files that cannot or must not be written, before anything is spent."""
-    from sfumato.curator.policy_account import ledger_address
+    from sfumato.curator.accounts.policy_account import ledger_address
 
     named = [each for each in files if each is not None]
     for each in named:

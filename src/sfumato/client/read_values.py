@@ -10,27 +10,27 @@ from typing import Any
 from sfumato.errors import ServerUnavailable
 
 _HOMES: Mapping[str, tuple[str, str]] = {
-    "advice": ("curator.advising", "Advice"),
+    "advice": ("curator.previews.advising", "Advice"),
     "answer": ("release.answers", "Answer"),
     "answer-column": ("release.answer_columns", "AnswerColumn"),
-    "answers": ("curator.workload_answers", "Answers"),
-    "bounds": ("curator.found_bounds", "Bounds"),
-    "explanation": ("curator.explaining", "Explanation"),
+    "answers": ("curator.proposals.workload_answers", "Answers"),
+    "bounds": ("curator.proposals.found_bounds", "Bounds"),
+    "explanation": ("curator.previews.explaining", "Explanation"),
     "fitted-model": ("publish.fitted_models", "FittedModel"),
-    "forecast": ("curator.forecasts", "Forecast"),
+    "forecast": ("curator.previews.forecasts", "Forecast"),
     "ledger-line": ("ledger", "Line"),
     "listing": ("curator.listings", "Listing"),
-    "marginals-forecast": ("curator.marginal_forecasts", "MarginalsForecast"),
-    "period-standings": ("curator.period_standings", "PeriodStandings"),
+    "marginals-forecast": ("curator.previews.marginal_forecasts", "MarginalsForecast"),
+    "period-standings": ("curator.accounts.period_standings", "PeriodStandings"),
     "picture": ("plots.picture", "Picture"),
     "public-face": ("policy.public_faces", "PublicFace"),
-    "session-answers": ("curator.session_answers", "SessionAnswers"),
-    "sold": ("curator.sold_goods", "Sold"),
-    "standing": ("curator.standings", "Standing"),
+    "session-answers": ("curator.proposals.session_answers", "SessionAnswers"),
+    "sold": ("curator.proposals.sold_goods", "Sold"),
+    "standing": ("curator.accounts.standings", "Standing"),
     "synopsis": ("publish.synopsis", "Synopsis"),
     "synthetic": ("publish.synthetic", "Synthetic"),
     "tables": ("curator.described_tables", "Tables"),
-    "workload-forecast": ("curator.workload_answers", "WorkloadForecast"),
+    "workload-forecast": ("curator.proposals.workload_answers", "WorkloadForecast"),
 }
 """By the name of its kind, the module and the class of everything that is told."""
 

@@ -13,35 +13,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sfumato.curator.advising import Advice as Advice
-    from sfumato.curator.checking import CheckReport as CheckReport, check as check
-    from sfumato.curator.curators import Curator as Curator, open as open
-    from sfumato.curator.degrees import DegreeHistogram as DegreeHistogram, Degrees as Degrees
-    from sfumato.curator.described_tables import TableDescription as TableDescription, Tables as Tables
-    from sfumato.curator.describing import describe_policy as describe_policy
-    from sfumato.curator.explaining import Explanation as Explanation
-    from sfumato.curator.forecasts import Forecast as Forecast
-    from sfumato.curator.found_bounds import Bounds as Bounds
-    from sfumato.curator.listings import Listing as Listing
-    from sfumato.curator.online import OnlineSession as OnlineSession, ProposedOnline as ProposedOnline
-    from sfumato.curator.period_standings import PeriodStandings as PeriodStandings
-    from sfumato.curator.policy_account import (
+    from sfumato.curator.accounts.period_standings import PeriodStandings as PeriodStandings
+    from sfumato.curator.accounts.policy_account import (
         amend as amend,
         history as history,
         precedents_of as precedents_of,
         standing as standing,
     )
-    from sfumato.curator.private_bounds import BoundsSearch as BoundsSearch
-    from sfumato.curator.private_limits import LimitsSearch as LimitsSearch, UnitLimits as UnitLimits
-    from sfumato.curator.questions import Question as Question
-    from sfumato.curator.running_counts import RunningForecast as RunningForecast, RunningTotals as RunningTotals
-    from sfumato.curator.sessions import ProposedSession as ProposedSession, ThresholdSession as ThresholdSession
-    from sfumato.curator.sold_goods import Sold as Sold
-    from sfumato.curator.standings import Standing as Standing
-    from sfumato.curator.table_auctions import TableAuction as TableAuction
+    from sfumato.curator.accounts.standings import Standing as Standing
+    from sfumato.curator.curators import Curator as Curator, open as open
+    from sfumato.curator.described_tables import TableDescription as TableDescription, Tables as Tables
+    from sfumato.curator.describing import describe_policy as describe_policy
+    from sfumato.curator.listings import Listing as Listing
+    from sfumato.curator.owners.checking import CheckReport as CheckReport, check as check
+    from sfumato.curator.previews.advising import Advice as Advice
+    from sfumato.curator.previews.explaining import Explanation as Explanation
+    from sfumato.curator.previews.forecasts import Forecast as Forecast
+    from sfumato.curator.proposals.degrees import DegreeHistogram as DegreeHistogram, Degrees as Degrees
+    from sfumato.curator.proposals.found_bounds import Bounds as Bounds
+    from sfumato.curator.proposals.online import OnlineSession as OnlineSession, ProposedOnline as ProposedOnline
+    from sfumato.curator.proposals.private_bounds import BoundsSearch as BoundsSearch
+    from sfumato.curator.proposals.private_limits import LimitsSearch as LimitsSearch, UnitLimits as UnitLimits
+    from sfumato.curator.proposals.questions import Question as Question
+    from sfumato.curator.proposals.running_counts import (
+        RunningForecast as RunningForecast,
+        RunningTotals as RunningTotals,
+    )
+    from sfumato.curator.proposals.sessions import (
+        ProposedSession as ProposedSession,
+        ThresholdSession as ThresholdSession,
+    )
+    from sfumato.curator.proposals.sold_goods import Sold as Sold
+    from sfumato.curator.proposals.table_auctions import TableAuction as TableAuction
+    from sfumato.curator.proposals.workload_answers import Answers as Answers, WorkloadForecast as WorkloadForecast
+    from sfumato.curator.proposals.workloads import Workload as Workload
     from sfumato.curator.tables import TableView as TableView
-    from sfumato.curator.workload_answers import Answers as Answers, WorkloadForecast as WorkloadForecast
-    from sfumato.curator.workloads import Workload as Workload
 
 __all__ = [
     "Advice",
@@ -84,30 +90,30 @@ __all__ = [
 
 # fmt: off
 _LATER = {
-    "advising": ("Advice",),
-    "checking": ("CheckReport", "check",),
+    "previews.advising": ("Advice",),
+    "owners.checking": ("CheckReport", "check",),
     "curators": ("Curator", "open",),
-    "degrees": ("DegreeHistogram", "Degrees",),
+    "proposals.degrees": ("DegreeHistogram", "Degrees",),
     "described_tables": ("TableDescription", "Tables",),
     "describing": ("describe_policy",),
-    "explaining": ("Explanation",),
-    "forecasts": ("Forecast",),
-    "found_bounds": ("Bounds",),
+    "previews.explaining": ("Explanation",),
+    "previews.forecasts": ("Forecast",),
+    "proposals.found_bounds": ("Bounds",),
     "listings": ("Listing",),
-    "online": ("OnlineSession", "ProposedOnline",),
-    "period_standings": ("PeriodStandings",),
-    "policy_account": ("amend", "history", "precedents_of", "standing",),
-    "private_bounds": ("BoundsSearch",),
-    "private_limits": ("LimitsSearch", "UnitLimits",),
-    "questions": ("Question",),
-    "running_counts": ("RunningForecast", "RunningTotals",),
-    "sessions": ("ProposedSession", "ThresholdSession",),
-    "sold_goods": ("Sold",),
-    "standings": ("Standing",),
-    "table_auctions": ("TableAuction",),
+    "proposals.online": ("OnlineSession", "ProposedOnline",),
+    "accounts.period_standings": ("PeriodStandings",),
+    "accounts.policy_account": ("amend", "history", "precedents_of", "standing",),
+    "proposals.private_bounds": ("BoundsSearch",),
+    "proposals.private_limits": ("LimitsSearch", "UnitLimits",),
+    "proposals.questions": ("Question",),
+    "proposals.running_counts": ("RunningForecast", "RunningTotals",),
+    "proposals.sessions": ("ProposedSession", "ThresholdSession",),
+    "proposals.sold_goods": ("Sold",),
+    "accounts.standings": ("Standing",),
+    "proposals.table_auctions": ("TableAuction",),
     "tables": ("TableView",),
-    "workload_answers": ("Answers", "WorkloadForecast",),
-    "workloads": ("Workload",),
+    "proposals.workload_answers": ("Answers", "WorkloadForecast",),
+    "proposals.workloads": ("Workload",),
 }
 # fmt: on
 _HOMES = {name: module for module, names in _LATER.items() for name in names}

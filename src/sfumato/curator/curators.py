@@ -12,20 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar, overload
 
-from sfumato.curator.asked_sessions import AskedSession, asked_session
-from sfumato.curator.checking import CheckReport, check
-from sfumato.curator.context import Context
-from sfumato.curator.declared_values import DeclaredValues
-from sfumato.curator.degrees import DegreeHistogram, degree_histogram
-from sfumato.curator.described_tables import Tables
-from sfumato.curator.describing import describe
-from sfumato.curator.invented_engine import InventedEngine
-from sfumato.curator.listings import Listing, listed
-from sfumato.curator.marginals import MarginalsProposal, Ways, Weights, marginals
-from sfumato.curator.mwem import MwemProposal, Queries, mwem
-from sfumato.curator.online import ProposedOnline, proposed_online
-from sfumato.curator.period_standings import PeriodStandings
-from sfumato.curator.policy_account import (
+from sfumato.curator.accounts.period_standings import PeriodStandings
+from sfumato.curator.accounts.policy_account import (
     AccountLines,
     amend_account,
     charges,
@@ -35,18 +23,30 @@ from sfumato.curator.policy_account import (
     require_analyst,
     standings_of,
 )
-from sfumato.curator.private_bounds import BoundsSearch, bounds_search
-from sfumato.curator.private_limits import LimitsSearch, limits_search
-from sfumato.curator.questions import Question
-from sfumato.curator.rehearsing import proposed_again
-from sfumato.curator.running_counts import RunningTotals, running_totals
-from sfumato.curator.scores import ScoreProposal, score
-from sfumato.curator.sessions import ProposedSession, proposed_session
-from sfumato.curator.standings import Standing
-from sfumato.curator.synthesis import ColumnWeights, SynthesisProposal, synthesis
-from sfumato.curator.table_auctions import TableAuction, auction
+from sfumato.curator.accounts.standings import Standing
+from sfumato.curator.context import Context
+from sfumato.curator.described_tables import Tables
+from sfumato.curator.describing import describe
+from sfumato.curator.invented_engine import InventedEngine
+from sfumato.curator.listings import Listing, listed
+from sfumato.curator.owners.checking import CheckReport, check
+from sfumato.curator.previews.rehearsing import proposed_again
+from sfumato.curator.proposals.asked_sessions import AskedSession, asked_session
+from sfumato.curator.proposals.declared_values import DeclaredValues
+from sfumato.curator.proposals.degrees import DegreeHistogram, degree_histogram
+from sfumato.curator.proposals.marginals import MarginalsProposal, Ways, Weights, marginals
+from sfumato.curator.proposals.mwem import MwemProposal, Queries, mwem
+from sfumato.curator.proposals.online import ProposedOnline, proposed_online
+from sfumato.curator.proposals.private_bounds import BoundsSearch, bounds_search
+from sfumato.curator.proposals.private_limits import LimitsSearch, limits_search
+from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.running_counts import RunningTotals, running_totals
+from sfumato.curator.proposals.scores import ScoreProposal, score
+from sfumato.curator.proposals.sessions import ProposedSession, proposed_session
+from sfumato.curator.proposals.synthesis import ColumnWeights, SynthesisProposal, synthesis
+from sfumato.curator.proposals.table_auctions import TableAuction, auction
+from sfumato.curator.proposals.workloads import Workload, workload
 from sfumato.curator.tables import TableView
-from sfumato.curator.workloads import Workload, workload
 from sfumato.engine.opening import open_engine
 from sfumato.engine.seam import Engine
 from sfumato.errors import InvalidParameter, LedgerUnavailable, SfumatoError

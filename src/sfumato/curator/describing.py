@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from sfumato.curator.accounts.policy_account import PathOrText, read_policy
 from sfumato.curator.described_tables import Suggestion, TableDescription, Tables
-from sfumato.curator.forecasts import Width
-from sfumato.curator.policy_account import PathOrText, read_policy
 from sfumato.curator.policy_alone import policy_alone
-from sfumato.curator.questions import SMALL_DELTA, Question
+from sfumato.curator.previews.forecasts import Width
+from sfumato.curator.proposals.questions import SMALL_DELTA, Question
 from sfumato.errors import SfumatoError
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.words import literal_words, many

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.curator.advising import Advice
-from sfumato.curator.explaining import Explanation, Operator
-from sfumato.curator.forecasts import Forecast
+from sfumato.curator.previews.advising import Advice
+from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.previews.forecasts import Forecast
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import table as html_table
 from sfumato.plan.catalog import Catalog, Described

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.curator.context import Context
-from sfumato.curator.questions import Question
+from sfumato.curator.proposals.questions import Question
 from sfumato.engine.empty_sources import without_data
 from sfumato.engine.opening import open_engine
 from sfumato.ledger import Ledger

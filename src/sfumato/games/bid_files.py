@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from sfumato.curator.policy_account import refuse_if_curated
+from sfumato.curator.accounts.policy_account import refuse_if_curated
 from sfumato.errors import InvalidParameter
 
 

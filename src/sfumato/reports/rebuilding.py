@@ -16,9 +16,9 @@ from itertools import product
 from typing import TypeVar
 
 from sfumato.curator.context import Context
-from sfumato.curator.found_bounds import Bounds
-from sfumato.curator.questions import Question
-from sfumato.curator.running_counts import RunningTotals, running_totals
+from sfumato.curator.proposals.found_bounds import Bounds
+from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.running_counts import RunningTotals, running_totals
 from sfumato.engine.empty_sources import without_data
 from sfumato.engine.opening import open_engine
 from sfumato.engine.seam import Engine

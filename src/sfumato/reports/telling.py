@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from sfumato.curator.policy_account import is_there, ledger_address, lines_of, read_policy
+from sfumato.curator.accounts.policy_account import is_there, ledger_address, lines_of, read_policy
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, SfumatoError
 from sfumato.ledger import Account, Ledger, Line
 from sfumato.ledger.transaction import Terms

@@ -20,9 +20,9 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from sfumato.curator import Curator, PeriodStandings, Standing
+from sfumato.curator.accounts.policy_account import amend_account, latest_lines_of
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.listings import Listing
-from sfumato.curator.policy_account import amend_account, latest_lines_of
 from sfumato.errors import (
     InvalidParameter,
     NotSignedIn,

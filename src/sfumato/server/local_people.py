@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sfumato.curator.policy_account import LEDGER_NAME
+from sfumato.curator.accounts.policy_account import LEDGER_NAME
 from sfumato.errors import LedgerUnavailable
 from sfumato.ledger.server_addresses import is_server_address
 from sfumato.server.people_database import beside

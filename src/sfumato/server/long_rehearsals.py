@@ -12,8 +12,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sfumato.curator.mwem import MwemProposal
-from sfumato.curator.synthesis import SynthesisProposal
+from sfumato.curator.proposals.mwem import MwemProposal
+from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.errors import Unsupported
 
 LONGEST = 10.0

@@ -18,18 +18,18 @@ import msgspec
 
 from sfumato.caching import cached_property
 from sfumato.curator import Curator
-from sfumato.curator.asked_sessions import AskedSession
-from sfumato.curator.found_bounds import Bounds
-from sfumato.curator.marginals import MarginalsProposal
-from sfumato.curator.mwem import MwemProposal
-from sfumato.curator.private_bounds import BoundsSearch
-from sfumato.curator.questions import Question
-from sfumato.curator.session_answers import SessionAnswers
-from sfumato.curator.sold_goods import Sold
-from sfumato.curator.synthesis import SynthesisProposal
-from sfumato.curator.table_auctions import TableAuction
-from sfumato.curator.workload_answers import Answers
-from sfumato.curator.workloads import Workload
+from sfumato.curator.proposals.asked_sessions import AskedSession
+from sfumato.curator.proposals.found_bounds import Bounds
+from sfumato.curator.proposals.marginals import MarginalsProposal
+from sfumato.curator.proposals.mwem import MwemProposal
+from sfumato.curator.proposals.private_bounds import BoundsSearch
+from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.session_answers import SessionAnswers
+from sfumato.curator.proposals.sold_goods import Sold
+from sfumato.curator.proposals.synthesis import SynthesisProposal
+from sfumato.curator.proposals.table_auctions import TableAuction
+from sfumato.curator.proposals.workload_answers import Answers
+from sfumato.curator.proposals.workloads import Workload
 from sfumato.errors import InvalidParameter, InvalidRequest, Unsupported
 from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.synopsis import Synopsis

@@ -20,8 +20,8 @@ from typing import Any, Self
 
 from sfumato.caching import cached_property
 from sfumato.curator import Curator
+from sfumato.curator.accounts.policy_account import ledger_address, people_place, read_policy
 from sfumato.curator.described_tables import Tables
-from sfumato.curator.policy_account import ledger_address, people_place, read_policy
 from sfumato.errors import (
     AccountDiffers,
     InvalidParameter,

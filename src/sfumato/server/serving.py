@@ -29,7 +29,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
-from sfumato.curator.policy_account import people_place, read_policy
+from sfumato.curator.accounts.policy_account import people_place, read_policy
 from sfumato.errors import SfumatoError, WeakLedger, WeakPrivacy, outcome
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.application import application, stop

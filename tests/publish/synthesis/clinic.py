@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import sfumato as sf
 from sfumato.curator.context import Context
-from sfumato.curator.synthesis import SynthesisProposal, synthesis
+from sfumato.curator.proposals.synthesis import SynthesisProposal, synthesis
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.release.prices import Price

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from server.pages.test_hostile_texts import TEXTS, write_policy
-from sfumato.curator.policy_account import read_policy
+from sfumato.curator.accounts.policy_account import read_policy
 from sfumato.curator.policy_alone import policy_alone
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.policy.public_faces import PublicFace

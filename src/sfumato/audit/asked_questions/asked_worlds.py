@@ -21,8 +21,8 @@ from sfumato.audit.asked_questions.sampling_processes import AskedText, Job, Pro
 from sfumato.audit.asked_questions.told_answers import Coordinates, Numbers, Told
 from sfumato.audit.invented_tables.neighbouring_tables import NeighbouringTables, neighbours_of
 from sfumato.curator import Curator, Question
-from sfumato.curator.rehearsing import policy_of
-from sfumato.curator.synthesis import SynthesisProposal
+from sfumato.curator.previews.rehearsing import policy_of
+from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Policy

@@ -36,7 +36,7 @@ from sfumato.audit.whole_policies.curator_findings import DRAWN, OWN, TEMPLATE, 
 from sfumato.audit.whole_policies.drawn_again import drawn_again
 from sfumato.audit.whole_policies.planted_faults import CaughtFault, planted_faults
 from sfumato.curator import Question
-from sfumato.curator.policy_account import read_policy
+from sfumato.curator.accounts.policy_account import read_policy
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.mechanisms import bits
 from sfumato.policy import Policy

@@ -1,0 +1,1 @@
+"""A policy has an account: where it stands, whom it asks to pay, and what its periods have left."""

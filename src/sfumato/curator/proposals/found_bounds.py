@@ -1,0 +1,85 @@
+"""A range of a column is read here without the engine that looked for it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from sfumato.curator.steps.step_counts import StepCounts
+from sfumato.policy import Type, Value
+from sfumato.policy.domains import as_value
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, text
+from sfumato.release.purchases import NOT_BOUGHT, Purchase
+from sfumato.release.receipts import INVENTED, Receipt
+
+
+@codec.value("bounds")
+@dataclass(frozen=True, repr=False)
+class Bounds:
+    """These are bounds that were found for a column; ``low`` and ``high`` are None where none could be found."""
+
+    column: str
+    type: Type
+    low: Value | None
+    high: Value | None
+    steps: StepCounts
+    """The noisy counts that the bounds were chosen from, and how many values lie inside and outside."""
+    purchase: Purchase = NOT_BOUGHT
+    receipt: Receipt | None = field(default=None, compare=False)
+    """What it cost and whom it protects; not stored with the bounds, since it says what is left now."""
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        object.__setattr__(self, "type", Type.of(self.type))
+        for name in ("low", "high"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, None if given is None else as_value(self.type, given, name))
+
+    @property
+    def rehearsed(self) -> bool:
+        """Tell whether it was invented from the policy alone: nothing was read, charged or written down."""
+        return self.receipt is not None and self.receipt.rehearsed
+
+    @property
+    def ends(self) -> tuple[Value, Value] | None:
+        """Give the bounds as a policy declares them; None where none could be found."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def toml(self) -> str:
+        """Give the text to paste into the policy; empty where nothing was found."""
+        return "" if self.ends is None else f"bounds = [{', '.join(map(toml_value, self.ends))}]"
+
+    def __repr__(self) -> str:
+        return f"<Bounds of {self.column}: {self.toml or 'none found'}{INVENTED if self.rehearsed else ''}>"
+
+    def words(self, confidence: Number = "0.95") -> str:
+        """Say what was found, and how many values lie outside, with this confidence."""
+        sure, reach = percent(exact(confidence, "confidence", CONFIDENCE)), self.steps.rank_error(confidence)
+        mark = INVENTED if self.rehearsed else ""
+        if self.ends is None:
+            return f"no range was found for {self.column}: there are too few values to be seen through the noise{mark}"
+        share, _ = self.steps.covered(confidence)
+        return (
+            f"{self.column} in [{', '.join(map(toml_value, self.ends))}]: {max(0, self.steps.outside):,} values "
+            f"outside (± {reach:,}), {max(0, self.steps.inside):,} inside, so with {sure} confidence at least "
+            f"{percent(Fraction(int(share * 1000), 1000))} are covered{mark}"
+        )
+
+    def to_json(self) -> str:
+        """Write the bounds as JSON text, with a kind and a version."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> Bounds:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source)
+
+
+def toml_value(value: Value) -> str:
+    """Write an end of a range as a policy writes it."""
+    if isinstance(value, Fraction):
+        return text(value)
+    return value.isoformat() if isinstance(value, dt.date) else str(value)

@@ -1,0 +1,83 @@
+"""Some proposals are paid with an ε alone: they are released in one way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, Protocol, TypeVar
+
+from sfumato.curator.context import Context
+from sfumato.curator.previews.rehearsing import rehearsed
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.release.answer_columns import Columns
+from sfumato.release.prices import Price
+from sfumato.release.proposal import Call, released
+from sfumato.release.releasing import Kind, Progress, Released
+
+T = TypeVar("T")
+K = TypeVar("K", covariant=True)
+
+
+class Draw(Kind[K], Protocol[K]):
+    """This kind of release knows its price."""
+
+    @property
+    def total(self) -> Price: ...
+
+
+class PricedByEpsilon(ABC, Generic[T]):
+    """Such a proposal says what is drawn for an ε, and what is shown of that."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """Say what is asked, in words."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Give the hash of what is measured, under which stored answers are found."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Columns:
+        """List what is released, by name and type."""
+
+    @property
+    @abstractmethod
+    def _where(self) -> Context:
+        """Say where it is released, and who pays."""
+
+    @abstractmethod
+    def _draw(self, epsilon: Number) -> Draw[T]:
+        """Say what is drawn at this price."""
+
+    @abstractmethod
+    def _shown(self, found: Released[T], confidence: Number) -> T:
+        """Give what was drawn, with its receipt."""
+
+    def release(
+        self,
+        epsilon: Number,
+        *,
+        confidence: Number = "0.95",
+        fresh: bool = False,
+        request_id: str | None = None,
+        seconds: Number | None = None,
+        progress: Progress | None = None,
+    ) -> T:
+        """Charge ε and draw; what was drawn before, at least as accurate, is found again and free."""
+        exact(confidence, "confidence", CONFIDENCE)
+        draw = self._draw(epsilon)
+        return released(
+            draw,
+            draw.total,
+            lambda found: self._shown(found, confidence),
+            question=self.text,
+            plan=self.identity,
+            here=self._where,
+            call=Call(fresh, request_id, seconds, progress),
+        )
+
+    def rehearse(self, epsilon: Number, *, confidence: Number = "0.95") -> T:
+        """Give what would be released, drawn from invented rows: from the policy alone, and free."""
+        return rehearsed(self, self._where, lambda there: there.release(epsilon, confidence=confidence))
