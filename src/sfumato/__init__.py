@@ -128,8 +128,8 @@ if TYPE_CHECKING:
     from sfumato.publish.published_files import synopsis as synopsis
     from sfumato.publish.synopsis import Synopsis as Synopsis
     from sfumato.publish.synthetic import Synthetic as Synthetic
-    from sfumato.release.answers import Answer as Answer
-    from sfumato.release.receipts import Receipt as Receipt
+    from sfumato.release.answers.answer import Answer as Answer
+    from sfumato.release.answers.receipts import Receipt as Receipt
     from sfumato.surveys import collect as collect, form as form
 
 __all__ = [
@@ -273,8 +273,8 @@ _LATER = {
     "sfumato.publish.published_files": ("synopsis",),
     "sfumato.publish.synopsis": ("Synopsis",),
     "sfumato.publish.synthetic": ("Synthetic",),
-    "sfumato.release.answers": ("Answer",),
-    "sfumato.release.receipts": ("Receipt",),
+    "sfumato.release.answers.answer": ("Answer",),
+    "sfumato.release.answers.receipts": ("Receipt",),
     "sfumato.surveys": ("collect", "form"),
 }
 # fmt: on

@@ -16,7 +16,7 @@ from sfumato.attacks.staged_policies import Stage, stages
 from sfumato.attacks.whole_budgets import Spending, spendings
 from sfumato.policy import read
 from sfumato.privacy import Budget, Curve
-from sfumato.release.web_pages import loads_nothing
+from sfumato.release.answers.web_pages import loads_nothing
 
 VISITS = """
 [unit]

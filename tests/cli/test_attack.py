@@ -14,7 +14,7 @@ from cli.terminal import ENTER, Terminal
 from sfumato import attacks
 from sfumato.attacks.game import NAMES
 from sfumato.cli.attack import ATTACKS
-from sfumato.release.web_pages import loads_nothing
+from sfumato.release.answers.web_pages import loads_nothing
 
 POLICY = """
 [unit]

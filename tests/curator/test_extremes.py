@@ -163,7 +163,7 @@ def test_what_is_asked_otherwise_than_before_is_rehearsed_anew(
         spent = made.budget.spent["pure"]
         price = {} if "within" in other else {"epsilon": 1}
         with monkeypatch.context() as broken:
-            broken.setattr("sfumato.release.answers.as_table", overflown)
+            broken.setattr("sfumato.release.answers.answer.as_table", overflown)
             with pytest.raises(sf.Unsupported) as refusal:
                 ask.release(**{**price, **other}, fresh=True)
         assert refusal.value.code == "extreme-numbers"

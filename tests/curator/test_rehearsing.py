@@ -18,8 +18,8 @@ from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.synthetic import Synthetic
+from sfumato.release.answers.receipts import INVENTED, REHEARSED
 from sfumato.release.comparisons import Compared
-from sfumato.release.receipts import INVENTED, REHEARSED
 
 POLICY = """
 [unit]

@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "the numbers of different values of all groups share their noise",
         Kind.REUSE,
-        "release/value_parts.py",
+        "release/parts/value_parts.py",
         "drawn: Integers = measurement.draw(measurement.reading.of(exact))",
         "own = measurement.reading.of(exact)\n        drawn: Integers = own + measurement.draw(0 * own[:1])",
         (f"{_KINDS}[different_values]",),

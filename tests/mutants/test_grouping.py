@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "rows that noise has picked are taken for sure",
         Kind.LIMITS,
-        "release/row_totals.py",
+        "release/noisy_rows/row_totals.py",
         "sure = (self.sure & test.sure) | (self.sure & ~self.here) | (test.sure & ~true)",
         "sure = self.sure",
         _OUTER,
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "comparisons of noisy numbers are taken for sure",
         Kind.LIMITS,
-        "release/noisy_columns.py",
+        "release/noisy_rows/noisy_columns.py",
         "return np.asarray(alike & (apart | single | touching) & ~unknown, bool)",
         "return np.asarray(alike | True, bool)",
         _OUTER,
@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "rows cut by a noisy LIMIT are taken for sure",
         Kind.LIMITS,
-        "release/finishing.py",
+        "release/noisy_rows/finishing.py",
         "certain = bool(present.sure.all()) and not any(",
         "certain = True or not any(",
         ("release/test_outer_rows.py::test_rows_that_a_noisy_limit_picks_are_not_sure",),
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "rows that may be there add nothing to a range",
         Kind.LIMITS,
-        "release/row_totals.py",
+        "release/noisy_rows/row_totals.py",
         "np.where(perhaps, np.maximum(column.high, 0), 0)",
         "0",
         _OUTER,
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "ranks have no range upward",
         Kind.LIMITS,
-        "release/row_totals.py",
+        "release/noisy_rows/row_totals.py",
         "1.0, 1 + before), 1 + perhaps)",
         "1.0, 1 + before), value)",
         _OUTER,
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "what is made of several rows keeps ranges of single numbers",
         Kind.DELTA,
-        "release/finishing.py",
+        "release/noisy_rows/finishing.py",
         "return cut or bool(first.windows or query.outer)",
         "return cut",
         ("release/test_outer_rows.py::test_what_is_made_of_several_rows_has_simultaneous_ranges",),
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "sums of rows are not among what holds together",
         Kind.DELTA,
-        "release/finishing.py",
+        "release/noisy_rows/finishing.py",
         "if isinstance(each, Result)) + len(totals))",
         "if isinstance(each, Result)))",
         ("release/test_outer_rows.py::test_what_is_made_of_several_rows_has_simultaneous_ranges",),

@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "the promise is left out of the footer",
         Kind.NEIGHBOURS,
-        "release/receipts.py",
+        "release/answers/receipts.py",
         "3 + bool(self.promise)",
         "3",
         (f"{_CURATOR}::test_what_is_promised_is_said_with_every_answer",),

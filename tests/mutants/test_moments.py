@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "two noises put together are as wide as one",
         Kind.FACTOR_TWO,
-        "release/scales.py",
+        "release/parts/scales.py",
         "self.scale.sum_width(2 * terms, confidence, statements)",
         "self.scale.sum_width(terms, confidence, statements)",
         ("release/test_combined_scales.py::test_the_half_width_of_two_noises_holds",),
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "shares add up to more than the price",
         Kind.CHARGE_ORDER,
-        "release/splitting.py",
+        "release/parts/splitting.py",
         "Fraction(each, sum(whole))",
         "Fraction(each, max(whole))",
         ("release/test_splitting.py::test_shares_are_positive_and_add_up_to_one",),

@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "a question pays for the rows of a unit in one group",
         Kind.LIMITS,
-        "release/rank_parts.py",
+        "release/parts/rank_parts.py",
         "settings = (view.ends, view.in_all, view.neighbours, bool(self.bounded.plan.keys))",
         "settings = (view.ends, 1, view.neighbours, bool(self.bounded.plan.keys))",
         (_PAYS, _LAW),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "numbers around quantiles are bought with the whole share again",
         Kind.CHARGE_ORDER,
-        "release/rank_parts.py",
+        "release/parts/rank_parts.py",
         "found += [estimate, *estimate.ends(epsilon * (1 - _ESTIMATE) / 2, self.confidence)]",
         "found += [estimate, *estimate.ends(epsilon, self.confidence)]",
         (_LAW,),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "a range around a quantile is shown however surely it is asked for",
         Kind.ROUNDING,
-        "release/scales.py",
+        "release/parts/scales.py",
         'return 0.0 if enough else float("inf")',
         'return 0.0 if around is not None else float("inf")',
         (_SURE,),
@@ -195,7 +195,7 @@ MUTANTS = (
     Mutant(
         "a range that misses more often is as good",
         Kind.REUSE,
-        "release/rank_parts.py",
+        "release/parts/rank_parts.py",
         'return found if self.confidence is None else found | {"missed": 1 - self.confidence}',
         "return found",
         ("curator/test_reviewed.py::test_a_range_that_was_bought_to_hold_less_often_is_not_as_good",),

@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant(
         "every measure gets the whole price",
         Kind.CHARGE_ORDER,
-        "release/parts.py",
+        "release/parts/question_parts.py",
         "None if each is None else each * share",
         "None if each is None else each",
         ("release/test_preparing.py::test_equal_shares_of_a_price",),

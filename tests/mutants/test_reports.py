@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "a page about one answer shows numbers that the question typed",
         Kind.CONSENT,
-        "release/answer_pages.py",
+        "release/answers/answer_pages.py",
         "if name in answer.intervals and not _typed(answer, name)]",
         "if name in answer.intervals]",
         (f"{_PAGE}::test_one_answer_is_a_page",),
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "a page about one answer shows its groups",
         Kind.CONSENT,
-        "release/answer_pages.py",
+        "release/answers/answer_pages.py",
         'columns = [[f"group {row}" for row in range(1, len(answer.rows) + 1)]] if several else []',
         "columns = [answer.column(answer.columns[0])] if several else []",
         (f"{_PAGE}::test_one_answer_is_a_page",),
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "texts of other people are tags on the page",
         Kind.CONSENT,
-        "release/web_pages.py",
+        "release/answers/web_pages.py",
         "return html.escape(printable(text))",
         "return printable(text)",
         (f"{_PAGE}::test_other_peoples_texts_stay_texts",),
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "what an attacker gains is rounded down",
         Kind.ROUNDING,
-        "release/answer_pages.py",
+        "release/answers/answer_pages.py",
         "math.ceil(share * 1000) / 10",
         "math.floor(share * 1000) / 10",
         (f"{_PAGE}::test_what_an_attacker_gains_is_never_told_too_small",),

@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "a CSV file of invented numbers does not say so",
         Kind.CONSENT,
-        "release/answers.py",
+        "release/answers/answer.py",
         'return f"# {REHEARSED}\\n{out.getvalue()}" if self.rehearsed else out.getvalue()',
         "return out.getvalue()",
         (f"{_REHEARSED}::test_the_mark_is_wherever_an_answer_is_shown",),

@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "values that noise decided on are sure",
         Kind.AUDIT,
-        "release/noisy_columns.py",
+        "release/noisy_rows/noisy_columns.py",
         "        if column.decided:  # the exact one may be any other\n",
         "        if False:\n",
         (f"{_ASKED}::test_what_is_done_with_chosen_values_is_not_sure",),

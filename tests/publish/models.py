@@ -18,8 +18,8 @@ from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.synthesis.released import Implied, ReleasedMarginal, SynthesisRound, Synthesized
 from sfumato.publish.synthesis.zeros import zeros_of
 from sfumato.publish.synthetic import Synthetic
+from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price
-from sfumato.release.receipts import Receipt
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"]},

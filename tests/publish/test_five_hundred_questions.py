@@ -15,7 +15,7 @@ import pytest
 
 from publish.tables import NAMES, STORED, counts, holds, people, planned, published
 from sfumato.errors import Unsupported
-from sfumato.release.answers import Answer
+from sfumato.release.answers.answer import Answer
 
 ROWS = people(16, 500)
 SYNOPSES = {

@@ -22,7 +22,7 @@ from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.course import CLOSE, Course
 from sfumato.publish.synthesis.released import Implied
 from sfumato.publish.synthetic import Synthetic
-from sfumato.release.answers import BOUNDED, MEASURED
+from sfumato.release.answers.answer import BOUNDED, MEASURED
 from sfumato.release.prices import Price
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from sfumato.plan.aggregates.measures import Estimator
-from sfumato.release.group_keys import ONE_GROUP, GroupKeys
 from sfumato.release.measured import Derived, Measured
-from sfumato.release.scales import NoisyScale
+from sfumato.release.parts.group_keys import ONE_GROUP, GroupKeys
+from sfumato.release.parts.scales import NoisyScale
 
 
 def stored(

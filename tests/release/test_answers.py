@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 import sfumato as sf
 from sfumato.plots.frame import HIGH
-from sfumato.release.formatting import cell, key, outward
+from sfumato.release.answers.formatting import cell, key, outward
 from sfumato.safe_text import defused, printable
 
 

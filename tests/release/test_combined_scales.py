@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.release.scales import CombinedScale, NoisyScale
+from sfumato.release.parts.scales import CombinedScale, NoisyScale
 
 SCALE = NoisyScale(Fraction(1), sf.Laplace(3), 2)
 _REACH = 120

@@ -13,9 +13,9 @@ from hypothesis import given, settings, strategies as st
 from plan.described import CATALOG
 from sfumato.plan.aggregates.measures import Estimate
 from sfumato.plan.sql.statements import parse
-from sfumato.release.answer_rows import answer_rows
-from sfumato.release.finishing import finish
-from sfumato.release.noisy_columns import Keys, Numbers, Truths
+from sfumato.release.noisy_rows.answer_rows import answer_rows
+from sfumato.release.noisy_rows.finishing import finish
+from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, Truths
 
 GROUPS = (("north",), ("south",), (None,), ("west",))
 COUNTS = (10.0, -3.0, 0.0, 250.0)

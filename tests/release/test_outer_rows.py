@@ -16,10 +16,10 @@ from plan.described import CATALOG
 from release.by_hand import stored
 from sfumato.plan.aggregates.measures import Estimate, Total
 from sfumato.plan.sql.statements import parse
-from sfumato.release.answer_rows import answer_rows
-from sfumato.release.finishing import Finished, finish, picks, simultaneous
 from sfumato.release.measured import estimating
-from sfumato.release.noisy_columns import Keys, Numbers, Truths
+from sfumato.release.noisy_rows.answer_rows import answer_rows
+from sfumato.release.noisy_rows.finishing import Finished, finish, picks, simultaneous
+from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, Truths
 
 GROUPS = tuple(itertools.product(("north", "south", "west", None), (False, True)))
 INNER = "(SELECT region, urgent, COUNT(*) AS n, SUM(age) AS s FROM visits GROUP BY region, urgent)"

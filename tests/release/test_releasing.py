@@ -21,9 +21,9 @@ from sfumato.plan.readings.total_readings import GroupTotals, LinearScores, Tota
 from sfumato.policy import Type
 from sfumato.privacy import Cost, codec
 from sfumato.release import releasing
-from sfumato.release.group_keys import GroupKeys
 from sfumato.release.measured import KnownGroups
 from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.parts.group_keys import GroupKeys
 from sfumato.release.payers import OnTab
 from sfumato.release.preparing import prepare
 from sfumato.release.prices import Price

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.release.sampling_errors import sampled_share
+from sfumato.release.answers.sampling_errors import sampled_share
 
 ROWS = (0, 1, 3, 3, 2, 0, 1, 3)
 """How many rows each of eight units has in a group; three at most count."""
@@ -110,7 +110,7 @@ def test_numbers_that_are_too_noisy_are_marked(answer: sf.Answer) -> None:
 
 
 def test_a_range_of_exactly_half_is_not_too_noisy() -> None:
-    from sfumato.release.answer_pictures import too_noisy
+    from sfumato.release.answers.answer_pictures import too_noisy
 
     assert not too_noisy(100, (50.0, 150.0))
     assert too_noisy(100, (49.0, 150.0))

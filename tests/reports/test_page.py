@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from reports.accounts import ALIAS, PERSON, PLAIN, QUESTION, SECRETS, asked
-from sfumato.release.answer_pages import attacker
+from sfumato.release.answers.answer_pages import attacker
 from sfumato.reports import report
 from sfumato.reports.telling import chosen, salted, told
 

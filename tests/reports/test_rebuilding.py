@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import sfumato as sf
-from sfumato.release.answers import Answer
+from sfumato.release.answers.answer import Answer
 from sfumato.release.running_totals import RunningAnswer
 from sfumato.reports import SigningKey, bundle, report, verify_bundle
 from sfumato.reports.telling import told

@@ -19,7 +19,7 @@ from sfumato.curator import Explanation, Forecast, Standing, Tables
 from sfumato.ledger import Line
 from sfumato.policy.public_faces import PublicFace
 from sfumato.privacy import Budget, codec
-from sfumato.release.answers import Answer
+from sfumato.release.answers.answer import Answer
 from sfumato.server.rest import OPERATIONS
 
 POLICY = "/v1/policies/flights"

@@ -40,7 +40,7 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact, whole
 if TYPE_CHECKING:
     import pyarrow
 
-    from sfumato.release.web_pages import Page
+    from sfumato.release.answers.web_pages import Page
 
 Told = Mapping[tuple[Any, ...], float]
 """An answer: the count of each group, by the values of its keys."""

@@ -10,8 +10,8 @@ from sfumato.attacks.findings import Finding, Findings
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee, Neighbours
 from sfumato.privacy.numbers import chance, text
-from sfumato.release.answer_pages import attacker, limits_of_it, protected
-from sfumato.release.web_pages import Page, block, escaped, facts, figure, listed, paragraph, table
+from sfumato.release.answers.answer_pages import attacker, limits_of_it, protected
+from sfumato.release.answers.web_pages import Page, block, escaped, facts, figure, listed, paragraph, table
 from sfumato.version import __version__
 
 _TITLE = "What could be found out about one of those who are protected"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from sfumato.release.answers import Answer
+    from sfumato.release.answers.answer import Answer
 
 
 def show(answer: Answer, *, as_json: bool, as_csv: bool, receipt: bool = False) -> None:

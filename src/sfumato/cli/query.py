@@ -21,7 +21,7 @@ from sfumato.cli.workload import ask_all, by_question
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator, Listing, Question
-    from sfumato.release.answers import Answer
+    from sfumato.release.answers.answer import Answer
 
 _MOST_BYTES = 1 << 20
 """Read from stdin: more than any question has; longer ones are refused by their length."""
@@ -234,11 +234,11 @@ def _check_shown(given: Mapping[str, Any]) -> None:
 
         check_picture(given["plot"])
     if given["output"] is not None:
-        from sfumato.release.answer_files import check_file
+        from sfumato.release.answers.answer_files import check_file
 
         check_file(given["output"], excel=given["excel"] is not None)
     if given["flag_above"] is not None:
-        from sfumato.release.answer_pictures import threshold
+        from sfumato.release.answers.answer_pictures import threshold
 
         threshold(given["flag_above"])
 

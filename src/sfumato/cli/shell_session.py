@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sfumato.curator import Curator, Listing, Question
     from sfumato.curator.accounts.standings import Standing
     from sfumato.curator.previews.forecasts import Forecast
-    from sfumato.release.answers import Answer
+    from sfumato.release.answers.answer import Answer
 
 _RECENT = 20
 """Lines of the account that are shown unless more are asked for."""

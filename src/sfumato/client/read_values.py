@@ -11,8 +11,8 @@ from sfumato.errors import ServerUnavailable
 
 _HOMES: Mapping[str, tuple[str, str]] = {
     "advice": ("curator.previews.advising", "Advice"),
-    "answer": ("release.answers", "Answer"),
-    "answer-column": ("release.answer_columns", "AnswerColumn"),
+    "answer": ("release.answers.answer", "Answer"),
+    "answer-column": ("release.answers.answer_columns", "AnswerColumn"),
     "answers": ("curator.proposals.workload_answers", "Answers"),
     "bounds": ("curator.proposals.found_bounds", "Bounds"),
     "explanation": ("curator.previews.explaining", "Explanation"),

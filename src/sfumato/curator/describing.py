@@ -22,7 +22,7 @@ from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Policy, Type
 from sfumato.policy.codings import cell_words
 from sfumato.privacy.numbers import text
-from sfumato.release.promises import for_life
+from sfumato.release.answers.promises import for_life
 from sfumato.safe_text import printable
 
 _LONGEST = 60

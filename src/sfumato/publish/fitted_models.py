@@ -28,9 +28,9 @@ from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.mwem import Model
 from sfumato.publish.synopsis import cell_keys, key_type
-from sfumato.release.answers import Answer
+from sfumato.release.answers.answer import Answer
+from sfumato.release.answers.receipts import INVENTED, Receipt
 from sfumato.release.prices import Price
-from sfumato.release.receipts import INVENTED, Receipt
 
 _LONGEST = 1 << 30
 """Letters of a model's JSON text."""

@@ -47,10 +47,10 @@ from sfumato.privacy import Budget, PrivacyUnit, Sensitivity, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
 from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.marginals.coded_columns import coded
+from sfumato.release.answers.receipts import INVENTED, Receipt
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.prices import Price
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
-from sfumato.release.receipts import INVENTED, Receipt
 from sfumato.release.releasing import Read
 
 BEST = 1000

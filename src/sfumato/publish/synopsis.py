@@ -36,10 +36,10 @@ from sfumato.publish.marginals.implied import Implied, implied
 from sfumato.publish.marginals.measuring import Published, shapes_of
 from sfumato.publish.marginals.planning import Plan
 from sfumato.publish.marginals.several_releases import Several
-from sfumato.release.answer_pictures import foot, notes
-from sfumato.release.answers import MEASURED, Answer
+from sfumato.release.answers.answer import MEASURED, Answer
+from sfumato.release.answers.answer_pictures import foot, notes
+from sfumato.release.answers.receipts import INVENTED, Receipt
 from sfumato.release.prices import Price
-from sfumato.release.receipts import INVENTED, Receipt
 
 if TYPE_CHECKING:
     import pandas

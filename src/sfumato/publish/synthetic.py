@@ -43,10 +43,10 @@ from sfumato.publish.marginals.group_totals import Known
 from sfumato.publish.marginals.verifying import Check, Verification, line_checks, step_cost
 from sfumato.publish.model_quality import Quality, model_quality
 from sfumato.publish.synthesis.released import Implied, SynthesisRound, Synthesized
-from sfumato.release.answer_pictures import foot, notes
-from sfumato.release.answers import Answer
+from sfumato.release.answers.answer import Answer
+from sfumato.release.answers.answer_pictures import foot, notes
+from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price
-from sfumato.release.receipts import Receipt
 
 if TYPE_CHECKING:
     import pandas

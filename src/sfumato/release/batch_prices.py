@@ -20,7 +20,7 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Budget, Curve, compose
 from sfumato.privacy.calibration import least
 from sfumato.release.measurement import Batch
-from sfumato.release.parts import Family, rounded_down, rounded_up as size_rounded_up
+from sfumato.release.parts.question_parts import Family, rounded_down, rounded_up as size_rounded_up
 from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price, rounded_up
 

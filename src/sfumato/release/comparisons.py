@@ -23,8 +23,8 @@ from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact, shown
+from sfumato.release.answers.receipts import INVENTED
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.receipts import INVENTED
 from sfumato.release.releasing import Read
 
 

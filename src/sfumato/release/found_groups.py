@@ -24,7 +24,7 @@ from sfumato.policy import Value
 from sfumato.privacy.numbers import Number
 from sfumato.release.measured import MOST_NUMBERS, Measured, drawn, good_enough, rehearsed, with_noise
 from sfumato.release.measurement import Batch
-from sfumato.release.parts import OtherPart
+from sfumato.release.parts.question_parts import OtherPart
 from sfumato.release.preparing import Prepared
 from sfumato.release.releasing import Read
 

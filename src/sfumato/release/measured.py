@@ -17,14 +17,14 @@ from sfumato.plan.sharing import Made
 from sfumato.plan.values.expressions import Column, Result
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
-from sfumato.release.answer_rows import AnswerRows
-from sfumato.release.group_keys import ONE_GROUP, GroupKeys
 from sfumato.release.measurement import Batch
-from sfumato.release.parts import ENDS
+from sfumato.release.noisy_rows.answer_rows import AnswerRows
+from sfumato.release.parts.group_keys import ONE_GROUP, GroupKeys
+from sfumato.release.parts.question_parts import ENDS
+from sfumato.release.parts.scales import CombinedScale, NamedScale, Scale
 from sfumato.release.preparing import Prepared
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.releasing import Read
-from sfumato.release.scales import CombinedScale, NamedScale, Scale
 
 T = TypeVar("T")
 

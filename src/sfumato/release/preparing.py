@@ -33,10 +33,10 @@ from sfumato.privacy.budget_words import ENDS
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import Number, chance
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.parts import Family, NoisyTotals, OtherPart, Part, Strength
+from sfumato.release.parts.question_parts import Family, NoisyTotals, OtherPart, Part, Strength
+from sfumato.release.parts.scales import NoisyScale
+from sfumato.release.parts.shares import Split, Weighed, shared_out
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price
-from sfumato.release.scales import NoisyScale
-from sfumato.release.shares import Split, Weighed, shared_out
 
 _PRECISION = Fraction(1, 2**16)
 """Noise within this part of the least is found in a third of the steps."""

@@ -19,11 +19,11 @@ from sfumato.policy import Policy
 from sfumato.privacy.budget_words import promised
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text
 from sfumato.release import releasing
+from sfumato.release.answers.promises import paying, promise
+from sfumato.release.answers.receipts import Receipt
 from sfumato.release.measurement import Batch
 from sfumato.release.prices import Price, warn_if_weak
-from sfumato.release.promises import paying, promise
 from sfumato.release.purchases import Purchase
-from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Asked, Kind, Progress, Released
 from sfumato.release.running_work import RunningWork
 from sfumato.version import __version__

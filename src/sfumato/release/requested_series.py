@@ -15,8 +15,8 @@ from typing import Protocol
 from sfumato.errors import AnswerPending, InvalidParameter, LedgerUnavailable, RequestDiffers
 from sfumato.ledger import Entry, StoredAnswer, Tab
 from sfumato.privacy import Cost, Curve
+from sfumato.release.answers.receipts import Receipt
 from sfumato.release.proposal import Call, Surroundings, remaining
-from sfumato.release.receipts import Receipt
 
 
 class Written(Protocol):

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
-from sfumato.release.parts import Family, NamedNoise, noise_family
+from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import Price
 
 Within = Mapping[str, Number] | Number

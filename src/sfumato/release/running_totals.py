@@ -26,12 +26,12 @@ from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
-from sfumato.release.altair_charts import line_chart
-from sfumato.release.answer_pictures import foot, keyed, notes
-from sfumato.release.answers import Answer
-from sfumato.release.group_keys import ONE_GROUP, GroupKeys
+from sfumato.release.answers.altair_charts import line_chart
+from sfumato.release.answers.answer import Answer
+from sfumato.release.answers.answer_pictures import foot, keyed, notes
 from sfumato.release.measurement import Batch
 from sfumato.release.one_reading import OneReading
+from sfumato.release.parts.group_keys import ONE_GROUP, GroupKeys
 from sfumato.release.prices import Price
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 

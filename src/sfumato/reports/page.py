@@ -13,8 +13,8 @@ from sfumato.policy import Policy
 from sfumato.privacy.budget_pictures import History, Moment
 from sfumato.privacy.numbers import chance, percent, shown, text
 from sfumato.publish.synopsis import Synopsis
-from sfumato.release.answer_pages import answer_parts, attacker, limits_of_it, protected
-from sfumato.release.web_pages import Page, block, escaped, facts, figure, listed, paragraph, table
+from sfumato.release.answers.answer_pages import answer_parts, attacker, limits_of_it, protected
+from sfumato.release.answers.web_pages import Page, block, escaped, facts, figure, listed, paragraph, table
 from sfumato.reports.telling import Asked, Questions, Told, told
 from sfumato.version import __version__
 

@@ -31,7 +31,7 @@ from sfumato.policy import Policy
 from sfumato.privacy import codec
 from sfumato.publish.marginals.measuring import Published, noise_words
 from sfumato.publish.synopsis import Synopsis
-from sfumato.release.answers import Answer
+from sfumato.release.answers.answer import Answer
 from sfumato.release.measured import Measured
 from sfumato.release.proposal import receipt
 from sfumato.release.purchases import Purchase

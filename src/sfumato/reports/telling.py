@@ -26,8 +26,8 @@ from sfumato.policy import Policy
 from sfumato.privacy import Budget, Guarantee, Neighbours, PrivacyUnit, codec
 from sfumato.privacy.numbers import chance, shown
 from sfumato.publish.synopsis import Synopsis
-from sfumato.release.answers import Answer
-from sfumato.release.promises import promise
+from sfumato.release.answers.answer import Answer
+from sfumato.release.answers.promises import promise
 from sfumato.reports.rebuilding import CHANGED, OF_A_MODEL, rebuilder
 
 Questions = bool | Collection[int]

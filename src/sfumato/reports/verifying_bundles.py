@@ -22,10 +22,10 @@ from sfumato.policy import Policy
 from sfumato.privacy import Budget, Cost, codec
 from sfumato.privacy.budget_words import promised
 from sfumato.publish.files.zip_files import members_of, zipped
-from sfumato.release.answers import Answer
-from sfumato.release.receipts import Receipt
+from sfumato.release.answers.answer import Answer
+from sfumato.release.answers.receipts import Receipt
+from sfumato.release.answers.web_pages import loads_nothing
 from sfumato.release.running_totals import RunningAnswer
-from sfumato.release.web_pages import loads_nothing
 from sfumato.reports import bundles
 from sfumato.reports.bundles import BundleChain, BundleLine, BundleManifest, BundleSignature
 from sfumato.reports.signing_keys import PublicKey

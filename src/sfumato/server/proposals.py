@@ -34,7 +34,7 @@ from sfumato.errors import InvalidParameter, InvalidRequest, Unsupported
 from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.synthetic import Synthetic
-from sfumato.release.answers import Answer
+from sfumato.release.answers.answer import Answer
 from sfumato.server import specs
 from sfumato.server.sent_questions import parameters_of, viewed
 from sfumato.server.specs import Act, Given

@@ -37,8 +37,8 @@ from sfumato.audit.whole_policies.planted_faults import CaughtFault, planted_fau
 from sfumato.curator import Question
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Guarantee, PrivacyUnit
+from sfumato.release.answers.web_pages import loads_nothing
 from sfumato.release.releasing import quietly
-from sfumato.release.web_pages import loads_nothing
 
 CONFIDENCE = "0.999999"
 COLUMNS = {

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.release.answers import Answer
+from sfumato.release.answers.answer import Answer
 
 Told = dict[str, Any]
 """What one release tells: by the name of a cell, a number, a text or None."""

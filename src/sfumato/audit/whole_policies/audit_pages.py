@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sfumato.audit.whole_policies.curator_findings import COLUMNS, CuratorAudit, row
 from sfumato.privacy.numbers import percent
-from sfumato.release.web_pages import Page, escaped, facts, listed, paragraph, table
+from sfumato.release.answers.web_pages import Page, escaped, facts, listed, paragraph, table
 from sfumato.version import __version__
 
 

@@ -21,7 +21,7 @@ from sfumato.engine.seam import Engine
 from sfumato.plan.catalog import Catalog
 from sfumato.policy import Policy
 from sfumato.privacy import Guarantee
-from sfumato.release.parts import NamedNoise
+from sfumato.release.parts.question_parts import NamedNoise
 from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price
 from sfumato.release.requests import Request

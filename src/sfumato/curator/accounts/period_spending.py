@@ -11,7 +11,7 @@ from sfumato.ledger import PeriodAccounts
 from sfumato.plan import account_periods
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.words import many
-from sfumato.release.promises import promise
+from sfumato.release.answers.promises import promise
 
 
 def by_period(plan: Aggregate, context: Context) -> tuple[Aggregate, Context]:

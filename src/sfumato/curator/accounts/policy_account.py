@@ -26,7 +26,7 @@ from sfumato.privacy import Budget, Guarantee
 from sfumato.privacy.budget_pictures import History, Moment
 from sfumato.privacy.numbers import Number, shown
 from sfumato.privacy.precedents import Precedents, precedents
-from sfumato.release.promises import promise
+from sfumato.release.answers.promises import promise
 from sfumato.safe_text import printable
 
 PathOrText = str | os.PathLike[str]

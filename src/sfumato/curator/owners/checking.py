@@ -17,7 +17,7 @@ from sfumato.plan.catalog import Described
 from sfumato.policy import Domain, Policy, Table
 from sfumato.policy.codings import cell_words
 from sfumato.privacy import Guarantee
-from sfumato.release.promises import for_life
+from sfumato.release.answers.promises import for_life
 
 MOST_LOST = 0.5
 """The share of a column's values that may be made NULL before its owner has to say that this is meant."""

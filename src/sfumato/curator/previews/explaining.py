@@ -33,8 +33,8 @@ from sfumato.plan.words import bounds, enforced, many, measured, names, unit_wor
 from sfumato.policy import Domain, Policy
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, percent, shown, text as number
-from sfumato.release.answer_rows import AnswerRows, answer_rows
-from sfumato.release.finishing import picks, simultaneous
+from sfumato.release.noisy_rows.answer_rows import AnswerRows, answer_rows
+from sfumato.release.noisy_rows.finishing import picks, simultaneous
 from sfumato.release.preparing import Prepared
 
 _DIGITS = 4

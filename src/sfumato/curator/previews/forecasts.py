@@ -20,12 +20,12 @@ from sfumato.plan.values.expressions import Column, Expression, Result, walk
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, shown as number, whole
-from sfumato.release.answer_rows import answer_rows, one_row_per_set
-from sfumato.release.finishing import finish, picks, simultaneous
-from sfumato.release.formatting import whole_reach
-from sfumato.release.key_functions import parted
+from sfumato.release.answers.formatting import whole_reach
 from sfumato.release.measured import Measured, by_column, estimating, rank_errors, results, scales
-from sfumato.release.noisy_columns import Numbers
+from sfumato.release.noisy_rows.answer_rows import answer_rows, one_row_per_set
+from sfumato.release.noisy_rows.finishing import finish, picks, simultaneous
+from sfumato.release.noisy_rows.key_functions import parted
+from sfumato.release.noisy_rows.noisy_columns import Numbers
 from sfumato.release.preparing import Prepared
 from sfumato.safe_text import printable
 

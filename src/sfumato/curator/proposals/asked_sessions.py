@@ -21,7 +21,7 @@ from sfumato.plan.canonical import digest
 from sfumato.plan.sql.question_files import Written, placed
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
-from sfumato.release.answer_columns import Columns
+from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.proposal import Call
 from sfumato.release.releasing import Progress
 from sfumato.release.requested_series import RequestedSeries, given_again

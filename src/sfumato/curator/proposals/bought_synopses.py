@@ -32,9 +32,9 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, 
 from sfumato.publish.cells import answering
 from sfumato.publish.marginals.measuring import Published, noise_words
 from sfumato.publish.synopsis import Synopsis
-from sfumato.release.answers import MEASURED, Answer
+from sfumato.release.answers.answer import MEASURED, Answer
+from sfumato.release.answers.receipts import Receipt
 from sfumato.release.proposal import receipt
-from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Released
 from sfumato.release.requests import Within
 

@@ -15,10 +15,10 @@ from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.proposals.questions import Question
 from sfumato.plan.words import many, words
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
-from sfumato.release.answer_rows import answer_rows
-from sfumato.release.answers import Answer, answer
-from sfumato.release.finishing import finish
-from sfumato.release.key_functions import with_key_functions
+from sfumato.release.answers.answer import Answer, answer
+from sfumato.release.noisy_rows.answer_rows import answer_rows
+from sfumato.release.noisy_rows.finishing import finish
+from sfumato.release.noisy_rows.key_functions import with_key_functions
 from sfumato.release.proposal import receipt
 from sfumato.release.purchases import Purchase
 from sfumato.release.releasing import Released

@@ -11,8 +11,8 @@ from sfumato.policy import Type, Value
 from sfumato.policy.domains import as_value
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, text
+from sfumato.release.answers.receipts import INVENTED, Receipt
 from sfumato.release.purchases import NOT_BOUGHT, Purchase
-from sfumato.release.receipts import INVENTED, Receipt
 
 
 @codec.value("bounds")

@@ -67,9 +67,9 @@ from sfumato.publish.marginals.planning import (
     plan_laplace,
 )
 from sfumato.publish.synopsis import Synopsis, key_type
-from sfumato.release.answer_columns import AnswerColumn, Columns, with_counts
+from sfumato.release.answers.answer_columns import AnswerColumn, Columns, with_counts
 from sfumato.release.measurement import Batch
-from sfumato.release.parts import Family, NamedNoise, noise_family
+from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Progress, Released

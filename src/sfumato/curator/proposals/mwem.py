@@ -42,7 +42,7 @@ from sfumato.publish.mwem import Candidates, Model, NoisyCounts, Round
 from sfumato.publish.synopsis import cell_keys
 from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release import releasing
-from sfumato.release.answer_columns import Columns
+from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import Call, receipt, warn
 from sfumato.release.purchases import purchase

@@ -48,11 +48,11 @@ from sfumato.publish.online import (
     weighed,
 )
 from sfumato.publish.synopsis import Synopsis
-from sfumato.release.answer_columns import Columns
-from sfumato.release.answers import BOUGHT, HYPOTHESIS, UNVERIFIED, Answer
+from sfumato.release.answers.answer import BOUGHT, HYPOTHESIS, UNVERIFIED, Answer
+from sfumato.release.answers.answer_columns import Columns
+from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import Call, receipt, released
-from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Progress, Released
 from sfumato.release.requested_series import one_session
 

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from sfumato.curator.context import Context
 from sfumato.curator.previews.rehearsing import rehearsed
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
-from sfumato.release.answer_columns import Columns
+from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.prices import Price
 from sfumato.release.proposal import Call, released
 from sfumato.release.releasing import Kind, Progress, Released

@@ -32,7 +32,7 @@ from sfumato.plan.values.expressions import Column, Field
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, percent
-from sfumato.release.answer_columns import AnswerColumn, Columns
+from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.measurement import Batch
 from sfumato.release.one_reading import OneReading
 from sfumato.release.prices import Price

@@ -32,13 +32,13 @@ from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Table, Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, percent
-from sfumato.release.answer_columns import AnswerColumn, Columns
+from sfumato.release.answers.answer_columns import AnswerColumn, Columns
+from sfumato.release.answers.receipts import INVENTED, Receipt
 from sfumato.release.measurement import Batch
 from sfumato.release.one_reading import OneReading
 from sfumato.release.prices import Price
 from sfumato.release.proposal import receipt
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
-from sfumato.release.receipts import INVENTED, Receipt
 from sfumato.release.releasing import Released
 
 MOST = 10**6

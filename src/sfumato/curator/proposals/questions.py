@@ -40,22 +40,22 @@ from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Table, Type, Value
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
-from sfumato.release.answer_columns import AnswerColumn, Columns
-from sfumato.release.answer_rows import answer_rows
-from sfumato.release.answers import Answer, answer
-from sfumato.release.finishing import finish, picks, simultaneous
+from sfumato.release.answers.answer import Answer, answer
+from sfumato.release.answers.answer_columns import AnswerColumn, Columns
+from sfumato.release.answers.sampling_errors import half_widths as half_widths_of_samples, sampled_share
 from sfumato.release.found_groups import FoundGroups, most_keys
-from sfumato.release.key_functions import with_key_functions
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, promises, rank_errors
-from sfumato.release.other_parts import other_part
-from sfumato.release.parts import Family, NamedNoise, OtherPart
+from sfumato.release.noisy_rows.answer_rows import answer_rows
+from sfumato.release.noisy_rows.finishing import finish, picks, simultaneous
+from sfumato.release.noisy_rows.key_functions import with_key_functions
+from sfumato.release.parts.other_parts import other_part
+from sfumato.release.parts.question_parts import Family, NamedNoise, OtherPart
+from sfumato.release.parts.shares import Weighed
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Kind, Progress, Released, limited
 from sfumato.release.requests import Request, Weights, Within
-from sfumato.release.sampling_errors import half_widths as half_widths_of_samples, sampled_share
-from sfumato.release.shares import Weighed
 
 SMALL_DELTA = Fraction(1, 10**9)
 """Of a price that nobody named, where one needs a δ."""

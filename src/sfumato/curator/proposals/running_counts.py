@@ -38,10 +38,10 @@ from sfumato.privacy import Budget, Guarantee, codec
 from sfumato.privacy.budget_words import ENDS
 from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown
-from sfumato.release.answer_columns import Columns
-from sfumato.release.group_keys import KeyColumn
+from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.parts import Family, NamedNoise, noise_family
+from sfumato.release.parts.group_keys import KeyColumn
+from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Progress, Released

@@ -46,7 +46,7 @@ from sfumato.publish.scoring import (
     coded_candidate,
     distance_step,
 )
-from sfumato.release.answer_columns import AnswerColumn, Columns
+from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.releasing import Progress, Released

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
+from sfumato.release.answers.receipts import Receipt
 from sfumato.release.comparisons import Compared
-from sfumato.release.receipts import Receipt
 
 
 @codec.value("session-answers")

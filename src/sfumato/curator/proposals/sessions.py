@@ -40,14 +40,14 @@ from sfumato.privacy import Neighbours
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown, text, whole
 from sfumato.release import releasing
-from sfumato.release.answer_columns import AnswerColumn, Columns
+from sfumato.release.answers.answer_columns import AnswerColumn, Columns
+from sfumato.release.answers.receipts import Receipt
 from sfumato.release.comparisons import Compared, Comparison
 from sfumato.release.measurement import Measurement
 from sfumato.release.payers import OnPaidTab
 from sfumato.release.prices import Price, rounded_up, weak_words
 from sfumato.release.proposal import Call, receipt, warn
 from sfumato.release.purchases import Purchase
-from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Asked, Progress, Released
 from sfumato.release.requested_series import RequestedSeries
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text
+from sfumato.release.answers.receipts import INVENTED, Receipt
 from sfumato.release.purchases import NOT_BOUGHT, Purchase
-from sfumato.release.receipts import INVENTED, Receipt
 
 
 @codec.value("sold")

@@ -60,7 +60,7 @@ from sfumato.publish.synthesis.zeros import check_zeros, zeros_of
 from sfumato.publish.synthetic import Synthetic
 from sfumato.publish.tab_steps import MeasureStep
 from sfumato.release import releasing
-from sfumato.release.answer_columns import AnswerColumn, Columns
+from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, receipt, warn
 from sfumato.release.purchases import Purchase, purchase

@@ -33,7 +33,7 @@ from sfumato.plan.words import many
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, percent, text
-from sfumato.release.answer_columns import AnswerColumn, Columns
+from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.one_reading import OneReading
 from sfumato.release.price_lists import price_list

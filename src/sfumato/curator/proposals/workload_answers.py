@@ -10,8 +10,8 @@ from sfumato.curator.previews.forecasts import Forecast
 from sfumato.errors import InvalidParameter
 from sfumato.notebook_html import paragraph, preformatted
 from sfumato.privacy import codec
-from sfumato.release.answers import Answer, as_table
-from sfumato.release.receipts import Receipt
+from sfumato.release.answers.answer import Answer, as_table
+from sfumato.release.answers.receipts import Receipt
 
 
 @codec.value("answers")

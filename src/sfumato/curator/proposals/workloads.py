@@ -31,16 +31,16 @@ from sfumato.plan.sql.question_files import MOST_QUESTIONS, Written, placed, que
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, shown
 from sfumato.release import releasing
-from sfumato.release.answer_columns import Columns
+from sfumato.release.answers.answer_columns import Columns
+from sfumato.release.answers.receipts import Receipt
 from sfumato.release.batch_prices import Offer, Priced, priced, within as priced_within
 from sfumato.release.measured import Measured
-from sfumato.release.parts import Family, NamedNoise, rounded_down
+from sfumato.release.parts.question_parts import Family, NamedNoise, rounded_down
 from sfumato.release.payers import AllAtOnce, Question as PaidQuestion
 from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price, weak_words
 from sfumato.release.proposal import Call, is_stored, receipt, rehearse, warn
 from sfumato.release.purchases import Purchase
-from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Asked, Progress, Released
 from sfumato.release.requested_series import RequestedSeries, given_again
 from sfumato.release.requests import Request

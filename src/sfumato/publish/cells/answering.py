@@ -38,11 +38,11 @@ from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.marginals.bounds import Bounded, Weights, bounded
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.group_totals import Known
-from sfumato.release.answer_rows import AnswerRows
-from sfumato.release.answers import BOUGHT, BOUNDED, HYPOTHESIS, MEASURED, UNVERIFIED, Answer, answer
-from sfumato.release.finishing import finish
-from sfumato.release.key_functions import parted
-from sfumato.release.receipts import Receipt
+from sfumato.release.answers.answer import BOUGHT, BOUNDED, HYPOTHESIS, MEASURED, UNVERIFIED, Answer, answer
+from sfumato.release.answers.receipts import Receipt
+from sfumato.release.noisy_rows.answer_rows import AnswerRows
+from sfumato.release.noisy_rows.finishing import finish
+from sfumato.release.noisy_rows.key_functions import parted
 
 _MOST_WORK = 10**8
 _NAMED = 5

@@ -17,7 +17,7 @@ from sfumato.publish.files.sealed_files import FileKind
 from sfumato.publish.files.synopsis_files import public
 from sfumato.publish.files.zip_files import MANIFEST
 from sfumato.publish.fits import Fit
-from sfumato.release.receipts import Receipt
+from sfumato.release.answers.receipts import Receipt
 
 _FORMAT = 1
 _KIND = FileKind("model", _FORMAT, 1 << 28)

@@ -27,7 +27,7 @@ from sfumato.publish.graph.models import GraphModel, Potential
 from sfumato.publish.graph.trees import JunctionTree
 from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.synthesis.released import Synthesized
-from sfumato.release.receipts import Receipt
+from sfumato.release.answers.receipts import Receipt
 
 FORMAT = 1
 POTENTIALS = "potentials.arrow"

@@ -27,9 +27,9 @@ from sfumato.publish.marginals.chains import Integers
 from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.marginals.measuring import Published, packed, shapes_of
 from sfumato.publish.marginals.planning import Plan
+from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price
 from sfumato.release.purchases import Purchase
-from sfumato.release.receipts import Receipt
 
 FORMAT = 1
 BLOCKS = "blocks.arrow"

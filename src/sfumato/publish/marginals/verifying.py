@@ -23,7 +23,7 @@ from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.privacy import codec
 from sfumato.publish.marginals.measuring import Published
 from sfumato.publish.marginals.planning import Plan
-from sfumato.release.receipts import Receipt
+from sfumato.release.answers.receipts import Receipt
 
 UNSHOWN = "no check can show that the noise was drawn as stated, nor that the rows were those of the table"
 _LONGEST = 1 << 30

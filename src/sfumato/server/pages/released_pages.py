@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from sfumato.errors import NotThere, SfumatoError
 from sfumato.privacy.numbers import percent
-from sfumato.release.receipts import Receipt
+from sfumato.release.answers.receipts import Receipt
 from sfumato.server import answer_forms
 from sfumato.server.caller import Caller
 from sfumato.server.calls import counter_of, in_thread

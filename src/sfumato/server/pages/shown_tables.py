@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sfumato.curator.described_tables import TableDescription, Tables
-from sfumato.release.answers import Answer
+from sfumato.release.answers.answer import Answer
 from sfumato.server.pages.page_contexts import Grid, ShownTable, Suggested
 
 _LETTERS, _ROWS = 20_000, 500

@@ -17,7 +17,7 @@ from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import FINISHING
 from sfumato.plan.values.expressions import Call, Column, Expression, Key, Order, columns, of_keys, walk
 from sfumato.policy import Type, Value
-from sfumato.release.answer_rows import AnswerRows
+from sfumato.release.noisy_rows.answer_rows import AnswerRows
 
 Parts = dict[Expression, Column]
 

@@ -10,8 +10,8 @@ from typing import Any
 from sfumato.plots.answers import Key
 from sfumato.plots.chart_data import ChartData, Interval
 from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, text
-from sfumato.release.formatting import key
-from sfumato.release.receipts import REHEARSED, Receipt
+from sfumato.release.answers.formatting import key
+from sfumato.release.answers.receipts import REHEARSED, Receipt
 from sfumato.safe_text import printable
 
 MARK = "*"

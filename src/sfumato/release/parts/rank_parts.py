@@ -19,8 +19,8 @@ from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.words import words
 from sfumato.privacy.numbers import Number, percent
 from sfumato.release.measurement import Measurement
-from sfumato.release.parts import Strength
-from sfumato.release.scales import ChosenScale, Scale
+from sfumato.release.parts.question_parts import Strength
+from sfumato.release.parts.scales import ChosenScale, Scale
 
 _ESTIMATE = Fraction(1, 2)
 """What is left of the share of quantiles for themselves where a range of their values is bought: each of the two ends

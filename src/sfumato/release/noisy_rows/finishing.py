@@ -28,9 +28,19 @@ from sfumato.plan.values.expressions import (
     noises,
     walk,
 )
-from sfumato.release.answer_rows import AnswerRows
-from sfumato.release.noisy_columns import Bools, Evaluated, Keys, Numbers, Truths, evaluate_on, objects, ranks, truths
-from sfumato.release.row_totals import Presence, group_codes, row_total, window
+from sfumato.release.noisy_rows.answer_rows import AnswerRows
+from sfumato.release.noisy_rows.noisy_columns import (
+    Bools,
+    Evaluated,
+    Keys,
+    Numbers,
+    Truths,
+    evaluate_on,
+    objects,
+    ranks,
+    truths,
+)
+from sfumato.release.noisy_rows.row_totals import Presence, group_codes, row_total, window
 
 Places = NDArray[np.intp]
 

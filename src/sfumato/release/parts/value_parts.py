@@ -20,10 +20,10 @@ from sfumato.plan.readings.value_readings import Differences, DifferentValues, F
 from sfumato.plan.words import words
 from sfumato.policy import Value
 from sfumato.privacy.numbers import Number, percent, shown
-from sfumato.release.group_keys import KeyColumn
 from sfumato.release.measurement import Measurement
-from sfumato.release.parts import ENDS, Strength, noise
-from sfumato.release.scales import NamedScale, NoisyScale, Scale
+from sfumato.release.parts.group_keys import KeyColumn
+from sfumato.release.parts.question_parts import ENDS, Strength, noise
+from sfumato.release.parts.scales import NamedScale, NoisyScale, Scale
 
 
 @dataclass(frozen=True)

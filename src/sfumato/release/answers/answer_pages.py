@@ -22,8 +22,8 @@ from sfumato.plots.picture import Picture
 from sfumato.policy import Type
 from sfumato.privacy import Guarantee, Neighbours, Reading, reading
 from sfumato.privacy.numbers import Number, exact, percent
-from sfumato.release.receipts import Receipt
-from sfumato.release.web_pages import Page, block, escaped, facts, figure, listed, paragraph, table
+from sfumato.release.answers.receipts import Receipt
+from sfumato.release.answers.web_pages import Page, block, escaped, facts, figure, listed, paragraph, table
 
 _FEW, _ROWS = 12, 1000
 """Rows that are seen at once, and rows that are on a page at most."""

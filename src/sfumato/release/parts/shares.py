@@ -18,8 +18,8 @@ import numpy as np
 from sfumato.plan.aggregates.measures import Estimator, Floats
 from sfumato.plan.bounding import Scaled
 from sfumato.plan.sharing import Made
-from sfumato.release.parts import Family, NoisyTotals, Part
-from sfumato.release.splitting import Wanted, even, split, times_alone
+from sfumato.release.parts.question_parts import Family, NoisyTotals, Part
+from sfumato.release.parts.splitting import Wanted, even, split, times_alone
 
 _ROWS = 10_000
 _NOISE = 1e-3

@@ -26,8 +26,8 @@ from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import Number
 from sfumato.release.measurement import Measurement
+from sfumato.release.parts.scales import NoisyScale, Scale
 from sfumato.release.prices import Price
-from sfumato.release.scales import NoisyScale, Scale
 
 Family = type[Additive]
 NamedNoise = Family | str

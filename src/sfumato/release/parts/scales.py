@@ -12,7 +12,7 @@ from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact, shown
-from sfumato.release.group_keys import KeyColumn
+from sfumato.release.parts.group_keys import KeyColumn
 
 
 class Scale(Protocol):

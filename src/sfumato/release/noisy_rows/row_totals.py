@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sfumato.plan.aggregates.measures import Floats
 from sfumato.plan.noisy_rows import Over
 from sfumato.plan.values.expressions import Expression, noises
-from sfumato.release.noisy_columns import Bools, Evaluated, Numbers, Truths, is_sure, missing, numbers, ranks
+from sfumato.release.noisy_rows.noisy_columns import Bools, Evaluated, Numbers, Truths, is_sure, missing, numbers, ranks
 
 Places = NDArray[np.intp]
 

@@ -10,9 +10,9 @@ from sfumato.plan.bounding import Bounded
 from sfumato.plan.sharing import Part
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Value
-from sfumato.release.parts import OtherPart
-from sfumato.release.rank_parts import ChosenRanks
-from sfumato.release.value_parts import ChosenValues, DifferentCounts
+from sfumato.release.parts.question_parts import OtherPart
+from sfumato.release.parts.rank_parts import ChosenRanks
+from sfumato.release.parts.value_parts import ChosenValues, DifferentCounts
 
 Candidates = Callable[[Expression], tuple[Value, ...]]
 """Lists what a value may be, from the policy alone, or refuses."""

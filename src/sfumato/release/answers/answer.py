@@ -29,16 +29,16 @@ from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, percent
-from sfumato.release import sampling_errors
-from sfumato.release.altair_charts import bar_chart
-from sfumato.release.answer_files import save
-from sfumato.release.answer_pictures import HALF, MARK, explained, foot, keyed, notes, threshold, too_noisy
-from sfumato.release.finishing import Finished
-from sfumato.release.formatting import between, bounded, cell, outward, pointed, short_width, stored
-from sfumato.release.noisy_columns import Keys, Numbers, Truths
-from sfumato.release.receipts import REHEARSED, Receipt
-from sfumato.release.text_bars import bars
-from sfumato.release.typed_columns import is_typed, typed_column
+from sfumato.release.answers import sampling_errors
+from sfumato.release.answers.altair_charts import bar_chart
+from sfumato.release.answers.answer_files import save
+from sfumato.release.answers.answer_pictures import HALF, MARK, explained, foot, keyed, notes, threshold, too_noisy
+from sfumato.release.answers.formatting import between, bounded, cell, outward, pointed, short_width, stored
+from sfumato.release.answers.receipts import REHEARSED, Receipt
+from sfumato.release.answers.text_bars import bars
+from sfumato.release.answers.typed_columns import is_typed, typed_column
+from sfumato.release.noisy_rows.finishing import Finished
+from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, Truths
 from sfumato.safe_text import defused, printable
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from sfumato.release.web_pages import Page
+    from sfumato.release.answers.web_pages import Page
 
 _SHOWN = 40
 _LONGEST = 1 << 30
@@ -325,7 +325,7 @@ class Answer:
 
         The question and the names that it gives are on the page only with ``questions``: they may name a person.
         """
-        from sfumato.release.answer_pages import answer_page
+        from sfumato.release.answers.answer_pages import answer_page
 
         page = answer_page(self, questions=questions)
         if path is not None:
