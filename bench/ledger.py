@@ -17,9 +17,9 @@ from statistics import median
 from typing import Any
 
 import sfumato as sf
+from sfumato.ledger.proofs.verifying import Verification
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.transaction import Transaction
-from sfumato.ledger.verifying import Verification
 
 BLOCK, ROUNDS = 50, 20
 NOISE = sf.Laplace(scale=1000)
@@ -132,7 +132,7 @@ def verified(ledger: sf.Ledger) -> tuple[Verification, float]:
 def on_server(lines: int) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from postgres_server import PostgresServer, installations
-    from sfumato.ledger.opening import make_ledger
+    from sfumato.ledger.stores.opening import make_ledger
 
     server = PostgresServer(installations()[0]).make().start()
     try:

@@ -16,7 +16,7 @@ import sfumato as sf
 from sfumato.curator import amend, curators
 from sfumato.errors import AccountDiffers, Draining, SourceChanged, SourceTaken
 from sfumato.ledger import Line
-from sfumato.ledger.spending_limits import Reservation
+from sfumato.ledger.accounts.spending_limits import Reservation
 from sfumato.privacy import Curve
 from sfumato.release.prices import Price, weak_words
 

@@ -11,8 +11,8 @@ import pytest
 
 from postgres_server import PostgresServer
 from sfumato.ledger import ledgers
-from sfumato.ledger.opening import make_ledger, open_store
-from sfumato.ledger.store import Store
+from sfumato.ledger.stores.opening import make_ledger, open_store
+from sfumato.ledger.stores.store import Store
 
 SPENDER = "spender"
 BOTH = {"test_accounts", "test_asking", "test_holds", "test_joined_sources", "test_period_accounts", "test_races"}

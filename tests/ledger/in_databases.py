@@ -11,8 +11,8 @@ import psycopg
 
 import sfumato as sf
 from postgres_server import PostgresServer
-from sfumato.ledger.opening import make_ledger
 from sfumato.ledger.sealed_rows import COLUMNS, Row
+from sfumato.ledger.stores.opening import make_ledger
 
 SPENDER = "spender"
 _numbers = count(1)

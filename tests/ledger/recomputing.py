@@ -9,7 +9,7 @@ from pathlib import Path
 import sfumato as sf
 from sfumato.ledger import charged
 from sfumato.ledger.spending import write_cost
-from sfumato.ledger.sqlite import APPLICATION
+from sfumato.ledger.stores.sqlite import APPLICATION
 
 
 def ledgers(folder: Path) -> Iterator[Path]:

@@ -16,7 +16,8 @@ import pytest
 import sfumato as sf
 from ledger.small_accounts import account, pure
 from ledger.test_races import in_processes
-from sfumato.ledger import asking, processes
+from sfumato.ledger import processes
+from sfumato.ledger.accounts import asking
 
 FORK = multiprocessing.get_context("fork")
 ENTRY = {"plan": "p", "data": "v"}

@@ -21,9 +21,9 @@ import pytest
 import sfumato as sf
 from ledger.small_accounts import account, pure, script
 from sfumato.engine.sources.data_files import identified
-from sfumato.ledger.inspecting import CHECKPOINT
+from sfumato.ledger.proofs.inspecting import CHECKPOINT
 from sfumato.ledger.sealed_rows import COLUMNS, Row
-from sfumato.ledger.sqlite import MIGRATIONS
+from sfumato.ledger.stores.sqlite import MIGRATIONS
 from sfumato.safe_text import defused
 
 
@@ -239,7 +239,7 @@ def test_opening_verifies_from_the_last_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy_ledger: Callable[[Path], None]
 ) -> None:
     """Damage since it stops charging at once; older damage is verify's to find."""
-    monkeypatch.setattr("sfumato.ledger.inspecting.CHECKPOINT", 10)
+    monkeypatch.setattr("sfumato.ledger.proofs.inspecting.CHECKPOINT", 10)
     path = tmp_path / "a"
     busy_ledger(path)
     with sf.Ledger.open(path) as ledger:
@@ -265,7 +265,7 @@ def test_opening_verifies_from_the_last_checkpoint(
 
 IN_PARTS = """
 import sys, sfumato as sf
-from sfumato.ledger import inspecting
+from sfumato.ledger.proofs import inspecting
 inspecting.PART = 10
 inspecting.os.sched_getaffinity = lambda _: range(4)
 for path in sys.argv[1:]:

@@ -21,9 +21,9 @@ from ledger.test_chain import _make_busy
 from postgres_server import PostgresServer
 from sfumato.cli import main
 from sfumato.errors import WeakLedger
-from sfumato.ledger.bodies import LARGE
 from sfumato.ledger.moving import copy_ledger
 from sfumato.ledger.sealed_rows import COLUMNS
+from sfumato.ledger.stores.bodies import LARGE
 
 NEVER_AGAIN = "must never be charged again"
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from ledger.small_accounts import account, pure
-from sfumato.ledger.holds import Settled
+from sfumato.ledger.accounts.holds import Settled
 from sfumato.ledger.spending import NOTHING, Spending
 from sfumato.privacy.numbers import UNIT
 

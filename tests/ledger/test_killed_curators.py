@@ -17,7 +17,7 @@ from ledger.small_accounts import account, pure
 from ledger.test_races import in_threads
 from postgres_server import PostgresServer
 from sfumato.errors import WeakLedger
-from sfumato.ledger import kept_anchors
+from sfumato.ledger.proofs import kept_anchors
 
 
 @pytest.fixture

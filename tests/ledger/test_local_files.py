@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from ledger.small_accounts import account, pure, script
 from sfumato.ledger import local_files
-from sfumato.ledger.sqlite import APPLICATION, MIGRATIONS, UNREAD
+from sfumato.ledger.stores.sqlite import APPLICATION, MIGRATIONS, UNREAD
 
 
 def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_an_older_ledger_is_migrated_whole_or_not_at_all(tmp_path: Path, monkeyp
     path = tmp_path / "ledger.db"
     with sf.Ledger.open(path) as ledger:
         account(ledger).charge(pure())
-    module = "sfumato.ledger.sqlite.MIGRATIONS"
+    module = "sfumato.ledger.stores.sqlite.MIGRATIONS"
     monkeypatch.setattr(module, (*MIGRATIONS, ("CREATE TABLE notes (a)", "CREATE TABLE notes (a)")))
     with pytest.raises(sf.LedgerUnavailable):
         sf.Ledger.open(path)

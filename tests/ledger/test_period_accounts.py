@@ -18,8 +18,8 @@ import sfumato as sf
 from ledger.small_accounts import pure
 from ledger.test_races import in_processes
 from sfumato.ledger import PeriodAccounts
-from sfumato.ledger.inspecting import _stretch
-from sfumato.ledger.period_accounts import _most
+from sfumato.ledger.accounts.period_accounts import _most
+from sfumato.ledger.proofs.inspecting import _stretch
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import UNIT
 

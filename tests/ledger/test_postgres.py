@@ -20,12 +20,12 @@ from ledger.small_accounts import account, pure, script
 from ledger.test_chain import _make_busy
 from postgres_server import PostgresServer
 from sfumato.errors import WeakLedger
-from sfumato.ledger import postgres_schema
 from sfumato.ledger.moving import copy_ledger
-from sfumato.ledger.opening import make_ledger
-from sfumato.ledger.postgres_sessions import Session, refusal
 from sfumato.ledger.sealed_rows import COLUMNS, Row
-from sfumato.ledger.server_addresses import ServerAddress
+from sfumato.ledger.stores import postgres_schema
+from sfumato.ledger.stores.opening import make_ledger
+from sfumato.ledger.stores.postgres_sessions import Session, refusal
+from sfumato.ledger.stores.server_addresses import ServerAddress
 from sfumato.ledger.transaction import Transaction
 from sfumato.mechanisms import bits
 
@@ -801,7 +801,7 @@ def test_a_ledger_is_not_copied_into_itself(place: Place, tmp_path: Path) -> Non
 
 DYING = """
 import os, sys
-import sfumato.ledger.moving as moving, sfumato.ledger.sqlite_copies as copies, sfumato.ledger.postgres as postgres
+import sfumato.ledger.moving as moving, sfumato.ledger.stores.sqlite_copies as copies, sfumato.ledger.stores.postgres as postgres
 def die(*_, **__):
     os._exit(9)
 if sys.argv[3] == "sealed":

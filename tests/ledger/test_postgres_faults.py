@@ -26,7 +26,7 @@ from ledger.small_accounts import account, pure, script
 from ledger.test_races import in_processes, in_threads, ledger_is_whole, spend
 from postgres_server import MISSING, PostgresServer, installations
 from sfumato.errors import LedgerInDoubt, WeakLedger
-from sfumato.ledger import postgres
+from sfumato.ledger.stores import postgres
 
 
 @pytest.fixture
@@ -301,7 +301,7 @@ os.write(1, b"charged\\n")
 def test_a_spender_that_ends_or_stands_still_inside_a_charge_stops_nobody(place: Place, how: signal.Signals) -> None:
     """It holds the lock, and its line is sent but not committed: others wait, and then go on."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    short = STUCK.replace("import os,", "import sfumato.ledger.postgres as p; p._LEAST_IDLE = 1.0\nimport os,")
+    short = STUCK.replace("import os,", "import sfumato.ledger.stores.postgres as p; p._LEAST_IDLE = 1.0\nimport os,")
     short = short.replace("open(sys.argv[1])", "open(sys.argv[1], timeout=2)")
     command = [sys.executable, "-c", short, place.address]
     with subprocess.Popen(

@@ -14,7 +14,7 @@ import sfumato as sf
 from ledger.recomputing import ledgers, wrong
 from ledger.small_accounts import PATIENT, account
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.sqlite import MIGRATIONS
+from sfumato.ledger.stores.sqlite import MIGRATIONS
 
 EVERY = (
     sf.Charged(sf.Laplace(20), sf.Sensitivity(groups=3, per_group=2, total=5)),

@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "a synopsis of other data answers",
         Kind.REUSE,
-        "ledger/accounts.py",
+        "ledger/accounts/account.py",
         'where = {"account": self.name, "data": self._guarded.data(entries.name(data, "data"))}',
         'where = {"account": self.name}',
         _SAME,
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "the synopsis of another account answers",
         Kind.REUSE,
-        "ledger/accounts.py",
+        "ledger/accounts/account.py",
         'where = {"account": self.name, "data": self._guarded',
         'where = {"data": self._guarded',
         (f"{_FREE}test_other_accounts_have_their_own",),

@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "a release that names no period is charged to none",
         Kind.CHARGE_ORDER,
-        "ledger/period_accounts.py",
+        "ledger/accounts/period_accounts.py",
         '        if not self.periods:\n            raise Unsupported(\n                "no-periods"',
         '        if False:\n            raise Unsupported(\n                "no-periods"',
         (f"{_LEDGER}::test_without_periods_nothing_is_charged",),
@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "amending looks at no period's spending",
         Kind.CHARGE_ORDER,
-        "ledger/period_accounts.py",
+        "ledger/accounts/period_accounts.py",
         "amend(self._guarded, transaction, each, change, spent)",
         "amend(self._guarded, transaction, each, change, NOTHING)",
         (f"{_LEDGER}::test_a_budget_is_amended_in_all_periods_or_in_none",),
@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "what a period paid is not compared with the charge",
         Kind.AUDIT,
-        "ledger/verifying.py",
+        "ledger/proofs/verifying.py",
         "(paid.cost, paid.analyst) != (row.cost, row.analyst)",
         "paid.analyst != row.analyst",
         (f"{_LEDGER}::test_a_period_that_paid_less_than_the_charge_is_found",),
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "the fullest account is the emptiest",
         Kind.CHARGE_ORDER,
-        "ledger/period_accounts.py",
+        "ledger/accounts/period_accounts.py",
         "        max(bounded) if len(bounded) == len(pure) else None,",
         "        min(bounded) if len(bounded) == len(pure) else None,",
         (f"{_LEDGER}::test_the_fullest_is_found_in_each_currency",),

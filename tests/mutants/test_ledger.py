@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "a step may cost more than its tab holds",
         Kind.CHARGE_ORDER,
-        "ledger/holds.py",
+        "ledger/accounts/holds.py",
         "if not left.covers(cost):",
         "if False:",
         ("ledger/test_holds.py::test_a_step_fits_in_every_component",),
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a tab left by an error gives back",
         Kind.CHARGE_ORDER,
-        "ledger/holds.py",
+        "ledger/accounts/holds.py",
         "self._end(keep=kind is not None)",
         "self._end(keep=False)",
         ("ledger/test_holds.py::test_a_block_left_by_an_error_gives_nothing_back",),
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "a tab that ran out of time gives back",
         Kind.CHARGE_ORDER,
-        "ledger/holds.py",
+        "ledger/accounts/holds.py",
         "self._end(keep=True)",
         "self._end(keep=False)",
         ("ledger/test_holds.py::test_a_time_limit_gives_nothing_back",),
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "a line refers to an answer that is not on disk yet",
         Kind.CHARGE_ORDER,
-        "ledger/bodies.py",
+        "ledger/stores/bodies.py",
         "        local_files.sync_folder(target)\n",
         "",
         ("ledger/test_crashes.py::test_a_large_answer_is_synced_before_its_line_and_shown_after",),
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "a large answer that was changed is shown",
         Kind.CHARGE_ORDER,
-        "ledger/bodies.py",
+        "ledger/stores/bodies.py",
         "return content.decode() if sha256(content).hexdigest() == digest else None",
         "return content.decode()",
         ("ledger/test_bodies.py::test_a_lost_file_loses_its_answer_and_nothing_else",),
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "a tab whose process died gives back",
         Kind.CHARGE_ORDER,
-        "ledger/accounts.py",
+        "ledger/accounts/account.py",
         "transaction.close_tab(last.tab, keep=True, reason=reason)",
         "transaction.close_tab(last.tab, keep=False, reason=reason)",
         ("ledger/test_holds.py::test_a_dead_process_leaves_its_hold_spent",),
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "hidden state is charged step by step",
         Kind.CHARGE_ORDER,
-        "ledger/accounts.py",
+        "ledger/accounts/account.py",
         "spends = whole or entry.interactive",
         "spends = whole",
         ("ledger/test_holds.py::test_hidden_state_is_charged_whole_at_opening",),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "a charge is answered twice",
         Kind.REUSE,
-        "ledger/accounts.py",
+        "ledger/accounts/account.py",
         "if transaction.newest(about=paid.number) is not None:",
         "if False:",
         ("ledger/test_accounts.py::test_a_charge_pays_for_one_answer",),
@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "the same people have two budgets",
         Kind.REUSE,
-        "ledger/accounts.py",
+        "ledger/accounts/account.py",
         "if taken is not None:",
         "if False:",
         ("ledger/test_joined_sources.py::test_the_same_path_or_content_is_refused_by_another_account",),
@@ -179,7 +179,7 @@ MUTANTS = (
     Mutant(
         "the content of a file is stored as its plain hash",
         Kind.REUSE,
-        "ledger/joined_sources.py",
+        "ledger/accounts/joined_sources.py",
         'fingerprint=keyed("content", source.fingerprint())',
         "fingerprint=source.fingerprint()",
         ("ledger/test_joined_sources.py::test_the_same_path_or_content_is_refused_by_another_account",),
@@ -187,7 +187,7 @@ MUTANTS = (
     Mutant(
         "equal questions at once are all paid for",
         Kind.CHARGE_ORDER,
-        "ledger/asking.py",
+        "ledger/accounts/asking.py",
         "return found or next(iter(self._equal(transaction)), None)",
         "return found",
         ("ledger/test_asking.py::test_those_who_could_not_pay_are_answered_too",),
@@ -195,7 +195,7 @@ MUTANTS = (
     Mutant(
         "an account is amended below what it spent",
         Kind.CHARGE_ORDER,
-        "ledger/amending.py",
+        "ledger/accounts/amending.py",
         "if budget.at(spent).admits(NOTHING):",
         "if True:",
         ("ledger/test_accounts.py::test_an_account_is_never_amended_below_what_it_spent",),

@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "a charge takes no lock",
         Kind.CHARGE_ORDER,
-        "ledger/postgres.py",
+        "ledger/stores/postgres.py",
         ".book FOR UPDATE;",
         ".book;",
         (f"{_STORE}test_a_lock_that_is_not_had_in_time",),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "a lost reply to COMMIT counts as written",
         Kind.CHARGE_ORDER,
-        "ledger/postgres.py",
+        "ledger/stores/postgres.py",
         "if not written:",
         "if False:",
         (f"{_FAULTS}test_a_connection_cut_after_any_byte_leaves_client_and_ledger_agreed",),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "a lost reply to COMMIT counts as not written",
         Kind.CHARGE_ORDER,
-        "ledger/postgres.py",
+        "ledger/stores/postgres.py",
         "if not written:",
         "if True:",
         (f"{_FAULTS}test_a_connection_cut_after_any_byte_leaves_client_and_ledger_agreed",),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "what nobody can tell is told as not charged",
         Kind.CHARGE_ORDER,
-        "ledger/postgres.py",
+        "ledger/stores/postgres.py",
         "raise _in_doubt(rows.appended) from None",
         "written = False",
         (f"{_FAULTS}test_while_no_server_can_be_asked_it_is_not_known_whether_it_was_charged",),
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "a child says goodbye in its parent's name",
         Kind.CHARGE_ORDER,
-        "ledger/postgres_sessions.py",
+        "ledger/stores/postgres_sessions.py",
         "return self._process == os.getpid()",
         "return True",
         (f"{_FAULTS}test_a_child_never_ends_its_parents_session",),
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "a spender that stands still holds the lock for ever",
         Kind.LIMITS,
-        "ledger/postgres.py",
+        "ledger/stores/postgres.py",
         "SET LOCAL idle_in_transaction_session_timeout = {int(idle * 1000)};",
         "SET LOCAL idle_in_transaction_session_timeout = 0;",
         (f"{_FAULTS}test_a_spender_that_ends_or_stands_still_inside_a_charge_stops_nobody",),
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "a server that does not sync is charged",
         Kind.CHARGE_ORDER,
-        "ledger/postgres_sessions.py",
+        "ledger/stores/postgres_sessions.py",
         'if (fsync, pages) != ("on", "on"):',
         "if False:",
         (f"{_FAULTS}test_fsync_and_the_like_are_on_or_nothing_is_charged",),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "COMMIT does not wait for the disk",
         Kind.CHARGE_ORDER,
-        "ledger/postgres.py",
+        "ledger/stores/postgres.py",
         "SET LOCAL synchronous_commit = on;",
         "SET LOCAL synchronous_commit = off;",
         (f"{_FAULTS}test_the_server_syncs_its_log_before_it_says_that_a_charge_is_made",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "a spender may change lines",
         Kind.CONSENT,
-        "ledger/postgres_schema.py",
+        "ledger/stores/postgres_schema.py",
         '"under_way": "SELECT, INSERT, DELETE",',
         '"under_way": "SELECT, INSERT, DELETE, UPDATE",',
         (f"{_STORE}test_a_spender_can_add_lines_and_nothing_else",),
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "an administrator's session can switch the triggers off",
         Kind.CONSENT,
-        "ledger/postgres_schema.py",
+        "ledger/stores/postgres_schema.py",
         "{schema}.{table} ENABLE ALWAYS TRIGGER kept",
         "{schema}.{table} ENABLE TRIGGER kept",
         (f"{_STORE}test_a_charge_takes_four_round_trips",),
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "a schema that was changed is believed",
         Kind.REUSE,
-        "ledger/postgres.py",
+        "ledger/stores/postgres.py",
         "return None if found == shape(self._address.schema)",
         "return None if found",
         (f"{_STORE}test_lines_and_shapes_that_were_changed_are_named",),
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "an index that lacks a line is believed",
         Kind.REUSE,
-        "ledger/postgres_faults.py",
+        "ledger/stores/postgres_faults.py",
         'AS found") != wanted:',
         'AS found") == 0:',
         (f"{_STORE}test_an_index_that_lacks_a_line_is_found",),
@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "another ledger at the same address is charged",
         Kind.REUSE,
-        "ledger/postgres.py",
+        "ledger/stores/postgres.py",
         "if self._book is not None and books != [self._book[:3]]:",
         "if False:",
         (f"{_STORE}test_another_ledger_at_the_same_address_is_behind",),
@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "a ledger is copied into one that has lines",
         Kind.REUSE,
-        "ledger/postgres.py",
+        "ledger/stores/postgres.py",
         "if head is not None and (last is None or head.hash != last.hash):",
         "if False:",
         (f"{_STORE}test_a_ledger_moves_into_an_empty_one_and_once",),
@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "lines may follow the one that seals a ledger",
         Kind.REUSE,
-        "ledger/verifying.py",
+        "ledger/proofs/verifying.py",
         "if self.sealed:",
         "if False:",
         (f"{_STORE}test_an_export_is_not_copied_and_nothing_follows_a_seal",),
@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         "any server on the network is believed",
         Kind.CONSENT,
-        "ledger/server_addresses.py",
+        "ledger/stores/server_addresses.py",
         'if asked != "verify-full":',
         "if False:",
         (f"{_STORE}test_over_a_network_the_server_proves_who_it_is",),
@@ -155,7 +155,7 @@ MUTANTS = (
     Mutant(
         "a password stands in the address",
         Kind.CONSENT,
-        "ledger/server_addresses.py",
+        "ledger/stores/server_addresses.py",
         "if secret or any(name in _SECRET for name, _ in pairs):",
         "if False:",
         (f"{_STORE}test_an_address_with_a_password_is_refused_without_repeating_it",),
@@ -169,7 +169,7 @@ MEMORY = (
     Mutant(
         "closing puts an anchor that knows less in the place of one that knows more",
         Kind.REUSE,
-        "ledger/kept_anchors.py",
+        "ledger/proofs/kept_anchors.py",
         "if kept is None or kept.holds(transaction) or",
         "if True or",
         (f"{_STORE}test_closing_never_puts_an_older_anchor_in_the_place_of_a_newer",),
@@ -209,7 +209,7 @@ MEMORY = (
     Mutant(
         "the file of a curator that runs is removed",
         Kind.REUSE,
-        "ledger/kept_anchors.py",
+        "ledger/proofs/kept_anchors.py",
         "if processes.alive(self.process) is False and",
         "if True and",
         (f"{_KILLED}test_the_file_of_a_process_goes_when_another_anchor_knows_as_much",),
@@ -217,7 +217,7 @@ MEMORY = (
     Mutant(
         "threads keep the line of whoever comes last",
         Kind.REUSE,
-        "ledger/kept_anchors.py",
+        "ledger/proofs/kept_anchors.py",
         "if turn >= self._last_turn:",
         "if turn <= self._last_turn or self.last is None:",
         (f"{_KILLED}test_a_process_that_is_killed_knows_the_last_line_of_any_thread",),
@@ -233,7 +233,7 @@ MEMORY = (
     Mutant(
         "lines that two curators lost count twice",
         Kind.CHARGE_ORDER,
-        "ledger/anchors.py",
+        "ledger/proofs/anchors.py",
         "if row.data in known or anchor.hash in row.detail}",
         "if False}",
         (f"{_KILLED}test_lines_that_two_curators_lost_count_once",),
@@ -241,7 +241,7 @@ MEMORY = (
     Mutant(
         "what only one of two curators knows is left out",
         Kind.CHARGE_ORDER,
-        "ledger/anchors.py",
+        "ledger/proofs/anchors.py",
         "return transaction.has(number, seal) or any(row.data == seal for row",
         "return transaction.has(number, seal) or any(seal in row.data + row.detail for row",
         (f"{_KILLED}test_what_only_one_of_two_curators_knows_is_not_left_out",),
@@ -249,7 +249,7 @@ MEMORY = (
     Mutant(
         "an acknowledgement adds nothing",
         Kind.CHARGE_ORDER,
-        "ledger/anchors.py",
+        "ledger/proofs/anchors.py",
         'found.append(transaction.append("acknowledge", account.name, columns, cost=cost))',
         'found.append(transaction.append("acknowledge", account.name, columns))',
         (f"{_KILLED}test_what_a_killed_curator_wrote_is_not_forgotten",),
@@ -257,7 +257,7 @@ MEMORY = (
     Mutant(
         "a COMMIT that is never answered is waited for for ever",
         Kind.LIMITS,
-        "ledger/postgres_sessions.py",
+        "ledger/stores/postgres_sessions.py",
         "if time.monotonic() >= cut_at:",
         "if False:",
         (f"{_FAULTS}test_a_server_that_waits_for_a_standby_for_ever_does_not_hold_a_charge_for_ever",),
@@ -281,7 +281,7 @@ MEMORY = (
     Mutant(
         "a wait for a standby that was cancelled counts as a charge",
         Kind.CHARGE_ORDER,
-        "ledger/postgres.py",
+        "ledger/stores/postgres.py",
         "if rows.appended and rows.session.warned:",
         "if False:",
         (f"{_FAULTS}test_a_wait_for_a_standby_that_is_cancelled_leaves_a_charge_in_doubt",),
@@ -289,7 +289,7 @@ MEMORY = (
     Mutant(
         "a full disk is told as something else",
         Kind.CONSENT,
-        "ledger/postgres_sessions.py",
+        "ledger/stores/postgres_sessions.py",
         '"53100": _FULL,',
         '"53100": _SLOW,',
         (f"{_FAULTS}test_a_full_disk_is_told_and_no_acknowledged_charge_is_lost",),
@@ -358,7 +358,7 @@ MOVES = (
     Mutant(
         "a finished move to a database is run again, and gives back what was spent there",
         Kind.REUSE,
-        "ledger/postgres.py",
+        "ledger/stores/postgres.py",
         "if head is None and last is not None and not refill:",
         "if False:",
         (f"{_STORE}test_a_target_that_is_lost_is_filled_again_only_by_who_accepts_the_loss",),
@@ -374,7 +374,7 @@ MOVES = (
     Mutant(
         "an export is made a ledger unseen",
         Kind.REUSE,
-        "ledger/complete_exports.py",
+        "ledger/proofs/complete_exports.py",
         "            self._check()",
         "            pass",
         (f"{_EXPORTS}test_an_export_that_was_changed_or_cut_is_not_copied",),
@@ -382,7 +382,7 @@ MOVES = (
     Mutant(
         "an export without its last line is whole",
         Kind.REUSE,
-        "ledger/complete_exports.py",
+        "ledger/proofs/complete_exports.py",
         "if (checker.number, checker.hash) != self.last:",
         "if False:",
         (f"{_EXPORTS}test_an_export_that_was_changed_or_cut_is_not_copied",),

@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "a fresh request finds nothing, not even itself",
         Kind.CHARGE_ORDER,
-        "ledger/asking.py",
+        "ledger/accounts/asking.py",
         "return found or again",
         "return None",
         (f"{_ASKING}::test_equal_fresh_requests_at_once_cost_once",),

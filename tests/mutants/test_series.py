@@ -120,7 +120,7 @@ MUTANTS = (
     Mutant(
         "equal tables in memory are one version",
         Kind.REUSE,
-        "ledger/joined_sources.py",
+        "ledger/accounts/joined_sources.py",
         "        return Source(MEMORY, content, part=part)",
         "        return Source(MEMORY, content)",
         ("ledger/test_joined_sources.py::test_no_version_tells_whether_two_tables_in_memory_are_equal",),
@@ -128,7 +128,7 @@ MUTANTS = (
     Mutant(
         "a private table in memory is public under another name",
         Kind.REUSE,
-        "ledger/joined_sources.py",
+        "ledger/accounts/joined_sources.py",
         "return source.path != MEMORY != other.path and bool(source.part)",
         "return bool(source.part)",
         ("ledger/test_joined_sources.py::test_a_private_table_in_memory_is_not_public_under_another_name",),

@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "a share that changed is not written",
         Kind.LIMITS,
-        "ledger/accounts.py",
+        "ledger/accounts/account.py",
         "        if mine is not None and mine.share == part:\n            return",
         "        if mine is not None:\n            return",
         (f"{_SHARED}::test_a_share_that_changed_is_written_and_enforced",),
@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "a share is written each time",
         Kind.CHARGE_ORDER,
-        "ledger/accounts.py",
+        "ledger/accounts/account.py",
         "        if mine is not None and mine.share == part:\n            return",
         "        if mine is None and part:\n            pass",
         (f"{_SHARED}::test_a_share_is_written_once_and_enforced_each_time",),

@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "a settled answer may leak more than was charged",
         Kind.CHARGE_ORDER,
-        "ledger/holds.py",
+        "ledger/accounts/holds.py",
         "if self.entry.curve.parts:",
         "if not self.entry.parts:",
         ("ledger/test_holds.py::test_a_tab_is_settled_at_once_with_what_was_charged",),

@@ -17,7 +17,7 @@ from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unanswered
 from sfumato.ledger import Account
-from sfumato.ledger.asking import Asking
+from sfumato.ledger.accounts.asking import Asking
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 

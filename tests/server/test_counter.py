@@ -43,7 +43,7 @@ from sfumato.errors import (
 )
 from sfumato.ledger import Charged, Entry
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.sqlite import SQLiteRows
+from sfumato.ledger.stores.sqlite import SQLiteRows
 from sfumato.mechanisms import Laplace
 from sfumato.server.answer_clock import AnswerClock
 from sfumato.server.caller import Caller, Credentials

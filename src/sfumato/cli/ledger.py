@@ -93,7 +93,7 @@ def init(address: str, schema: str | None, spender: str | None) -> None:
 
     Curators then connect as ROLE. Passwords come from PGPASSWORD, ~/.pgpass or a service, never from the address.
     """
-    from sfumato.ledger.opening import make_ledger
+    from sfumato.ledger.stores.opening import make_ledger
 
     click.echo(f"A ledger is kept here: {make_ledger(address, schema=schema, spender=spender)}")
 

@@ -34,7 +34,7 @@ class LedgerAddress(click.Path):
         super().__init__(exists=exists, dir_okay=not exists, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from sfumato.ledger.server_addresses import is_server_address
+        from sfumato.ledger.stores.server_addresses import is_server_address
 
         return value if is_server_address(value) else super().convert(value, param, ctx)
 

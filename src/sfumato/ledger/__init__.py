@@ -21,15 +21,15 @@ period_accounts           an account for each period, where a policy keeps one
 verifying, ledgers        every line checked; the ledger itself
 """
 
-from sfumato.ledger.accounts import Account, Publication
-from sfumato.ledger.anchors import Anchor
+from sfumato.ledger.accounts.account import Account, Publication
+from sfumato.ledger.accounts.holds import Tab
+from sfumato.ledger.accounts.period_accounts import PeriodAccounts
+from sfumato.ledger.accounts.spending_limits import SpendingLimit
 from sfumato.ledger.charged import Charged
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
-from sfumato.ledger.holds import Tab
 from sfumato.ledger.ledgers import Ledger
-from sfumato.ledger.period_accounts import PeriodAccounts
-from sfumato.ledger.spending_limits import SpendingLimit
-from sfumato.ledger.verifying import Verification
+from sfumato.ledger.proofs.anchors import Anchor
+from sfumato.ledger.proofs.verifying import Verification
 
 __all__ = [
     "Account",

@@ -25,17 +25,18 @@ from sfumato.errors import (
     Unanswered,
     WeakLedger,
 )
-from sfumato.ledger import entries, kept_anchors
-from sfumato.ledger.anchors import Anchor, held
-from sfumato.ledger.bodies import LARGE
+from sfumato.ledger import entries
 from sfumato.ledger.entries import Entry, StoredAnswer
-from sfumato.ledger.kept_anchors import Memory, Running
 from sfumato.ledger.keyed_hashes import KeyedHash
+from sfumato.ledger.proofs import kept_anchors
+from sfumato.ledger.proofs.anchors import Anchor, held
+from sfumato.ledger.proofs.kept_anchors import Memory, Running
+from sfumato.ledger.proofs.verifying import LOST
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import read_spending
-from sfumato.ledger.store import Store
+from sfumato.ledger.stores.bodies import LARGE
+from sfumato.ledger.stores.store import Store
 from sfumato.ledger.transaction import Terms, Transaction
-from sfumato.ledger.verifying import LOST
 from sfumato.privacy import Budget, Cost, codec
 
 T = TypeVar("T")

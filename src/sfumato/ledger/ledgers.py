@@ -10,19 +10,21 @@ from fractions import Fraction
 from typing import Self
 
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable, SourceTaken, WeakLedger
-from sfumato.ledger import entries, inspecting, joined_sources, kept_anchors
-from sfumato.ledger.accounts import Account
-from sfumato.ledger.anchors import Anchor, accept, anchored, mark_numbers, marks_of
-from sfumato.ledger.complete_exports import write_complete
+from sfumato.ledger import entries
+from sfumato.ledger.accounts import joined_sources
+from sfumato.ledger.accounts.account import Account
+from sfumato.ledger.accounts.period_accounts import PeriodAccounts
 from sfumato.ledger.entries import Line
-from sfumato.ledger.exporting import export
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.keyed_hashes import KeyedHash
-from sfumato.ledger.opening import open_store
-from sfumato.ledger.period_accounts import PeriodAccounts
-from sfumato.ledger.store import Store
+from sfumato.ledger.proofs import inspecting, kept_anchors
+from sfumato.ledger.proofs.anchors import Anchor, accept, anchored, mark_numbers, marks_of
+from sfumato.ledger.proofs.complete_exports import write_complete
+from sfumato.ledger.proofs.exporting import export
+from sfumato.ledger.proofs.verifying import Verification
+from sfumato.ledger.stores.opening import open_store
+from sfumato.ledger.stores.store import Store
 from sfumato.ledger.transaction import Terms, Transaction
-from sfumato.ledger.verifying import Verification
 from sfumato.privacy import Budget, PrivacyUnit, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, whole
 

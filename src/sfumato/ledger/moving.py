@@ -15,17 +15,17 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from sfumato.errors import InvalidParameter, LedgerDamaged, LedgerUnavailable, WeakLedger
-from sfumato.ledger.anchors import Anchor, accept
-from sfumato.ledger.complete_exports import CompleteExport
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.ledgers import Ledger, open_guarded
-from sfumato.ledger.opening import open_store
+from sfumato.ledger.proofs.anchors import Anchor, accept
+from sfumato.ledger.proofs.complete_exports import CompleteExport
+from sfumato.ledger.proofs.verifying import Checker
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.server_addresses import ServerAddress, is_server_address
-from sfumato.ledger.sqlite_copies import Content, copied, lost_target
-from sfumato.ledger.store import Store
+from sfumato.ledger.stores.opening import open_store
+from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address
+from sfumato.ledger.stores.sqlite_copies import Content, copied, lost_target
+from sfumato.ledger.stores.store import Store
 from sfumato.ledger.transaction import Transaction, every
-from sfumato.ledger.verifying import Checker
 
 _TIMEOUT = 30.0
 _ACCEPTED = "copied from a backup or an export: its owner accepts that charges which it lacks are forgotten"
@@ -176,7 +176,7 @@ def _filled(
     block has ended. What was ``begun`` before is filled again only if it is the very same.
     """
     if is_server_address(target):
-        from sfumato.ledger.postgres import PostgresStore
+        from sfumato.ledger.stores.postgres import PostgresStore
 
         store = PostgresStore(ServerAddress.of(str(target)), _TIMEOUT)
         try:

@@ -10,7 +10,7 @@ from typing import Any
 from sfumato.errors import InvalidParameter, LedgerDamaged
 from sfumato.ledger.sealed_rows import LATEST, Row
 from sfumato.ledger.spending import NOTHING, read_cost, read_spending, write_cost
-from sfumato.ledger.store import Rows, Starting, UnderWay, Where
+from sfumato.ledger.stores.store import Rows, Starting, UnderWay, Where
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
 

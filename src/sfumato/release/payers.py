@@ -12,7 +12,7 @@ from typing import Protocol
 
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Account, Entry, Line, StoredAnswer, Tab
-from sfumato.ledger.holds import Settled
+from sfumato.ledger.accounts.holds import Settled
 from sfumato.privacy import Curve
 from sfumato.privacy.numbers import Number
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.ledger.spending_limits import Reservation
+from sfumato.ledger.accounts.spending_limits import Reservation
 from sfumato.server.caller import Caller
 from sfumato.server.people_file import PeopleFile
 from sfumato.server.token_limits import TokenLimit

@@ -17,7 +17,7 @@ from sfumato.curator.accounts.period_standings import PeriodStandings
 from sfumato.curator.accounts.standings import Standing
 from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken, WeakLedger
 from sfumato.ledger import Account, Ledger, Line, PeriodAccounts
-from sfumato.ledger.server_addresses import is_same_ledger, is_server_address
+from sfumato.ledger.stores.server_addresses import is_same_ledger, is_server_address
 from sfumato.notebook_html import paragraph, table
 from sfumato.plan.sql.declared_cells import impossible
 from sfumato.policy import Policy

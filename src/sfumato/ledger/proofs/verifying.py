@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.sealed_rows import KINDS, Row
 from sfumato.ledger.spending import NOTHING, Spending, read_cost, read_spending, write_cost
-from sfumato.ledger.store import Where
+from sfumato.ledger.stores.store import Where
 from sfumato.privacy import Cost
 
 _ZERO = write_cost(NOTHING)

@@ -12,16 +12,17 @@ from itertools import groupby
 from typing import Self, TypeVar
 
 from sfumato.errors import AlreadyAnswered, InvalidParameter, LedgerInDoubt, SourceTaken, Unanswered
-from sfumato.ledger import asking, entries, joined_sources
-from sfumato.ledger.amending import Change, amend
-from sfumato.ledger.asking import Asking, Opening
+from sfumato.ledger import entries
+from sfumato.ledger.accounts import asking, joined_sources
+from sfumato.ledger.accounts.amending import Change, amend
+from sfumato.ledger.accounts.asking import Asking, Opening
+from sfumato.ledger.accounts.holds import Tab
+from sfumato.ledger.accounts.joined_sources import Source
+from sfumato.ledger.accounts.spending_limits import SpendingLimit, epsilon_of, reserved
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
 from sfumato.ledger.guarded import GuardedStore, Periods
-from sfumato.ledger.holds import Tab
-from sfumato.ledger.joined_sources import Source
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import NOTHING, read_spending
-from sfumato.ledger.spending_limits import SpendingLimit, epsilon_of, reserved
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
 from sfumato.privacy.numbers import PROBABILITY, Number, exact, percent, text

@@ -21,7 +21,7 @@ from sfumato.ledger import entries, processes
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
 from sfumato.ledger.guarded import GuardedStore, Periods
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.store import UnderWay, Where
+from sfumato.ledger.stores.store import UnderWay, Where
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Cost
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
-from sfumato.ledger.exporting import new_file
 from sfumato.ledger.keyed_hashes import KeyedHash
+from sfumato.ledger.proofs.exporting import new_file
+from sfumato.ledger.proofs.verifying import Checker
 from sfumato.ledger.sealed_rows import COLUMNS, Row
-from sfumato.ledger.sqlite_copies import Content, write_copy
+from sfumato.ledger.stores.sqlite_copies import Content, write_copy
 from sfumato.ledger.transaction import Transaction, every
-from sfumato.ledger.verifying import Checker
 
 _VERSION = 1
 _HEAD = {"complete-export": _VERSION}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.errors import LedgerUnavailable
 from sfumato.ledger.sealed_rows import COLUMNS, Row
-from sfumato.ledger.store import UnderWay
+from sfumato.ledger.stores.store import UnderWay
 from sfumato.mechanisms import bits
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from typing import Any, TypeVar
 import psycopg
 
 from sfumato.errors import LedgerDamaged, LedgerInDoubt, LedgerUnavailable
-from sfumato.ledger.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, change_book, shape
-from sfumato.ledger.postgres_sessions import Book, Session, explained, refusal
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.server_addresses import ServerAddress
-from sfumato.ledger.sqlite_copies import Content, lost_target, write_copy
-from sfumato.ledger.store import Starting, UnderWay, Where
+from sfumato.ledger.stores.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, change_book, shape
+from sfumato.ledger.stores.postgres_sessions import Book, Session, explained, refusal
+from sfumato.ledger.stores.server_addresses import ServerAddress
+from sfumato.ledger.stores.sqlite_copies import Content, lost_target, write_copy
+from sfumato.ledger.stores.store import Starting, UnderWay, Where
 
 T = TypeVar("T")
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
@@ -263,7 +263,7 @@ class PostgresStore:
 
     def fault(self) -> str | None:
         """Let the server check its indexes, or, where it cannot, count every index against its table."""
-        from sfumato.ledger.postgres_faults import fault
+        from sfumato.ledger.stores.postgres_faults import fault
 
         with self.reading() as rows:
             return fault(rows.run, self._address.schema)

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
 from sfumato.ledger import local_files
-from sfumato.ledger.bodies import BodyFiles
 from sfumato.ledger.sealed_rows import COLUMNS, Row
-from sfumato.ledger.store import Starting, UnderWay, Where
+from sfumato.ledger.stores.bodies import BodyFiles
+from sfumato.ledger.stores.store import Starting, UnderWay, Where
 from sfumato.mechanisms import bits
 
 APPLICATION = 0x5F0A70  # in the file's header: this is a ledger of ours

@@ -23,11 +23,11 @@ from fractions import Fraction
 
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import entries
-from sfumato.ledger.accounts import Account, Analyst
-from sfumato.ledger.amending import Change, amend
+from sfumato.ledger.accounts.account import Account, Analyst
+from sfumato.ledger.accounts.amending import Change, amend
+from sfumato.ledger.accounts.holds import Tab
 from sfumato.ledger.entries import Entry, Line
 from sfumato.ledger.guarded import GuardedStore, Periods, period_account
-from sfumato.ledger.holds import Tab
 from sfumato.ledger.spending import NOTHING, read_spending
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, Curve

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from sfumato.errors import LedgerUnavailable
 from sfumato.ledger import processes
-from sfumato.ledger.anchors import Anchor, AnchoredAccount, anchored
+from sfumato.ledger.proofs.anchors import Anchor, AnchoredAccount, anchored
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import read_cost, read_spending, write_cost
 from sfumato.ledger.transaction import Terms, Transaction

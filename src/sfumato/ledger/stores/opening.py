@@ -6,9 +6,9 @@ import os
 import re
 
 from sfumato.errors import InvalidParameter
-from sfumato.ledger.server_addresses import ServerAddress, is_server_address, role_or_schema
-from sfumato.ledger.sqlite import SQLiteStore
-from sfumato.ledger.store import Store
+from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address, role_or_schema
+from sfumato.ledger.stores.sqlite import SQLiteStore
+from sfumato.ledger.stores.store import Store
 
 _MEANT = re.compile(r"://|\b(host|hostaddr|dbname|service)=")
 
@@ -16,7 +16,7 @@ _MEANT = re.compile(r"://|\b(host|hostaddr|dbname|service)=")
 def open_store(address: str | os.PathLike[str], schema: str | None, timeout: float) -> Store:
     """Open what keeps the lines. A file is made when it is missing; a database's schema is made by its owner."""
     if is_server_address(address):
-        from sfumato.ledger.postgres import PostgresStore
+        from sfumato.ledger.stores.postgres import PostgresStore
 
         return PostgresStore(ServerAddress.of(str(address), schema), timeout)
     if schema is not None:
@@ -34,7 +34,7 @@ def make_ledger(address: str, *, schema: str | None = None, spender: str | None 
     """
     if not is_server_address(address):
         raise InvalidParameter("address", "…", "the address of a database, postgresql://host/db: a file makes itself")
-    from sfumato.ledger import postgres_schema, postgres_sessions
+    from sfumato.ledger.stores import postgres_schema, postgres_sessions
 
     found = ServerAddress.of(address, schema)
     role = None if spender is None else role_or_schema(spender, "spender")

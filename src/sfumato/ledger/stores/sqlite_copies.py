@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from sfumato.errors import LedgerInDoubt, LedgerUnavailable
 from sfumato.ledger import local_files
-from sfumato.ledger.bodies import BodyFiles
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.sqlite import APPLICATION, BACKUP, BEGIN_CHARGE, INSERT_LINE, MIGRATIONS, UNREAD
-from sfumato.ledger.store import UnderWay
+from sfumato.ledger.stores.bodies import BodyFiles
+from sfumato.ledger.stores.sqlite import APPLICATION, BACKUP, BEGIN_CHARGE, INSERT_LINE, MIGRATIONS, UNREAD
+from sfumato.ledger.stores.store import UnderWay
 
 
 class Content(NamedTuple):

@@ -15,9 +15,9 @@ from itertools import pairwise
 
 from sfumato.errors import LedgerDamaged
 from sfumato.ledger.keyed_hashes import KeyedHash
+from sfumato.ledger.proofs.verifying import LOST, Checker, Verification
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.store import Store, Where
-from sfumato.ledger.verifying import LOST, Checker, Verification
+from sfumato.ledger.stores.store import Store, Where
 
 CHECKPOINT = 1000
 """Opening verifies the lines since the last one whose number is a multiple of this."""

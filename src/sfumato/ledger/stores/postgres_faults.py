@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sfumato.ledger.postgres_schema import INDEXES, UNIQUE
+from sfumato.ledger.stores.postgres_schema import INDEXES, UNIQUE
 
 _WRONG = "its indexes contradict its tables"
 _CHECKED = "SELECT nspname FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'amcheck'"

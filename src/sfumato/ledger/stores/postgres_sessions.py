@@ -19,8 +19,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
-from sfumato.ledger.postgres_schema import require_known
-from sfumato.ledger.server_addresses import ServerAddress
+from sfumato.ledger.stores.postgres_schema import require_known
+from sfumato.ledger.stores.server_addresses import ServerAddress
 
 T = TypeVar("T")
 _STANDING = """
