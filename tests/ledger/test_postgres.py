@@ -801,7 +801,8 @@ def test_a_ledger_is_not_copied_into_itself(place: Place, tmp_path: Path) -> Non
 
 DYING = """
 import os, sys
-import sfumato.ledger.moving as moving, sfumato.ledger.stores.sqlite_copies as copies, sfumato.ledger.stores.postgres as postgres
+from sfumato.ledger import moving
+from sfumato.ledger.stores import postgres, sqlite_copies as copies
 def die(*_, **__):
     os._exit(9)
 if sys.argv[3] == "sealed":
