@@ -11,11 +11,14 @@ import pytest
 
 from postgres_server import postgres  # noqa: F401 - a fixture
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # tests that press Ctrl-C may run in the background
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
 # A forked child that collects an engine which its parent had dropped dies of it: the engine's threads stayed behind.
 os.register_at_fork(before=gc.freeze, after_in_parent=gc.unfreeze)
+
+
+def pytest_runtest_setup() -> None:
+    """Ctrl-C is Python's own in every test: a run in the background begins without, and Spark leaves another behind."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

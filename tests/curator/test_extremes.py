@@ -137,7 +137,7 @@ def test_what_cannot_be_written_down_is_refused_before_the_charge(
             "releasing.codec.loads",
             "releasing.entries.write_widths",
             "measured._in_own_terms",
-            "answers.as_table",
+            "answers.answer.as_table",
         ):
             for fails in (refused, overflown):
                 with monkeypatch.context() as broken:

@@ -77,7 +77,7 @@ def opened(path: Path, found: list[Row], *, ways: int = 2, rounds: int = 2, **mo
 
 def quantities(face: answering.Face, question: str) -> tuple[Quantity, ...]:
     """What is asked, as a session sees it: nothing of it is taken for measured."""
-    query = answering.sql.parse(question, face.catalog)
+    query = answering.statements.parse(question, face.catalog)
     asking = answering._Asking(face, query, answering._conditions(query.plan.source), 0.05)
     return tuple(each for each in asking.quantities[0][0] if isinstance(each, Quantity))
 
