@@ -90,9 +90,13 @@ def test_minus_zero_is_the_unit_that_zero_is(sessions: Sessions, kind: str, unit
     engine.close()
 
 
-@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+@pytest.mark.parametrize(
+    ("kind", "read_as"), [("date", None), ("timestamp", None), ("timestamptz", None), ("date", "text")]
+)
 @pytest.mark.parametrize("unit", [PrivacyUnit("person"), MONTHLY])
-def test_ids_beyond_the_calendar_are_as_many_units(sessions: Sessions, kind: str, unit: PrivacyUnit) -> None:
+def test_ids_beyond_the_calendar_are_as_many_units(
+    sessions: Sessions, kind: str, read_as: str | None, unit: PrivacyUnit
+) -> None:
     relation = f"{sessions.schema()}.visits"
     ids = ["0044-03-15 BC", "0045-03-15 BC", "12024-01-01", "12025-01-01", "infinity", "-infinity", "2024-01-01"]
     sessions.run(
@@ -100,7 +104,8 @@ def test_ids_beyond_the_calendar_are_as_many_units(sessions: Sessions, kind: str
         f"INSERT INTO {relation} VALUES " + ", ".join(f"('{each}', '2024-05-05'), ('{each}', NULL)" for each in ids),
         f"UPDATE {relation} SET day = '2024-05-06' WHERE day IS NULL",
     )
-    engine = Postgres(declared(sessions.server, relation, DAY, unit))
+    policy = replace(declared(sessions.server, relation, DAY, unit), id_type=read_as)
+    engine = Postgres(policy)
     assert read(engine, "SELECT COUNT(*) FROM visits") == [(len(ids),)]
     engine.close()
 

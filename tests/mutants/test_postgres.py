@@ -132,6 +132,14 @@ MUTANTS = (
         ("engine/test_postgres_meanings.py::test_a_server_that_computes_otherwise_is_refused_by_the_functions_name",),
     ),
     Mutant(
+        "ids that are days beyond the calendar are one person as text",
+        Kind.KEYS,
+        "engine/postgres/stored_cells.py",
+        '            return f"(CAST({name(column.name)} AS TEXT) {BYTES})"',
+        '            return f"(CAST({x} AS TEXT) {BYTES})"',
+        (f"{_HOSTILE}::test_ids_beyond_the_calendar_are_as_many_units",),
+    ),
+    Mutant(
         "every item of an array counts",
         Kind.SENSITIVITY,
         "engine/postgres/stored_cells.py",

@@ -44,7 +44,9 @@ class PostgresCells:
         x = self.plain(column)
         if column.kind is Stored.BOOLEAN:
             return f"(CASE WHEN {x} THEN 'true' WHEN NOT {x} THEN 'false' END {BYTES})"
-        written = f"(CAST({x} AS TEXT) {BYTES})" if column.kind in (Stored.INTEGER, Stored.DATE) else None
+        if column.kind is Stored.DATE:  # days beyond the calendar are as many texts, and may be ids
+            return f"(CAST({name(column.name)} AS TEXT) {BYTES})"
+        written = f"(CAST({x} AS TEXT) {BYTES})" if column.kind is Stored.INTEGER else None
         return x if column.kind is Stored.TEXT else written
 
     def whole(self, column: StoredColumn) -> str:

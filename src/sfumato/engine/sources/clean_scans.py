@@ -245,7 +245,7 @@ class CleanScans:
             raise InvalidPolicy(
                 f"{column} is no list in its source",
                 place=f"{place}.most_items",
-                fix="leave most_items out, or name a column that is an array",
+                fix="leave most_items out, or name a column that is an array of a type of the server's own",
             )
         return found, _shared(found.item, column, place)
 
@@ -352,8 +352,9 @@ class _Build:
         """Give a cell as text, where its type has one that engines share."""
         written = self.scans.cells.text(column)
         if written is None:
+            what = "an item" if column.name == ITEM else column.name
             raise InvalidPolicy(
-                f"{column.name} is stored as {column.told}, which has no text that engines share",
+                f"{what} is stored as {column.told}, which has no text that engines share",
                 place=place,
                 fix="declare it as a number or a time, or write the text in a view",
             )
