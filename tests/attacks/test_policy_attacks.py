@@ -133,10 +133,10 @@ def test_exact_answers_give_all_away_and_the_policys_hold_their_ceilings(
     visits: Path, found: attacks.PolicyAttack
 ) -> None:
     """A true ceiling is passed once in a million times. No source is there to be read, and no ledger is made."""
-    columns = ["visits.<b>ward", "visits.smokes", "visits.age"]
+    columns = ['visits."<b>ward"', "visits.smokes", "visits.age"]
     assert [(each.private.attack, each.where) for each in found.attempts] == [
         *([("presence", "visits"), *(("value", each) for each in columns)] * 2),
-        ("everybody", "visits.<b>ward"),
+        ("everybody", 'visits."<b>ward"'),
     ]
     assert all(each.exact.success == 1 for each in found.attempts)
     assert found.holds
@@ -258,11 +258,12 @@ def test_the_whole_budget_is_spent_and_not_more(currency: int, tmp_path: Path) -
 def test_what_there_was_no_time_for_is_said(visits: Path) -> None:
     found = attacks.policy(visits, runs=LEAST_RUNS, minutes="1e-9")
     assert [each.private.attack for each in found.attempts] == ["presence"]
-    assert found.untried[0] == "visits.<b>ward with ε = 0.5"
+    assert found.untried[0] == 'visits."<b>ward" with ε = 0.5'
     assert len(found.untried) == 8
-    assert "There was no time for: visits.<b>ward with ε = 0.5, " in str(found)
+    assert 'There was no time for: visits."<b>ward" with ε = 0.5, ' in str(found)
     page = found.page().html
-    assert "There was no time for: visits.&lt;b&gt;ward" in page
+    assert "There was no time for: visits.&quot;&lt;b&gt;ward&quot;" in page
+    assert "That no method is right more than 73.2 times of 100 holds for these, too" in page
     assert "no method whatever is right more than 73.2 times of 100" in page  # of values too, which were not tried
     with pytest.raises(sf.InvalidParameter, match="minutes"):
         attacks.policy(visits, minutes=0)
@@ -277,7 +278,7 @@ def test_a_column_is_chosen_by_name(visits: Path) -> None:
     assert chosen("<b>ward")[0].known() == {"smokes": (False, True)}
     assert (chosen("age")[0].values, chosen("age")[0].key) == ((0, 110), '"age" >= 110')
     assert [str(each) for each in chosen("age", "visits.smokes", "age")] == ["visits.age", "visits.smokes"]
-    with pytest.raises(sf.InvalidParameter, match=r"visits\.<b>ward, visits\.smokes, visits\.age"):
+    with pytest.raises(sf.InvalidParameter, match=r'visits\."<b>ward", visits\.smokes, visits\.age'):
         chosen("patient_id")
     found = attacks.policy(visits, column=["age", "smokes"], runs=LEAST_RUNS, minutes=LONG)
     assert {each.where for each in found.attempts} == {"visits", "visits.age", "visits.smokes"}
@@ -313,7 +314,8 @@ def test_the_page_needs_nothing_else_and_tells_the_worst_in_words(found: attacks
     assert page.count("<td>ρ = 0.00657</td>") == 4  # presence and three columns
     assert "kept in two measures" in page
     assert "report it" not in page
-    assert "could not have refuted the promise" in page  # 20 of 20 at ε = 0.5 is chance more than once in 10⁶ times
+    words = "In 9 of 9 attempts so few guesses could not have refuted the promise, even if all had been right: "
+    assert words in page  # 20 of 20 is chance more than once in 10⁶ times, at every ceiling here
     assert str(found) == str(found.findings)
     assert "<table" in found._repr_html_()
     assert attacks.Findings.from_json(found.to_json()) == found.findings
