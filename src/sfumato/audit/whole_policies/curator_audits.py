@@ -179,8 +179,8 @@ class _Run:
     def faults(
         self, planned: Mapping[str, Planted], until: float, found: tuple[CaughtFault, ...] = ()
     ) -> tuple[tuple[CaughtFault, ...], Mapping[str, Planted]]:
-        """Plant faults until then, one at least, beside those that were found before, and give also what is left to
-        plant. An audit begins with them, without which nothing that is found later means anything, and takes at most
+        """Try planted faults until then, one at least, beside those that were found before, and give also what is left
+        to plant. An audit begins with them, without which nothing that is found later means anything, and takes at most
         half of its time, so that questions are tried, too.
         """
         for place, (name, plant) in enumerate(planned.items()):
