@@ -10,12 +10,14 @@ import pytest
 
 import sfumato as sf
 from sfumato import attacks
+from sfumato.attacks.attempts import Attempt
 from sfumato.attacks.ceilings import curve_ceiling, for_replacing, guess_ceiling
 from sfumato.attacks.policy_attacks import LEAST_RUNS, everybody, presence, value
-from sfumato.attacks.staged_policies import Stage, stages
+from sfumato.attacks.staged_policies import Stage, stages, undeclared
 from sfumato.attacks.whole_budgets import Spending, spendings
 from sfumato.policy import read
 from sfumato.privacy import Budget, Curve
+from sfumato.privacy.numbers import from_units
 from sfumato.release.answers.web_pages import loads_nothing
 
 VISITS = """
@@ -133,10 +135,10 @@ def test_exact_answers_give_all_away_and_the_policys_hold_their_ceilings(
     visits: Path, found: attacks.PolicyAttack
 ) -> None:
     """A true ceiling is passed once in a million times. No source is there to be read, and no ledger is made."""
-    columns = ["visits.<b>ward", "visits.smokes", "visits.age"]
+    columns = ['visits."<b>ward"', "visits.smokes", "visits.age"]
     assert [(each.private.attack, each.where) for each in found.attempts] == [
         *([("presence", "visits"), *(("value", each) for each in columns)] * 2),
-        ("everybody", "visits.<b>ward"),
+        ("everybody", 'visits."<b>ward"'),
     ]
     assert all(each.exact.success == 1 for each in found.attempts)
     assert found.holds
@@ -258,11 +260,12 @@ def test_the_whole_budget_is_spent_and_not_more(currency: int, tmp_path: Path) -
 def test_what_there_was_no_time_for_is_said(visits: Path) -> None:
     found = attacks.policy(visits, runs=LEAST_RUNS, minutes="1e-9")
     assert [each.private.attack for each in found.attempts] == ["presence"]
-    assert found.untried[0] == "visits.<b>ward with ε = 0.5"
+    assert found.untried[0] == 'visits."<b>ward" with ε = 0.5'
     assert len(found.untried) == 8
-    assert "There was no time for: visits.<b>ward with ε = 0.5, " in str(found)
+    assert 'There was no time for: visits."<b>ward" with ε = 0.5, ' in str(found)
     page = found.page().html
-    assert "There was no time for: visits.&lt;b&gt;ward" in page
+    assert "There was no time for: visits.&quot;&lt;b&gt;ward&quot;" in page
+    assert "That no method is right more than 73.2 times of 100 holds for these, too" in page
     assert "no method whatever is right more than 73.2 times of 100" in page  # of values too, which were not tried
     with pytest.raises(sf.InvalidParameter, match="minutes"):
         attacks.policy(visits, minutes=0)
@@ -277,7 +280,7 @@ def test_a_column_is_chosen_by_name(visits: Path) -> None:
     assert chosen("<b>ward")[0].known() == {"smokes": (False, True)}
     assert (chosen("age")[0].values, chosen("age")[0].key) == ((0, 110), '"age" >= 110')
     assert [str(each) for each in chosen("age", "visits.smokes", "age")] == ["visits.age", "visits.smokes"]
-    with pytest.raises(sf.InvalidParameter, match=r"visits\.<b>ward, visits\.smokes, visits\.age"):
+    with pytest.raises(sf.InvalidParameter, match=r'visits\."<b>ward", visits\.smokes, visits\.age'):
         chosen("patient_id")
     found = attacks.policy(visits, column=["age", "smokes"], runs=LEAST_RUNS, minutes=LONG)
     assert {each.where for each in found.attempts} == {"visits", "visits.age", "visits.smokes"}
@@ -313,7 +316,8 @@ def test_the_page_needs_nothing_else_and_tells_the_worst_in_words(found: attacks
     assert page.count("<td>ρ = 0.00657</td>") == 4  # presence and three columns
     assert "kept in two measures" in page
     assert "report it" not in page
-    assert "could not have refuted the promise" in page  # 20 of 20 at ε = 0.5 is chance more than once in 10⁶ times
+    words = "In 9 of 9 attempts so few guesses could not have refuted the promise, even if all had been right: "
+    assert words in page  # 20 of 20 is chance more than once in 10⁶ times, at every ceiling here
     assert str(found) == str(found.findings)
     assert "<table" in found._repr_html_()
     assert attacks.Findings.from_json(found.to_json()) == found.findings
@@ -326,3 +330,148 @@ def test_the_page_says_when_a_ceiling_broke_and_whether_it_could_have(found: att
         page = replace(found, attempts=(many,)).page().html
         assert ("report it" in page) is broken
         assert "could not have refuted the promise" not in page
+
+
+def attempted(answers: str, right: int, trials: int, ceiling: float, note: str = "") -> Attempt:
+    exact = attacks.Finding("value", f"{answers}, exact", trials, trials, 0.5)
+    private = attacks.Finding("value", answers, right, trials, 0.5, ceiling, 1, note)
+    return Attempt("visits.ward", "has it", "ε = 1", "SELECT 1", exact, private)
+
+
+def whole(*attempts: Attempt, **more: Any) -> attacks.PolicyAttack:
+    return attacks.PolicyAttack(sf.Guarantee("0.5"), sf.Neighbours.REPLACE, "each person", attempts, **more)
+
+
+def test_attempts_without_power_are_named_beside_others_that_have_it() -> None:
+    """With a ceiling of 0.9, 20 right guesses of 20 are chance; with one of 0.6, 100 of 100 are not."""
+    found = whole(attempted("visits.ward, ε = 1", 20, 20, 0.9), attempted("visits.age, ε = 1", 50, 100, 0.6))
+    words = (
+        "In 1 of 2 attempts so few guesses could not have refuted the promise, even if all had been right: "
+        "visits.ward, ε = 1. "
+    )
+    assert words in found.page().html
+    assert words in str(found)
+
+
+def test_a_broken_ceiling_counts_whatever_it_is_called() -> None:
+    sound, broken = (attempted("visits.ward, ε = 1", right, 100, 0.6) for right in (50, 100))
+    for attempts in ((sound, broken), (broken, sound)):
+        found = whole(*attempts)
+        assert not found.holds
+        assert not found.findings.holds
+        assert "report it" in found.page().html
+        assert [each.ceiling for each in found.findings] == [None, 0.6, 0.6]  # what is exact is told once
+    assert whole(sound, sound).holds
+
+
+DOTTED = """
+[unit]
+name = "person"
+neighbours = "add-remove"
+budget = { epsilon = 0.5 }
+
+[tables."a.b"]
+source = "nowhere.csv"
+id = "who"
+max_rows = 1
+columns = { c = { values = ["A", "B"] }, note = { type = "text" }, who = { type = "integer" } }
+
+[tables.a]
+source = "nowhere.csv"
+id = "who"
+max_rows = 1
+
+[tables.a.columns]
+"b.c" = { values = ["A", "B"] }
+c = { values = ["A", "B"] }
+tags = { values = ["x", "y"], most_items = 3 }
+"""
+
+
+def test_columns_of_two_tables_are_told_apart_and_a_name_takes_all_that_have_it(tmp_path: Path) -> None:
+    path = tmp_path / "dotted.toml"
+    path.write_text(DOTTED)
+    policy = read(path)
+    assert [str(each) for each in stages(policy)] == ['"a.b".c', 'a."b.c"', "a.c"]
+    assert [str(each) for each in stages(policy, ["a.b.c"])] == ['"a.b".c', 'a."b.c"']
+    assert [str(each) for each in stages(policy, ['a."b.c"', "b.c"])] == ['a."b.c"']
+    assert [str(each) for each in stages(policy, ["c"])] == ['"a.b".c', "a.c"]
+
+
+def test_columns_that_cannot_be_attacked_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "dotted.toml"
+    path.write_text(DOTTED)
+    left = undeclared(read(path))
+    assert left == ('"a.b".note', "a.tags")  # what says whose a row is, is nobody's secret
+    found = whole(attempted("visits.ward, ε = 1", 50, 100, 0.6), undeclared=left)
+    words = "Not tried, since no two values and no range are declared, or they hold lists: "
+    assert f'{words}"a.b".note, a.tags.' in str(found)
+    assert f"{words}&quot;a.b&quot;.note, a.tags." in found.page().html
+    assert words not in str(whole(attempted("visits.ward, ε = 1", 50, 100, 0.6)))
+
+
+MONTHS = """
+[unit]
+name = "person"
+size = 500
+neighbours = "replace"
+period = { column = "day", every = "month" }
+budget = { epsilon = 1, delta = 1e-6, per = "month" }
+
+[tables.visits]
+source = "nowhere.csv"
+id = "who"
+max_rows = 1
+
+[tables.visits.columns]
+day = { type = "date", bounds = ["2024-01-01", "2024-12-31"], nullable = false }
+smokes = { type = "boolean" }
+"""
+
+
+def test_two_accounts_pay_for_the_column_that_says_which_of_them_pays(tmp_path: Path) -> None:
+    """Each account has half of the budget. A replaced day moves the target to another month, whose account tells too,
+    so that the ceiling is that of the whole budget; a replaced habit is told by one account.
+    """
+    path = tmp_path / "months.toml"
+    path.write_text(MONTHS)
+    found = attacks.policy(path, runs=LEAST_RUNS, minutes=LONG)
+    ceilings = {each.private.answers: each.private.ceiling for each in found.attempts}
+    half, whole_budget = (sf.Guarantee(each, delta) for each, delta in (("0.5", "5e-7"), (1, "1e-6")))
+    assert ceilings["visits.smokes, ε = 0.5"] == guess_ceiling(half)
+    assert ceilings["visits.day, ε = 0.5 of each of 2 accounts"] == guess_ceiling(whole_budget)
+    rho = list(spendings(read(path).account_budget))[1].rho or 0
+    assert ceilings[f"visits.smokes, ρ = {float(rho):.3g}"] == curve_ceiling(Curve.concentrated(rho))
+    twice = curve_ceiling(Curve.concentrated(2 * rho))
+    assert ceilings[f"visits.day, ρ = {float(rho):.3g} of each of 2 accounts"] == twice
+    assert found.holds
+    for told in (str(found), found.page().html):
+        assert "Two accounts pay where visits.day is guessed" in told
+    added = replace(read(path), budget=Budget(1, "1e-6"))
+    assert [each.moves for each in stages(read(path), ["day", "smokes"])] == [True, False]
+    assert not any(each.moves for each in stages(added))
+    assert not any(each.moves for each in stages(replace(read(path), per=None)))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [("0.1", "0.1"), (1, "0.5"), ("0.001", "1e-3"), (50, "0.9")])
+def test_an_account_pays_as_often_as_it_is_asked_however_large_delta_is(
+    epsilon: Any, delta: Any, tmp_path: Path
+) -> None:
+    """Where δ is large against ε, r is larger than ε, and an account of five times ε would not pay for five times r."""
+    own = staged(VISITS, tmp_path)
+    budget = Budget(epsilon, delta)
+    spent = list(spendings(budget))[1]
+    assert from_units(budget.allowances.renyi or 0) > budget.epsilon
+    for account, times in ((budget, 1), (spent.account(5), 5)):
+        with own.curator(own.others(), account) as curator:
+            asked: Any = curator.sql("SELECT COUNT(*) AS n FROM visits")
+            for _ in range(times):
+                asked.release(**spent.price, fresh=True)
+    pure = Spending(budget).account(5)
+    assert (pure.allowances.pure or 0) >= 5 * (budget.allowances.pure or 0)
+
+
+def test_one_guess_that_failed_is_not_rounded_away() -> None:
+    for right, trials, shown in ((996, 1000, "99.6"), (9_999, 10_000, "99.9"), (100, 100, "100"), (50, 100, "50")):
+        page = whole(attempted("visits.ward, ε = 1", right, trials, 1.0)).page().html
+        assert f"<b>{shown} of 100</b>" in page or f">{shown} of 100<" in page

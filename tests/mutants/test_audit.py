@@ -197,6 +197,22 @@ MUTANTS = (
         ("audit/whole_policies/test_curator_audits.py::test_an_audit_that_misses_a_fault_says_that_it_has_no_power",),
     ),
     Mutant(
+        "planted faults may take all of the time, so that no question is tried",
+        Kind.AUDIT,
+        "audit/whole_policies/curator_audits.py",
+        "run.faults(planned, (time.time() + run.until) / 2)",
+        "run.faults(planned, run.until)",
+        ("audit/whole_policies/test_curator_audits.py::test_half_of_the_time_is_left_for_questions",),
+    ),
+    Mutant(
+        "faults that there was no time to plant are not counted",
+        Kind.AUDIT,
+        "audit/whole_policies/curator_findings.py",
+        "{len(self.faults) + len(self.unplanted)}",
+        "{len(self.faults)}",
+        ("audit/whole_policies/test_curator_audits.py::test_faults_take_until_then_and_those_that_are_left_are_named",),
+    ),
+    Mutant(
         "a question is falsified at half the price that is claimed",
         Kind.FACTOR_TWO,
         "audit/asked_questions/asked_worlds.py",

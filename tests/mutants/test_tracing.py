@@ -116,8 +116,8 @@ MUTANTS = (
         "a staged account has more than the policy's budget",
         Kind.CHARGE_ORDER,
         "attacks/whole_budgets.py",
-        "own.epsilon * times, own.delta",
-        "(own.epsilon + 1) * times, own.delta",
+        "epsilon = times * max(own.epsilon, divergence)",
+        "epsilon = times * (1 + max(own.epsilon, divergence))",
         (f"{POLICY}::test_the_whole_budget_is_spent_and_not_more",),
     ),
     Mutant(

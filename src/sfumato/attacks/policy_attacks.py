@@ -9,7 +9,7 @@ replaced. Runs are independent, so right guesses pass the limit of a binomial wi
 
 With the price spent at once, noise is as small as this policy ever allows: the budget bounds what all questions
 together tell, however they are shared out. Every private table is attacked, and every column that declares two values
-or a range; what there was no time for is said.
+or a range; the others are named, and what there was no time for is said.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, product
 from math import prod
 from pathlib import Path
@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.attacks.attempts import Attempt
+from sfumato.attacks.attempts import Attempt, power_words, undeclared_words
 from sfumato.attacks.findings import Finding, Findings
-from sfumato.attacks.staged_policies import Stage, quoted, stages, with_column
+from sfumato.attacks.staged_policies import Stage, quoted, stages, undeclared, with_column
 from sfumato.attacks.whole_budgets import Spending, spendings
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.mechanisms import bits
@@ -52,6 +52,7 @@ _EVERYBODY = 50
 """People whose values are guessed at once, at most."""
 _MOST_ROWS = 100_000
 """Rows of all of them together: where many rows of one count, they are fewer."""
+_TWO_ACCOUNTS = "Two accounts pay where {} is guessed, since each period has its own: the ceiling is of both together."
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,18 @@ class PolicyAttack:
     attempts: tuple[Attempt, ...]
     untried: tuple[str, ...] = ()
     """What there was no time for, in words."""
+    undeclared: tuple[str, ...] = ()
+    """The columns that cannot be attacked: lists, and those of which no two values and no range are declared."""
 
     @property
     def findings(self) -> Findings:
-        """List all attempts as findings, exact and private side by side."""
-        listed = [finding for each in self.attempts for finding in (each.exact, each.private)]
-        once = {finding.answers: finding for finding in reversed(listed)}
-        ordered = [once[answers] for answers in dict.fromkeys(finding.answers for finding in listed)]
-        return Findings("the whole budget on one target", tuple(ordered), self._words())
+        """List all attempts as findings, exact and private side by side; what is exact in either currency, once."""
+        listed: list[Finding] = []
+        told: set[str] = set()
+        for each in self.attempts:
+            listed += [each.private] if each.exact.answers in told else [each.exact, each.private]
+            told.add(each.exact.answers)
+        return Findings("the whole budget on one target", tuple(listed), self._words())
 
     def _words(self) -> tuple[str, ...]:
         spent = " or all of ".join(dict.fromkeys(each.paid for each in self.attempts))
@@ -79,14 +84,17 @@ class PolicyAttack:
         words = (
             f"An analyst who spends all of {spent} at once, and knows everything about everybody else.",
             "All people are invented: no data of the policy were read, and nothing was spent.",
+            *dict.fromkeys(each.private.note for each in self.attempts),
             left,
+            *undeclared_words(self.undeclared),
+            *power_words(self.attempts),
         )
         return tuple(each for each in words if each)
 
     @property
     def holds(self) -> bool:
         """Tell whether every ceiling held."""
-        return self.findings.holds
+        return all(each.private.holds for each in self.attempts)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """Draw the share of right guesses of each attempt, exact and private, with theory's ceilings."""
@@ -96,7 +104,9 @@ class PolicyAttack:
         """Write one web page about it, in words for people who do not ask in SQL."""
         from sfumato.attacks.policy_pages import policy_page
 
-        return policy_page(self.promise, self.neighbours, self.unit, self.attempts, self.findings, self.untried)
+        return policy_page(
+            self.promise, self.neighbours, self.unit, self.attempts, self.findings, self.untried, self.undeclared
+        )
 
     def to_json(self) -> str:
         """Write the findings as JSON text."""
@@ -144,7 +154,8 @@ def policy(
         else:
             attempts.append(attempt(own, spent, many))
     promise = Guarantee(owned.budget.epsilon, owned.budget.delta)
-    return PolicyAttack(promise, owned.neighbours, str(owned.unit), tuple(attempts), tuple(untried))
+    left = () if named else undeclared(owned)
+    return PolicyAttack(promise, owned.neighbours, str(owned.unit), tuple(attempts), tuple(untried), left)
 
 
 Planned = tuple[str, Stage, Spending, Callable[[Stage, Spending, int], Attempt]]
@@ -167,10 +178,16 @@ def _planned(chosen: Sequence[Stage]) -> list[Planned]:
     early, late = [each for each in columns if each in first], [each for each in columns if each not in first]
     found: list[Planned] = []
     for spent in spendings(owned.account_budget):
-        found += [(f"presence in {each.table.name}", each, spent, presence) for each in present]
-        found += [(str(each), each, spent, value) for each in (*early, *late)]
+        found += [(f"presence in {replace(each, column=None)}", each, spent, presence) for each in present]
+        found += [(str(each), each, _of_accounts(each, spent), value) for each in (*early, *late)]
     apart = [each for each in early if each.listed and prod(map(len, each.known().values())) > 1]
-    return found + [(f"everybody's {each}", each, Spending(owned.account_budget), everybody) for each in apart]
+    pure = Spending(owned.account_budget)
+    return found + [(f"everybody's {each}", each, _of_accounts(each, pure), everybody) for each in apart]
+
+
+def _of_accounts(chosen: Stage, spent: Spending) -> Spending:
+    """Say how many accounts pay for what tells of a value: two, where it decides in which of them the target is."""
+    return replace(spent, accounts=2) if chosen.moves else spent
 
 
 def presence(chosen: Stage, spent: Spending, runs: int) -> Attempt:
@@ -189,7 +206,7 @@ def presence(chosen: Stage, spent: Spending, runs: int) -> Attempt:
         return {(): rows.num_rows}
 
     asked = _Asked(chosen, spent, question, counted)
-    named = "presence", f"{chosen.table.name}, presence", "is in the table"
+    named = "presence", f"{replace(chosen, column=None)}, presence", "is in the table"
     return _attempt(asked, named, asked.right(tables, guess, runs), runs, replaced=False)
 
 
@@ -295,13 +312,14 @@ def _right(ask: Ask, tables: Any, guess: Callable[[Told], bool], runs: int) -> i
 def _attempt(asked: _Asked, named: tuple[str, str, str], right: list[int], trials: int, *, replaced: bool) -> Attempt:
     """Put what came of exact and of private answers side by side."""
     kind, title, words = named
-    where = asked.stage.table.name if kind == "presence" else str(asked.stage)
+    where = str(asked.stage if replaced else replace(asked.stage, column=None))
     ceiling = asked.spent.ceiling(replaced=replaced)
+    note = _TWO_ACCOUNTS.format(where) if asked.spent.accounts > 1 else ""
     return Attempt(
         where,
         words,
         str(asked.spent),
         asked.question,
         Finding(kind, f"{title}, exact", right[0], trials, 0.5, None, 1),
-        Finding(kind, f"{title}, {asked.spent}", right[1], trials, 0.5, ceiling, 1),
+        Finding(kind, f"{title}, {asked.spent}", right[1], trials, 0.5, ceiling, 1, note),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sfumato.attacks.attempts import Attempt
-from sfumato.attacks.ceilings import account_ceiling, most_right, percent_up
+from sfumato.attacks.attempts import Attempt, power_words, undeclared_words
+from sfumato.attacks.ceilings import account_ceiling, percent_up
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee, Neighbours
@@ -24,12 +24,14 @@ def policy_page(
     attempts: Sequence[Attempt],
     findings: Findings,
     untried: Sequence[str] = (),
+    undeclared: Sequence[str] = (),
 ) -> Page:
     """Write the whole page."""
+    left = (*_no_time(untried, account_ceiling(promise, neighbours)), *undeclared_words(undeclared))
     sections = [
         f"<h1>{_TITLE}</h1>{_summary(promise, neighbours, attempts)}{_in_short(promise, neighbours)}",
         f"<h2>Who is protected</h2>{protected(unit, neighbours.value)}",
-        f"<h2>What was tried</h2>{''.join(_tried(attempts, findings, untried))}",
+        f"<h2>What was tried</h2>{''.join(_tried(attempts, findings, left))}",
         f"<h2>What anybody could gain at most</h2>{_by_theory(promise, neighbours)}",
         f"<h2>What this does not promise</h2>{limits_of_it()}",
         f"<h2>How it was tried</h2>{_how(unit, neighbours, attempts)}",
@@ -53,11 +55,6 @@ def _summary(promise: Guarantee, neighbours: Neighbours, attempts: Sequence[Atte
 
 def _both(each: Attempt) -> tuple[Finding, Finding]:
     return each.exact, each.private
-
-
-def _most(each: Attempt) -> float:
-    """Give the largest share of right guesses that theory allows."""
-    return 1.0 if each.private.ceiling is None else each.private.ceiling
 
 
 def _in_short(promise: Guarantee, neighbours: Neighbours) -> str:
@@ -93,22 +90,28 @@ def _judged(worst: float) -> str:
     )
 
 
-def _tried(attempts: Sequence[Attempt], findings: Findings, untried: Sequence[str]) -> Iterator[str]:
+def _no_time(untried: Sequence[str], worst: float) -> Iterator[str]:
+    """Say what there was no time for, and which ceiling it has all the same."""
+    if untried:
+        yield (
+            f"There was no time for: {', '.join(untried)}. That no method is right more than {_up(worst)} times of 100 "
+            "holds for these, too: it is the ceiling of everything that this policy allows."
+        )
+
+
+def _tried(attempts: Sequence[Attempt], findings: Findings, left: Sequence[str]) -> Iterator[str]:
     rows = [
-        (each.where, _guessed(each), each.paid, *map(_of_hundred, _both(each)), _up(_most(each))) for each in attempts
+        (each.where, _guessed(each), each.paid, *map(_of_hundred, _both(each)), _up(each.most)) for each in attempts
     ]
     head = ("asked about", "what was guessed", "spent", "exact answers", "this policy, as tried", "at most")
     yield paragraph("Right guesses of 100, where blind ones are 50:")
     yield table(head, rows, [False, False, False, True, True, True])
-    if len({each.paid for each in attempts}) > 1:
+    if any(each.paid.startswith("ρ") for each in attempts):
         yield paragraph(
             "The budget is kept in two measures and can be spent in either: ε buys one precise answer, ρ many rougher "
             "ones."
         )
-    if untried:
-        yield paragraph(
-            f"There was no time for: {', '.join(untried)}. What is said to be at most holds for these, too."
-        )
+    yield from map(paragraph, left)
     yield figure(findings.plot())
     if not findings.holds:
         yield paragraph(
@@ -127,10 +130,11 @@ def _guessed(each: Attempt) -> str:
 
 def _counted(each: Attempt) -> str:
     own = each.private
-    return (
+    words = (
         f"{own.right:,} of {own.trials:,} guesses were right from answers of this policy, and {each.exact.right:,} of "
         f"{each.exact.trials:,} from exact ones. Each answer cost all of {each.paid}."
     )
+    return f"{words} {own.note}" if own.note else words
 
 
 def _by_theory(promise: Guarantee, neighbours: Neighbours) -> str:
@@ -154,22 +158,15 @@ def _how(unit: str, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
             "computing; what was tried is an illustration of it.",
             "What is said to be at most is rounded up. A count of right guesses that passes it by chance is reported "
             f"once in a million times, for each of {len(attempts)} counts.",
-            *_power(attempts),
+            *power_words(attempts),
         ]
     )
 
 
-def _power(attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Say so where right guesses alone could not have refuted the promise."""
-    if all(most_right(each.private.trials, _most(each)) == each.private.trials for each in attempts):
-        yield (
-            "So few guesses could not have refuted the promise, even if all had been right. Whether the software keeps "
-            "it is what an audit looks for."
-        )
-
-
 def _of_hundred(own: Finding) -> str:
-    return f"{100 * own.success:.0f}"
+    """Write a share of a hundred to a tenth; all of them only where every guess was right."""
+    tenths = round(1000 * own.success)
+    return f"{min(tenths, 999 if own.right < own.trials else 1000) / 10:g}"
 
 
 def _up(share: float) -> str:

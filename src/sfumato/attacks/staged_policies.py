@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from sfumato.attacks.side_by_side import thrown_away
 from sfumato.errors import InvalidParameter
+from sfumato.plan import written_names
 from sfumato.plan.words import literal_words
 from sfumato.policy import Domain, InMemory, Policy, Table, Type, Via
-from sfumato.privacy import Budget
+from sfumato.privacy import Budget, Neighbours
 
 if TYPE_CHECKING:
     import pyarrow
@@ -41,7 +42,7 @@ class Stage:
     column: str | None
 
     def __str__(self) -> str:
-        return self.table.name if self.column is None else f"{self.table.name}.{self.column}"
+        return _written(self.table, self.column)
 
     @property
     def path(self) -> tuple[Table, ...]:
@@ -51,6 +52,14 @@ class Stage:
             table = self.policy.tables[table.id.via]
             found.append(table)
         return tuple(found)
+
+    @property
+    def moves(self) -> bool:
+        """Tell whether the secret value says which account pays: a target whose value is replaced moves from the period
+        of one account to that of another, and both tell (``ledger.period_accounts``).
+        """
+        halved = self.policy.per is not None and self.policy.neighbours is Neighbours.REPLACE
+        return halved and self.column is not None and self.column == self.policy.period_column(self.table.name)
 
     @property
     def domain(self) -> Domain:
@@ -157,33 +166,56 @@ class Stage:
 
 def stages(policy: Policy, columns: Sequence[str] = ()) -> tuple[Stage, ...]:
     """List what is attacked: every private table, with each of its columns that has two values or more, those whose
-    values are listed first; or the ``columns`` that are named, as ``table.column`` or by their name alone.
+    values are listed first; or the ``columns`` that are named, as ``table.column`` or by their name alone, which may
+    be that of several.
     """
     private = [each for each in policy.tables.values() if not each.public]
     pairs = [(table, name) for table in private for name in _secrets(policy, table)]
     if not columns:
         bare = [(table, None) for table in private if not _secrets(policy, table)]
         return tuple(Stage(policy, table, name) for table, name in [*pairs, *bare])
-    known = ", ".join(f"{table.name}.{name}" for table, name in pairs[:20]) or "none of this policy"
-    found: dict[str, Stage] = {}
+    known = ", ".join(_written(table, name) for table, name in pairs[:20]) or "none of this policy"
+    found: dict[tuple[str, str], Stage] = {}
     for each in columns:
-        named = [Stage(policy, table, name) for table, name in pairs if each in (name, f"{table.name}.{name}")]
+        named = [pair for pair in pairs if each in _names(*pair)]
         if not named:
             rule = f"a private column of two listed values or more, or with bounds: {known}"
             raise InvalidParameter("column", each, rule)
-        found[str(named[0])] = named[0]
+        found |= {(table.name, name): Stage(policy, table, name) for table, name in named}
     return tuple(found.values())
+
+
+def undeclared(policy: Policy) -> tuple[str, ...]:
+    """Name the columns of private tables that are not attacked: lists, and those without two values or a range. What
+    says whose a row is, itself or by the row of another table, is no secret.
+    """
+    left = [
+        (each, {*_secrets(policy, each), *_links(policy, each)}) for each in policy.tables.values() if not each.public
+    ]
+    return tuple(_written(each, name) for each, but in left for name in (*each.columns, *each.lists) if name not in but)
+
+
+def _written(table: Table, column: str | None) -> str:
+    """Write a column with its table as SQL does: no two of a policy are written alike, whatever their names hold."""
+    return ".".join(written_names.quoted(each) for each in (table.name, column) if each is not None)
+
+
+def _names(table: Table, column: str) -> tuple[str, ...]:
+    """List the ways in which somebody may name a column."""
+    return column, f"{table.name}.{column}", _written(table, column)
 
 
 def _secrets(policy: Policy, table: Table) -> list[str]:
     """List the columns of a table that a person could wish to hide, those with listed values first."""
-    links = {_link(table), *(each.id.key for each in policy.tables.values() if _leads(each, table))}
+    links = _links(policy, table)
     found = [name for name, domain in table.columns.items() if name not in links and len(_pair(domain)) == 2]
     return sorted(found, key=lambda name: not _listed(table.columns[name]))
 
 
-def _leads(other: Table, table: Table) -> bool:
-    return isinstance(other.id, Via) and other.id.via == table.name
+def _links(policy: Policy, table: Table) -> set[str]:
+    """List the columns that say whose a row is, or which row of this table others belong to."""
+    others = [each.id for each in policy.tables.values() if isinstance(each.id, Via)]
+    return {_link(table), *(each.key for each in others if each.via == table.name)}
 
 
 def _link(table: Table) -> str:

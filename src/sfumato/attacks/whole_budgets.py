@@ -24,6 +24,8 @@ class Spending:
 
     budget: Budget
     rho: Fraction | None = None
+    accounts: int = 1
+    """How many accounts pay as much each: two, where the secret decides which of them tells."""
 
     @property
     def price(self) -> dict[str, Any]:
@@ -33,25 +35,32 @@ class Spending:
         return {"rho": self.rho, "mechanism": "gaussian"}
 
     def __str__(self) -> str:
-        return f"ε = {text(self.budget.epsilon)}" if self.rho is None else f"ρ = {float(self.rho):.3g}"
+        paid = f"ε = {text(self.budget.epsilon)}" if self.rho is None else f"ρ = {float(self.rho):.3g}"
+        return paid if self.accounts == 1 else f"{paid} of each of {self.accounts} accounts"
 
     def account(self, times: int) -> Budget:
-        """Give an account that pays so many times over, in either currency: r grows by at least as much as ε does."""
-        own = self.budget
-        return Budget(own.epsilon * times, own.delta, reserve=own.reserve, order=own.order, neighbours=own.neighbours)
+        """Give an account that pays so many times over, in either currency.
+
+        At one order r = ε + c, where δ decides c (``theorems.renyi_allowance``). Where δ is small c is below 0, and r
+        grows by more than ε does. Where δ is large r is more than ε, and so many times r is an ε that pays for it.
+        """
+        own, divergence = self.budget, from_units(self.budget.allowances.renyi or 0)
+        epsilon = times * max(own.epsilon, divergence)
+        return Budget(epsilon, own.delta, reserve=own.reserve, order=own.order, neighbours=own.neighbours)
 
     def ceiling(self, *, replaced: bool) -> float:
         """Bound right guesses of a coin that decides whether a unit is there, or by which one it is ``replaced``.
 
         What is bought with ε is beneath what the whole account promises; ρ has a curve of its own, and no more than the
-        account's promise. Where ε is so large that δ of two units is no probability, nothing is bounded.
+        account's promise. Where ε is so large that δ of two units is no probability, nothing is bounded. What several
+        accounts tell at the same time adds up (Lyu 2022, Theorem 1.1; Vadhan & Zhang 2023).
         """
         own = self.budget
-        promise = Guarantee(own.epsilon, own.delta)
+        promise = Guarantee(own.epsilon * self.accounts, own.delta * self.accounts)
         most = account_ceiling(promise, own.neighbours) if replaced else guess_ceiling(promise)
         if self.rho is None:
             return most
-        curve = Curve.concentrated(self.rho, own.neighbours)
+        curve = Curve.concentrated(self.rho * self.accounts, own.neighbours)
         return min(most, curve_ceiling(curve.for_neighbours(Neighbours.REPLACE) if replaced else curve))
 
     def lean(self, told: float, low: float, high: float) -> float:

@@ -11,8 +11,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from itertools import islice
+from functools import partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +23,7 @@ from audit.invented_tables.test_neighbouring_tables import NOWHERE
 from sfumato.audit.asked_questions.compared_outcomes import differences, forecast, outcome
 from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion
 from sfumato.audit.asked_questions.question_templates import questions_of, templates
+from sfumato.audit.whole_policies import curator_audits
 from sfumato.audit.whole_policies.audit_stages import Stage, set_up
 from sfumato.audit.whole_policies.curator_audits import _Asked, _asked, _notes, _Run
 from sfumato.audit.whole_policies.curator_findings import (
@@ -65,7 +68,9 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
 def test_every_planted_fault_is_caught(stage: Stage, long: bool) -> None:
     """The first two, which samples have to tell, by default."""
     planted = planted_faults(stage, templates(stage.catalog), Fraction(CONFIDENCE))
-    found = list(planted if long else islice(planted, 2))
+    plants = list(planted.values())
+    found = [each for plant in (plants if long else plants[:2]) for each in plant()]
+    assert [each.name for each in found] == [name for name in planted if name in {each.name for each in found}]
     assert [each.name for each in found if not each.caught] == []
     sampled = {"half the noise", "one noise for several numbers"}
     if not long:
@@ -227,6 +232,43 @@ def test_an_audit_says_of_what_too_few_releases_were_bought(stage: Stage) -> Non
     assert "too few releases were bought to tell anything of 1 of the questions, such as SELECT COUNT(*)" in note
 
 
+def test_faults_take_until_then_and_those_that_are_left_are_named(stage: Stage, audited: CuratorAudit) -> None:
+    """One fault is planted however late it is; what is left is planted later, if there is time."""
+    caught = [CaughtFault(name, "SELECT 1", True, "it was seen") for name in ("first", "second", "third")]
+    planned = {each.name: partial(iter, [each]) for each in caught}
+    run = _Run(stage, 0.0, Fraction(CONFIDENCE), quietly)
+    found, left = run.faults({"no place": partial(iter, []), **planned}, 0.0)
+    assert (found, list(left)) == ((caught[0],), ["second", "third"])
+    assert run.faults(left, 0.0, found) == (found, left)
+    assert run.faults(left, math.inf, found) == (tuple(caught), {})
+    late = replace(audited, faults=found, unplanted=tuple(left))
+    assert "1 of 3 planted faults were caught, and there was no time for second, third" in str(late)
+    assert json.loads(late.to_json())["unplanted"] == ["second", "third"]
+    assert "1 of 3" in sf.audit.page(late).html
+    (note,) = _notes((), (), ("second", "third"))
+    assert note == "the time was up before these faults were planted: second, third: give it more minutes"
+
+
+def test_half_of_the_time_is_left_for_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock is a second later here, so an audit of six seconds is late before all is tried."""
+    clock = SimpleNamespace(time=partial(next, count()))
+    monkeypatch.setattr(curator_audits, "time", clock)
+    found = sf.audit.curator(policy(), "0.1", ["SELECT COUNT(*) AS n FROM visits"], confidence=CONFIDENCE)
+    assert found.tried
+    assert found.faults
+    assert found.unplanted
+    assert not found.missed
+
+
+def test_one_doubt_is_one_doubt(audited: CuratorAudit) -> None:
+    missed = CaughtFault("half the noise", "SELECT 1", False, "nothing")
+    tried = (TriedQuestion("SELECT 1", TEMPLATE, "ε = 1", True, ()),)
+    for many, words in ((0, "no doubt"), (1, "1 doubt"), (2, "2 doubts")):
+        own = replace(audited, tried=tried, faults=(replace(missed, caught=True), *[missed] * many))
+        assert own.doubt_words == words
+        assert f">{words}<" in sf.audit.page(own).html
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
@@ -261,6 +303,7 @@ def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Stage
     run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
     tried, untried = run.questions(asked)
     assert untried == ()
+    tried = (*tried, *run.gaussian(asked))
     assert [each.doubts for each in tried] == [()] * 4
     assert ["Gaussian" in each.price for each in tried] == [False, False, True, True]
     assert all(each.answered and each.replay is not None and each.drawn is not None for each in tried)
@@ -284,6 +327,6 @@ def test_a_budget_of_nothing_is_refused_at_once() -> None:
 def test_an_audit_tells_the_seed_of_what_it_drew() -> None:
     tried = (TriedQuestion("SELECT 1", DRAWN, "ε = 1", True, ()),)
     audit = CuratorAudit("p", "person", "add-remove", 0.99, (), tried, (), (), 1.0, 42)
-    assert audit.drawn_words == "1 questions were drawn, with seed 42, which draws them again"
+    assert audit.drawn_words == "1 question was drawn, with seed 42, which draws the same again"
     assert json.loads(audit.to_json())["seed"] == 42
     assert replace(audit, seed=None).drawn_words == ""

@@ -27,13 +27,12 @@ def page(audit: CuratorAudit) -> Page:
 
 def _summary(audit: CuratorAudit) -> str:
     answered = sum(each.answered for each in audit.tried)
-    caught = len(audit.faults) - len(audit.missed)
     return facts(
         [
-            ("no doubt" if audit.holds else f"{len(audit.doubts)} doubts", "about the promise, or about this audit"),
+            (audit.doubt_words, "about the promise, or about this audit"),
             (audit.protects, f"is protected, {audit.neighbours} neighbours"),
             (f"{len(audit.tried)} tries", f"of questions, of which {answered} are answered"),
-            (f"{caught} of {len(audit.faults)}", "planted faults were caught"),
+            (audit.caught_words, "planted faults were caught"),
         ]
     )
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
@@ -34,7 +34,7 @@ from sfumato.audit.lower_bounds.verdicts import Verdict
 from sfumato.audit.whole_policies.audit_stages import Paid, Stage, set_up
 from sfumato.audit.whole_policies.curator_findings import DRAWN, OWN, TEMPLATE, CuratorAudit, Sampled, TriedQuestion
 from sfumato.audit.whole_policies.drawn_again import drawn_again
-from sfumato.audit.whole_policies.planted_faults import CaughtFault, planted_faults
+from sfumato.audit.whole_policies.planted_faults import CaughtFault, Planted, planted_faults
 from sfumato.curator import Question
 from sfumato.curator.accounts.policy_account import read_policy
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
@@ -84,10 +84,14 @@ def curator(
     with set_up(declared) as stage:
         asked = tuple(_asked(stage, questions, drawn_from, max(_LEAST_DRAWN, round(_DRAWN_A_MINUTE * allowed))))
         run = _Run(stage, begun + 60 * allowed, _share(level, len(asked)), progress)
-        faults, unplanted = run.faults(tuple(each.text for each in asked if each.origin != DRAWN))
+        planned = planted_faults(stage, tuple(each.text for each in asked if each.origin != DRAWN), run.level)
+        faults, unplanted = run.faults(planned, (time.time() + run.until) / 2)
         tried, untried = run.questions(asked)
-        tried, unbought = run.with_bought(tried, max(_LEAST_BOUGHT, round(_BOUGHT_A_MINUTE * allowed)))
-        notes = (*unplanted, *_notes(untried, unbought), *_capped(stage))
+        faults, unplanted = run.faults(unplanted, run.until, faults)
+        tried, unbought = run.with_bought(
+            (*tried, *run.gaussian(asked)), max(_LEAST_BOUGHT, round(_BOUGHT_A_MINUTE * allowed))
+        )
+        notes = (*_notes(untried, unbought, tuple(unplanted)), *_capped(stage))
     return CuratorAudit(
         declared.account_name,
         str(declared.unit),
@@ -99,6 +103,7 @@ def curator(
         notes,
         time.time() - begun,
         drawn_from,
+        tuple(unplanted),
     )
 
 
@@ -142,8 +147,10 @@ def _share(level: Fraction, questions: int) -> Fraction:
     return 1 - (1 - level) / (3 * questions + 10)
 
 
-def _notes(untried: tuple[str, ...], unbought: tuple[str, ...]) -> Iterator[str]:
+def _notes(untried: tuple[str, ...], unbought: tuple[str, ...], unplanted: tuple[str, ...] = ()) -> Iterator[str]:
     """Say what there was no time for."""
+    if unplanted:
+        yield f"the time was up before these faults were planted: {', '.join(unplanted)}: give it more minutes"
     if untried:
         yield f"the time was up before {len(untried)} questions were tried: give it more minutes"
     if unbought:
@@ -169,22 +176,22 @@ class _Run:
     def _late(self) -> bool:
         return time.time() >= self.until
 
-    def faults(self, texts: tuple[str, ...]) -> tuple[tuple[CaughtFault, ...], tuple[str, ...]]:
-        """Begin with planted faults: without them, nothing that is found later means anything. Say also whether there
-        was no time for all of them.
+    def faults(
+        self, planned: Mapping[str, Planted], until: float, found: tuple[CaughtFault, ...] = ()
+    ) -> tuple[tuple[CaughtFault, ...], Mapping[str, Planted]]:
+        """Try planted faults until then, one at least, beside those that were found before, and give also what is left
+        to plant. An audit begins with them, without which nothing that is found later means anything, and takes at most
+        half of its time, so that questions are tried, too.
         """
-        found = []
-        for each in planted_faults(self.stage, texts, self.level):
-            self.progress(f"planted fault: {each.name}")
-            found.append(each)
-            if self._late:
-                return tuple(found), ("the time was up while faults were planted: give it more minutes",)
-        return tuple(found), ()
+        for place, (name, plant) in enumerate(planned.items()):
+            if found and time.time() >= until:
+                return found, dict(islice(planned.items(), place, None))
+            self.progress(f"planted fault: {name}")
+            found += tuple(plant())
+        return found, {}
 
     def questions(self, asked: Sequence[_Asked]) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
-        """Try every question there is time for; and some with Gaussian noise, after all others: it changes what an
-        account still pays, and is released over a few of the tables only.
-        """
+        """Try every question there is time for."""
         found: list[TriedQuestion] = []
         for number, each in enumerate(asked):
             if self._late:
@@ -192,13 +199,18 @@ class _Run:
             self.progress(f"question {number + 1} of {len(asked)}")
             question = self._understood(each)
             found.append(self._at(each, question, self.stage.paid(question)))
+        return tuple(found), ()
+
+    def gaussian(self, asked: Sequence[_Asked]) -> Iterator[TriedQuestion]:
+        """Try some with Gaussian noise, after everything else that is compared: it changes what an account still pays,
+        and is released over a few of the tables only.
+        """
         for each in asked:
             question = self._understood(each) if each.gaussian else None
             plain = isinstance(question, Question) and not question.found and not question.others
             if plain and not self._late:
                 self.progress(f"Gaussian noise: {each.text}")
-                found.append(self._at(each, question, self.stage.paid(question, gaussian=True)))
-        return tuple(found), ()
+                yield self._at(each, question, self.stage.paid(question, gaussian=True))
 
     def _understood(self, asked: _Asked) -> Any:
         try:

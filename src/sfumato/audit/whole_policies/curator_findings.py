@@ -75,11 +75,23 @@ class CuratorAudit:
     seconds: float
     seed: int | None = None
     """What decided which questions were drawn: the same seed draws the same."""
+    unplanted: tuple[str, ...] = ()
+    """The faults that there was no time to plant, by name."""
 
     @property
     def missed(self) -> tuple[CaughtFault, ...]:
         """List the planted faults that were not caught."""
         return tuple(each for each in self.faults if not each.caught)
+
+    @property
+    def caught_words(self) -> str:
+        """Say how many of all faults were caught: those that there was no time to plant were not."""
+        return f"{len(self.faults) - len(self.missed)} of {len(self.faults) + len(self.unplanted)}"
+
+    @property
+    def doubt_words(self) -> str:
+        """Say how many doubts there are."""
+        return "1 doubt" if len(self.doubts) == 1 else f"{len(self.doubts)} doubts" if self.doubts else "no doubt"
 
     @property
     def has_power(self) -> bool:
@@ -105,20 +117,20 @@ class CuratorAudit:
     def __str__(self) -> str:
         answered = [each for each in self.tried if each.answered]
         compared = sum(each.replay.compared for each in answered if each.replay)
-        caught = f"{len(self.faults) - len(self.missed)} of {len(self.faults)} planted faults were caught"
+        left = f", and there was no time for {', '.join(self.unplanted)}" if self.unplanted else ""
         what = "No doubt was found" if self.holds else f"DOUBTS: {len(self.doubts)}"
         return (
             f"{what} in {len(self.tried)} questions, of which {len(answered)} are answered, over "
-            f"{len(self.tables) + 1} invented tables; {compared:,} pairs of totals were compared; {caught}"
+            f"{len(self.tables) + 1} invented tables; {compared:,} pairs of totals were compared; "
+            f"{self.caught_words} planted faults were caught{left}"
         )
 
     @property
     def drawn_words(self) -> str:
         """Say how many questions were drawn, and how they are drawn again; nothing where none were."""
         many = len({each.question for each in self.tried if each.origin == DRAWN})
-        return (
-            "" if self.seed is None else f"{many} questions were drawn, with seed {self.seed}, which draws them again"
-        )
+        drawn = "1 question was drawn" if many == 1 else f"{many} questions were drawn"
+        return "" if self.seed is None else f"{drawn}, with seed {self.seed}, which draws the same again"
 
     def to_json(self) -> str:
         """Write everything that was tried and found as JSON text, for programs."""
@@ -133,6 +145,7 @@ class CuratorAudit:
             "tables": self.tables,
             "tried": [_as_values(each) for each in self.tried],
             "faults": [asdict(each) for each in self.faults],
+            "unplanted": self.unplanted,
             "notes": self.notes,
             "seconds": self.seconds,
             "seed": self.seed,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ from sfumato.release.measurement import Measurement
 
 _MANY = 10_000
 _FEW = 200
+_HALF, _ONE = "half the noise", "one noise for several numbers"
+_GROUPS, _KEYS = "groups shown because rows have them", "keys shown without a threshold"
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,20 @@ class CaughtFault:
     evidence: str
 
 
-def planted_faults(stage: Stage, texts: tuple[str, ...], confidence: Fraction) -> Iterator[CaughtFault]:
-    """Try every fault that this policy has a place for, each in the first question that it fits."""
-    for plant in (_half_the_noise, _one_noise, _bare_groups, _bare_keys):
-        yield from _first(plant, stage, texts, confidence)
+Planted = Callable[[], "Iterator[CaughtFault]"]
+"""A fault that is planted when this is called; there is nothing where a policy has no place for it."""
+
+
+def planted_faults(stage: Stage, texts: tuple[str, ...], confidence: Fraction) -> dict[str, Planted]:
+    """Name every fault, each with what plants it in the first question that it fits."""
+    found: dict[str, Planted] = {}
+    for name, plant in _PLANTS.items():
+        found[name] = partial(_first, plant, stage, texts, confidence)
     for name, misread in _MISREAD.items():
-        yield from _misread(stage, texts, name, misread)
+        found[name] = partial(_misread, stage, texts, name, misread)
     for name, change in _TELLING.items():
-        yield _telling(stage, texts[0], name, change)
+        found[name] = partial(_telling, stage, texts[0], name, change)
+    return found
 
 
 Plant = Callable[[Stage, str, Question, Fraction], "CaughtFault | None"]
@@ -78,7 +87,7 @@ def _half_the_noise(stage: Stage, text: str, question: Question, confidence: Fra
     recorded = _recorded(stage, question, Paid(Guarantee(2 * claim.epsilon)))
     pair = replayed(recorded, stage.tables.pairs).telling
     tried = None if pair is None else drawn_again(recorded, pair, claim, _MANY, confidence)
-    return None if tried is None else CaughtFault("half the noise", text, not tried[0].holds, str(tried[0]))
+    return None if tried is None else CaughtFault(_HALF, text, not tried[0].holds, str(tried[0]))
 
 
 def _one_noise(stage: Stage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
@@ -95,8 +104,7 @@ def _one_noise(stage: Stage, text: str, question: Question, confidence: Fraction
         return rows + (measurement.draw(rows[:, :1].copy()) - rows[:, :1])
 
     tried = drawn_again(recorded[:1], pair, paid.claim, _MANY, confidence, shared)
-    name = "one noise for several numbers"
-    return None if tried is None else CaughtFault(name, text, not tried[0].holds, str(tried[0]))
+    return None if tried is None else CaughtFault(_ONE, text, not tried[0].holds, str(tried[0]))
 
 
 def _generous_limits(policy: Policy) -> Policy:
@@ -198,7 +206,7 @@ def _bare_groups(stage: Stage, text: str, question: Question, confidence: Fracti
         own = outcome(stage.curators[each.name], text, paid)
         seen.append((each, {**own, "groups": repr(_values(each, question, keys[0]))}))
     found = [each for each in differences(seen) if each.what == "groups"]
-    return CaughtFault("groups shown because rows have them", text, bool(found), str(found[0]) if found else "nothing")
+    return CaughtFault(_GROUPS, text, bool(found), str(found[0]) if found else "nothing")
 
 
 def _values(population: Population, question: Question, key: str) -> list[Any]:
@@ -216,7 +224,7 @@ def _bare_keys(stage: Stage, text: str, question: Question, confidence: Fraction
     claim = stage.paid(question).claim
     numbers = [pilot.numbers(each) for each in worlds]
     tried = falsify((lambda n: numbers[0][:n], lambda n: numbers[1][:n]), claim, _FEW, confidence)
-    return CaughtFault("keys shown without a threshold", text, not tried.holds, str(tried))
+    return CaughtFault(_KEYS, text, not tried.holds, str(tried))
 
 
 def _apart(stage: Stage, question: Question, key: str) -> tuple[Population, Population]:
@@ -227,6 +235,14 @@ def _apart(stage: Stage, question: Question, key: str) -> tuple[Population, Popu
         return len(first ^ second)
 
     return max(stage.tables.pairs, key=apart)
+
+
+_PLANTS: Mapping[str, Plant] = {
+    _HALF: _half_the_noise,
+    _ONE: _one_noise,
+    _GROUPS: _bare_groups,
+    _KEYS: _bare_keys,
+}
 
 
 def _rows(population: Population) -> int:
@@ -240,11 +256,11 @@ _TELLING: Mapping[str, Callable[[Outcome, int], Outcome]] = {
 }
 
 
-def _telling(stage: Stage, text: str, name: str, change: Callable[[Outcome, int], Outcome]) -> CaughtFault:
+def _telling(stage: Stage, text: str, name: str, change: Callable[[Outcome, int], Outcome]) -> Iterator[CaughtFault]:
     """Let what is seen of a question depend on how many rows there are beside those of the others."""
     paid = stage.paid(stage.question(text)).keywords
     seen = [(each, outcome(stage.curators[each.name], text, paid)) for each in stage.tables.populations]
     fewest = _rows(stage.tables.others)
     sound, faulty = differences(seen), differences([(each, change(own, _rows(each) - fewest)) for each, own in seen])
     caught = len(faulty) > len(sound)
-    return CaughtFault(name, text, caught, str(faulty[-1]) if caught else "nothing")
+    yield CaughtFault(name, text, caught, str(faulty[-1]) if caught else "nothing")
