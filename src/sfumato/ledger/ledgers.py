@@ -264,14 +264,15 @@ def open_guarded(
     try:
         given = [anchor if isinstance(anchor, Anchor) else Anchor.load(anchor)] if anchor is not None else []
         kept = [Anchor.load(place) for place in store.anchor_places if place.exists()]
-        running = kept_anchors.running(store.anchor_places[0]) if store.shared else ()
+        running = kept_anchors.running(store.anchor_places)
         found = inspecting.newest(store)
         keyed = KeyedHash(store.key() if found.holds else _key(store))
         guarded = GuardedStore(store, (*given, *kept), keyed, running)
         guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
-        if store.shared and found.holds:
+        if found.holds:
             with store.reading(mark_numbers(found.lines)) as rows:
-                guarded.memory.marks = marks_of(Transaction(rows, keyed.origin))
+                guarded.memory.lineage = marks_of(Transaction(rows, keyed.origin))
+            guarded.remember_ended()
     except BaseException:
         store.close()
         raise
