@@ -121,8 +121,8 @@ class CompleteExport:
             raise LedgerUnavailable(
                 "an export is copied where its ledger is lost, and the file in which it was cannot be read",
                 place=self.place,
-                fix="let this user read it, when nobody has locked it, and try again; if the ledger in it is destroyed, "
-                "put it out of the way first",
+                fix="let this user read it, when nobody has locked it; if the ledger in it is destroyed, put it out of "
+                "the way first",
             ) from None
         if key != self.key:
             return
