@@ -179,8 +179,8 @@ MEMORY = (
         "closing after a loss forgets what another curator knows",
         Kind.REUSE,
         "ledger/guarded.py",
-        "            if lost or not kept_anchors.renew(places, transaction):\n                if own is not None:\n",
-        "            if lost and own is not None:\n                own.save(places[0])\n            if lost or not kept_anchors.renew(places, transaction):\n                if own is not None:\n",
+        "                if own is not None:\n                    self.memory.save(self._running_place)\n",
+        "                if own is not None:\n                    own.save(places[0])\n",
         (f"{_HISTORIES}test_who_closes_after_a_loss_leaves_the_anchor_that_knows_other_accounts",),
     ),
     Mutant(

@@ -238,11 +238,11 @@ def _read_running(path: Path) -> Running | None:
         stamp = _stamp(path)
         process, lineage, accounts = json.loads(path.read_text(encoding="utf-8"))
         _boot, _space, _number, _start = process.split(" ")
-        last, *before = lineage
+        (number, seal), *before = lineage
         since = [
             AnchoredAccount(name, codec.loads_as(Terms, terms), read_cost(total)) for name, terms, total in accounts
         ]
-        return Running(path, process, Anchor(*last, tuple(since), tuple(before)), stamp)
+        return Running(path, process, Anchor(number, seal, tuple(since), tuple(before)), stamp)
     except FileNotFoundError:
         return None  # closed meanwhile: the anchor of the whole ledger knows more
     except (OSError, ValueError, TypeError, AttributeError) as error:
