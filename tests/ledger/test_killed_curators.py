@@ -93,7 +93,7 @@ def test_a_file_of_a_boot_before_goes_unless_it_was_written_again(place: Place, 
             path.unlink()
             path.write_text(json.dumps(["another-boot pid:[1] 5 7", *written]))
         with ledger._guarded.reading() as transaction:
-            found.forget(transaction)
+            found.forget(ledger._guarded.store.anchor_places, transaction)
         assert running(tmp_path) == ([path] if again else [])
 
 

@@ -166,6 +166,21 @@ def test_an_anchor_that_knows_less_of_a_lost_line_does_not_speak_for_one_that_kn
     assert left(path) == [Fraction(6, 10), Fraction(4, 10)]
 
 
+def test_who_acknowledges_an_anchor_acknowledges_its_own_lost_lines(tmp_path: Path) -> None:
+    """The line that says so is the last that it wrote: after it nobody would ask for the lost ones."""
+    path = tmp_path / "a.ledger"
+    two_accounts(path)
+    with sf.Ledger.open(path) as ledger:
+        ledger.account("clinic").charge(sf.Entry(sf.Curve.pure("0.2")))
+        with sf.Ledger.open(path) as other:
+            other.account("other").charge(sf.Entry(sf.Curve.pure("0.5")))
+            whole = other.anchor()
+        Path(f"{path}.anchor").unlink()
+        edit(path, lose(4))
+        ledger.acknowledge(replace(whole, accounts=whole.accounts[1:]), reason="restored")
+    assert left(path) == [Fraction(7, 10), Fraction(4, 10)]
+
+
 def test_a_line_of_another_history_is_not_before_those_that_were_written_after_its_loss(tmp_path: Path) -> None:
     """Who opened the ledger at line 3 writes after its loss. Line 3 comes back, and what was written then is lost."""
     path = tmp_path / "a.ledger"

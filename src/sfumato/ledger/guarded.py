@@ -152,13 +152,14 @@ class GuardedStore:
             lost = own is not None and not own.holds(transaction)
             if lost or not kept_anchors.renew(places, transaction):
                 if own is not None:
-                    self.memory.save(self._running_place)
+                    with self._one_keeps:
+                        self.memory.save(self._running_place)
                 return
             with self._one_keeps:
                 if self.memory.anchor == own:
                     self._running_place.unlink(missing_ok=True)
             for each in self._running:
-                each.forget(transaction)
+                each.forget(places, transaction)
 
     def remember_ended(self) -> None:
         """Save the anchors of a ledger that is opened, if processes have left files that may have ended: an anchor of
@@ -167,13 +168,14 @@ class GuardedStore:
         if any(each.ended for each in self._running):
             self.remember()
 
-    def known_anchors(self) -> tuple[Anchor, ...]:
-        """List the anchors that this ledger was opened with, and that of lines which this process wrote, if they are
-        lost.
+    def known_anchors(self, given: Anchor | None) -> tuple[Anchor, ...]:
+        """List the anchor that is given, or those that this ledger was opened with, and that of lines which this
+        process wrote, if they are lost: the next line that it writes would forget them.
         """
+        known = self.anchors if given is None else (given,)
         own = self.memory.anchor
         with self.reading() as transaction:
-            return self.anchors if own is None or own.holds(transaction) else (*self.anchors, own)
+            return known if own is None or own.holds(transaction) else (*known, own)
 
     def _watched(self) -> list[int]:
         """List the lines that every transaction looks at before it writes."""

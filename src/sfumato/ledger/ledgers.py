@@ -200,7 +200,7 @@ class Ledger:
     def acknowledge(self, anchor: Anchor | None = None, *, reason: str) -> tuple[Line, ...]:
         """Accept, as the owner, that lines an anchor knows are lost: totals rise to the anchor's, charging goes on."""
         entries.reason(reason)
-        lost = (anchor,) if anchor is not None else self._guarded.known_anchors()
+        lost = self._guarded.known_anchors(anchor)
         if not lost or not all(isinstance(each, Anchor) for each in lost):
             raise InvalidParameter("anchor", anchor, "an Anchor: the one that this ledger is behind")
         with self._guarded.writing(acknowledging=True) as transaction:

@@ -102,12 +102,12 @@ class Running:
         """Tell whether its process is not known to run."""
         return processes.alive(self.process, elsewhere=True) is not True
 
-    def forget(self, transaction: Transaction) -> None:
-        """Remove the file, once an anchor of the whole ledger knows as much. One that was written since it was read
-        stays, whoever has done that: a process on another machine may have the same folder. It is put aside first,
-        under a name by which it is still found.
+    def forget(self, places: tuple[Path, ...], transaction: Transaction) -> None:
+        """Remove the file, once an anchor of the whole ledger knows as much in all of its ``places``. One that was
+        written since it was read stays, whoever has done that: a process on another machine may have the same folder.
+        It is put aside first, under a name by which it is still found.
         """
-        if not self.anchor.holds(transaction):
+        if self.path.name.rsplit(".", 2)[0] != _joined(places) or not self.anchor.holds(transaction):
             return
         aside = _named(self.path, f"{processes.this_process()} {self.path.name}")
         with contextlib.suppress(FileNotFoundError):
@@ -159,8 +159,8 @@ class Memory:
                 self._since[row.account] = turn, self._text(row.terms, terms), terms, total
         if turn >= self._last_turn:
             last, _ = written[-1]
-            self._last_turn, self.last = turn, (last.number, last.hash)
-            self.lineage = (self.last, *before)
+            self.lineage = ((last.number, last.hash), *before)
+            self._last_turn, self.last = turn, self.lineage[0]
 
     def _text(self, number: int, terms: Terms) -> str:
         if number not in self._texts:
@@ -170,10 +170,12 @@ class Memory:
     @property
     def anchor(self) -> Anchor | None:
         """Make an anchor of all that it knows; None where it wrote nothing."""
-        accounts = [
-            AnchoredAccount(name, terms, read_cost(total)) for name, (_, _, terms, total) in self._since.items()
-        ]
-        return None if self.last is None else Anchor(*self.last, tuple(accounts), self.lineage[1:])
+        if self.last is None:
+            return None
+        (number, seal), *before = self.lineage
+        since = list(self._since.items())
+        accounts = [AnchoredAccount(name, terms, read_cost(total)) for name, (_, _, terms, total) in since]
+        return Anchor(number, seal, tuple(accounts), tuple(before))
 
     def save(self, path: Path) -> None:
         """Write all that it knows beside and rename: a process that is killed leaves the whole file of this line, or of
@@ -210,8 +212,11 @@ def running_place(places: tuple[Path, ...], number: int) -> Path:
     """Name the file of this process, beside the anchors of the whole ledger: by each of their names, as the ledger is
     known by its id and by its address. A process may have opened it several times.
     """
-    whole = places[0].with_name(".".join([*(place.stem for place in places), "", "running"]))
-    return _named(whole, f"{processes.this_process()} {number}")
+    return _named(places[0].with_name(f"{_joined(places)}..running"), f"{processes.this_process()} {number}")
+
+
+def _joined(places: tuple[Path, ...]) -> str:
+    return ".".join(place.stem for place in places)
 
 
 def _named(path: Path, text: str) -> Path:
@@ -223,12 +228,11 @@ def running(places: tuple[Path, ...]) -> tuple[Running, ...]:
     """Read what processes have kept that did not close this ledger, or have it open still: under its id, or another
     ledger's that was at its address.
     """
-    stems = [place.stem for place in places]
-    several = set(stems) if len(stems) > 1 else set()
+    several = {place.stem for place in places} if len(places) > 1 else set()
     found = []
     for path in sorted(places[0].parent.glob("*.running")):
         name, *_ = path.name.rsplit(".", 2)
-        if name == ".".join(stems) or several & set(name.split(".")):
+        if name == _joined(places) or several & set(name.split(".")):
             found.append(_read_running(path))
     return tuple(each for each in found if each is not None)
 
