@@ -77,7 +77,7 @@ class GuardedStore:
         self._turns, self._number = count(), next(_numbers)
         self._running = running
         """What processes have kept that may have ended."""
-        self._keeping: dict[int, threading.Lock] = {}
+        self._keeping: dict[int, threading.RLock] = {}
         """One thread at a time keeps what was written. By process: a child begins with one that nobody holds."""
         self._told = False
 
@@ -117,8 +117,8 @@ class GuardedStore:
                 self._keep_file()
 
     @property
-    def _one_keeps(self) -> threading.Lock:
-        return self._keeping.setdefault(os.getpid(), threading.Lock())
+    def _one_keeps(self) -> threading.RLock:
+        return self._keeping.setdefault(os.getpid(), threading.RLock())
 
     def _keep_file(self) -> None:
         try:
