@@ -149,6 +149,23 @@ def test_while_the_ledger_is_here_it_is_moved_itself(tmp_path: Path) -> None:
             copy_ledger(tmp_path / "all.json", tmp_path / "new", anchor=tmp_path / "anchor", accept_loss=accept)
         assert "copy the ledger itself" in refused.value.fix
     copy_ledger(tmp_path / "old", tmp_path / "new")
+    for accept in (False, True):
+        with pytest.raises(sf.LedgerUnavailable, match=f"was moved to {tmp_path / 'new'}"):
+            copy_ledger(tmp_path / "all.json", tmp_path / "twice", anchor=tmp_path / "anchor", accept_loss=accept)
+    assert not (tmp_path / "twice").exists()
+
+
+def test_where_its_ledger_cannot_be_read_an_export_is_refused(lost: Path, tmp_path: Path) -> None:
+    """It may be locked, or of another user: as long as something is there, nobody knows."""
+    (tmp_path / "old").write_text("not to be read")
+    with pytest.raises(sf.LedgerUnavailable, match="the file in which it was cannot be read") as refused:
+        copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
+    assert "put it out of the way" in refused.value.fix
+    (tmp_path / "old").unlink()
+    with sf.Ledger.open(tmp_path / "old") as ledger:  # another one, in its place
+        account(ledger)
+    with pytest.warns(WeakLedger, match=NEVER_AGAIN):
+        copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
 
 
 def whole(change: Callable[[Any], object]) -> Callable[[str], str]:

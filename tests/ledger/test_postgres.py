@@ -766,7 +766,14 @@ def test_a_target_that_is_lost_is_filled_again_only_by_who_accepts_the_loss(
         make_ledger(place.owner, spender=SPENDER)
     with pytest.raises(sf.LedgerUnavailable, match="moved before, and the one that it was moved to is lost"):
         copy_ledger(source, target)
-    copy_ledger(source, target, accept_loss=True)
+    last = copy_ledger(source, target, accept_loss=True)
+    with place.open() if to == "a database" else sf.Ledger.open(target) as ledger:
+        *_, line = ledger
+        assert (line.number, line.hash) == ledger.head == last
+        assert line.kind == "acknowledge"
+        assert "charges which were made here are forgotten" in line.question
+        ledger.account("clinic").charge(pure("0.001"))  # what the anchor knew is in the totals
+        assert ledger.verify().holds
 
 
 @pytest.mark.parametrize("kept_in", ["SQLite", "PostgreSQL"])

@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -98,6 +99,120 @@ def test_closing_a_ledger_that_was_rolled_back_forgets_nothing(tmp_path: Path) -
     with sf.Ledger.open(path) as ledger:
         ledger.acknowledge(reason="restored")
         assert ledger.account("clinic").remaining["pure"] == Fraction(5, 10)
+
+
+def edit(path: Path, *statements: tuple[str, tuple[object, ...]]) -> None:
+    """Do what a failover does to a file that others have open."""
+    with closing(sqlite3.connect(path)) as file:
+        (trigger,) = file.execute("SELECT sql FROM sqlite_schema WHERE name = 'no_delete'").fetchone()
+        file.execute("DROP TRIGGER no_delete")
+        for statement in statements:
+            file.execute(*statement)
+        file.execute(trigger)
+        file.commit()
+
+
+def lose(after: int) -> tuple[str, tuple[object, ...]]:
+    return "DELETE FROM lines WHERE number > ?", (after,)
+
+
+def two_accounts(path: Path) -> None:
+    """Four lines: two accounts, and 0.1 of each."""
+    with sf.Ledger.open(path) as ledger:
+        for name in ("clinic", "other"):
+            ledger.account(name, unit=UNIT, budget=BUDGET).charge(sf.Entry(sf.Curve.pure("0.1")))
+
+
+def left(path: Path) -> list[Fraction | None]:
+    with sf.Ledger.open(path) as ledger:
+        assert ledger.verify().holds
+        return [ledger.account(name).remaining["pure"] for name in ("clinic", "other")]
+
+
+def test_who_closes_after_a_loss_leaves_the_anchor_that_knows_other_accounts(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    two_accounts(path)
+    one = sf.Ledger.open(path)
+    with sf.Ledger.open(path) as two:
+        two.account("other").charge(sf.Entry(sf.Curve.pure("0.5")))
+    one.account("clinic").charge(sf.Entry(sf.Curve.pure("0.2")))
+    edit(path, lose(4))
+    one.close()
+    with sf.Ledger.open(path) as ledger:
+        ledger.acknowledge(reason="restored")
+        assert ledger.verify().holds
+    assert left(path) == [Fraction(7, 10), Fraction(4, 10)]
+    assert left(path) == [Fraction(7, 10), Fraction(4, 10)]  # what was acknowledged is, also for who opens it again
+
+
+def test_an_anchor_that_knows_less_of_a_lost_line_does_not_speak_for_one_that_knows_more(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    two_accounts(path)
+    with sf.Ledger.open(path) as ledger:
+        ledger.account("other").charge(sf.Entry(sf.Curve.pure("0.5")))
+        ledger.account("clinic").charge(sf.Entry(sf.Curve.pure("0.2")))
+        whole = ledger.anchor()
+    part = replace(whole, accounts=whole.accounts[:1])
+    edit(path, lose(4))
+    Path(f"{path}.anchor").unlink()
+    with sf.Ledger.open(path) as ledger:
+        ledger.acknowledge(part, reason="restored")
+    assert left(path) == [Fraction(7, 10), Fraction(9, 10)]
+    with sf.Ledger.open(path, anchor=whole) as ledger:
+        with pytest.raises(sf.LedgerBehind):
+            ledger.account("clinic").charge(sf.Entry(sf.Curve.pure("0.1")))
+        ledger.acknowledge(reason="restored")
+        ledger.account("clinic").charge(sf.Entry(sf.Curve.pure("0.1")))
+    assert left(path) == [Fraction(6, 10), Fraction(4, 10)]
+
+
+def test_who_acknowledges_an_anchor_acknowledges_its_own_lost_lines(tmp_path: Path) -> None:
+    """The line that says so is the last that it wrote: after it nobody would ask for the lost ones."""
+    path = tmp_path / "a.ledger"
+    two_accounts(path)
+    with sf.Ledger.open(path) as ledger:
+        ledger.account("clinic").charge(sf.Entry(sf.Curve.pure("0.2")))
+        with sf.Ledger.open(path) as other:
+            other.account("other").charge(sf.Entry(sf.Curve.pure("0.5")))
+            whole = other.anchor()
+        Path(f"{path}.anchor").unlink()
+        edit(path, lose(4))
+        ledger.acknowledge(replace(whole, accounts=whole.accounts[1:]), reason="restored")
+    assert left(path) == [Fraction(7, 10), Fraction(4, 10)]
+
+
+def test_a_line_of_another_history_is_not_before_those_that_were_written_after_its_loss(tmp_path: Path) -> None:
+    """Who opened the ledger at line 3 writes after its loss. Line 3 comes back, and what was written then is lost."""
+    path = tmp_path / "a.ledger"
+    spend(path, "0.1")
+    spend(path, "0.5")
+    Path(f"{path}.anchor").unlink()
+    ledger = sf.Ledger.open(path)
+    with closing(sqlite3.connect(path)) as file:
+        row = file.execute("SELECT * FROM lines WHERE number = 3").fetchone()
+    edit(path, lose(2))
+    ledger.account("clinic").charge(sf.Entry(sf.Curve.pure("0.3")))
+    edit(path, lose(2), (f"INSERT INTO lines VALUES ({', '.join('?' * len(row))})", row))
+    ledger.close()
+    with sf.Ledger.open(path) as ledger:
+        ledger.acknowledge(reason="the first one runs again")
+        assert ledger.verify().holds
+        assert ledger.account("clinic").remaining["pure"] == Fraction(1, 10)
+
+
+def test_what_was_written_under_terms_that_another_has_amended_is_remembered(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    spend(path, "0.1")
+    ledger = sf.Ledger.open(path)
+    account = ledger.account("clinic")
+    with sf.Ledger.open(path) as owner:
+        owner.account("clinic").amend(reason="more", epsilon=2)
+    account.correct(sf.Curve.pure("0.5"), reason="it was more")
+    edit(path, lose(3))
+    ledger.close()
+    with sf.Ledger.open(path) as ledger:
+        ledger.acknowledge(reason="restored")
+        assert ledger.account("clinic").remaining["pure"] == Fraction(14, 10)
 
 
 def test_the_reserve_is_fixed_once_something_is_spent(tmp_path: Path) -> None:

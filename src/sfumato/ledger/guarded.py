@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
@@ -29,8 +29,8 @@ from sfumato.ledger import entries
 from sfumato.ledger.entries import Entry, StoredAnswer
 from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.proofs import kept_anchors
-from sfumato.ledger.proofs.anchors import Anchor, held
-from sfumato.ledger.proofs.kept_anchors import Memory, Running
+from sfumato.ledger.proofs.anchors import Anchor
+from sfumato.ledger.proofs.kept_anchors import Marks, Memory, Running
 from sfumato.ledger.proofs.verifying import LOST
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import read_spending
@@ -72,13 +72,12 @@ class GuardedStore:
         self.unsaid: dict[int, str] = {}
         """Charges of this process that stopped without an answer: the next line that is written says so."""
         self._terms: dict[int, Terms] = {}
-        base = max((each for each in self.anchors if each.number), key=lambda each: each.number, default=None)
-        self.memory = Memory(base)
-        """What this process wrote, on top of the last anchor of the whole ledger that it knows."""
+        self.memory = Memory()
+        """What this process wrote."""
         self._turns, self._number = count(), next(_numbers)
         self._running = running
-        """What processes have kept that may have ended: the first line that is written shows that it is known."""
-        self._keeping: dict[int, threading.Lock] = {}
+        """What processes have kept that may have ended."""
+        self._keeping: dict[int, threading.RLock] = {}
         """One thread at a time keeps what was written. By process: a child begins with one that nobody holds."""
         self._told = False
 
@@ -94,78 +93,93 @@ class GuardedStore:
             start, turn = transaction.head, next(self._turns)
             self._require_whole(transaction, acknowledging=acknowledging)
             _require_here(start, moving)
+            before = self.memory.shared(transaction)
             said = [number for number, seal in list(self.unsaid.items()) if transaction.has(number, seal)]
             for number in said:
                 transaction.stop(number)
             yield transaction
+            written = [(row, self._terms_of(transaction, row)) for row in transaction.appended]
         for number in said:
             self.unsaid.pop(number, None)
-        if transaction.head is not None and transaction.head is not start:
-            self._keep(turn, transaction, start)
+        if written:
+            self._keep(turn, before, written)
 
-    def _keep(self, turn: int, transaction: Transaction, start: Row | None) -> None:
+    def _keep(self, turn: int, before: Marks, written: Sequence[tuple[Row, Terms]]) -> None:
         """Keep in mind what was written, and of a ledger that others write too, in a file as well.
 
         All of this is after COMMIT. A Ctrl-C in here is one that strikes after the line is on disk, and a file that
         cannot be written fails no charge: it is told, once.
         """
-        with self._keeping.setdefault(os.getpid(), threading.Lock()):
+        with self._one_keeps:
             self.wrote = True
-            self.memory.add(turn, start, transaction.appended, self._known_terms)
+            self.memory.add(turn, before, written)
             if self.store.shared:
                 self._keep_file()
+
+    @property
+    def _one_keeps(self) -> threading.RLock:
+        return self._keeping.setdefault(os.getpid(), threading.RLock())
 
     def _keep_file(self) -> None:
         try:
             self.memory.save(self._running_place)
-            ended, self._running = self._running, ()
-            for each in ended:
-                each.forget()
         except OSError as error:
             told, self._told = self._told, True
             if not told:
-                with suppress(WeakLedger):  # where warnings are errors, this one is none: the line is written
+                # Where warnings are errors, or the log that they go to is full, this one is none: the line is written.
+                with suppress(WeakLedger, OSError):
                     warnings.warn(_UNKEPT.format(os.strerror(error.errno or 0)), WeakLedger, stacklevel=2)
 
     @property
     def _running_place(self) -> Path:
-        return kept_anchors.running_place(self.store.anchor_places[0], self._number)
+        return kept_anchors.running_place(self.store.anchor_places, self._number)
 
-    def _known_terms(self, row: Row) -> Terms | None:
-        """Give the terms of a line; None where they were never read."""
+    def _terms_of(self, transaction: Transaction, row: Row) -> Terms:
+        """Give the terms of a line that was just written; most often they are known."""
         if row.terms == row.number:
-            self._terms[row.number] = codec.loads(row.detail)
-        return self._terms.get(row.terms)
+            self._terms[row.number] = codec.loads_as(Terms, row.detail)
+        return self._terms_at(transaction, row.terms)
 
     def remember(self) -> None:
-        """Save the anchors that this user keeps. Where a line that this process wrote is lost, they say so, and where
-        they know a lost line themselves, they stay as they are.
+        """Save the anchors that this user keeps. Where the ledger lacks a line that one of them knows, it stays as it
+        is, and what this process wrote stays in a file of its own, as it does where its own lines are lost.
         """
         places = self.store.anchor_places
         # An older anchor is still a true one: where this cannot be written, less is vouched for, nothing wrongly.
-        with suppress(OSError, LedgerUnavailable), kept_anchors.alone(places[0]), self.reading() as transaction:
-            lost = None
-            if self.memory.last is not None and not held(transaction, *self.memory.last):
-                lost = self.memory.anchor
-                if lost is None:
-                    return
-            saved = kept_anchors.renew(places, transaction, lost, self.memory.heads)
-            if saved is not None and self.store.shared:
-                self._running_place.unlink(missing_ok=True)
-            if saved is not None and saved.number and lost is None:
-                self.memory.begin_at(saved)
+        unwritten = suppress(OSError, LedgerUnavailable, LedgerDamaged)
+        with unwritten, kept_anchors.alone(places[0]), self.reading() as transaction:
+            own = self.memory.anchor
+            lost = own is not None and not own.holds(transaction)
+            if lost or not kept_anchors.renew(places, transaction):
+                if own is not None:
+                    with self._one_keeps:
+                        self.memory.save(self._running_place)
+                return
+            with self._one_keeps:
+                if self.memory.anchor == own:
+                    self._running_place.unlink(missing_ok=True)
+            for each in self._running:
+                each.forget(places, transaction)
 
-    def known_anchors(self) -> tuple[Anchor, ...]:
-        """List the anchors that this ledger was opened with, and that of lines which this process wrote, if they are
-        lost.
+    def remember_ended(self) -> None:
+        """Save the anchors of a ledger that is opened, if processes have left files that may have ended: an anchor of
+        the whole ledger knows as much.
         """
+        if any(each.ended for each in self._running):
+            self.remember()
+
+    def known_anchors(self, given: Anchor | None) -> tuple[Anchor, ...]:
+        """List the anchor that is given, or those that this ledger was opened with, and that of lines which this
+        process wrote, if they are lost: the next line that it writes would forget them.
+        """
+        known = self.anchors if given is None else (given,)
         own = self.memory.anchor
         with self.reading() as transaction:
-            return self.anchors if own is None or own.holds(transaction) else (*self.anchors, own)
+            return known if own is None or own.holds(transaction) else (*known, own)
 
     def _watched(self) -> list[int]:
         """List the lines that every transaction looks at before it writes."""
-        known = [] if self.memory.last is None else [self.memory.last[0]]
+        known = [number for number, _ in self.memory.lineage[:1]]
         return [*known, *(anchor.number for anchor in self.anchors if anchor.number), *self.unsaid]
 
     def columns(self, entry: Entry) -> dict[str, str]:
@@ -318,10 +332,11 @@ class GuardedStore:
         for anchor in self.anchors:
             if not anchor.holds(transaction):
                 return anchor.number
-        last, head = self.memory.last, transaction.head
-        if last is None or (head is not None and (head.number, head.hash) == last) or held(transaction, *last):
+        last = self.memory.last
+        if last is None or transaction.has(*last):
             return None
-        return last[0]
+        own = self.memory.anchor
+        return None if own is None or own.holds(transaction) else own.number
 
     def _require_whole(self, transaction: Transaction, *, acknowledging: bool) -> None:
         if self.damage is not None:

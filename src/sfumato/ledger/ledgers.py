@@ -200,7 +200,7 @@ class Ledger:
     def acknowledge(self, anchor: Anchor | None = None, *, reason: str) -> tuple[Line, ...]:
         """Accept, as the owner, that lines an anchor knows are lost: totals rise to the anchor's, charging goes on."""
         entries.reason(reason)
-        lost = (anchor,) if anchor is not None else self._guarded.known_anchors()
+        lost = self._guarded.known_anchors(anchor)
         if not lost or not all(isinstance(each, Anchor) for each in lost):
             raise InvalidParameter("anchor", anchor, "an Anchor: the one that this ledger is behind")
         with self._guarded.writing(acknowledging=True) as transaction:
@@ -264,14 +264,15 @@ def open_guarded(
     try:
         given = [anchor if isinstance(anchor, Anchor) else Anchor.load(anchor)] if anchor is not None else []
         kept = [Anchor.load(place) for place in store.anchor_places if place.exists()]
-        running = kept_anchors.running(store.anchor_places[0]) if store.shared else ()
+        running = kept_anchors.running(store.anchor_places)
         found = inspecting.newest(store)
         keyed = KeyedHash(store.key() if found.holds else _key(store))
         guarded = GuardedStore(store, (*given, *kept), keyed, running)
         guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
-        if store.shared and found.holds:
+        if found.holds:
             with store.reading(mark_numbers(found.lines)) as rows:
-                guarded.memory.marks = marks_of(Transaction(rows, keyed.origin))
+                guarded.memory.lineage = marks_of(Transaction(rows, keyed.origin))
+            guarded.remember_ended()
     except BaseException:
         store.close()
         raise

@@ -29,6 +29,7 @@ from sfumato.ledger.transaction import Transaction, every
 
 _TIMEOUT = 30.0
 _ACCEPTED = "copied from a backup or an export: its owner accepts that charges which it lacks are forgotten"
+_FORGOTTEN = "filled again, after it was lost: its owner accepts that charges which were made here are forgotten"
 _NEVER_AGAIN = (
     "nothing has sealed the ledger of which this export was made ({}): it must never be charged again, nor may another "
     "copy of the export be moved elsewhere, or one budget is spent twice"
@@ -70,7 +71,10 @@ def copy_ledger(
         if not accept_loss:
             _require_newest(guarded, None if anchor is None else guarded.anchors[0])
         guarded.store.require_owner()
+        again = _is_sealed(guarded)
         moved = _moved(guarded, target, accept_loss=accept_loss)
+    if again and accept_loss:
+        moved = _write_down_again(target, moved)
     if exported is not None:
         warnings.warn(_NEVER_AGAIN.format(exported.place), WeakLedger, stacklevel=2)
     return moved
@@ -106,6 +110,26 @@ def _write_down(guarded: GuardedStore, to: str) -> None:
         lost = accept(transaction, guarded.anchors, _ACCEPTED)
         if not lost and (head.kind, head.question) != ("acknowledge", _ACCEPTED):
             transaction.append("acknowledge", head.account, {"question": _ACCEPTED})
+
+
+def _is_sealed(guarded: GuardedStore) -> bool:
+    with guarded.reading() as transaction:
+        return transaction.head is not None and transaction.head.kind == "moved"
+
+
+def _write_down_again(target: Address, last: tuple[int, str]) -> tuple[int, str]:
+    """Write, where a target has the very lines of a ledger that was moved to it before, that its owner has accepted
+    that charges made there are forgotten: what an anchor knows of them is added to the totals.
+    """
+    with Ledger(open_guarded(target)) as ledger:
+        guarded = ledger._guarded  # noqa: SLF001 - of one package
+        with guarded.writing(acknowledging=True) as transaction:
+            head = transaction.head
+            if head is None or (head.number, head.hash) != last:
+                return last
+            if not accept(transaction, guarded.anchors, _FORGOTTEN):
+                transaction.append("acknowledge", head.account, {"question": _FORGOTTEN})
+        return ledger.head
 
 
 def _moved(guarded: GuardedStore, target: Address, *, accept_loss: bool) -> tuple[int, str]:
@@ -246,12 +270,7 @@ def _export(source: Address) -> CompleteExport | None:
     if begins != b"{":
         return None
     exported = CompleteExport.of(path)
-    if exported.has_its_ledger():
-        raise LedgerUnavailable(
-            "an export is copied where its ledger is lost, and the ledger of this one is still here",
-            place=exported.place,
-            fix="copy the ledger itself, which is sealed then; if it is destroyed, put it out of the way first",
-        )
+    exported.require_alone()
     return exported
 
 

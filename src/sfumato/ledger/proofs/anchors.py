@@ -7,7 +7,6 @@ An anchor kept in another place can: a ledger that does not contain the anchor's
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -89,17 +88,50 @@ class Anchor:
             raise
 
     def holds(self, transaction: Transaction) -> bool:
-        """Tell whether the ledger still contains the anchored line, or its owner has accepted that it does not."""
-        return self.number == 0 or held(transaction, self.number, self.hash)
+        """Tell whether the ledger still contains the anchored line, or its owner has accepted that it does not, and all
+        that this anchor knows was added: another anchor of the same line may know less.
+        """
+        if self.number == 0 or transaction.has(self.number, self.hash):
+            return True
+        lost = Lost.of(self, transaction)
+        return lost.accepted and all(lost.missing(account).nothing for account in self.accounts)
 
-    def common(self, transaction: Transaction) -> int:
-        """Find the last line that the ledger surely shares with the anchor's history; 0 when none is known."""
-        return max((number for number, seal in self.marks if transaction.has(number, seal)), default=0)
 
+@dataclass(frozen=True)
+class Lost:
+    """This is what an anchor knows of lines that a ledger lacks."""
 
-def held(transaction: Transaction, number: int, seal: str) -> bool:
-    """Tell whether the ledger contains this line, or its owner has accepted that it does not."""
-    return transaction.has(number, seal) or any(row.data == seal for row in transaction.page({"kind": "acknowledge"}))
+    anchor: Anchor
+    transaction: Transaction
+    common: int
+    """The last line that the ledger surely shares with the anchor's history; 0 when none is known."""
+    rows: tuple[Row, ...]
+    """The lines in which its owner has accepted that the anchor's line is lost."""
+
+    @classmethod
+    def of(cls, anchor: Anchor, transaction: Transaction) -> Lost:
+        common = max((number for number, seal in anchor.marks if transaction.has(number, seal)), default=0)
+        rows = transaction.page({"kind": "acknowledge"}, after=common)
+        return cls(anchor, transaction, common, tuple(row for row in rows if row.data == anchor.hash))
+
+    @property
+    def accepted(self) -> bool:
+        return bool(self.rows)
+
+    def missing(self, known: AnchoredAccount) -> Cost:
+        """Compute what is to be added to an account.
+
+        Theorem: the totals end at no less than all that was spent. Let S stand at the common line, T at the anchor's,
+        and let A be accepted for the anchor's line before. A was added here, so S + A + N stands, where N are the other
+        charges. T − S − A is added where that is more than nothing: at least T + N stands then. What was accepted for
+        another line is part of N, so it is never taken off: it may be that of another history.
+        """
+        equal = {"account": known.name}
+        shared = self.transaction.page(equal, newest=True, before=self.common + 1, limit=1) if self.common else []
+        found = read_spending(shared[0].totals).total if shared else NOTHING
+        for row in self.rows:
+            found += read_cost(row.cost) if row.account == known.name else NOTHING
+        return _difference(known.total, found)
 
 
 def _is_mark(mark: object) -> bool:
@@ -142,41 +174,27 @@ def _account(transaction: Transaction, name: str) -> AnchoredAccount:
 def accept(transaction: Transaction, anchors: Iterable[Anchor], reason: str) -> list[Row]:
     """Append lines that add to every account what anchors know was spent and is lost, and say that their own lines are.
 
-    What stands here after the last common line was spent too, in another history: both count. What was accepted before
-    for lost lines of the same history, at this curator or at another one, is not added again.
+    What stands here after the last common line was spent too, in another history: both count. Lost lines of which two
+    anchors know count twice, because nobody can tell whether they were the same.
     """
     lost = sorted({each for each in anchors if not each.holds(transaction)}, key=lambda each: each.number)
     return [row for anchor in lost for row in _accept(transaction, anchor, reason)]
 
 
 def _accept(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
-    common = anchor.common(transaction)
-    known = {anchor.hash, *(seal for number, seal in anchor.marks if number > common)}
-    rows = transaction.page({"kind": "acknowledge"}, after=common)
-    same = {row.data for row in rows if row.data in known or anchor.hash in row.detail}
-    counted: dict[str, Cost] = {}
-    for row in rows:
-        if row.data in same:
-            counted[row.account] = counted.get(row.account, NOTHING) + read_cost(row.cost)
+    lost = Lost.of(anchor, transaction)
     found: list[Row] = []
     for account in anchor.accounts:
-        cost = _missing(transaction, account, common, counted.get(account.name, NOTHING))
-        if not cost.nothing or anchor.hash not in same or not found:
-            detail = json.dumps(sorted(known)) if not found else ""
-            columns = {"data": anchor.hash, "question": reason, "detail": detail}
+        _require_account(transaction, account)
+        cost = lost.missing(account)
+        if not cost.nothing or not (found or lost.accepted):
+            columns = {"data": anchor.hash, "question": reason}
             found.append(transaction.append("acknowledge", account.name, columns, cost=cost))
     return found
 
 
-def _missing(transaction: Transaction, known: AnchoredAccount, common: int, accepted: Cost) -> Cost:
-    """Compute what is to be added to an account, for which this much was ``accepted`` since the last common line, for
-    lost lines of the same history.
-
-    Theorem: the totals end at no less than all that was spent. Let S stand at the common line, T at the anchor's, and
-    let A be accepted since. A was added here, so S + A + N stands, where N are the other charges. T − S − A is added
-    where that is more than nothing: at least T + N stands then.
-    """
-    shared = transaction.page({"account": known.name}, newest=True, before=common + 1, limit=1) if common else []
+def _require_account(transaction: Transaction, known: AnchoredAccount) -> None:
+    """Open an account that is lost; refuse one that is counted in another currency."""
     if transaction.newest(account=known.name) is None:
         transaction.append("account-open", known.name, {"detail": codec.dumps(known.terms)})
     last = transaction.last(known.name)
@@ -186,7 +204,6 @@ def _missing(transaction: Transaction, known: AnchoredAccount, common: int, acce
             place=f"account {known.name!r}",
             fix="give the anchor that belongs to this ledger",
         )
-    return _difference(known.total, (read_spending(shared[0].totals).total if shared else NOTHING) + accepted)
 
 
 def _difference(known: Cost, found: Cost) -> Cost:

@@ -105,17 +105,50 @@ class CompleteExport:
                     large[row.file] = answer
                 yield row
 
-    def has_its_ledger(self) -> bool:
-        """Tell whether the ledger of which it was made is still in its file here, and was not moved."""
-        if not Path(self.place).is_absolute():
-            return False
-        with suppress(sqlite3.Error, ValueError):
-            address = f"{Path(self.place).as_uri()}?mode=ro"
-            with closing(sqlite3.connect(address, uri=True)) as file:
+    def require_alone(self) -> None:
+        """Refuse an export while the ledger of which it was made is still in its file here, whether it was moved or
+        not, and where that cannot be seen.
+        """
+        place = Path(self.place)
+        if not place.is_absolute() or not _exists(place):
+            return
+        try:
+            with closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)) as file:
                 ((key,),) = file.execute("SELECT key FROM header")
-                ((kind,),) = file.execute("SELECT kind FROM lines ORDER BY number DESC LIMIT 1")
-            return bool(key == self.key and kind != "moved")
+                last = file.execute("SELECT kind, detail FROM lines ORDER BY number DESC LIMIT 1").fetchall()
+            moved = [json.loads(detail)["moved"] for kind, detail in last if kind == "moved"]
+        except (sqlite3.Error, ValueError, KeyError, TypeError):
+            raise LedgerUnavailable(
+                "an export is copied where its ledger is lost, and the file in which it was cannot be read",
+                place=self.place,
+                fix="let this user read it, when nobody has locked it; if the ledger in it is destroyed, put it out of "
+                "the way first",
+            ) from None
+        if key != self.key:
+            return
+        if moved:
+            raise LedgerUnavailable(
+                f"an export is copied where its ledger is lost, and the ledger of this one was moved to {moved[0]}",
+                place=self.place,
+                fix="name the ledger that it was moved to; if that is lost, copy the one that was moved to it again, "
+                "with --accept-loss",
+            )
+        raise LedgerUnavailable(
+            "an export is copied where its ledger is lost, and the ledger of this one is still here",
+            place=self.place,
+            fix="copy the ledger itself, which is sealed then; if it is destroyed, put it out of the way first",
+        )
+
+
+def _exists(path: Path) -> bool:
+    """Tell whether something is there; what may not be looked at may be."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except (OSError, ValueError):
+        return True
+    return True
 
 
 @contextmanager

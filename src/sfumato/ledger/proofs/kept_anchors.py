@@ -1,13 +1,17 @@
 """Anchors are kept by a user: of the whole ledger when it is closed, and none gives way to one that knows less.
 
 A ledger that was rolled back, by a failover or a backup, still has a last line. An anchor of that line would forget the
-lost ones, so an anchor is replaced only where the ledger still holds the line that it knows.
+lost ones, so an anchor is replaced only where the ledger still holds the line that it knows, and only by one of the
+whole ledger as it is then.
 
 A process that is killed closes nothing. Of a ledger that others write too, it therefore keeps a file of its own, with
 what it knows after each of its lines. It is written when the line is, before the charge returns: so before a row is
 read for it, and before anybody is told. A process that is killed (kill -9) in between has released nothing for the line
 that it forgets. The file is not synced: if the machine of a curator loses its power at the moment of a failover, its
 last lines may be forgotten with it.
+
+Such a file goes when an anchor of the whole ledger was saved while the ledger held the lines that it knows. Whoever
+closes a ledger that has lost them leaves it, so nothing is ever merged that may be of two histories.
 """
 
 from __future__ import annotations
@@ -17,9 +21,8 @@ import fcntl
 import json
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -37,8 +40,9 @@ Marks = tuple[tuple[int, str], ...]
 _PATIENCE = 5.0
 """Seconds to wait for whoever renews the same anchors."""
 _PAUSE = 0.01
-_HEADS = 64
-"""Last lines that a process remembers, to tell where another history has parted."""
+_NEWEST = 64
+"""Last lines that a process remembers, to tell where another history has parted; and so many of the first."""
+_OLDEST = 32
 
 
 @contextlib.contextmanager
@@ -68,17 +72,19 @@ def _lock(folder: int) -> None:
         time.sleep(_PAUSE)
 
 
-def renew(places: tuple[Path, ...], transaction: Transaction, lost: Anchor | None, marks: Marks) -> Anchor | None:
-    """Save the anchor of this moment, with these marks more, or, where the ledger lacks lines, what is known of the
-    ``lost`` ones; the anchor that is now in the first place, if it is this one.
+def renew(places: tuple[Path, ...], transaction: Transaction) -> bool:
+    """Save the anchor of this moment in every place, but where one knows a line that the ledger lacks; tell whether it
+    is in all of them.
     """
-    now = anchored(transaction)
-    new = lost or replace(now, marks=tuple(dict.fromkeys((*now.marks, *marks))))
+    if transaction.head is None:
+        return False
+    now, everywhere = anchored(transaction), True
     for place in places:
-        kept = Anchor.load(place) if place.exists() else None
-        if kept is None or kept.holds(transaction) or (lost is not None and (kept.number, kept.hash) in lost.marks):
-            new.save(place)
-    return new if Anchor.load(places[0]) == new else None
+        if not place.exists() or Anchor.load(place).holds(transaction):
+            now.save(place)
+        else:
+            everywhere = False
+    return everywhere
 
 
 @dataclass(frozen=True)
@@ -91,12 +97,25 @@ class Running:
     stamp: tuple[int, int]
     """How the file looked: whoever writes it again makes another."""
 
-    def forget(self) -> None:
-        """Remove the file of a process that has ended, once another anchor knows as much. One that was written since it
-        was read stays, whoever has done that: a process on another machine that has the same folder.
+    @property
+    def ended(self) -> bool:
+        """Tell whether its process is not known to run."""
+        return processes.alive(self.process, elsewhere=True) is not True
+
+    def forget(self, places: tuple[Path, ...], transaction: Transaction) -> None:
+        """Remove the file, once an anchor of the whole ledger knows as much in all of its ``places``. One that was
+        written since it was read stays, whoever has done that: a process on another machine may have the same folder.
+        It is put aside first, under a name by which it is still found.
         """
-        if processes.alive(self.process) is False and _stamp(self.path) == self.stamp:
-            self.path.unlink(missing_ok=True)
+        if self.path.name.rsplit(".", 2)[0] != _joined(places) or not self.anchor.holds(transaction):
+            return
+        aside = _named(self.path, f"{processes.this_process()} {self.path.name}")
+        with contextlib.suppress(FileNotFoundError):
+            self.path.rename(aside)
+            if _stamp(aside) != self.stamp:
+                with contextlib.suppress(FileExistsError):  # or it was written once more
+                    os.link(aside, self.path)
+            aside.unlink()
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -108,98 +127,126 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 class Memory:
-    """A memory is what one process knows of a ledger: the last anchor of the whole of it, and lines of its own."""
+    """A memory is what one process knows of the lines that it wrote to a ledger."""
 
-    def __init__(self, base: Anchor | None) -> None:
-        self.marks: Marks = ()
-        """Lines that were there when the ledger was opened, ever further apart."""
+    def __init__(self, lineage: Marks = ()) -> None:
+        self.lineage = lineage
+        """A line, and lines that are surely before it, from the newest: the last that this process wrote, or the last
+        when it opened the ledger."""
         self.last: tuple[int, str] | None = None
         """The last line that this process wrote, all threads together."""
         self._last_turn = -1
-        self._heads: deque[tuple[int, str]] = deque(maxlen=_HEADS)
-        """Lines that this process wrote, and those right before them."""
         self._since: dict[str, tuple[int, str, Terms, str]] = {}
         """Of accounts that it charged: in which turn, their terms as text and as a value, and their total as text."""
-        self._terms: dict[int, str] = {}
-        self.begin_at(base)
+        self._texts: dict[int, str] = {}
 
-    def begin_at(self, base: Anchor | None) -> None:
-        """Begin anew with an anchor of the whole ledger, which knows all that was written so far."""
-        self._base = base
-        self._base_text = "" if base is None else codec.dumps(base)
-        self._since = {}
+    def shared(self, transaction: Transaction) -> Marks:
+        """List lines that are surely before all that this transaction writes: those before a line that it still has. Of
+        a lost line nothing is known, whether its loss was accepted or not.
+        """
+        lineage = self.lineage
+        before = lineage if lineage and transaction.has(*lineage[0]) else ()
+        head = transaction.head
+        return before if head is None else _thinned(dict.fromkeys([(head.number, head.hash), *before]))
 
-    def add(self, turn: int, start: Row | None, rows: Sequence[Row], terms: Callable[[Row], Terms | None]) -> None:
-        """Add lines that were written after another, in this turn; threads come in any order, and the last counts."""
-        for row in (start, rows[-1]):
-            if row is not None and (row.number, row.hash) not in self._heads:
-                self._heads.append((row.number, row.hash))
-        for row in rows:
-            found = terms(row)
-            if found is not None and self._since.get(row.account, (-1,))[0] <= turn:
+    def add(self, turn: int, before: Marks, written: Sequence[tuple[Row, Terms]]) -> None:
+        """Add lines with their terms, written in this turn ``before`` which these are; threads come in any order, and
+        the last counts.
+        """
+        for row, terms in written:
+            if self._since.get(row.account, (-1,))[0] <= turn:
                 total = write_cost(read_spending(row.totals).total)
-                self._since[row.account] = turn, self._text(row.terms, found), found, total
+                self._since[row.account] = turn, self._text(row.terms, terms), terms, total
         if turn >= self._last_turn:
-            self._last_turn, self.last = turn, (rows[-1].number, rows[-1].hash)
+            last, _ = written[-1]
+            self.lineage = ((last.number, last.hash), *before)
+            self._last_turn, self.last = turn, self.lineage[0]
 
     def _text(self, number: int, terms: Terms) -> str:
-        if number not in self._terms:
-            self._terms[number] = codec.dumps(terms)
-        return self._terms[number]
-
-    @property
-    def heads(self) -> Marks:
-        return (*self._heads, *self.marks)
+        if number not in self._texts:
+            self._texts[number] = codec.dumps(terms)
+        return self._texts[number]
 
     @property
     def anchor(self) -> Anchor | None:
-        """Make an anchor of all that it knows."""
-        accounts = [
-            AnchoredAccount(name, terms, read_cost(total)) for name, (_, _, terms, total) in self._since.items()
-        ]
-        return _known(self._base, self.last, self.heads, accounts)
+        """Make an anchor of all that it knows; None where it wrote nothing."""
+        if self.last is None:
+            return None
+        (number, seal), *before = self.lineage
+        since = list(self._since.items())
+        accounts = [AnchoredAccount(name, terms, read_cost(total)) for name, (_, _, terms, total) in since]
+        return Anchor(number, seal, tuple(accounts), tuple(before))
 
     def save(self, path: Path) -> None:
         """Write all that it knows beside and rename: a process that is killed leaves the whole file of this line, or of
         the one before. No charge should wait long for it, so texts that were written before are not made again.
         """
         accounts = [(name, terms, total) for name, (_, terms, _, total) in self._since.items()]
-        text = json.dumps([processes.this_process(), self.last, self.heads, accounts, self._base_text])
-        partial = str(path.with_suffix(".partial"))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        text = json.dumps([processes.this_process(), self.lineage, accounts])
+        partial = path.with_suffix(".partial")
         try:
-            handle = os.open(partial, flags, 0o600)
+            handle = _new(partial)
         except FileNotFoundError:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(partial, flags, 0o600)
+            handle = _new(partial)
+        except FileExistsError:
+            partial.unlink()  # of one that was killed while it wrote
+            handle = _new(partial)
         with open(handle, "wb") as file:
             file.write(text.encode())
         os.replace(partial, path)
 
 
-def running_place(place: Path, number: int) -> Path:
-    """Name the file of this process, beside the anchor of the whole ledger; it may have opened it several times."""
-    name = sha256(f"{processes.this_process()} {number}".encode()).hexdigest()[:16]
-    return place.with_suffix(f".{name}.running")
+def _new(path: Path) -> int:
+    """Make a file that is not there, for its owner's eyes only; a link in its place is not followed."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def running(place: Path) -> tuple[Running, ...]:
-    """Read what processes have kept that did not close this ledger, or have it open still."""
-    found = [_read_running(path) for path in sorted(place.parent.glob(f"{place.stem}.*.running"))]
+def _thinned(lines: Iterable[tuple[int, str]]) -> Marks:
+    """Keep the newest of these lines, and the oldest."""
+    each = tuple(lines)
+    return (*each[:_NEWEST], *each[_NEWEST:][-_OLDEST:])
+
+
+def running_place(places: tuple[Path, ...], number: int) -> Path:
+    """Name the file of this process, beside the anchors of the whole ledger: by each of their names, as the ledger is
+    known by its id and by its address. A process may have opened it several times.
+    """
+    return _named(places[0].with_name(f"{_joined(places)}..running"), f"{processes.this_process()} {number}")
+
+
+def _joined(places: tuple[Path, ...]) -> str:
+    return ".".join(place.stem for place in places)
+
+
+def _named(path: Path, text: str) -> Path:
+    """Give the file of the same ledger whose name is told from others by this text."""
+    return path.with_name(f"{path.name.rsplit('.', 2)[0]}.{sha256(text.encode()).hexdigest()[:16]}.running")
+
+
+def running(places: tuple[Path, ...]) -> tuple[Running, ...]:
+    """Read what processes have kept that did not close this ledger, or have it open still: under its id, or another
+    ledger's that was at its address.
+    """
+    several = {place.stem for place in places} if len(places) > 1 else set()
+    found = []
+    for path in sorted(places[0].parent.glob("*.running")):
+        name, *_ = path.name.rsplit(".", 2)
+        if name == _joined(places) or several & set(name.split(".")):
+            found.append(_read_running(path))
     return tuple(each for each in found if each is not None)
 
 
 def _read_running(path: Path) -> Running | None:
     try:
         stamp = _stamp(path)
-        process, (number, seal), heads, accounts, base = json.loads(path.read_text(encoding="utf-8"))
+        process, lineage, accounts = json.loads(path.read_text(encoding="utf-8"))
         _boot, _space, _number, _start = process.split(" ")
-        whole = codec.loads_as(Anchor, base) if base else None
+        (number, seal), *before = lineage
         since = [
             AnchoredAccount(name, codec.loads_as(Terms, terms), read_cost(total)) for name, terms, total in accounts
         ]
-        anchor = _known(whole, (number, seal), tuple((first, second) for first, second in heads), since)
-        return None if anchor is None else Running(path, process, anchor, stamp)
+        return Running(path, process, Anchor(number, seal, tuple(since), tuple(before)), stamp)
     except FileNotFoundError:
         return None  # closed meanwhile: the anchor of the whole ledger knows more
     except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -208,16 +255,3 @@ def _read_running(path: Path) -> Running | None:
             place=str(path),
             fix="let this user read it; remove it only if no line that it knows can be lost",
         ) from error
-
-
-def _known(
-    base: Anchor | None, last: tuple[int, str] | None, heads: Marks, since: Iterable[AnchoredAccount]
-) -> Anchor | None:
-    """Make an anchor of lines that only one process knows: its last one, others of its ``heads``, and what accounts
-    stood at after its own lines, on top of the last anchor of the whole ledger.
-    """
-    merged = {each.name: each for each in (*(() if base is None else base.accounts), *since)}
-    if not merged or last is None:
-        return None
-    marks = ((base.number, base.hash), *base.marks) if base is not None and base.number else ()
-    return Anchor(*last, tuple(merged.values()), tuple(dict.fromkeys((*heads, *marks))))
