@@ -60,9 +60,7 @@ def export(file: Path | str, out: Path, form: str, complete: bool) -> None:
     with Ledger.open(file) as ledger:
         ledger.export(form, out, complete=complete)
     if complete:
-        click.echo(
-            f"{out} is as secret as the ledger: with its key, guesses about rows can be tested.", err=True
-        )
+        click.echo(f"{out} is as secret as the ledger: with its key, guesses about rows can be tested.", err=True)
 
 
 @command.command(epilog=EXIT_CODES)
