@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.running import run
-from sfumato.server.caller import Credentials
-from sfumato.server.local_people import people_of
+from sfumato.server.people.caller import Credentials
+from sfumato.server.people.local_people import people_of
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from sfumato.client import kept_tokens, wire
 from sfumato.client.addresses import Address
 from sfumato.client.remote_proposals import RemoteProposal
 from sfumato.errors import NotSignedIn, ServerUnavailable, TooManyRequests
-from sfumato.server import proposals, specs
+from sfumato.server.requests import proposals, specs
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 

@@ -330,7 +330,7 @@ MEMORY = (
     Mutant(
         "a server does not tell that a charge is in doubt",
         Kind.CHARGE_ORDER,
-        "server/told_errors.py",
+        "server/people/told_errors.py",
         "if isinstance(error, LedgerInDoubt):",
         "if False:",
         ("server/test_told_errors.py::test_whoever_asked_is_told_that_it_is_not_known_whether_it_was_charged",),

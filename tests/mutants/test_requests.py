@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "a proposal outlives its policy",
         Kind.REUSE,
-        "server/known_proposals.py",
+        "server/releases/known_proposals.py",
         "if known is not None and known[0] is policy:",
         "if known is not None:",
         (f"{_SERVER}::test_a_proposal_is_made_once_for_each_who_sends_it",),

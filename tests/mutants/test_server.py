@@ -17,7 +17,7 @@ MUTANTS = (
     Mutant(
         "an answer is there when its rows are read",
         Kind.CONSENT,
-        "server/answer_clock.py",
+        "server/releases/answer_clock.py",
         "            self.sleep(left)\n",
         "            break\n",
         (_TIME,),
@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "only answers wait for the clock, and failures do not",
         Kind.CONSENT,
-        "server/answer_clock.py",
+        "server/releases/answer_clock.py",
         "elif phase in _END and",
         'elif phase == "writing down" and',
         (_CLOCK,),
@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant(
         "an overrun is seen when it ends",
         Kind.CONSENT,
-        "server/answer_clock.py",
+        "server/releases/answer_clock.py",
         "while (left := started + first * 2.0**late - self.now()) > 0:",
         "while (left := started + first - self.now()) > 0:",
         (_CLOCK,),
@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant(
         "a request that is sent twice at once is bought twice",
         Kind.CHARGE_ORDER,
-        "server/flights.py",
+        "server/releases/flights.py",
         "if known is not None and known.phase is not Phase.DONE:",
         "if known is not None and known.phase is Phase.DONE:",
         (f"{_CLIENTS}::test_who_hangs_up_at_any_phase_and_asks_again_pays_once", "server/test_counter.py"),
@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         "another release under the same key gets the first one's answer",
         Kind.REUSE,
-        "server/running_releases.py",
+        "server/releases/running_releases.py",
         "        if (self.kind, self.spec, self.price) != (asked.kind, asked.spec, asked.price):",
         "        if self.kind != asked.kind:",
         (f"{_HOSTILE}::test_a_request_that_is_replayed_buys_nothing_more",),
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "what was queued before a policy is paused is charged after",
         Kind.CHARGE_ORDER,
-        "server/charge_permits.py",
+        "server/people/charge_permits.py",
         "        self.people.require_open(self.policy)\n",
         "",
         ("server/test_counter.py::test_a_charge_is_permitted_in_the_last_step_before_it",),
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "what was queued before a user is disabled is charged after",
         Kind.CHARGE_ORDER,
-        "server/people_file.py",
+        "server/people/people_file.py",
         "            if _known_user(rows, user).disabled or (shown",
         "            if (shown",
         ("server/test_counter.py::test_what_was_queued_before_an_owner_shuts_it_out_is_not_charged_after",),
@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "what a killed process reserved of a token is given back",
         Kind.LIMITS,
-        "server/token_limits.py",
+        "server/people/token_limits.py",
         "            _settle(rows, number, charged=True)",
         "            _settle(rows, number, charged=False)",
         ("server/test_token_limits.py",),
@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "releases of a killed process are never forgotten",
         Kind.LIMITS,
-        "server/running_releases.py",
+        "server/releases/running_releases.py",
         "        if processes.alive(process) is False:\n            rows.execute(",
         "        if processes.alive(process) is None:\n            rows.execute(",
         ("server/test_running_releases.py",),
@@ -105,7 +105,7 @@ MUTANTS = (
     Mutant(
         "a compressed body is read",
         Kind.CONSENT,
-        "server/bounded_bodies.py",
+        "server/requests/bounded_bodies.py",
         'if any(each.strip().lower() != b"identity" for each',
         'if any(each.strip().lower() == b"identity" for each',
         (_HOSTILE,),
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "a body may take for ever",
         Kind.LIMITS,
-        "server/bounded_bodies.py",
+        "server/requests/bounded_bodies.py",
         "await asyncio.wait_for(self._body(scope, receive), BODY_SECONDS)",
         "await self._body(scope, receive)",
         (f"{_HOSTILE}::test_a_body_that_arrives_slowly_is_refused",),
@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "who does not read is waited for for ever",
         Kind.LIMITS,
-        "server/connections.py",
+        "server/processes/connections.py",
         "        super().pause_writing()\n        self._await_reading()",
         "        super().pause_writing()",
         (f"{_HOSTILE}::test_who_does_not_read_is_not_waited_for",),
@@ -137,7 +137,7 @@ MUTANTS = (
     Mutant(
         "who asks too much is not told when to come back",
         Kind.LIMITS,
-        "server/problems.py",
+        "server/requests/problems.py",
         '    return {} if wait is None else {"Retry-After": str(max(1, math.ceil(wait)))}',
         "    return {}",
         (f"{_HOSTILE}::test_who_asks_too_much_is_told_when_to_come_back",),
@@ -145,7 +145,7 @@ MUTANTS = (
     Mutant(
         "an analyst is told where the ledger lies",
         Kind.CONSENT,
-        "server/told_errors.py",
+        "server/people/told_errors.py",
         "    if role is Role.OWNER or not isinstance",
         "    if role in (Role.OWNER, Role.ANALYST) or not isinstance",
         ("server/test_told_errors.py",),
@@ -153,7 +153,7 @@ MUTANTS = (
     Mutant(
         "how much is asked is told to everybody",
         Kind.CONSENT,
-        "server/routes_health.py",
+        "server/rest/routes_health.py",
         '    await in_thread(counter_of(request).require_owner, await identified(request), "metrics")\n',
         "",
         (f"{_HOSTILE}::test_metrics_and_health_hold_no_number_of_rows",),
@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant(
         "a fault tells its text",
         Kind.CONSENT,
-        "server/problems.py",
+        "server/requests/problems.py",
         '    return f"{type(error).__name__}{where}"',
         '    return f"{error}{where}"',
         (f"{_HOSTILE}::test_a_fault_inside_is_told_with_one_text",),
@@ -179,7 +179,7 @@ MUTANTS = (
     Mutant(
         "a secret that has no hash here is not looked up",
         Kind.CONSENT,
-        "server/people_file.py",
+        "server/people/people_file.py",
         '        digest = _digest(secret or "")\n',
         '        if not (secret or "").startswith(PREFIX):\n            return None\n'
         '        digest = _digest(secret or "")\n',
@@ -188,7 +188,7 @@ MUTANTS = (
     Mutant(
         "a release has as much of the processor as who asks what is free",
         Kind.CONSENT,
-        "server/turns.py",
+        "server/releases/turns.py",
         "os.getpriority(os.PRIO_PROCESS, os.getpid()) + _NICENESS",
         "os.getpriority(os.PRIO_PROCESS, os.getpid())",
         ("server/test_turns.py",),
@@ -196,7 +196,7 @@ MUTANTS = (
     Mutant(
         "a reply leaves when it is ready",
         Kind.CONSENT,
-        "server/reply_ticks.py",
+        "server/processes/reply_ticks.py",
         "                await ticks.next()\n",
         "                pass\n",
         ("server/test_reply_ticks.py",),
@@ -204,7 +204,7 @@ MUTANTS = (
     Mutant(
         "a tick comes when somebody waits for it",
         Kind.CONSENT,
-        "server/reply_ticks.py",
+        "server/processes/reply_ticks.py",
         "                time.sleep(TICK - time.monotonic() % TICK)\n",
         "",
         ("server/test_reply_ticks.py",),
@@ -228,7 +228,7 @@ MUTANTS = (
     Mutant(
         "what is public is compressed for who does not take that",
         Kind.CONSENT,
-        "server/static_replies.py",
+        "server/requests/static_replies.py",
         'short = takes_gzip(request.headers.getlist("Accept-Encoding")) and len(self.compressed)',
         "short = len(self.compressed)",
         (f"{_STATIC}::test_it_is_compressed_for_whoever_takes_that",),
@@ -236,7 +236,7 @@ MUTANTS = (
     Mutant(
         "one mark names two forms of a text",
         Kind.REUSE,
-        "server/static_replies.py",
+        "server/requests/static_replies.py",
         """f'"{self.mark}-gzip"' if short else""",
         """f'"{self.mark}"' if short else""",
         (f"{_STATIC}::test_it_is_compressed_for_whoever_takes_that",),
@@ -269,7 +269,7 @@ MUTANTS = (
     Mutant(
         "who is told to stop is killed at once",
         Kind.CHARGE_ORDER,
-        "server/spawned_processes.py",
+        "server/processes/spawned_processes.py",
         "            self._deadline = time.monotonic() + self._patience\n",
         "            self._deadline = time.monotonic()\n",
         (f"{_SPAWNED}::test_a_process_that_hangs_is_handed_a_few_and_the_others_the_rest",),
@@ -277,7 +277,7 @@ MUTANTS = (
     Mutant(
         "a process that had to be killed has ended well",
         Kind.CHARGE_ORDER,
-        "server/spawned_processes.py",
+        "server/processes/spawned_processes.py",
         "return 0 if code == -signal.SIGTERM and not spawned.answers else code",
         "return 0 if code < 0 else code",
         (f"{_SPAWNED}::test_a_process_that_was_stopped_is_killed_when_the_time_to_end_is_over",),
@@ -293,7 +293,7 @@ MUTANTS = (
     Mutant(
         "a number in an address is longer than a database takes",
         Kind.WRAP,
-        "server/operations.py",
+        "server/requests/operations.py",
         'regex = f"[0-9]{{1,{MOST_DIGITS}}}"',
         'regex = "[0-9]+"',
         (f"{_HOSTILE}::test_a_number_in_an_address_may_be_of_any_length",),

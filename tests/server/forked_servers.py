@@ -21,9 +21,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from sfumato.server.answer_clock import AnswerClock
-from sfumato.server.listening import listening
-from sfumato.server.people_file import PeopleFile
+from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.processes.listening import listening
+from sfumato.server.releases.answer_clock import AnswerClock
 from sfumato.server.serving import Given, run
 from sfumato.server.settings import Settings
 

@@ -17,8 +17,8 @@ from starlette.routing import BaseRoute
 import sfumato as sf
 from sfumato.server.application import application
 from sfumato.server.counter import Counter
-from sfumato.server.listening import address, listening
-from sfumato.server.people import Role
+from sfumato.server.people.known_people import Role
+from sfumato.server.processes.listening import address, listening
 from sfumato.server.serving import Given, Server, opened
 from sfumato.server.settings import Settings
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from sfumato.curator import Curator
 from sfumato.server.activity_log import ActivityLog
-from sfumato.server.answer_clock import AnswerClock
-from sfumato.server.caller import Caller, Credentials
 from sfumato.server.counter import Counter
-from sfumato.server.people import Role
-from sfumato.server.people_database import beside
-from sfumato.server.people_file import PeopleFile
+from sfumato.server.people.caller import Caller, Credentials
+from sfumato.server.people.database import beside
+from sfumato.server.people.known_people import Role
+from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.releases.answer_clock import AnswerClock
 from sfumato.server.served import Served
 from sfumato.server.settings import Settings
 

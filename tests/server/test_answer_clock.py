@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.server.answer_clock import AnswerClock, ClockedPhases
+from sfumato.server.releases.answer_clock import AnswerClock, ClockedPhases
 
 
 @dataclass

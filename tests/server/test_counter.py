@@ -45,14 +45,14 @@ from sfumato.ledger import Charged, Entry
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.sqlite import SQLiteRows
 from sfumato.mechanisms import Laplace
-from sfumato.server.answer_clock import AnswerClock
-from sfumato.server.caller import Caller, Credentials
-from sfumato.server.charge_permits import ChargePermit
 from sfumato.server.counter import Counter
-from sfumato.server.people import Role
-from sfumato.server.people_file import PeopleFile
-from sfumato.server.running_releases import Phase
-from sfumato.server.turns import FreeQuestions
+from sfumato.server.people.caller import Caller, Credentials
+from sfumato.server.people.charge_permits import ChargePermit
+from sfumato.server.people.known_people import Role
+from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.releases.answer_clock import AnswerClock
+from sfumato.server.releases.running_releases import Phase
+from sfumato.server.releases.turns import FreeQuestions
 
 EPSILON = {"epsilon": "0.1"}
 
@@ -570,7 +570,7 @@ def test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_o
     assert rehearse(rows=100) is not None
     assert small.counter._questions._left["ana"] == (20 - 5 - math.ceil(seconds[0] * 20), 0)
     now[0] += 3600
-    monkeypatch.setattr("sfumato.server.long_rehearsals.LONGEST", seconds[0] / 100)
+    monkeypatch.setattr("sfumato.server.releases.long_rehearsals.LONGEST", seconds[0] / 100)
     with pytest.raises(Unsupported, match="long-rehearsal"):
         rehearse(rows=100)
     assert small.counter.free(small.ana, "clinic", "questions", "rehearse", COUNT, EPSILON) is not None

@@ -22,8 +22,9 @@ from starlette.routing import Route
 from server.running_server import COUNT, RunningServer, running_server
 from sfumato.errors import LedgerUnavailable
 from sfumato.ledger import Account
-from sfumato.server import bounded_bodies, connections
-from sfumato.server.people_file import PeopleFile
+from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.processes import connections
+from sfumato.server.requests import bounded_bodies
 
 LARGE = 1 << 24
 PLACE = "/v1/policies/flights/releases"

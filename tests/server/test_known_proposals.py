@@ -13,9 +13,9 @@ from server.small_server import COUNT, SmallServer, open_server, questions
 from sfumato.curator import Curator
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Overspent, TooManyRequests, Unanswered
-from sfumato.server.known_proposals import _MOST, KnownProposals, Sent
-from sfumato.server.running_releases import RunningReleases
-from sfumato.server.turns import FreeQuestions
+from sfumato.server.releases.known_proposals import _MOST, KnownProposals, Sent
+from sfumato.server.releases.running_releases import RunningReleases
+from sfumato.server.releases.turns import FreeQuestions
 
 EPSILON = {"epsilon": "0.1"}
 SENT = Sent("ana", "questions", "{}", spends=True, until=None)

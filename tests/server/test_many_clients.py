@@ -21,8 +21,8 @@ import sfumato as sf
 from server.forked_servers import ForkedServer, forked_server
 from server.running_server import COUNT, RunningServer, running_server
 from server.small_server import POLICY
-from sfumato.server import flights
-from sfumato.server.answer_clock import AnswerClock, ClockedPhases
+from sfumato.server.releases import flights
+from sfumato.server.releases.answer_clock import AnswerClock, ClockedPhases
 
 CLIENTS = 64
 

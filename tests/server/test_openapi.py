@@ -20,8 +20,8 @@ from schemathesis.specs.openapi.checks import (
 
 from server.running_server import RunningServer, running_server
 from server.test_proposals import SPECS
-from sfumato.server.openapi import document
-from sfumato.server.rest import OPERATIONS
+from sfumato.server.rest.interface import OPERATIONS
+from sfumato.server.rest.openapi import document
 
 REFUSED = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 CHECKS = (*REFUSED, negative_data_rejection)

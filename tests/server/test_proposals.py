@@ -12,7 +12,7 @@ import pytest
 import sfumato as sf
 from server.small_server import open_server
 from sfumato.errors import InvalidParameter, InvalidRequest, SfumatoError, Unsupported
-from sfumato.server import proposals
+from sfumato.server.requests import proposals
 
 COUNT = "SELECT COUNT(*) AS flights FROM flights"
 SPECS: dict[str, dict[str, Any]] = {

@@ -20,7 +20,7 @@ from sfumato.ledger import Line
 from sfumato.policy.public_faces import PublicFace
 from sfumato.privacy import Budget, codec
 from sfumato.release.answers.answer import Answer
-from sfumato.server.rest import OPERATIONS
+from sfumato.server.rest.interface import OPERATIONS
 
 POLICY = "/v1/policies/flights"
 

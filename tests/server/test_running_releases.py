@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sfumato.ledger import processes
-from sfumato.server.people_file import PeopleFile
-from sfumato.server.running_releases import Phase, Request, RunningReleases
+from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.releases.running_releases import Phase, Request, RunningReleases
 
 
 def test_what_a_killed_process_left_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

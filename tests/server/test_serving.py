@@ -32,8 +32,8 @@ from server.forked_servers import ForkedServer, forked_server
 from server.running_server import COUNT, running_server
 from server.test_many_clients import clinic
 from sfumato.cli import main
-from sfumato.server.handed_connections import channel
-from sfumato.server.people_file import PeopleFile
+from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.processes.handed_connections import channel
 from sfumato.server.serving import Given, _owners_link, _spawned
 from sfumato.server.settings import Settings
 

@@ -31,8 +31,8 @@ from pyarrow import parquet
 
 from server.forked_servers import ForkedServer, forked_server
 from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server
-from sfumato.server import flights
-from sfumato.server.answer_clock import AnswerClock, ClockedPhases
+from sfumato.server.releases import flights
+from sfumato.server.releases.answer_clock import AnswerClock, ClockedPhases
 
 POLICY = """
 [unit]

@@ -13,9 +13,9 @@ import pytest
 
 from sfumato.errors import Overspent
 from sfumato.ledger import Ledger
-from sfumato.server.people_database import beside
-from sfumato.server.people_file import PeopleFile
-from sfumato.server.token_limits import NothingSpent, NotStored, TokenLimit
+from sfumato.server.people.database import beside
+from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.people.token_limits import NothingSpent, NotStored, TokenLimit
 
 TESTS = Path(__file__).parent.parent
 SPENDING = """
@@ -25,9 +25,9 @@ from fractions import Fraction
 from sfumato.errors import Overspent
 from sfumato.ledger import Charged, Entry, Ledger
 from sfumato.mechanisms import Laplace
-from sfumato.server.people_database import beside
-from sfumato.server.people_file import PeopleFile
-from sfumato.server.token_limits import TokenLimit
+from sfumato.server.people.database import beside
+from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.people.token_limits import TokenLimit
 
 ledger, tries, name = Ledger.open(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 account = ledger.account("clinic").limited(TokenLimit(PeopleFile(beside(sys.argv[2])).database, 1))
@@ -47,9 +47,9 @@ sys.path.insert(0, sys.argv[1])
 from sfumato.ledger import Charged, Entry, Ledger
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.mechanisms import Laplace
-from sfumato.server.people_database import beside
-from sfumato.server.people_file import PeopleFile
-from sfumato.server import token_limits
+from sfumato.server.people.database import beside
+from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.people import token_limits
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from sfumato.errors import Draining, TooManyRequests
-from sfumato.server.turns import FreeQuestions, Turns
+from sfumato.server.releases.turns import FreeQuestions, Turns
 
 
 @dataclass

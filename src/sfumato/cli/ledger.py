@@ -72,7 +72,7 @@ def backup(file: Path | str, out: Path) -> None:
     The users and tokens of a server, FILE.people, are copied to OUT.people. Of a database OUT is a file, too.
     """
     from sfumato.ledger import Ledger
-    from sfumato.server.people_database import PeopleDatabase, beside
+    from sfumato.server.people.database import PeopleDatabase, beside
 
     with Ledger.open(file) as ledger:
         last = next((line.number for line in ledger.latest()), 0)

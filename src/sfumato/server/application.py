@@ -19,15 +19,15 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.errors import InvalidRequest, NotThere
-from sfumato.server import rest
-from sfumato.server.bounded_bodies import BoundedBodies
-from sfumato.server.calls import in_thread
 from sfumato.server.counter import Counter
 from sfumato.server.pages import page_routes
 from sfumato.server.pages.rendering import static_files
-from sfumato.server.problems import fault, problem
-from sfumato.server.reply_ticks import RepliesAtTicks, Ticks
-from sfumato.server.routes_health import Metrics
+from sfumato.server.processes.reply_ticks import RepliesAtTicks, Ticks
+from sfumato.server.requests.bounded_bodies import BoundedBodies
+from sfumato.server.requests.calls import in_thread
+from sfumato.server.requests.problems import fault, problem
+from sfumato.server.rest import interface as rest
+from sfumato.server.rest.routes_health import Metrics
 
 HEADERS = {
     "Cache-Control": "no-store",

@@ -37,20 +37,20 @@ from sfumato.plots.picture import Picture
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import Number
 from sfumato.server.activity_log import ActivityLog
-from sfumato.server.answer_clock import AnswerClock, doublings
-from sfumato.server.caller import Caller, Credentials
-from sfumato.server.charge_permits import ChargePermit
-from sfumato.server.flights import Flight, Flights, Released
-from sfumato.server.known_proposals import Sent
-from sfumato.server.long_rehearsals import more_for_a_price, questions_more
-from sfumato.server.people import Act, Role, Token, User
-from sfumato.server.people_file import PeopleFile
-from sfumato.server.running_releases import Kept, Phase, Request, RunningReleases, written
+from sfumato.server.people.caller import Caller, Credentials
+from sfumato.server.people.charge_permits import ChargePermit
+from sfumato.server.people.known_people import Act, Role, Token, User
+from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.people.token_limits import NothingSpent, NotStored
+from sfumato.server.people.told_errors import told
+from sfumato.server.releases.answer_clock import AnswerClock, doublings
+from sfumato.server.releases.flights import Flight, Flights, Released
+from sfumato.server.releases.known_proposals import Sent
+from sfumato.server.releases.long_rehearsals import more_for_a_price, questions_more
+from sfumato.server.releases.running_releases import Kept, Phase, Request, RunningReleases, written
+from sfumato.server.releases.turns import FreeQuestions, Turns
 from sfumato.server.served import Served
 from sfumato.server.settings import Settings
-from sfumato.server.token_limits import NothingSpent, NotStored
-from sfumato.server.told_errors import told
-from sfumato.server.turns import FreeQuestions, Turns
 
 T = TypeVar("T")
 Propose = Callable[[Curator, str, Mapping[str, Any]], Any]

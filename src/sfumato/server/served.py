@@ -33,10 +33,10 @@ from sfumato.errors import (
 )
 from sfumato.ledger import Account, Ledger
 from sfumato.policy import Policy
-from sfumato.server.caller import Caller
-from sfumato.server.known_proposals import KnownProposals
-from sfumato.server.people import Role
-from sfumato.server.turns import lower_priority
+from sfumato.server.people.caller import Caller
+from sfumato.server.people.known_people import Role
+from sfumato.server.releases.known_proposals import KnownProposals
+from sfumato.server.releases.turns import lower_priority
 
 
 @dataclass(frozen=True)

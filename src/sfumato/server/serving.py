@@ -33,16 +33,16 @@ from sfumato.curator.accounts.policy_account import people_place, read_policy
 from sfumato.errors import SfumatoError, WeakLedger, WeakPrivacy, outcome
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.application import application, stop
-from sfumato.server.connections import HEAD_SECONDS, BoundedConnection
 from sfumato.server.counter import Counter
-from sfumato.server.handed_connections import confirm, handed
-from sfumato.server.listening import address, listening
-from sfumato.server.people import Role, User
-from sfumato.server.people_file import PeopleFile
-from sfumato.server.proposals import propose
+from sfumato.server.people.known_people import Role, User
+from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.processes.connections import HEAD_SECONDS, BoundedConnection
+from sfumato.server.processes.handed_connections import confirm, handed
+from sfumato.server.processes.listening import address, listening
+from sfumato.server.processes.spawned_processes import Processes
+from sfumato.server.requests.proposals import propose
 from sfumato.server.served import Served
 from sfumato.server.settings import Settings
-from sfumato.server.spawned_processes import Processes
 
 _CLOSING = 5
 """Seconds that a process has to close its files after what was charged has ended."""

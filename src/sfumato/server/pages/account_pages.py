@@ -13,8 +13,6 @@ from sfumato.ledger import Line
 from sfumato.policy.public_faces import PublicFace
 from sfumato.privacy import Neighbours
 from sfumato.privacy.numbers import percent, text
-from sfumato.server.caller import Caller
-from sfumato.server.calls import counter_of, in_thread, whole
 from sfumato.server.counter import Page
 from sfumato.server.pages.browser_sessions import sent_form, visitor
 from sfumato.server.pages.page_contexts import BudgetPage, DataPage, HistoryPage, HistoryRow, HomePage, PolicyCard
@@ -22,7 +20,9 @@ from sfumato.server.pages.released_pages import as_picture
 from sfumato.server.pages.rendering import address, refusal_of, shown
 from sfumato.server.pages.shown_tables import tables
 from sfumato.server.pages.standing_bars import bars, every_bar, first
-from sfumato.server.people import Role
+from sfumato.server.people.caller import Caller
+from sfumato.server.people.known_people import Role
+from sfumato.server.requests.calls import counter_of, in_thread, whole
 
 _LINES, _LETTERS = 50, 300
 """Lines of history on a page, and letters of a question among them."""

@@ -29,9 +29,6 @@ from sfumato.errors import (
 )
 from sfumato.mechanisms import bits
 from sfumato.privacy.numbers import percent
-from sfumato.server import proposals
-from sfumato.server.caller import Caller
-from sfumato.server.calls import counter_of, in_thread
 from sfumato.server.counter import Counter
 from sfumato.server.pages.browser_sessions import Form, own_origin, sent_form, visitor
 from sfumato.server.pages.page_contexts import Asked, AskPage, Preview, Step, Verdict, WaitingPage
@@ -41,8 +38,11 @@ from sfumato.server.pages.rendering import address, refusal_of, shown
 from sfumato.server.pages.shown_tables import grid, tables
 from sfumato.server.pages.standing_bars import bars, first
 from sfumato.server.pages.written_sql import Clicked, clicks, written_sql
-from sfumato.server.people import Role
-from sfumato.server.running_releases import Phase
+from sfumato.server.people.caller import Caller
+from sfumato.server.people.known_people import Role
+from sfumato.server.releases.running_releases import Phase
+from sfumato.server.requests import proposals
+from sfumato.server.requests.calls import counter_of, in_thread
 
 KIND = "questions"
 START = Asked(epsilon="0.1")

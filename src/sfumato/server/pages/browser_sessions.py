@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sfumato.errors import InvalidRequest
-from sfumato.server.caller import Caller, Credentials
-from sfumato.server.calls import counter_of, in_thread
+from sfumato.server.people.caller import Caller, Credentials
+from sfumato.server.requests.calls import counter_of, in_thread
 from sfumato.server.settings import Settings
 
 FORM = "application/x-www-form-urlencoded"

@@ -11,16 +11,16 @@ from starlette.responses import RedirectResponse, Response
 from sfumato.errors import InvalidParameter, InvalidRequest, NotAllowed, SfumatoError, outcome
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import text
-from sfumato.server.caller import Caller
-from sfumato.server.calls import counter_of, in_thread, whole
 from sfumato.server.counter import Counter
-from sfumato.server.operations import JSON
 from sfumato.server.pages.browser_sessions import Form, own_origin, sent_form, visitor
 from sfumato.server.pages.page_contexts import ActRow, LedgerPage, PeoplePage, PersonRow, TokenRow
 from sfumato.server.pages.rendering import address, refusal_of, shown
-from sfumato.server.people import Role, Token
-from sfumato.server.people_file import LINK_MINUTES
-from sfumato.server.routes_auditor import exported
+from sfumato.server.people.caller import Caller
+from sfumato.server.people.known_people import Role, Token
+from sfumato.server.people.people_file import LINK_MINUTES
+from sfumato.server.requests.calls import counter_of, in_thread, whole
+from sfumato.server.requests.operations import JSON
+from sfumato.server.rest.routes_auditor import exported
 
 _ACTS, _MOST = 50, 1000
 _NO_SECRET = ("", "")

@@ -7,12 +7,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sfumato.errors import InvalidRequest, NotSignedIn, NotThere, SfumatoError, outcome
-from sfumato.server.operations import Handler
 from sfumato.server.pages import account_pages, ask_pages, owner_pages, released_pages, sign_in_pages
 from sfumato.server.pages.browser_sessions import FOREIGN, visitor
 from sfumato.server.pages.rendering import refusal_of, shown, static_files
-from sfumato.server.problems import failed
-from sfumato.server.routes_health import Metrics
+from sfumato.server.requests.operations import Handler
+from sfumato.server.requests.problems import failed
+from sfumato.server.rest.routes_health import Metrics
 
 _POLICY = "/p/{policy}"
 PLACES: tuple[tuple[str, str, Handler], ...] = (

@@ -12,16 +12,16 @@ from starlette.responses import Response
 from sfumato.errors import NotThere, SfumatoError
 from sfumato.privacy.numbers import percent
 from sfumato.release.answers.receipts import Receipt
-from sfumato.server import answer_forms
-from sfumato.server.caller import Caller
-from sfumato.server.calls import counter_of, in_thread
-from sfumato.server.flights import Released
 from sfumato.server.pages.browser_sessions import visitor
 from sfumato.server.pages.page_contexts import AnswerPage, Asked
 from sfumato.server.pages.rendering import shown
 from sfumato.server.pages.shown_tables import grid
 from sfumato.server.pages.standing_bars import first
-from sfumato.server.people import Role
+from sfumato.server.people.caller import Caller
+from sfumato.server.people.known_people import Role
+from sfumato.server.releases.flights import Released
+from sfumato.server.requests import answer_forms
+from sfumato.server.requests.calls import counter_of, in_thread
 
 _PICTURE_RULES = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
 """What a browser may do for a picture that is opened by itself: show it, as wide as the window is."""

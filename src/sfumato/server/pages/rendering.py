@@ -18,10 +18,10 @@ from starlette.responses import HTMLResponse, Response
 
 from sfumato.errors import SfumatoError, outcome
 from sfumato.safe_text import printable
-from sfumato.server.caller import Caller
 from sfumato.server.pages.page_contexts import Frame, Refusal, Tab
-from sfumato.server.people import Role
-from sfumato.server.static_replies import LASTING, StaticReply, static_reply
+from sfumato.server.people.caller import Caller
+from sfumato.server.people.known_people import Role
+from sfumato.server.requests.static_replies import LASTING, StaticReply, static_reply
 from sfumato.version import __version__
 
 RULES = (

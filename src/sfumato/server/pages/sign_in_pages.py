@@ -11,7 +11,6 @@ import re
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from sfumato.server.calls import counter_of, in_thread
 from sfumato.server.pages.browser_sessions import (
     forget_cookie,
     keep_cookie,
@@ -22,6 +21,7 @@ from sfumato.server.pages.browser_sessions import (
 )
 from sfumato.server.pages.page_contexts import Nothing, SignInPage
 from sfumato.server.pages.rendering import shown
+from sfumato.server.requests.calls import counter_of, in_thread
 
 _LINK = re.compile(r"[A-Za-z0-9_-]{1,100}")
 

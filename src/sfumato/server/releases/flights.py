@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sfumato.errors import LedgerUnavailable, Unanswered
-from sfumato.server.answer_clock import AnswerClock, ClockedPhases
-from sfumato.server.running_releases import Kept, Phase, Request, RunningReleases
-from sfumato.server.turns import Turns
+from sfumato.server.releases.answer_clock import AnswerClock, ClockedPhases
+from sfumato.server.releases.running_releases import Kept, Phase, Request, RunningReleases
+from sfumato.server.releases.turns import Turns
 
 _REMEMBERED = 1000
 """Flights that have ended, of which whoever polls is still told how."""

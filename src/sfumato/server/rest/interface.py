@@ -13,12 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sfumato.errors import InvalidRequest, SfumatoError
-from sfumato.server import routes_auditor, routes_health, routes_owner, routes_policies
-from sfumato.server.openapi import document
-from sfumato.server.operations import JSON, Handler, Operation, Parameter
-from sfumato.server.problems import fault, problem
-from sfumato.server.routes_health import Metrics
-from sfumato.server.static_replies import REVALIDATED, StaticReply, static_reply
+from sfumato.server.requests.operations import JSON, Handler, Operation, Parameter
+from sfumato.server.requests.problems import fault, problem
+from sfumato.server.requests.static_replies import REVALIDATED, StaticReply, static_reply
+from sfumato.server.rest import routes_auditor, routes_health, routes_owner, routes_policies
+from sfumato.server.rest.openapi import document
+from sfumato.server.rest.routes_health import Metrics
 
 
 async def describe(request: Request) -> Response:

@@ -10,11 +10,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from sfumato.errors import InvalidRequest
-from sfumato.server import proposals
-from sfumato.server.caller import Caller, Credentials
 from sfumato.server.counter import Counter
-from sfumato.server.operations import JSON, Operation
-from sfumato.server.people import Role
+from sfumato.server.people.caller import Caller, Credentials
+from sfumato.server.people.known_people import Role
+from sfumato.server.requests import proposals
+from sfumato.server.requests.operations import JSON, Operation
 
 T = TypeVar("T")
 

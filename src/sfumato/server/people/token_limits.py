@@ -19,7 +19,7 @@ from fractions import Fraction
 from sfumato.errors import NotSignedIn, Overspent
 from sfumato.ledger import processes
 from sfumato.privacy.numbers import charge_units, from_units
-from sfumato.server.people_database import PeopleDatabase
+from sfumato.server.people.database import PeopleDatabase
 
 
 @dataclass(frozen=True)

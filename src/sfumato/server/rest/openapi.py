@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from sfumato.server import problems
-from sfumato.server.operations import JSON, MOST_DIGITS, Operation, Parameter
+from sfumato.server.requests import problems
+from sfumato.server.requests.operations import JSON, MOST_DIGITS, Operation, Parameter
 from sfumato.version import __version__
 
 _REF = "#/components/schemas/{name}"

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.errors import BodyTooLarge, InvalidRequest, SfumatoError
-from sfumato.server.problems import problem
+from sfumato.server.requests.problems import problem
 
 BODY_SECONDS = 10
 """How long a body may take to arrive."""

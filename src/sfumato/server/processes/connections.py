@@ -14,7 +14,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from sfumato.server.reply_ticks import Ticks
+from sfumato.server.processes.reply_ticks import Ticks
 
 HEAD_SECONDS = 10
 """How long the head of a request may take to arrive, and what is said before it where TLS is spoken."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sfumato.errors import NotAllowed
-from sfumato.server.people import Login, Role, Token
+from sfumato.server.people.known_people import Login, Role, Token
 
 
 @dataclass(frozen=True)

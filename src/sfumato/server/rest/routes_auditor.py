@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from sfumato.privacy import codec
-from sfumato.server.answer_forms import json_response
-from sfumato.server.caller import Caller
-from sfumato.server.calls import counter_of, identified, in_thread
-from sfumato.server.operations import AUDITOR, JSON, OWNER, Operation, Parameter
+from sfumato.server.people.caller import Caller
+from sfumato.server.requests.answer_forms import json_response
+from sfumato.server.requests.calls import counter_of, identified, in_thread
+from sfumato.server.requests.operations import AUDITOR, JSON, OWNER, Operation, Parameter
 
 _FORMS = {"json": JSON, "csv": "text/csv", "arrow": "application/vnd.apache.arrow.file"}
 

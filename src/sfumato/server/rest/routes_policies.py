@@ -12,12 +12,12 @@ from starlette.responses import Response
 
 from sfumato.errors import InvalidRequest, NotThere
 from sfumato.privacy import codec
-from sfumato.server import answer_forms, proposals
-from sfumato.server.answer_forms import json_response
-from sfumato.server.calls import counter_of, identified, identify, in_thread, reading, require_json, whole
-from sfumato.server.flights import Flight
-from sfumato.server.operations import ANALYST, CURSOR, MOST_LISTED, OWNER, Operation, Parameter
-from sfumato.server.running_releases import Phase
+from sfumato.server.releases.flights import Flight
+from sfumato.server.releases.running_releases import Phase
+from sfumato.server.requests import answer_forms, proposals
+from sfumato.server.requests.answer_forms import json_response
+from sfumato.server.requests.calls import counter_of, identified, identify, in_thread, reading, require_json, whole
+from sfumato.server.requests.operations import ANALYST, CURSOR, MOST_LISTED, OWNER, Operation, Parameter
 
 _LINE_FORMS = ("summaries", "lines")
 """How lines of the ledger are given: what people want to know of each, or each whole, as the ledger has it."""

@@ -19,9 +19,9 @@ from sfumato.errors import InvalidParameter, NotSignedIn, Paused
 from sfumato.ledger import entries
 from sfumato.mechanisms import bits
 from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, from_units
-from sfumato.server.caller import Caller, Credentials
-from sfumato.server.people import Act, Login, Role, Token, User
-from sfumato.server.people_database import PeopleDatabase
+from sfumato.server.people.caller import Caller, Credentials
+from sfumato.server.people.database import PeopleDatabase
+from sfumato.server.people.known_people import Act, Login, Role, Token, User
 
 PREFIX = "sfu_"
 """The start of every token, by which those who scan files for lost secrets find one."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.ledger.accounts.spending_limits import Reservation
-from sfumato.server.caller import Caller
-from sfumato.server.people_file import PeopleFile
-from sfumato.server.token_limits import TokenLimit
+from sfumato.server.people.caller import Caller
+from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.people.token_limits import TokenLimit
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import os
 import sys
 
 from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerInDoubt, LedgerUnavailable, SfumatoError
-from sfumato.server.people import Role
+from sfumato.server.people.known_people import Role
 
 _FIX = "try again later; if it stays so, ask the owner, who is told why"
 

@@ -35,9 +35,9 @@ from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.answer import Answer
-from sfumato.server import specs
-from sfumato.server.sent_questions import parameters_of, viewed
-from sfumato.server.specs import Act, Given
+from sfumato.server.requests import specs
+from sfumato.server.requests.sent_questions import parameters_of, viewed
+from sfumato.server.requests.specs import Act, Given
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter, RequestDiffers
 from sfumato.ledger import processes
-from sfumato.server.people_database import PeopleDatabase
+from sfumato.server.people.database import PeopleDatabase
 
 
 class Phase(StrEnum):

@@ -25,7 +25,7 @@ from multiprocessing.context import SpawnProcess
 from types import FrameType
 from typing import Any
 
-from sfumato.server.handed_connections import MOST_UNCONFIRMED, accepted, channel, confirmed, hand_over
+from sfumato.server.processes.handed_connections import MOST_UNCONFIRMED, accepted, channel, confirmed, hand_over
 
 _LONGEST_PAUSE = 60.0
 _AT_ONCE = 64

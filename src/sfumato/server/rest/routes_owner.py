@@ -7,10 +7,10 @@ from datetime import timedelta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sfumato.server.answer_forms import json_response
-from sfumato.server.calls import counter_of, identified, in_thread, reading, sent, whole
-from sfumato.server.operations import AUDITOR, CURSOR, MOST_LISTED, OWNER, Operation
-from sfumato.server.specs import Amendment, ChangedUser, NewToken, NewUser, Pause
+from sfumato.server.requests.answer_forms import json_response
+from sfumato.server.requests.calls import counter_of, identified, in_thread, reading, sent, whole
+from sfumato.server.requests.operations import AUDITOR, CURSOR, MOST_LISTED, OWNER, Operation
+from sfumato.server.requests.specs import Amendment, ChangedUser, NewToken, NewUser, Pause
 
 
 async def list_users(request: Request) -> Response:

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from sfumato.errors import Draining
-from sfumato.server.answer_forms import json_response
-from sfumato.server.calls import counter_of, identified, in_thread
-from sfumato.server.operations import OWNER, Operation
+from sfumato.server.requests.answer_forms import json_response
+from sfumato.server.requests.calls import counter_of, identified, in_thread
+from sfumato.server.requests.operations import OWNER, Operation
 from sfumato.version import __version__
 
 

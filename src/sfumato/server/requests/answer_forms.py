@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from sfumato.errors import InvalidRequest
 from sfumato.privacy.numbers import text
-from sfumato.server.operations import JSON
+from sfumato.server.requests.operations import JSON
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

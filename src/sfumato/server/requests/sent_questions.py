@@ -11,7 +11,7 @@ from sfumato.curator import Curator
 from sfumato.errors import InvalidParameter, InvalidRequest
 from sfumato.plan.sql.aggregations import Aggregation
 from sfumato.plan.sql.histograms import Histogram
-from sfumato.server.specs import AggregateSpec, HistogramSpec, StepSpec, TypedCell, ViewSpec
+from sfumato.server.requests.specs import AggregateSpec, HistogramSpec, StepSpec, TypedCell, ViewSpec
 
 _DEEPEST = 8
 """How many views may stand one inside another."""

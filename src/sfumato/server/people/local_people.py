@@ -11,8 +11,8 @@ from pathlib import Path
 from sfumato.curator.accounts.policy_account import LEDGER_NAME
 from sfumato.errors import LedgerUnavailable
 from sfumato.ledger.stores.server_addresses import is_server_address
-from sfumato.server.people_database import beside
-from sfumato.server.people_file import PeopleFile
+from sfumato.server.people.database import beside
+from sfumato.server.people.people_file import PeopleFile
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""A server's connections, its clock of replies and the processes it spawns."""

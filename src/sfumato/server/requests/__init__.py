@@ -1,0 +1,1 @@
+"""What callers send becomes a call of the counter, and what it gives becomes a reply."""

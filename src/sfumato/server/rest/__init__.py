@@ -1,0 +1,1 @@
+"""The interface over HTTP: its routes, and the page that describes them."""
