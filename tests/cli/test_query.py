@@ -16,7 +16,7 @@ import pytest
 
 import sfumato as sf
 from cli.running import COUNTS, run, spent
-from sfumato.cli.exit_codes import MEANINGS
+from sfumato.cli.common.exit_codes import MEANINGS
 from sfumato.errors import OUTCOMES
 
 AIRPORTS = {"EWR", "JFK", "LGA"}

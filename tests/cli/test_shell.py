@@ -13,10 +13,10 @@ import pytest
 import sfumato as sf
 from cli.running import run, spent
 from cli.terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
-from sfumato.cli.shell_history import TypedHistory, usual_path
-from sfumato.cli.shell_session import COMMANDS, Session
-from sfumato.cli.shell_settings import Settings
-from sfumato.cli.shell_statements import pieces
+from sfumato.cli.shell.history import TypedHistory, usual_path
+from sfumato.cli.shell.session import COMMANDS, Session
+from sfumato.cli.shell.settings import Settings
+from sfumato.cli.shell.statements import pieces
 from sfumato.errors import SfumatoError
 
 COUNT = "SELECT COUNT(*) AS n FROM flights"
@@ -288,7 +288,7 @@ def test_only_a_yes_spends(
 def test_an_interruption_says_whether_the_answer_is_stored(
     policy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sfumato.cli import shell_session
+    from sfumato.cli.shell import session as shell_session
 
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import sfumato as sf
-from sfumato.cli.shell_completion import AGGREGATES, Candidate, Completion, common
+from sfumato.cli.shell.completion import AGGREGATES, Candidate, Completion, common
 from sfumato.errors import Unsupported
 
 NAMES = Completion(

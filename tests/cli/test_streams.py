@@ -11,7 +11,7 @@ import pytest
 
 from cli.running import COUNTS, run, spent
 from sfumato.cli import main
-from sfumato.cli.exit_codes import INTERNAL, UNWRITTEN
+from sfumato.cli.common.exit_codes import INTERNAL, UNWRITTEN
 
 QUERY = ("--epsilon", "0.5", "--csv")
 
@@ -123,7 +123,7 @@ def test_the_help_of_budget_shows_every_option_that_works() -> None:
 def test_the_tour_ends_with_the_line_that_makes_the_command_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from sfumato.cli.demo import _next
+    from sfumato.cli.commands.demo import _next
 
     (tmp_path / "bin").mkdir()
     activate = tmp_path / "bin" / "activate"

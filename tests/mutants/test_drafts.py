@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "rows are read though the owner said no",
         Kind.CONSENT,
-        "cli/init.py",
+        "cli/commands/init.py",
         "looked_at = rows and bool(table.reasons or table.spelling)",
         "looked_at = bool(table.reasons or table.spelling)",
         ("cli/test_init.py::test_rows_are_read_only_when_the_owner_lets_them_be",),
@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "texts of a file are looked into that its owner was not asked about",
         Kind.CONSENT,
-        "cli/init.py",
+        "cli/commands/init.py",
         "looked_at = rows and bool(table.reasons or table.spelling)",
         "looked_at = rows",
         ("cli/test_init.py::test_rows_are_read_only_of_the_files_that_were_asked_about",),
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "a key of another thing is taken for the unit unseen",
         Kind.CONSENT,
-        "cli/init.py",
+        "cli/commands/init.py",
         "if default is None and not self.interview.take_defaults:",
         "if default is None:",
         ("cli/test_init.py::test_no_unit_is_guessed_unseen",),
@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "the kept answers can be read by others",
         Kind.CONSENT,
-        "cli/init_answers.py",
+        "cli/drafting/given_answers.py",
         "os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600",
         "os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644",
         ("cli/test_init.py::test_an_interview_goes_on_where_it_was",),

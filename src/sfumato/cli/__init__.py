@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from sfumato import __version__
-from sfumato.cli.exit_codes import EXIT_CODES, refusals, streams
-from sfumato.cli.options import DETAILS
+from sfumato.cli.common.exit_codes import EXIT_CODES, refusals, streams
+from sfumato.cli.common.options import DETAILS
 
 _ORDER = (
     "demo",
@@ -64,7 +64,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _LATER:
-            found: click.Command = import_module(f"sfumato.cli.{cmd_name}").command
+            found: click.Command = import_module(f"sfumato.cli.commands.{cmd_name}").command
             return found
         return super().get_command(ctx, cmd_name)
 
@@ -133,7 +133,7 @@ def check(policy: Path, public: bool, lossy: tuple[str, ...]) -> None:
       sfumato check clinic.toml --lossy visits.ward
       sfumato check clinic.toml --public
     """
-    from sfumato.cli.check import report
+    from sfumato.cli.commands.check import report
 
     if public and lossy:
         raise click.UsageError("leave out --lossy with --public, which looks at no values")

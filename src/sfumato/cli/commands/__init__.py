@@ -1,0 +1,1 @@
+"""One module is one command of the command line, imported when it is named."""

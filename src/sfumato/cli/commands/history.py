@@ -1,0 +1,55 @@
+"""The command ``sfumato history`` prints what was asked, by whom, and at what cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sfumato.cli.common import options, servers
+from sfumato.cli.common.exit_codes import EXIT_CODES
+
+if TYPE_CHECKING:
+    from sfumato.ledger import Line
+
+
+@click.command(short_help="What was asked, by whom, at what cost.", epilog=EXIT_CODES)
+@options.policy
+@options.analyst
+@options.ledger
+@servers.server
+@click.option("--details", is_flag=True, help="Show the cost in every currency: pure, renyi and failure.")
+@options.as_json
+def command(
+    policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None, details: bool, as_json: bool
+) -> None:
+    """List every line of POLICY's account: number, time, analyst, kind, question, cost.
+
+    \b
+    Example:
+      sfumato history clinic.toml --analyst ana
+    """
+    import json
+
+    from sfumato.cli.common.text_tables import show
+    from sfumato.curator.accounts.policy_account import LINE_COLUMNS
+
+    lines = _lines(policy, analyst, ledger, server)
+    if as_json:
+        click.echo(json.dumps([line.summary() for line in lines], ensure_ascii=False))
+        return
+    rows = [line.words(details=details) for line in lines]
+    if rows:
+        show(LINE_COLUMNS, rows, LINE_COLUMNS[:1])
+    else:
+        click.echo("Nothing has been asked yet.")
+
+
+def _lines(policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None) -> list[Line]:
+    if server is None:
+        from sfumato.curator import history
+
+        return list(history(policy, ledger, analyst=analyst))
+    with servers.connected(server, policy, analyst, ledger) as curator:
+        return list(curator.history())

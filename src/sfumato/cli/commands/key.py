@@ -1,0 +1,63 @@
+"""The command ``sfumato key`` makes the key that an owner signs bundles with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sfumato.cli.common import options
+from sfumato.cli.common.exit_codes import EXIT_CODES
+
+_file = click.argument("file", type=click.Path(path_type=Path))
+
+
+@click.group(short_help="Make the key that signs bundles.", epilog=EXIT_CODES)
+def command() -> None:
+    """Make an Ed25519 key for sfumato bundle, or show the public key that others verify with.
+
+    \b
+    Examples:
+      sfumato key new owner.key
+      sfumato key new owner.key --passphrase
+      sfumato key show owner.key
+    """
+
+
+@command.command(epilog=EXIT_CODES)
+@_file
+@click.option("--passphrase", is_flag=True, help="Ask for a passphrase, under which the key is kept.")
+@options.passphrase_file
+def new(file: Path, passphrase: bool, passphrase_file: Path | None) -> None:
+    """Make a new key in FILE, which only you can read, and the public key in FILE.pub.
+
+    Publish FILE.pub where others find it and nobody else can change it. Never show FILE to anybody.
+
+    \b
+    Example:
+      sfumato key new owner.key --passphrase
+    """
+    from sfumato.cli.common.passphrases import chosen_passphrase
+    from sfumato.reports.signing_keys import SigningKey
+
+    secret = chosen_passphrase(passphrase_file) if passphrase or passphrase_file else None
+    key = SigningKey.new()
+    public = key.save(file, secret)
+    click.echo(f"{file}: the key, which only you can read{' and need the passphrase for' if secret else ''}")
+    click.echo(f"{public}: the public key, to publish\nfingerprint: {key.public.fingerprint}")
+
+
+@command.command(epilog=EXIT_CODES)
+@_file
+@options.passphrase_file
+def show(file: Path, passphrase_file: Path | None) -> None:
+    """Print the public key and the fingerprint of the key in FILE.
+
+    \b
+    Example:
+      sfumato key show owner.key
+    """
+    from sfumato.cli.common.passphrases import signing_key
+
+    public = signing_key(file, passphrase_file).public
+    click.echo(f"{public.line}\nfingerprint: {public.fingerprint}")

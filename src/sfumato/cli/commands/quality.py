@@ -1,0 +1,67 @@
+"""The command ``sfumato quality`` compares a synthetic table with the real one, for the owner of the real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sfumato.cli.common import options
+from sfumato.cli.common.exit_codes import EXIT_CODES
+
+
+@click.command(short_help="Compare a synthetic table with the real one, for its owner.", epilog=EXIT_CODES)
+@click.argument("real", type=click.Path(path_type=Path))
+@click.argument("synthetic", type=click.Path(path_type=Path))
+@click.option("--policy", type=click.Path(path_type=Path), metavar="FILE", help="Take the cells of this policy.")
+@click.option("--table", metavar="NAME", help="With --policy: its table.  [default: the only private one]")
+@click.option("--columns", metavar="A,B", help="These columns alone.  [default: all that both tables have]")
+@click.option("--bins", type=int, default=20, show_default=True, help="Without --policy: quantiles of a number.")
+@click.option("--target", metavar="COLUMN", help="Learn to predict it from each table (needs scikit-learn).")
+@click.option(
+    "--private-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a page with pictures instead, such as out.html, which only you can read.",
+)
+@options.as_json
+def command(
+    real: Path,
+    synthetic: Path,
+    policy: Path | None,
+    table: str | None,
+    columns: str | None,
+    bins: int,
+    target: str | None,
+    private_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare the table in SYNTHETIC with the one in REAL (.csv, .parquet or .duckdb), exactly.
+
+    The figures are for the owner of REAL alone: they are protected by no noise. Never log, share or publish them. What
+    may be published is bought with curator.score.
+
+    \b
+    Examples:
+      sfumato quality real.csv synthetic.csv
+      sfumato quality real.csv synthetic.csv --policy clinic.toml --target income --private-file out.html
+    """
+    if private_file is not None and as_json:
+        raise click.UsageError("give --private-file or --json, not both")
+    if private_file is not None and not private_file.parent.is_dir():
+        raise click.UsageError(f"there is no folder {private_file.parent}: make it, or name another")
+    if private_file is not None and private_file.resolve() in (real.resolve(), synthetic.resolve()):
+        raise click.UsageError(f"{private_file} is one of the tables: write to another file")
+    from sfumato.quality import compare
+    from sfumato.quality.compared import HEADING
+
+    chosen = None if columns is None else [each.strip() for each in columns.split(",")]
+    found = compare(real, synthetic, policy=policy, table=table, columns=chosen, bins=bins, target=target)
+    if private_file is not None:
+        found.save(private_file)
+        click.secho(HEADING, fg="red", bold=True)
+        click.echo(f"{private_file}: the page is written, and only you can read it")
+    elif as_json:
+        click.echo(found.to_json())
+    else:
+        click.echo(str(found))

@@ -1,0 +1,53 @@
+"""The command ``sfumato verify`` checks a signed bundle offline, and says what that proves and what it does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from sfumato.cli.common import options
+from sfumato.cli.common.exit_codes import EXIT_CODES
+
+
+@click.command(short_help="Check a signed bundle, offline.", epilog=EXIT_CODES)
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option("--key", metavar="FILE", help="The owner's public key, from elsewhere: its file, or the line itself.")
+@click.option(
+    "--earlier",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="An earlier bundle of the account: nothing of it may be missing.",
+)
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="For an auditor: compare it with the ledger of this policy, too.",
+)
+@options.ledger
+@options.as_json
+def command(
+    bundle: Path, key: str | None, earlier: Path | None, policy: Path | None, ledger: Path | str | None, as_json: bool
+) -> None:
+    """Check that every byte of BUNDLE is as it was signed and that it adds up, without a network.
+
+    It says what is proved and what is not. A bundle that was changed, or does not add up, is refused.
+
+    \b
+    Examples:
+      sfumato verify bundle.zip --key owner.key.pub
+      sfumato verify bundle.zip --key owner.key.pub --earlier last-year.zip
+      sfumato verify bundle.zip --policy clinic.toml
+    """
+    if ledger is not None and policy is None:
+        raise click.UsageError("give --policy with --ledger: it says whose account it is")
+    from sfumato.reports.verifying_bundles import verify_bundle
+
+    found = verify_bundle(bundle, key, policy=policy, ledger=ledger, earlier=earlier)
+    if as_json:
+        facts = {"key": found.bundle.key.line, "proved": found.proved, "not_proved": found.unproved}
+        click.echo(json.dumps(facts, ensure_ascii=False))
+    else:
+        click.echo(str(found))

@@ -1,0 +1,1 @@
+"""Commands share their flags, how they show progress and tables, and how they end."""

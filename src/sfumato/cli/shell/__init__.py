@@ -1,0 +1,1 @@
+"""The shell reads statements at a prompt, keeps what was set, and completes what is typed."""
