@@ -61,6 +61,11 @@ def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
     return connection.schema(source, relation)
 
 
+def unnamed_columns(source: Path, relation: str | None = None) -> list[str]:
+    """List the columns of a file that no question can name, as the file calls them. No row is read."""
+    return connection.unnamed_columns(source, relation)
+
+
 def written_types(source: Path, relation: str | None = None) -> dict[str, Type]:
     """Find the types that the cells of a table can be read as, where its file stores texts. PRIVATE: this reads rows,
     and is for an owner who said that it may.

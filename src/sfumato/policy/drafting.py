@@ -92,13 +92,13 @@ def _table(table: Table, folder: Path, notes: Mapping[tuple[str, str], str]) -> 
         "impossible": table.impossible or None,
         "implies": table.implies or None,
     }
-    written = _section(f"tables.{_key(table.name)}", head, _TABLE)
+    written = _section(f"tables.{toml_key(table.name)}", head, _TABLE)
     if table.declares:
         cells = {name: _cells(table.columns[name], coding) for name, coding in table.codings.items()}
         columns = {name: {**_column(domain), **cells.get(name, {})} for name, domain in table.columns.items()}
         columns |= {name: {**_column(each.items), "most_items": each.most_items} for name, each in table.lists.items()}
         own = {column: note for (name, column), note in notes.items() if name == table.name}
-        written += f"# {_COLUMNS}\n" + _section(f"tables.{_key(table.name)}.columns", columns, own)
+        written += f"# {_COLUMNS}\n" + _section(f"tables.{toml_key(table.name)}.columns", columns, own)
     return written
 
 
@@ -175,14 +175,14 @@ def _same_bins(domain: Domain, written: Any, coding: Coding) -> bool:
 
 def _section(title: str, keys: Mapping[str, Any], notes: Mapping[str, str] = MappingProxyType({})) -> str:
     lines = [
-        (f"# {notes[key]}\n" if key in notes else "") + f"{_key(key)} = {_toml(value)}"
+        (f"# {notes[key]}\n" if key in notes else "") + f"{toml_key(key)} = {_toml(value)}"
         for key, value in keys.items()
         if value is not None
     ]
     return "\n".join([f"[{title}]", *lines, ""])
 
 
-def _key(name: str) -> str:
+def toml_key(name: str) -> str:
     """Write a key in TOML: quoted unless it is of plain letters, digits, _ and -."""
     return name if _BARE.fullmatch(name) else _toml(name)
 
@@ -193,7 +193,9 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 def _toml(value: Value | Mapping[str, Any] | tuple[Any, ...]) -> str:
     if isinstance(value, Mapping):
         return (
-            "{ " + ", ".join(f"{_key(key)} = {_toml(each)}" for key, each in value.items() if each is not None) + " }"
+            "{ "
+            + ", ".join(f"{toml_key(key)} = {_toml(each)}" for key, each in value.items() if each is not None)
+            + " }"
         )
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml(each) for each in value) + "]"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES, end_unfinished
 from sfumato.cli.common.progress import ProgressLines
 from sfumato.cli.drafting import columns as init_columns, questions
 from sfumato.cli.drafting.columns import Declared
+from sfumato.cli.drafting.decided import assumed_words, declare_words, unnamed_words
 from sfumato.cli.drafting.flags import given_answers
 from sfumato.cli.drafting.given_answers import KeptAnswers
 from sfumato.cli.drafting.interview import Asked, Interview, yes
@@ -134,12 +135,17 @@ def command(
     if kept.resumed and not take_defaults:
         click.echo(f"Going on where the last interview stopped. To begin anew, delete {kept.path.name}.\n")
     try:
-        drafted = _Drafting(Interview(kept, {}, take_defaults), how).policy(data, relation, flags)
+        drafting = _Drafting(Interview(kept, {}, take_defaults), how)
+        drafted = drafting.policy(data, relation, flags)
     except click.Abort as ending:  # a Ctrl-C, or answers that end before the questions do
         end_unfinished(interrupted=isinstance(ending.__context__, KeyboardInterrupt))
     write_draft(drafted, output)
     kept.forget()
     click.echo(f"\nWritten: {output}.")
+    for each in drafting.assumed:
+        click.echo(f"\n{each}")
+    for table, columns in drafting.left_out.items():
+        click.echo(f"\n{declare_words(table, columns, output)}")
     missing = columns_without_bounds(drafted)
     if missing:
         if price is None:
@@ -157,6 +163,10 @@ class _Drafting:
     interview: Interview
     how: HowWritten
     unit: str = ""
+    left_out: dict[str, dict[str, Type | None]] = field(default_factory=dict)
+    """Columns, by the name of their table, that nobody chose to leave out: their names did."""
+    assumed: list[str] = field(default_factory=list)
+    """For each table whose rows a name alone gives to units, that it does."""
 
     def policy(self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]) -> Policy:
         """Ask everything, in order: which rows may be read, which tables, whom they are about, the budget, columns."""
@@ -174,6 +184,11 @@ class _Drafting:
         owners = {
             label: self.interview.ask(asked, _owner_reader(named[label], private)) for label, asked in whose.items()
         }
+        self.assumed = [
+            assumed_words(named[label], owner, self.unit)
+            for label, owner in owners.items()
+            if take_defaults and self.interview.answered(whose[label]) is None
+        ]
         limits = {label: self._limit(label) for label, owner in owners.items() if owner != ROW}
         budget = self.interview.ask(life, lambda answer: Budget(*answer.split()[:2]))
         made = {}
@@ -182,6 +197,7 @@ class _Drafting:
                 made[named[label]] = Table(named[label], table.file.absolute(), relation=table.relation, public=True)
                 continue
             columns = self._columns(label, table, owners[label])
+            self._note_left_out(label, named[label], table, {*columns, *_keys(owners[label])})
             made[named[label]] = Table(
                 named[label],
                 table.file.absolute(),
@@ -275,7 +291,7 @@ class _Drafting:
             f"\nFor each column of {label}: its type, {SKIP} to leave it out, {ALL} to take what is proposed from here"
             " on. Bounds and values come from you, not from the data."
         )
-        keys = {owner} if isinstance(owner, str) else {owner.on}
+        keys = _keys(owner)
         found = {each: self._column(label, each, kind, each in keys) for each, kind in table.columns.items()}
         columns = {each: domain for each, domain in found.items() if domain is not None}
         if not columns:
@@ -283,6 +299,13 @@ class _Drafting:
                 "a policy declares at least one column", place=f"columns of {label}", fix="give one of them a type"
             )
         return columns
+
+    def _note_left_out(self, label: str, name: str, table: FoundTable, known: Collection[str]) -> None:
+        """Keep in mind which columns a default left out: whoever typed that, or gave a flag, knows it."""
+        kinds = {each: questions.kind(label, each, SKIP) for each in table.columns if each not in known}
+        chosen = {each for each, asked in kinds.items() if self.interview.answered(asked) == SKIP}
+        if left := {each: table.columns[each] for each in kinds if each not in chosen}:
+            self.left_out[name] = left
 
     def _column(self, label: str, name: str, kind: Type | None, key: bool) -> Declared | None:
         """Ask what the owner declares of one column; None leaves it out, as is usual for an id."""
@@ -316,7 +339,7 @@ def _show(label: str, table: FoundTable) -> None:
     if len(table.columns) > _SHOWN:
         click.echo(f"  … and {len(table.columns) - _SHOWN:,} more")
     if table.left_out:
-        click.echo(f"  {len(table.left_out)} columns have names that cannot stand in a question, and are left out")
+        click.echo(f"  {unnamed_words(table.left_out)}")
     click.echo()
 
 
@@ -357,6 +380,11 @@ def _buy(drafted: Policy, output: Path, missing: list[tuple[str, str]], price: P
                 click.echo(f"  {found[table, column].words()}")
     finally:
         write_bounds(drafted, output, found)
+
+
+def _keys(owner: str | Via) -> set[str]:
+    """Give the column of a table by which it is known whose a row is."""
+    return {owner} if isinstance(owner, str) else {owner.on}
 
 
 def _kind(answer: str) -> Type | None:

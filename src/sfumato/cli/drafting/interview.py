@@ -65,9 +65,14 @@ class Interview:
             return self._read(asked, asked.default, read)
         return self._typed(asked, read)
 
+    def answered(self, asked: Asked) -> str | None:
+        """Give what a flag or an earlier interview answered, or what was typed in this one; None where nobody did."""
+        given = self.given.get(asked.key)
+        return self.kept.get(asked.key) if given is None else given
+
     def require(self, several: Sequence[Asked]) -> None:
         """Refuse all questions at once that --yes leaves open: those without a default, a flag or an earlier answer."""
-        answered = (self.given.get(each.key) or self.kept.get(each.key) or each.default for each in several)
+        answered = (self.answered(each) or each.default for each in several)
         left = [each for each, answer in zip(several, answered, strict=True) if answer is None]
         if left and self.take_defaults:
             raise _left_open(left)

@@ -16,7 +16,14 @@ _PEOPLE = (
     *("person", "patient", "user", "customer", "client", "member", "player", "student", "subject", "participant"),
     *("household", "visitor", "respondent", "employee", "citizen", "p", "u"),
 )
-_ID_ENDINGS = ("id", "number", "nr", "no", "key", "uuid", "num")
+_ID_ENDINGS = ("id", "uuid", "key", "number", "num", "nr", "no")
+"""What follows the word for a unit, or its first letter, in the name of its key: the surest first."""
+_LONG_ENDINGS = ("identifier", "numero", "nummer", "", "code")
+"""What may follow the word alone. A code may as well be a kind of unit, so it is the last to be taken for a key."""
+_ID_BEGINNINGS = ("id", "identifier", "numero")
+"""What comes before that word. A number does not: num_patients counts them."""
+_NUMERO = ("n°", "nº", "№")
+"""How numero is written short; without accents and signs a lone n would be left."""
 _NAMING = {
     *("name", "fullname", "firstname", "lastname", "surname", "givenname", "familyname", "maidenname", "username"),
     *("email", "emailaddress", "mail", "phone", "phonenumber", "telephone", "mobile", "address", "street", "ssn"),
@@ -53,17 +60,26 @@ def suggested_unit(tables: Sequence[Columns]) -> str:
 
 def suggested_id(columns: Columns, unit: str) -> str | None:
     """Find the column that is called like the unit, or like people where that is the unit: from names and types alone,
-    such as player_id where a player is protected. A key of another thing is no such column: with it as the unit, a
-    person with several of them would not be protected as a whole.
+    such as player_id, PlayerNr or N° player where a player is protected. A key of another thing is no such column: with
+    it as the unit, a person with several of them would not be protected as a whole.
     """
     owners = (_letters(unit), *(_PEOPLE if unit == "person" else ()))
-    letters = {name: _letters(name) for name in _possible_keys(columns)}
-    for owner in owners:
-        wanted = {owner, *(owner + ending for ending in _ID_ENDINGS)} - {"p", "u"}
-        for name, plain in letters.items():
-            if plain in wanted:
-                return name
-    return None
+    called: dict[str, str] = {}
+    for name in _possible_keys(columns):
+        called.setdefault(_letters(name), name)
+    return next((called[key] for owner in owners for key in _keys_of(owner) if key in called), None)
+
+
+def _keys_of(owner: str) -> list[str]:
+    """List what the key of a unit may be called, in plain letters, the surest first."""
+    short = [owner + ending for ending in _ID_ENDINGS]
+    if len(owner) == 1:
+        return short
+    return [
+        *short,
+        *(owner + ending for ending in _LONG_ENDINGS),
+        *(beginning + owner for beginning in _ID_BEGINNINGS),
+    ]
 
 
 def only_key(columns: Columns) -> str | None:
@@ -87,7 +103,7 @@ def is_key(name: str) -> bool:
 
 def names_people(column: str) -> bool:
     """Tell whether a column is called as what names one person, or as a key: nobody needs to ask about it."""
-    return is_key(column) or _letters(column) in _NAMING
+    return is_key(column) or _letters(column) in _NAMING | _KEYS_OF_PEOPLE
 
 
 def suggested_path(name: str, unit: str, tables: Mapping[str, Columns]) -> Via | None:
@@ -116,9 +132,15 @@ def _words(name: str) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    """Leave out case and accents."""
-    apart = unicodedata.normalize("NFKD", name.casefold())
+    """Leave out case and accents, and write numero in full."""
+    whole = name.casefold()
+    for short in _NUMERO:
+        whole = whole.replace(short, _ID_BEGINNINGS[-1])
+    apart = unicodedata.normalize("NFKD", whole)
     return "".join(letter for letter in apart if not unicodedata.combining(letter))
+
+
+_KEYS_OF_PEOPLE = {key for word in _PEOPLE for key in _keys_of(word)} - {*_PEOPLE}
 
 
 def own_names(proposed: Sequence[str]) -> list[str]:

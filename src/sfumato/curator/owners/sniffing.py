@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sfumato.engine import file_copies
 from sfumato.engine.file_copies import Spelling
-from sfumato.engine.opening import schema, tables, written_types
+from sfumato.engine.opening import schema, tables, unnamed_columns, written_types
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Type
 
@@ -102,7 +102,7 @@ def found_tables(path: Path, how: HowWritten, *, rows: bool) -> list[FoundTable]
     relations: list[str | None] = [*tables(path)] if kind == "duckdb" else [None]
     if not relations:
         raise InvalidPolicy("this database holds no table", place=str(path), fix="create one in it first")
-    return [FoundTable(path, each, _columns(path, each)) for each in relations]
+    return [FoundTable(path, each, _columns(path, each), tuple(unnamed_columns(path, each))) for each in relations]
 
 
 def _text_table(path: Path, how: HowWritten, rows: bool) -> FoundTable:

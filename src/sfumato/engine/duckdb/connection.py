@@ -463,6 +463,17 @@ def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
         }
 
 
+def unnamed_columns(source: Path, relation: str | None = None) -> list[str]:
+    """List the columns of a file that no question can name, as the file calls them. No row is read."""
+    import duckdb
+
+    with duckdb.connect(":memory:") as connection:
+        execute = partial(_described, connection)
+        _, opened = relations.opened(Table("data", source, relation=relation, public=True), {}, execute)
+        named = {id(cell) for _, cell in opened.plain_columns()}
+        return [true for true, cell in opened.columns if id(cell) not in named]
+
+
 _SNIFFED_ROWS, _SNIFFED_COLUMNS = 20_000, 100
 """How many rows the types of texts are told from, and of how many columns: the others stay texts."""
 
