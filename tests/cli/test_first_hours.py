@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -174,6 +175,10 @@ def test_what_is_known_of_found_groups_once_they_are_found_is_told(policy: Path)
     line = next(each for each in text.splitlines() if each.startswith("carrier"))
     policy.write_text(text.replace(line, 'carrier = { type = "text" }'))
     asked = ("query", policy, "SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier", "--delta", "1e-8")
+    tried = run(*asked, "--dry-run").output  # each of three prices has its own size, and all are told
+    sizes = re.findall(r"^  A group of fewer than ([\d,]+) units .* --limit groups=1: from", tried, re.MULTILINE)
+    assert len({int(each.replace(",", "")) for each in sizes}) == 3
+    assert tried.count("warning") == 0
     done = run(*asked, "--epsilon", "2", "--csv")
     assert done.stderr.count("warning: Groups are found in the data: a group of ") == 1
     nothing = run(*asked, "--epsilon", "0.01", "--fresh")

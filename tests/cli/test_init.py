@@ -6,6 +6,8 @@ import gzip
 import json
 import os
 import pty
+import re
+import shlex
 import shutil
 import sqlite3
 import stat
@@ -22,8 +24,9 @@ from pyarrow import parquet
 
 from engine.tables import DATA, in_database
 from sfumato.cli import main
+from sfumato.curator.owners.policy_drafts import suggested_id, suggested_unit
 from sfumato.engine.duckdb.connection import schema
-from sfumato.policy import Domain, Table, Via, read
+from sfumato.policy import Domain, Table, Type, Via, read
 
 FLIGHTS = DATA / "flights" / "flights.parquet"
 SECRETS = ("Zebulon", "77123", "1987-06-05")
@@ -558,3 +561,101 @@ def test_rows_are_read_only_of_the_files_that_were_asked_about(tmp_path: Path) -
     assert done.exit_code == 0, done.output
     assert "The columns of b (no row was read)" in done.output
     assert read(tmp_path / "policy.toml").tables["b"].columns["day"].type.value == "text"
+
+
+KEYS = [
+    *(
+        "Patient N°",
+        "patient number",
+        "PatientNr",
+        "PATIENT_NO",
+        "Patient №",
+        "Patient Nº",
+        "patient-num",
+        "PatientKey",
+    ),
+    *("patient code", "Patient Identifier", "pâtient.nr", "N° patient", "numéro patient", "ID Patient", "Patient #"),
+]
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_is_told_by_its_name_however_it_is_written(name: str) -> None:
+    """No file is there: the name alone decides."""
+    assert suggested_id({"ward": Type.TEXT, name: Type.INTEGER}, "patient") == name
+    assert suggested_unit([{"ward": Type.TEXT, name: Type.INTEGER}]) == "patient"
+    assert suggested_id({name: Type.REAL}, "patient") is None
+    assert suggested_id({name: Type.INTEGER}, "household") is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("num_patients", "n_patient", "no_patient", "number of patients", "patient_count", "patient number of visits"),
+        *("order_no", "visit number", "inpatient_id", "patientname", "patient_code_type", "id_ward", "n", "No"),
+    ],
+)
+def test_what_counts_units_or_names_other_things_is_no_key(name: str) -> None:
+    assert suggested_id({name: Type.INTEGER}, "patient") is None
+
+
+def test_the_surest_key_is_taken_first() -> None:
+    columns = {"member code": Type.TEXT, "member": Type.TEXT, "Member N°": Type.INTEGER, "member_id": Type.INTEGER}
+    for best in ("member_id", "Member N°", "member", "member code"):
+        assert suggested_id(columns, "member") == best
+        columns.pop(best)
+    assert suggested_id({"pcode": Type.TEXT}, "person") is None  # more often a postal code
+    assert suggested_id({"pnr": Type.TEXT}, "person") == "pnr"
+
+
+def test_a_draft_says_by_which_name_rows_were_given_to_units(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_text("Patient N°,visit_id,ward\n7,1,x\n")
+    (tmp_path / "drugs.csv").write_text("visit_id,dose\n1,2\n")
+    done = script(tmp_path, "--unit", "patient", "--epsilon", "1", data=tmp_path)
+    assert done.exit_code == 0, done.output
+    assert read(tmp_path / "policy.toml").tables["visits"].id == "Patient N°"
+    assert "Rows of visits with the same Patient N° are one patient" in done.output
+    assert "Rows of drugs with the same visit_id, by the table visits, are one patient" in done.output
+    (tmp_path / "policy.toml").unlink()
+    told = script(tmp_path, "--unit", "patient", "--epsilon", "1", "--id", "visits=Patient N°", data=tmp_path)
+    assert "Rows of visits with" not in told.output  # whoever gave the flag knows it
+    assert "Rows of drugs with" in told.output
+
+
+def test_what_a_draft_leaves_out_is_told_with_a_line_and_a_flag_that_declare_it(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("patient_id,Prénom,Doctor ID,ward,age,mail\n1,Ada,3,x,5,a\n")
+    done = script(tmp_path, "--epsilon", "1", "--column", "mail=-", data=tmp_path / "t.csv")
+    assert done.exit_code == 0, done.output
+    assert "Left out of t: Prénom, Doctor ID. They are called as" in done.output
+    line = re.search(r"a line such as (.+?) below \[tables\.t\.columns\] in policy\.toml", done.output)
+    flag = re.search(r"draft again with (--column .+?)\.\n", done.output)
+    assert line
+    assert flag
+    written = tmp_path / "policy.toml"
+    written.write_text(f"{written.read_text()}{line[1]}\n")
+    assert read(written).tables["t"].columns["Prénom"] == Domain("text")
+    written.unlink()
+    again = script(tmp_path, "--epsilon", "1", *shlex.split(flag[1]), data=tmp_path / "t.csv")
+    assert again.exit_code == 0, again.output
+    assert read(written).tables["t"].columns["Prénom"] == Domain("text")
+    assert "Left out of t: Doctor ID, mail." in again.output
+
+
+def test_nothing_is_said_to_be_left_out_where_nothing_is_or_its_owner_typed_it(people: Path) -> None:
+    told = ["yes", "", "", "", "4", "3", "-", "-", "integer", "0 9", "*"]
+    done = draft(people.parent, told, data=people)
+    assert done.exit_code == 0, done.output
+    assert "Left out" not in done.output
+    people.with_name("policy.toml").unlink()
+    taken = draft(people.parent, ["yes", "", "", "", "4", "3", "*", ""], data=people)
+    assert "Left out of people: name." in taken.output
+
+
+def test_columns_that_no_question_can_name_are_told_by_name(tmp_path: Path) -> None:
+    held = {"user_id": [1], "sf_x": [1], "X": [1], "x": [2], "bad\x1bname": [1], "": [1], "y" * 64: [1]}
+    parquet.write_table(pa.table(held), tmp_path / "t.parquet")
+    done = script(tmp_path, "--epsilon", "1", data=tmp_path / "t.parquet")
+    assert done.exit_code == 0, done.output
+    listed = f'sf_x, x, bad\\x1bname, "", {"y" * 64}. A name is of visible letters'
+    assert f"left out, since no question can name them: {listed}" in done.output
+    assert "\x1b" not in done.output
+    assert list(read(tmp_path / "policy.toml").tables["t"].columns) == ["X"]

@@ -193,6 +193,49 @@ def test_explain_says_the_shares_and_how_large_a_group_must_be(opened: Open) -> 
     assert sf.Explanation.from_json(ask.explain().to_json()) == ask.explain()
 
 
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_who_asks_is_told_before_spending_which_groups_will_not_show(opened: Open, relation: str) -> None:
+    """From the policy alone: every size that is told is where the threshold's own law says it is."""
+    ask = opened(relation=relation).sql(BY_CITY)
+    threshold = ask.prepared(sf.release.requests.Request(**PRICE)).selection
+    alone = ask.limit(groups=1).prepared(sf.release.requests.Request(**PRICE)).selection
+    assert threshold is not None
+    assert alone is not None
+    for said in (ask.error(**PRICE).warnings, ask.explain(**PRICE).warnings):
+        told = " ".join(said)
+        least = re.search(r"A group of fewer than (\d+) units is shown less than 1 time in 20\.", told)
+        lower = re.search(r"and so does \.limit\(groups=1\): from (\d+) units on\.", told)
+        assert least
+        assert lower
+        assert threshold.chance(int(least[1]) - 1) < 0.05 <= threshold.chance(int(least[1]))
+        assert alone.chance(int(lower[1]) - 1) < 0.95 <= alone.chance(int(lower[1]))
+        assert int(lower[1]) < int(threshold.error())
+        assert "An answer without any group has cost its price, too." in told
+        assert "units in all" not in told  # 1,240 are enough for one
+    one = " ".join(ask.limit(groups=1).error(**PRICE).warnings)
+    assert "A larger ε or δ shows smaller groups." in one
+    declared = opened(relation=relation).sql("SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex")
+    assert "group of fewer" not in " ".join(
+        (*declared.error(epsilon=1).warnings, *declared.explain(epsilon=1).warnings)
+    )
+
+
+@pytest.mark.parametrize(("epsilon", "said"), [("0.05", True), ("1", False)])
+def test_a_table_that_is_smaller_than_a_group_must_be_is_told(opened: Open, epsilon: str, said: bool) -> None:
+    """How many units there are is public where one is replaced: 1,240 here."""
+    warnings = opened(relation="replace").sql(BY_CITY).error(epsilon=epsilon, delta="1e-8").warnings
+    words = "The policy declares 1,240 units in all, so there may be no group to show."
+    assert (words in " ".join(warnings)) is said
+
+
+def test_an_answer_that_was_bought_is_not_warned_of(opened: Open) -> None:
+    """It shows what it shows, and costs nothing."""
+    ask = opened().sql(BY_CITY)
+    ask.release(**PRICE)
+    assert "has cost its price" not in " ".join(ask.error(**PRICE).warnings)
+    assert "has cost its price" in " ".join(ask.error(**PRICE, fresh=True).warnings)
+
+
 def test_what_is_promised_names_the_delta_that_found_the_groups(opened: Open) -> None:
     curator = opened()
     for text in (BY_CITY, "SELECT DISTINCT city FROM visits"):

@@ -85,6 +85,38 @@ MUTANTS = (
         "_ROWS_OF_ONE + 1",
         ("policy/test_dummies.py::test_a_dummy_is_the_same_every_time_and_keeps_the_limits",),
     ),
+    Mutant(
+        "a column that counts units is taken for their key",
+        Kind.CONSENT,
+        "curator/owners/policy_drafts.py",
+        '_ID_BEGINNINGS = ("id", "identifier", "numero")',
+        '_ID_BEGINNINGS = ("id", "identifier", "no", "numero")',
+        ("cli/test_init.py::test_what_counts_units_or_names_other_things_is_no_key",),
+    ),
+    Mutant(
+        "a code is taken for the key though there is an id",
+        Kind.CONSENT,
+        "curator/owners/policy_drafts.py",
+        '_ID_ENDINGS = ("id", "uuid", "key", "number", "num", "nr", "no")',
+        '_ID_ENDINGS = ("code", "id", "uuid", "key", "number", "num", "nr", "no")',
+        ("cli/test_init.py::test_the_surest_key_is_taken_first",),
+    ),
+    Mutant(
+        "what a default left out is not told",
+        Kind.CONSENT,
+        "cli/commands/init.py",
+        "if self.interview.answered(asked) == SKIP}",
+        "if self.interview.answered(asked) in (SKIP, None)}",
+        ("cli/test_init.py::test_what_a_draft_leaves_out_is_told_with_a_line_and_a_flag_that_declare_it",),
+    ),
+    Mutant(
+        "nobody is told by which name rows were given to units",
+        Kind.CONSENT,
+        "cli/commands/init.py",
+        "if take_defaults and self.interview.answered(whose[label]) is None",
+        "if self.interview.answered(whose[label]) is not None",
+        ("cli/test_init.py::test_a_draft_says_by_which_name_rows_were_given_to_units",),
+    ),
 )
 
 

@@ -118,6 +118,22 @@ MUTANTS = (
         "return good_enough(self.prepared)",
         ("curator/test_unknown_groups.py::test_a_stored_answer_is_as_good_only_if_it_shows_groups_as_small",),
     ),
+    Mutant(
+        "a group is said to be shown rarely where it is shown often",
+        Kind.KEYS,
+        "curator/previews/unknown_groups.py",
+        "least = int(threshold.error(_RARELY))",
+        "least = int(threshold.error(_OFTEN))",
+        ("curator/test_unknown_groups.py::test_who_asks_is_told_before_spending_which_groups_will_not_show",),
+    ),
+    Mutant(
+        "an answer that was bought is warned of as if it were to be paid again",
+        Kind.KEYS,
+        "curator/proposals/questions.py",
+        "        if not bought:\n            said = (*said, *self._foretold",
+        "        if True:\n            said = (*said, *self._foretold",
+        ("curator/test_unknown_groups.py::test_an_answer_that_was_bought_is_not_warned_of",),
+    ),
 )
 
 test_the_tests_of_unknown_keys_notice = suite(MUTANTS)

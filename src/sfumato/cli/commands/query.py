@@ -416,10 +416,14 @@ def _forecast(question: Question | Listing, asked: dict[str, Any], as_json: bool
 
 def _show_prices(question: Question, asked: dict[str, Any]) -> None:
     """Say how wrong an answer would be at some prices, for whoever has named none."""
-    for epsilon in _TRIED:
-        found = question.error(**{**asked, "epsilon": epsilon})
+    tried = [question.error(**{**asked, "epsilon": epsilon}) for epsilon in _TRIED]
+    common = [each for each in tried[0].warnings if all(each in found.warnings for found in tried)]
+    for found in tried:
         click.echo(f"at {found.price}: {'; '.join(found.parts())}")
-    for each in found.warnings:
+        for each in found.warnings:
+            if each not in common:
+                click.echo(f"  {as_flags(each)}")
+    for each in common:
         click.echo(f"warning: {as_flags(each)}")
     click.echo("Name a price to ask, such as --epsilon 0.5, or an accuracy, such as --within 50.")
     click.echo("Nothing was spent, and no row was read.")

@@ -10,8 +10,11 @@ from sfumato.plan.values.expressions import Field, columns
 from sfumato.plan.words import words
 from sfumato.policy.domains import MOST_LETTERS
 from sfumato.privacy import Budget
-from sfumato.privacy.numbers import Number, percent
+from sfumato.privacy.numbers import percent
 from sfumato.release.prices import Price
+
+_OFTEN, _RARELY = "0.95", "0.05"
+"""How often a group is shown that is said to be shown, and one that is said to be shown rarely."""
 
 
 def names(query: Query, found: tuple[int, ...]) -> str:
@@ -51,10 +54,30 @@ def require_delta(keys: str, price: Price, budget: Budget, other: str) -> None:
         raise Unsupported("unknown-keys", rule, fix=f"{example}; or {other}: that needs no δ")
 
 
-def appearing(threshold: KeyThreshold, confidence: Number = "0.95") -> str:
+def appearing(threshold: KeyThreshold) -> str:
     """Say how large a group must be to be shown."""
-    size = int(threshold.error(confidence))
-    return f"a group of {size:,} units is shown with {percent(confidence)} confidence, a smaller one less often"
+    size = int(threshold.error(_OFTEN))
+    return f"a group of {size:,} units is shown with {percent(_OFTEN)} confidence, a smaller one less often"
+
+
+def foretold(threshold: KeyThreshold, in_one_group: KeyThreshold | None, size: int | None) -> str:
+    """Say before anything is spent which groups will hardly be shown, that the price is spent even where none is, and
+    what shows smaller ones.
+
+    ``in_one_group`` is the threshold where a unit is in one group alone, if that can be asked; ``size`` is the number
+    of all units, where the policy declares it. Nothing here is of the data.
+    """
+    least = int(threshold.error(_RARELY))
+    found = [] if least < 2 else [f"A group of fewer than {least:,} units is shown less than 1 time in 20."]
+    if size is not None and size < int(threshold.error(_OFTEN)):
+        found.append(f"The policy declares {size:,} units in all, so there may be no group to show.")
+    found.append("An answer without any group has cost its price, too.")
+    lower = (
+        ""
+        if in_one_group is None
+        else f", and so does .limit(groups=1): from {int(in_one_group.error(_OFTEN)):,} units on"
+    )
+    return " ".join([*found, f"A larger ε or δ shows smaller groups{lower}."])
 
 
 def adds_up(query: Query) -> bool:

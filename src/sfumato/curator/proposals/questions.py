@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self, cast
@@ -18,7 +19,15 @@ from sfumato.curator.previews.error_pictures import draw_errors, draw_terms
 from sfumato.curator.previews.explaining import Explanation, Operator, explain
 from sfumato.curator.previews.forecasts import SIZES, Forecast, Width, forecast_ranks, half_widths, supposed
 from sfumato.curator.previews.rehearsing import rehearsed
-from sfumato.curator.previews.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
+from sfumato.curator.previews.unknown_groups import (
+    adds_up,
+    foretold,
+    names,
+    notes,
+    require_delta,
+    require_short,
+    without_delta,
+)
 from sfumato.curator.proposals.bought_synopses import Asked, FreeAnswer, best, taken
 from sfumato.errors import EngineFailed, InvalidParameter, SfumatoError, Unsupported, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
@@ -308,7 +317,8 @@ class Question:
         operators = (*found.operators, *charged(self._context), *offered)
         idle = (prepared.idle,) if prepared.idle else self._context.closing(prepared.curve)
         tips = self._tips(request, prepared)[:1]
-        return replace(found, operators=operators, warnings=(*self.warnings, *idle), advice="".join(map(str, tips)))
+        said = (*self.warnings, *self._foretold(request, prepared), *idle)
+        return replace(found, operators=operators, warnings=said, advice="".join(map(str, tips)))
 
     def error(
         self,
@@ -333,9 +343,23 @@ class Question:
         found = self.forecast(prepared, confidence)
         bought = not fresh and is_stored(self.kind(prepared), self.identity, self._context)
         free = None if fresh else self._bought(confidence)
-        said = found.warnings if bought else (*found.warnings, *self._context.closing(prepared.curve))
+        said = found.warnings
+        if not bought:
+            said = (*said, *self._foretold(request, prepared), *self._context.closing(prepared.curve))
         left = self._left_after(prepared) if found.accepted else ""
         return replace(found, stored=bought, free="" if free is None else free.words, warnings=said, left=left)
+
+    def _foretold(self, request: Request, prepared: Prepared) -> tuple[str, ...]:
+        """Say of groups that are found in the data, before anything is spent, that there may be none to show."""
+        threshold = prepared.selection
+        if threshold is None:
+            return ()
+        alone = None
+        if not self.table.every_row and self.limits.groups > 1:
+            with suppress(InvalidParameter, Unsupported):  # what cannot be asked so is no advice
+                other = self._again(self.query, self.limits.tighten(None, 1, None))
+                alone = other.prepared_at(prepared.price, request).selection
+        return (foretold(threshold, alone, self._context.policy.size),)
 
     def _left_after(self, prepared: Prepared) -> str:
         """Say what would be left of the account, or of an analyst's share, if this were bought now."""
