@@ -336,7 +336,8 @@ def checked_values(values: Any, most: int | None = None) -> Values:
     except ValueError:
         found = np.array(None)
     if found.dtype.kind not in "biu" or found.ndim not in (1, 2) or not 0 < len(found) <= MOST_PEOPLE or not found.size:
-        raise InvalidParameter("values", _shape(found), "one whole number for each person, or a row of them")
+        fix = "convert them, such as values.astype(int)" if found.dtype.kind == "f" else ""
+        raise InvalidParameter("values", _shape(found), "one whole number for each person, or a row of them", fix=fix)
     whole_numbers = found.astype(np.int64)
     top = 1 << 31 if most is None else whole(most, "most", at_least=1)
     if int(whole_numbers.min()) < 0 or int(whole_numbers.max()) > top:

@@ -1,5 +1,5 @@
-"""What a draft decided unasked is told to its owner, with what to write where it is wrong: whose the rows are, and
-which columns were left out.
+"""A draft tells its owner what it decided unasked, and what to write where that is wrong: whose the rows are, and which
+columns were left out.
 """
 
 from __future__ import annotations
