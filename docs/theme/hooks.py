@@ -15,7 +15,7 @@ from pygments.formatters import HtmlFormatter
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BESIDE = "repository"
-OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:src|tests|docs|demo|README|CONTRIBUTING|LICENSE)[^)#]*)\)")
+OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:src|tests|docs|demo|examples|README|CONTRIBUTING|LICENSE)[^)#]*)\)")
 LISTED = re.compile(r"^#+ (?P<section>.+)|^ *- \[(?P<title>[^]]+)\]\((?P<page>[^)#]+\.md)\)", re.M)
 HEADING = re.compile(r'<h[1-3] id="([^"]*)"[^>]*>(.*?)</h[1-3]>', re.S)
 

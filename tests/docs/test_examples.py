@@ -85,8 +85,8 @@ def test_what_is_published_is_good_and_verified_without_the_data(example: Exampl
     assert all(row["MSP"] in ("N", "") for row in rows if row["AGEP"] and int(row["AGEP"]) < 15)
     exact = re.search(r"for the owner's eyes alone: a score of (\d+) of 1000", said)
     assert exact
-    assert int(exact[1]) > 850  # columns that are right one by one, and not together, have about 730
-    assert example.spent(example.folder / "sfumato.ledger")[1] == 3
+    assert int(exact[1]) > 920  # twelve draws had 960 to 969; columns that are right one by one alone have 875
+    assert example.spent(example.folder / "sfumato.ledger")[1] == 2  # counts and score; the rows were paid step by step
 
 
 def test_the_broken_mechanism_is_refuted_and_its_twin_is_not(example: Example) -> None:
