@@ -640,6 +640,20 @@ def test_what_a_draft_leaves_out_is_told_with_a_line_and_a_flag_that_declare_it(
     assert "Left out of t: Doctor ID, mail." in again.output
 
 
+@pytest.mark.parametrize(("delta", "said"), [((), "has no δ for that"), (("--delta", "1e-6"), "shows large groups")])
+def test_texts_without_values_are_told_with_what_a_group_by_them_needs(
+    tmp_path: Path, delta: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "t.csv").write_text("patient_id,ward,city,age\n1,x,y,5\n")
+    columns = ("--column", "city=text Rome,Oslo")
+    done = script(tmp_path, "--epsilon", "1", *delta, *columns, data=tmp_path / "t.csv")
+    assert re.search(rf"Without values: ward\. .*{said}.*: write values = \[\.\.\.\] into policy\.toml", done.output)
+    (tmp_path / "policy.toml").unlink()
+    listed = script(tmp_path, "--epsilon", "1", *columns, "--column", "ward=text x,y", data=tmp_path / "t.csv")
+    assert listed.exit_code == 0, listed.output
+    assert "Without values" not in listed.output
+
+
 def test_nothing_is_said_to_be_left_out_where_nothing_is_or_its_owner_typed_it(people: Path) -> None:
     told = ["yes", "", "", "", "4", "3", "-", "-", "integer", "0 9", "*"]
     done = draft(people.parent, told, data=people)

@@ -14,7 +14,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES, end_unfinished
 from sfumato.cli.common.progress import ProgressLines
 from sfumato.cli.drafting import columns as init_columns, questions
 from sfumato.cli.drafting.columns import Declared
-from sfumato.cli.drafting.decided import assumed_words, declare_words, unnamed_words
+from sfumato.cli.drafting.decided import assumed_words, declare_words, unnamed_words, without_values_words
 from sfumato.cli.drafting.flags import given_answers
 from sfumato.cli.drafting.given_answers import KeptAnswers
 from sfumato.cli.drafting.interview import Asked, Interview, yes
@@ -146,6 +146,8 @@ def command(
         click.echo(f"\n{each}")
     for table, columns in drafting.left_out.items():
         click.echo(f"\n{declare_words(table, columns, output)}")
+    if told := without_values_words(drafted, output):
+        click.echo(f"\n{told}")
     missing = columns_without_bounds(drafted)
     if missing:
         if price is None:

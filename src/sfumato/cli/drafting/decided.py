@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from shlex import quote
 
-from sfumato.policy import Type, Via
+from sfumato.policy import Policy, Type, Via
 from sfumato.policy.drafting import toml_key
 from sfumato.policy.names import LONGEST_NAME
 from sfumato.safe_text import printable
@@ -30,10 +30,26 @@ def declare_words(table: str, columns: Mapping[str, Type | None], output: Path) 
     name, kind = next((name, (kind or Type.TEXT).value) for name, kind in columns.items())
     written = f'{toml_key(name)} = {{ type = "{kind}" }}'
     flag = f"--column {quote(name)}={kind}"
+    they, them, one = ("They are", "them", "one") if len(columns) > 1 else ("It is", "it", "it")
     return (
-        f"Left out of {table}: {_listed(columns)}. They are called as what names a person is, or as a key, and nobody "
-        f"can ask about them. To declare one, write a line such as {written} below [tables.{toml_key(table)}.columns] "
-        f"in {output.name}, or draft again with {flag}."
+        f"Left out of {table}: {_listed(columns)}. {they} called as what names a person is, or as a key, and nobody "
+        f"can ask about {them}. To declare {one}, write a line such as {written} below "
+        f"[tables.{toml_key(table)}.columns] in {output.name}, or draft again with {flag}."
+    )
+
+
+def without_values_words(policy: Policy, output: Path) -> str:
+    """Say which columns of texts list no values, and what a group by one needs then; nothing where all of them do."""
+    declared = (each for table in policy.tables.values() if not table.public for each in table.columns.items())
+    missing = [name for name, domain in declared if domain.type is Type.TEXT and domain.values is None]
+    if not missing:
+        return ""
+    needs = (
+        "which takes a δ and shows large groups alone" if policy.budget.delta else "and this budget has no δ for that"
+    )
+    return (
+        f"Without values: {_listed(missing)}. Groups by these would have to be found in the data, {needs}: write "
+        f"values = [...] into {output.name}, from what you know of the field."
     )
 
 
