@@ -1,1 +1,1 @@
-"""Who may call a server: its users, their tokens and sessions, and what each token may spend."""
+"""A server knows who may call it: users, their tokens and sessions, and what each token may still spend."""

@@ -1,1 +1,1 @@
-"""A server's connections, its clock of replies and the processes it spawns."""
+"""A server takes connections, replies at ticks, and spawns the processes that share its work."""

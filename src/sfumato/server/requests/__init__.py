@@ -1,1 +1,1 @@
-"""What callers send becomes a call of the counter, and what it gives becomes a reply."""
+"""Requests become calls of the counter, and what the counter gives becomes a reply."""

@@ -1,1 +1,1 @@
-"""The interface over HTTP: its routes, and the page that describes them."""
+"""The interface over HTTP is made of routes, and describes itself."""
