@@ -89,9 +89,7 @@ def test_the_groups_of_one_release_are_looked_at_together(relation: str, tmp_pat
     """
     columns = {"ward": {"values": ["A", "B", "C", "D", "E"]}}
     table = Table("visits", NOWHERE, columns, id="row")
-    declared = Policy(
-        PrivacyUnit("visit", every_row=True), Budget(3, neighbours=relation), {"visits": table}, size=20
-    )
+    declared = Policy(PrivacyUnit("visit", every_row=True), Budget(3, neighbours=relation), {"visits": table}, size=20)
     with Curator(_owned(declared), tmp_path / "owner.ledger") as curator:
         question = curator.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
         verdict = sf.audit.falsify(question, Guarantee("0.2"), 300, CONFIDENCE)
