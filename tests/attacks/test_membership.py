@@ -197,9 +197,9 @@ def test_under_replace_neighbours_a_coin_exchanges_two_rows() -> None:
 
 
 def test_rows_of_either_relation_are_bought_for_it_and_hold_their_ceiling() -> None:
-    """Under replace neighbours real rows tell nearly all of 120 coins: one of 200 guesses is wrong, so that 20 are with a
-    probability below 10⁻²⁰. A twin that claims ε = 0.5 for them, which allows 99, is caught, and synthetic rows are not
-    but once in a million times.
+    """Under replace neighbours real rows tell nearly all of 120 coins: one of 200 guesses is wrong, so that 20 are with
+    a probability below 10⁻²⁰. A twin that claims ε = 0.5 for them, which allows 99, is caught, and synthetic rows are
+    not but once in a million times.
     """
     found = membership_of_rows("0.5", runs=1, candidates=120, columns=8, method="independent", neighbours="replace")
     own = found.findings["without names"]

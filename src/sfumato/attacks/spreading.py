@@ -63,7 +63,7 @@ class CrossTable:
 
 
 def laid_out(streets: int, bands: int, size: int) -> CrossTable:
-    """Lay people out in a table of streets by bands of age. The first person is alone in the first cell, and every
+    """Put people into a table of streets by bands of age. The first person is alone in the first cell, and every
     other cell has ``size`` people.
     """
     high, wide = whole(streets, "streets", at_least=2), whole(bands, "bands", at_least=2)
@@ -86,7 +86,7 @@ def isolate(answerer: Answerer, groups: Groups, target: int) -> Sums:
 
 
 def put_together(told: Sums, groups: Groups, target: int) -> Sums:
-    """Do the same with totals that were told already; those that were withheld are not numbers."""
+    """Estimate it from totals that were told already; those that were withheld are not numbers."""
     columns = told.reshape(len(told), -1)
     found = np.full(columns.shape[1], np.nan)
     patterns, which = np.unique(~np.isnan(columns), axis=1, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Suppression withholds the small cells of a published table, and second cells so that no total gives them away.
+"""Suppression is to withhold the small cells of a published table, and second cells so that no total tells them.
 
 A cell that is withheld alone is what its row has more than the other cells (``differencing``). So offices withhold
 more: here, with every small cell, three others, so that the four are the corners of a rectangle. Adding one to two
@@ -63,7 +63,7 @@ def suppression(
 
 
 def linked_tables(streets: int, ages: int, size: int) -> tuple[CrossTable, ...]:
-    """Lay people out by street and age, and give three tables of them: with all ages, with two ages in one, and with
+    """Put people into streets and ages, and give three tables of them: with all ages, with two ages in one, and with
     two streets in one. The first person is alone in the first cell.
     """
     fine = laid_out(streets, ages, size)
@@ -88,8 +88,9 @@ def suppressed_table(table: CrossTable, values: Any, least: int = _LEAST, *, sec
 
 
 def with_second_cells(cells: Sums, small: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Withhold every small cell, and three others with which it makes a rectangle: those that have least in them, of
-    what is not withheld already. A table with one row or column has no rectangle, and is withheld altogether.
+    """Choose what is withheld: every small cell, and three others with which it makes a rectangle, those that have
+    least in them of what is not withheld already. A table with one row or column has no rectangle, and is withheld
+    altogether.
     """
     hidden = small.copy()
     if min(cells.shape) < 2:
