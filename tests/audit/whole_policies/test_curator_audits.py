@@ -296,8 +296,10 @@ def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: Stage) ->
 
 
 def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Stage) -> None:
-    """It ends what an account pays by ε alone, so it comes after everything else."""
-    texts = ["SELECT COUNT(*) AS n FROM visits", "SELECT SUM(age) AS total FROM visits"]
+    """It ends what an account pays by ε alone, so it comes after everything else. How many rows there are is public
+    under replace neighbours, and would not be drawn; how many of each ward is not.
+    """
+    texts = ["SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", "SELECT SUM(age) AS total FROM visits"]
     asked = [_Asked(each, TEMPLATE, gaussian=True) for each in texts]
     few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::4]))
     run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
