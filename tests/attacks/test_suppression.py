@@ -32,7 +32,9 @@ def test_nothing_that_one_table_tells_determines_a_withheld_cell() -> None:
     table = CrossTable(*np.divmod(np.arange(20), 5))
     groups = table.groups()
     for seed in range(20):
-        counts = np.random.default_rng(seed).integers(0, 12, 20)
+        rng = np.random.default_rng(seed)
+        counts = rng.integers(5, 30, 20)
+        counts[rng.choice(20, 1 + seed % 2, replace=False)] = rng.integers(0, 5)
         for second in (True, False):
             told = suppressed_table(table, counts, second=second)
             used = groups[~np.isnan(told)].astype(float)

@@ -280,6 +280,17 @@ MUTANTS = (
         (f"{_TOGETHER}[replace]",),
         long=True,
     ),
+    Mutant(
+        "an audit ends at a question that is refused late",
+        Kind.AUDIT,
+        "audit/whole_policies/curator_audits.py",
+        "    except SfumatoError:\n        return False",
+        "    except ZeroDivisionError:\n        return False",
+        (
+            "audit/whole_policies/test_curator_audits.py"
+            "::test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussian_noise",
+        ),
+    ),
 )
 
 test_the_tests_of_audits_notice = suite(MUTANTS)
