@@ -51,7 +51,12 @@ def speed() -> None:
 
 
 def power() -> None:
-    """The bound over ε at a million samples a side, confidence 0.99."""
+    """The bound over ε at a million samples a side, confidence 0.99.
+
+    Unary encoding tells apart by the event that the bit of one answer is set and that of the other is not. At ε = 0.1
+    its probabilities are 0.262 and 0.238, where those of randomised response are 0.525 and 0.475: what is unknown of
+    their ratio is √(1/p − 1) + √(1/q − 1) for so many samples, 1.8 times as much, and takes 3.3 times the samples.
+    """
     kinds: tuple[tuple[str, Callable[[str], Any], tuple[Any, Any]], ...] = (
         ("Laplace", lambda e: sf.Laplace(1 / sf.Guarantee(e).epsilon), (0, 1)),
         ("randomised response", lambda e: sf.RandomizedResponse(e), (0, 1)),
@@ -64,10 +69,11 @@ def power() -> None:
     )
     for name, make, inputs in kinds:
         for epsilon in ("0.1", "0.5", "1", "3"):
-            verdict = sf.audit.falsify(make(epsilon), sf.Guarantee(epsilon), MILLION, inputs=inputs)
+            samples = 4 * MILLION if "unary" in name and epsilon == "0.1" else MILLION
+            verdict = sf.audit.falsify(make(epsilon), sf.Guarantee(epsilon), samples, inputs=inputs)
             share = verdict.lower_bound / float(epsilon)
-            goal = "(target 0.9)" if inputs == (0, 1) and "unary" not in name else ""
-            seen = f"would refute ε = {verdict.detectable:.4f}"
+            goal = "(target 0.9)" if inputs == (0, 1) else ""
+            seen = f"would refute ε = {verdict.detectable:.4f}; {samples:,} a side"
             print(f"{f'power: {name}, ε = {epsilon}':<58}{share:>9.3f} {goal:<14} {seen}")
 
 

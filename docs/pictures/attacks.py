@@ -25,6 +25,11 @@ def spread() -> Picture:
     return attacks.differencing_by_questions().plot()
 
 
+def suppression() -> Picture:
+    """Bob's answer from tables with small and second cells withheld, alone and put together."""
+    return attacks.suppression().plot()
+
+
 def averaging() -> Picture:
     """The same question again and again, counted and uncounted."""
     return attacks.averaging_by_times().plot()
@@ -46,7 +51,7 @@ def linkage() -> Picture:
 
 
 DRAWINGS: dict[str, Callable[[], Picture]] = {
-    each.__name__: each for each in (differencing, spread, averaging, reconstruction, census, linkage)
+    each.__name__: each for each in (differencing, spread, suppression, averaging, reconstruction, census, linkage)
 }
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,7 @@ from sfumato.attacks.tracing_rows import (
     infer,
     membership_of_rows,
     resampled,
+    rows_policy,
     synthesized,
     trace_rows,
     weights,
@@ -170,3 +173,47 @@ def test_under_replace_neighbours_somebody_else_is_in_the_table_and_the_curve_ho
     assert (np.abs(big[1] - outside) < 1).all()
     traced = membership(1, people=8, attributes=48, runs=60, neighbours="replace")
     assert traced.findings.holds
+
+
+def test_under_replace_neighbours_a_coin_exchanges_two_rows() -> None:
+    """Tables whose coins differ in one place are as large and differ in one row; the half whose own row is nearer than
+    that of whoever stands in its place is guessed to be there.
+    """
+    drawn = draw_candidates(30, 4, sf.Neighbours.REPLACE)
+    assert drawn.instead is not None
+    flipped = drawn.inside.copy()
+    flipped[7] ^= True
+    tables = [
+        Counter(map(tuple, Candidates(drawn.values, coins, drawn.instead).table)) for coins in (drawn.inside, flipped)
+    ]
+    assert [each.total() for each in tables] == [30, 30]
+    assert (tables[0] - tables[1]).total() <= 1
+    values, others = np.array([[0, 0, 0], [1, 3, 1]]), np.array([[1, 1, 1], [0, 2, 0]])
+    own = Candidates(values, np.array([True, False]), others)
+    scores, guessed = trace_rows(own.table, own)
+    assert guessed.tolist() == [True, False]
+    assert scores[0] > 0 > scores[1]
+    assert trace_rows(own.table[:0], own)[0].tolist() == [0, 0]
+
+
+def test_rows_of_either_relation_are_bought_for_it_and_hold_their_ceiling() -> None:
+    """Under replace neighbours real rows tell nearly all of 120 coins: one of 200 guesses is wrong, so that 20 are with
+    a probability below 10⁻²⁰. A twin that claims ε = 0.5 for them, which allows 99, is caught, and synthetic rows are
+    not but once in a million times.
+    """
+    found = membership_of_rows("0.5", runs=1, candidates=120, columns=8, method="independent", neighbours="replace")
+    own = found.findings["without names"]
+    assert own.success > 0.8
+    assert not Finding("twin", "copies", own.right, own.trials, 0.5, guess_ceiling(HALF)).holds
+    assert found.findings["private"].holds
+    secrets = attribute_of_rows("0.5", runs=1, candidates=120, columns=6, method="independent", neighbours="replace")
+    assert secrets["private, ε = 0.5, of the person"].holds
+    with pytest.raises(sf.InvalidParameter, match="neighbours"):
+        membership_of_rows(neighbours="near")
+
+
+def test_synthetic_rows_are_paid_for_under_the_relation_that_is_named() -> None:
+    table = draw_candidates(20, 3, sf.Neighbours.REPLACE).table
+    declared = {each: rows_policy(table, 1, each) for each in sf.Neighbours}
+    assert [each.budget.neighbours for each in declared.values()] == list(sf.Neighbours)
+    assert [declared[each].size for each in (sf.Neighbours.REPLACE, sf.Neighbours.ADD_REMOVE)] == [20, None]

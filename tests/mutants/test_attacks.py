@@ -6,6 +6,7 @@ from mutants.running import Kind, Mutant, suite
 
 CEILINGS, ANSWERERS = "attacks/test_ceilings.py", "attacks/test_answerers.py"
 SPREADING, POLICY = "attacks/test_spreading.py", "attacks/test_policy_attacks.py"
+SUPPRESSION = "attacks/test_suppression.py"
 
 MUTANTS = (
     Mutant(
@@ -231,6 +232,54 @@ MUTANTS = (
         "private = [each for each in policy.tables.values() if not each.public]",
         "private = [each for each in policy.tables.values() if isinstance(each.id, str)]",
         (f"{POLICY}::test_every_table_is_attacked_and_rows_are_found_through_other_tables",),
+    ),
+    Mutant(
+        "second cells are no corners of a rectangle",
+        Kind.KEYS,
+        "attacks/suppression.py",
+        "hidden[[row, across, across], [along, column, along]] = True",
+        "hidden[[row, across], [along, column]] = True",
+        (f"{SUPPRESSION}::test_nothing_that_one_table_tells_determines_a_withheld_cell",),
+    ),
+    Mutant(
+        "a cell at the limit is withheld",
+        Kind.LIMITS,
+        "attacks/suppression.py",
+        "hidden = cells < whole(least",
+        "hidden = cells <= whole(least",
+        (f"{SUPPRESSION}::test_what_is_not_withheld_is_told_exactly_at_the_limit_too",),
+    ),
+    Mutant(
+        "an interval is too narrow by what is known of the part itself",
+        Kind.AUDIT,
+        "attacks/suppression.py",
+        "total - low[part].sum() + low[part])",
+        "total - low[part].sum())",
+        (f"{SUPPRESSION}::test_intervals_always_hold_the_truth",),
+    ),
+    Mutant(
+        "each of three private tables is paid the whole price",
+        Kind.CHARGE_ORDER,
+        "attacks/suppression.py",
+        "even_share(budget.epsilon, len(_COLUMNS))",
+        "budget.epsilon",
+        (f"{SUPPRESSION}::test_second_cells_help_in_one_table_and_not_in_three",),
+    ),
+    Mutant(
+        "nobody is in the place of a candidate under replace",
+        Kind.NEIGHBOURS,
+        "attacks/tracing_rows.py",
+        "instead = _people(many, wide) if neighbours is Neighbours.REPLACE else None",
+        "instead = None if neighbours is Neighbours.REPLACE else _people(many, wide)",
+        ("attacks/test_membership.py::test_under_replace_neighbours_a_coin_exchanges_two_rows",),
+    ),
+    Mutant(
+        "synthetic rows are always paid for under add-remove",
+        Kind.NEIGHBOURS,
+        "attacks/tracing_rows.py",
+        "return invented(columns, epsilon, neighbours=neighbours)",
+        "return invented(columns, epsilon)",
+        ("attacks/test_membership.py::test_synthetic_rows_are_paid_for_under_the_relation_that_is_named",),
     ),
 )
 

@@ -7,6 +7,7 @@ from mutants.running import Kind, Mutant, suite
 _SHARED = (
     "audit/lower_bounds/test_false_alarms.py::test_the_chances_of_all_limits_together_are_what_the_confidence_leaves",
 )
+_TOGETHER = "audit/asked_questions/test_asked_worlds.py::test_the_groups_of_one_release_are_looked_at_together"
 _APART = ("audit/lower_bounds/test_false_alarms.py",)
 
 MUTANTS = (
@@ -261,6 +262,34 @@ MUTANTS = (
         "if plain and str(key) not in text:",
         "if plain:",
         ("engine/test_totals.py::test_another_key_is_another_sample",),
+    ),
+    Mutant(
+        "all groups of a release have one noise",
+        Kind.REUSE,
+        "mechanisms/additive.py",
+        "return lambda _, length: self._law.draw(size, length)",
+        "return lambda _, length: np.repeat(self._law.draw(size, 1), length)",
+        (f"{_TOGETHER}[add-remove]",),
+    ),
+    Mutant(
+        "all groups of a release have one noise, under replace",
+        Kind.REUSE,
+        "mechanisms/additive.py",
+        "return lambda _, length: self._law.draw(size, length)",
+        "return lambda _, length: np.repeat(self._law.draw(size, 1), length)",
+        (f"{_TOGETHER}[replace]",),
+        long=True,
+    ),
+    Mutant(
+        "an audit ends at a question that is refused late",
+        Kind.AUDIT,
+        "audit/whole_policies/curator_audits.py",
+        "    except SfumatoError:\n        return False",
+        "    except ZeroDivisionError:\n        return False",
+        (
+            "audit/whole_policies/test_curator_audits.py"
+            "::test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussian_noise",
+        ),
     ),
 )
 

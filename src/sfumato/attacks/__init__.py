@@ -4,6 +4,7 @@ answerers          who is asked for sums over groups: exact, coarse, noisy, or a
 ceilings           how far any attack can come on answers that keep a guarantee
 differencing       two totals that differ by one person
 spreading          the same difference over many questions, or through a table's totals
+suppression        small cells of a table that are withheld, and second cells with them
 averaging          the same question, again and again
 reconstruction     everybody's bit from many sums over random groups
 census             everybody's ancestry from small tables of their block
@@ -46,13 +47,15 @@ from sfumato.attacks.membership import membership
 from sfumato.attacks.policy_attacks import PolicyAttack, policy
 from sfumato.attacks.reconstruction import Method, reconstruct, reconstruction, reconstruction_by_noise
 from sfumato.attacks.scores import Scores, Traced
-from sfumato.attacks.spreading import isolate, spread_groups, table_groups
+from sfumato.attacks.spreading import CrossTable, isolate, put_together, spread_groups, table_groups
+from sfumato.attacks.suppression import cell_bounds, linked_tables, suppressed_table, suppression
 from sfumato.attacks.sweeps import Sweep
 from sfumato.attacks.tracing_rows import attribute_of_rows, membership_of_rows
 
 __all__ = [
     "Answerer",
     "ComparedAnswers",
+    "CrossTable",
     "ExactAnswers",
     "Finding",
     "Findings",
@@ -72,6 +75,7 @@ __all__ = [
     "average",
     "averaging",
     "averaging_by_times",
+    "cell_bounds",
     "census",
     "difference",
     "differencing",
@@ -83,15 +87,19 @@ __all__ = [
     "least_proven",
     "linkage",
     "linkage_people",
+    "linked_tables",
     "membership",
     "membership_of_rows",
     "most_right",
     "policy",
     "power_ceiling",
     "private_answers",
+    "put_together",
     "reconstruct",
     "reconstruction",
     "reconstruction_by_noise",
     "spread_groups",
+    "suppressed_table",
+    "suppression",
     "table_groups",
 ]

@@ -9,10 +9,12 @@ noise have added (Gauss–Markov). Totals that are withheld are left out, and th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.answerers import Answerer, Groups, Sums, random_groups
+from sfumato.attacks.answerers import Answerer, Groups, Sums, Values, random_groups
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import whole
 
@@ -34,20 +36,44 @@ def spread_groups(questions: int, people: int) -> Groups:
     return kept[1:]
 
 
-def table_groups(streets: int, bands: int, size: int) -> Groups:
-    """Lay people out in a table of streets by bands of age, and give its totals: of every cell, every street, every
-    band, and everybody. The first person is alone in the first cell, and every other cell has ``size`` people.
+@dataclass(frozen=True)
+class CrossTable:
+    """A cross table adds up values by rows and columns, and tells the totals of both."""
+
+    rows: Values
+    """The row of each person, from 0 on."""
+    columns: Values
+    """The column of each person."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Say how many rows and columns there are."""
+        return int(self.rows.max()) + 1, int(self.columns.max()) + 1
+
+    def groups(self) -> Groups:
+        """Say who is in every cell, row by row, in every row, in every column, and in all of it."""
+        high, wide = self.shape
+        listed = [
+            np.arange(high * wide)[:, None] == self.rows * wide + self.columns,
+            np.arange(high)[:, None] == self.rows,
+            np.arange(wide)[:, None] == self.columns,
+            np.ones((1, len(self.rows)), bool),
+        ]
+        return np.concatenate(listed)
+
+
+def laid_out(streets: int, bands: int, size: int) -> CrossTable:
+    """Put people into a table of streets by bands of age. The first person is alone in the first cell, and every
+    other cell has ``size`` people.
     """
     high, wide = whole(streets, "streets", at_least=2), whole(bands, "bands", at_least=2)
     cell = np.concatenate([[0], np.repeat(np.arange(1, high * wide), whole(size, "size", at_least=1))])
-    street, band = np.divmod(cell, wide)
-    listed = [
-        np.arange(high * wide)[:, None] == cell,
-        np.arange(high)[:, None] == street,
-        np.arange(wide)[:, None] == band,
-        np.ones((1, len(cell)), bool),
-    ]
-    return np.concatenate(listed)
+    return CrossTable(*np.divmod(cell, wide))
+
+
+def table_groups(streets: int, bands: int, size: int) -> Groups:
+    """Give the totals of such a table: of every cell, every street, every band, and everybody."""
+    return laid_out(streets, bands, size).groups()
 
 
 def isolate(answerer: Answerer, groups: Groups, target: int) -> Sums:
@@ -56,7 +82,11 @@ def isolate(answerer: Answerer, groups: Groups, target: int) -> Sums:
     Where no weights do, as when too few totals were told, it is the best linear guess for people of whom half have the
     bit; where nothing was told, it is not a number.
     """
-    told = answerer.sums(groups)
+    return put_together(answerer.sums(groups), groups, target)
+
+
+def put_together(told: Sums, groups: Groups, target: int) -> Sums:
+    """Estimate it from totals that were told already; those that were withheld are not numbers."""
     columns = told.reshape(len(told), -1)
     found = np.full(columns.shape[1], np.nan)
     patterns, which = np.unique(~np.isnan(columns), axis=1, return_inverse=True)

@@ -3,7 +3,9 @@
 Each of many candidates tosses a coin and is in the table or is not; a synthetic table is made of it and published. A
 candidate's score is how close its rows are to them: the mean over all rows of 10 to the power of −(columns that
 differ). Copies of real rows give away whoever they are copied from, and half of the candidates, those with the higher
-scores, are guessed to be in the table.
+scores, are guessed to be in the table. Under replace neighbours a table says how many people it has, so the coin
+decides between the candidate and somebody else, drawn alike, who is known as well: the score is the difference of both,
+and who has one above 0 is guessed to be there.
 
 The same tables show attribute inference (``attacks.attribute``). The last column is the secret: whether somebody has
 cancer, which smoking, the first column, makes likelier. It is guessed for every candidate by a vote of the rows, each
@@ -12,7 +14,9 @@ with the weight of its closeness in the other columns. A right guess counts as t
 Theorem (Steinke, Nasr & Jagielski, "Privacy auditing with one training run", 2023, Theorem 5.2). If the release is ε-DP
 for adding or removing a unit, the number of right guesses among r, each of a coin of its own, is stochastically at most
 binomial with r trials of chance e^ε/(1 + e^ε), however they depend on each other through the one release. Releases of
-other tables that share no candidates add up to one binomial.
+other tables that share no candidates add up to one binomial. The proof needs one thing of neighbours: given the release
+and all other coins, the odds of a coin are at most e^ε. A coin that exchanges two units replaces one, so it holds for ε
+under replace neighbours, too.
 """
 
 from __future__ import annotations
@@ -28,8 +32,8 @@ from sfumato.attacks.findings import Finding, Findings
 from sfumato.attacks.scores import Scores, Traced
 from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
 from sfumato.mechanisms import bits
-from sfumato.policy import Domain, Type
-from sfumato.privacy import Guarantee
+from sfumato.policy import Domain, Policy, Type
+from sfumato.privacy import Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
 
 Codes = NDArray[np.int64]
@@ -49,22 +53,33 @@ class Candidates:
 
     values: Codes
     inside: NDArray[np.bool_]
+    instead: Codes | None = None
+    """The values of whoever is in the table in the place of each candidate that is not; None where nobody is."""
 
     @property
     def table(self) -> Codes:
         """Give the rows of those who are in the table, in an order that says nothing."""
-        own = self.values[self.inside]
+        inside = self.inside
+        own = self.values[inside] if self.instead is None else np.where(inside[:, None], self.values, self.instead)
         return own[np.lexsort(own.T)]
 
 
-def draw_candidates(count: int, columns: int) -> Candidates:
-    """Draw so many candidates, and a coin for each."""
+def draw_candidates(count: int, columns: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Candidates:
+    """Draw so many candidates, and a coin for each; and somebody to be in the place of each, where neighbours differ in
+    one unit that is replaced.
+    """
     many, wide = whole(count, "candidates", at_least=2), whole(columns, "columns", at_least=3)
+    values = _people(many, wide)
+    instead = _people(many, wide) if neighbours is Neighbours.REPLACE else None
+    return Candidates(values, bits.all_below(2, many).astype(bool), instead)
+
+
+def _people(many: int, wide: int) -> Codes:
+    """Draw so many people: whether they smoke, how they look, and whether they have cancer."""
     smokes = bits.all_below(2, many)
     looks = bits.all_below(VALUES, many * (wide - 2)).reshape(many, wide - 2)
     cancer = bits.all_below(4, many) < np.where(smokes == 1, CANCER[1], CANCER[0])
-    values = np.concatenate([smokes[:, None], looks, cancer[:, None]], axis=1).astype(np.int64)
-    return Candidates(values, bits.all_below(2, many).astype(bool))
+    return np.concatenate([smokes[:, None], looks, cancer[:, None]], axis=1).astype(np.int64)
 
 
 def resampled(table: Codes) -> Codes:
@@ -72,13 +87,24 @@ def resampled(table: Codes) -> Codes:
     return table[bits.all_below(len(table), len(table))] if len(table) else table
 
 
-def synthesized(table: Codes, epsilon: Number, method: str, rows: int) -> Codes:
-    """Buy a synthetic table of a curator at this price, and draw so many rows of it; −1 is a missing value."""
-    columns = {f"a{place}": (table[:, place], _domain(place, table.shape[1])) for place in range(table.shape[1])}
-    with thrown_away(invented(columns, epsilon)) as curator:
+def synthesized(
+    table: Codes, epsilon: Number, method: str, rows: int, neighbours: Neighbours = Neighbours.ADD_REMOVE
+) -> Codes:
+    """Buy a synthetic table of a curator at this price, which is for these neighbours, and draw so many rows of it; −1
+    is a missing value.
+    """
+    policy = rows_policy(table, epsilon, neighbours)
+    with thrown_away(policy) as curator:
         bought = curator.synthesize(TABLE, method, 2).release(epsilon=epsilon)
         drawn = bought.sample(rows)
-    return np.stack([drawn[name].fill_null(-1).to_numpy() for name in columns], axis=1).astype(np.int64)
+    names = policy.tables[TABLE].columns
+    return np.stack([drawn[name].fill_null(-1).to_numpy() for name in names], axis=1).astype(np.int64)
+
+
+def rows_policy(table: Codes, epsilon: Number, neighbours: Neighbours) -> Policy:
+    """Declare a table of these rows, and a budget of one synthetic table at this price for these neighbours."""
+    columns = {f"a{place}": (table[:, place], _domain(place, table.shape[1])) for place in range(table.shape[1])}
+    return invented(columns, epsilon, neighbours=neighbours)
 
 
 def _domain(place: int, wide: int) -> Domain:
@@ -94,11 +120,20 @@ def weights(rows: Codes, values: Codes) -> Floats:
 
 
 def trace_rows(rows: Codes, candidates: Candidates) -> tuple[Floats, NDArray[np.bool_]]:
-    """Find the scores of all candidates, and guess that the half with the higher scores is in the table."""
-    scores = weights(rows, candidates.values).mean(axis=1) if len(rows) else np.zeros(len(candidates.inside))
+    """Find the scores of all candidates, and guess that the half with the higher scores is in the table; where others
+    are in the place of those who are not, that all are who are closer to the rows than these.
+    """
+    scores = _closeness(rows, candidates.values)
+    if candidates.instead is not None:
+        scores = scores - _closeness(rows, candidates.instead)
+        return scores, scores > 0
     guessed = np.zeros(len(scores), bool)
     guessed[np.argsort(-scores, kind="stable")[: len(scores) // 2]] = True
     return scores, guessed
+
+
+def _closeness(rows: Codes, values: Codes) -> Floats:
+    return np.asarray(weights(rows, values).mean(axis=1)) if len(rows) else np.zeros(len(values))
 
 
 def infer(rows: Codes, candidates: Candidates) -> NDArray[np.bool_]:
@@ -116,27 +151,36 @@ class Release:
     rows: Mapping[str, Codes]
 
 
-def releases(epsilon: Number, runs: int, candidates: int, columns: int, method: str) -> list[Release]:
+def releases(
+    epsilon: Number, runs: int, candidates: int, columns: int, method: str, neighbours: Neighbours
+) -> list[Release]:
     """Draw so many tables, and publish each: its rows without names, rows drawn of it anew, and a synthetic table that
     is bought at this price.
     """
     price = exact(epsilon, "epsilon", POSITIVE)
     found = []
     for _ in range(whole(runs, "runs", at_least=1)):
-        own = draw_candidates(candidates, columns)
+        own = draw_candidates(candidates, columns, neighbours)
         kinds = {"without names": own.table, "rows drawn anew": resampled(own.table)}
-        kinds[f"private, ε = {text(price)}"] = synthesized(own.table, price, method, candidates)
+        kinds[f"private, ε = {text(price)}"] = synthesized(own.table, price, method, candidates, neighbours)
         found.append(Release(own, kinds))
     return found
 
 
 def membership_of_rows(
-    epsilon: Number = 1, *, runs: int = 5, candidates: int = 200, columns: int = 8, method: str = "aim"
+    epsilon: Number = 1,
+    *,
+    runs: int = 5,
+    candidates: int = 200,
+    columns: int = 8,
+    method: str = "aim",
+    neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
 ) -> Traced:
     """Guess which candidates are in a table from published rows: real ones without names, copies, and synthetic ones of
-    a curator.
+    a curator, at a price that is for these neighbours.
     """
-    found = releases(epsilon, runs, candidates, columns, method)
+    relation = Neighbours.of(neighbours)
+    found = releases(epsilon, runs, candidates, columns, method, relation)
     promise = Guarantee(exact(epsilon, "epsilon"))
     listed, tests = [], []
     inside = np.concatenate([each.candidates.inside for each in found])
@@ -145,21 +189,29 @@ def membership_of_rows(
         scores, guessed = (np.concatenate(part) for part in zip(*traced, strict=True))
         tests.append((kind, Scores(scores[inside], scores[~inside])))
         listed.append(_finding(_MEMBERSHIP, kind, int((guessed == inside).sum()), len(inside), promise))
+    others = ", others in place of the rest" if relation is Neighbours.REPLACE else ""
     words = (
-        f"Of {candidates} candidates about half are in each table of {columns} columns, and all are guessed at.",
+        f"Of {candidates} candidates about half are in each table of {columns} columns{others}, and all are guessed.",
         "Rows without names give away everybody, and rows that are copied give away whoever they are copied from.",
     )
     return Traced(Findings(_MEMBERSHIP, tuple(listed), words), tuple(tests), promise)
 
 
 def attribute_of_rows(
-    epsilon: Number = 1, *, runs: int = 2, candidates: int = 2000, columns: int = 8, method: str = "aim"
+    epsilon: Number = 1,
+    *,
+    runs: int = 2,
+    candidates: int = 2000,
+    columns: int = 8,
+    method: str = "aim",
+    neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
 ) -> Findings:
-    """Guess the secret of candidates from published rows, of those who are in the table and of those who are not.
+    """Guess the secret of candidates from published rows, of those who are in the table and of those who are not, or
+    have somebody else in their place under replace neighbours.
 
     The ceiling is for what was learnt about the person: how often a right guess tells that they are there.
     """
-    found = releases(epsilon, runs, candidates, columns, method)
+    found = releases(epsilon, runs, candidates, columns, method, Neighbours.of(neighbours))
     promise = Guarantee(exact(epsilon, "epsilon"))
     inside = np.concatenate([each.candidates.inside for each in found])
     listed = []

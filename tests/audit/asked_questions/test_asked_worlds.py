@@ -77,6 +77,25 @@ def test_a_claim_below_what_was_paid_is_refuted_and_the_owner_pays_nothing(curat
     assert curator.ledger.head == lines
 
 
+@pytest.mark.parametrize("relation", ["add-remove", pytest.param("replace", marks=pytest.mark.long)])
+def test_the_groups_of_one_release_are_looked_at_together(relation: str, tmp_path: Path) -> None:
+    """A count for each of five wards is sound: it is refuted with probability at most 1e-6.
+
+    With one noise for all wards this must fail, though each count alone is as private as before. The count that the
+    unit moved less one that it did not is then another number in each world, always, and any event that says so proves
+    ε ≥ 2.5 from 210 samples. Eight events are measured, those that told most of 15 other samples, and this one tells
+    all. It is left out only if at least four that keep the claim do so too (another four, of whole rows, may). Each
+    has a chance of at most (e^0.1/(1 + e^0.1))^30 < 10⁻⁸, of the 48 of columns and their last bits: together 2·10⁻⁷.
+    """
+    columns = {"ward": {"values": ["A", "B", "C", "D", "E"]}}
+    table = Table("visits", NOWHERE, columns, id="row")
+    declared = Policy(PrivacyUnit("visit", every_row=True), Budget(3, neighbours=relation), {"visits": table}, size=20)
+    with Curator(_owned(declared), tmp_path / "owner.ledger") as curator:
+        question = curator.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
+        verdict = sf.audit.falsify(question, Guarantee("0.2"), 300, CONFIDENCE)
+    assert verdict.holds, str(verdict)
+
+
 def test_the_price_is_the_claim(curator: Curator) -> None:
     """A question that is bought for less than its claim would be found sound whatever it does."""
     assert paid_for(curator.sql(COUNT), Guarantee(2)) == {"epsilon": 2, "fresh": True}

@@ -86,7 +86,9 @@ class Coordinates:
     middles: tuple[Numbers, Numbers]
     scales: Numbers
     kept: NDArray[np.intp]
-    """The cells that the pilot's worlds differ in most."""
+    """The cells that the pilot's worlds differ in most, and the one they differ in least: whoever draws one noise for
+    all cells moves all of them alike, and only a cell that the unit moved beside one that it did not tells the worlds
+    apart. Which of the two looks further apart is a matter of luck, so the last is looked at as well as the first."""
 
     @classmethod
     def of(cls, first: Sequence[Told], second: Sequence[Told]) -> Coordinates:
@@ -103,7 +105,8 @@ class Coordinates:
         scales = np.maximum(np.abs(filled - nearest).mean(axis=0), 1e-9 * (1 + np.abs(middles[0])))
         apart = np.abs(middles[0] - middles[1]) / scales
         changing = np.flatnonzero(np.ptp(filled, axis=0) > 0)
-        kept = np.sort(changing[np.argsort(-apart[changing], kind="stable")[:_MOST]])
+        ranked = changing[np.argsort(-apart[changing], kind="stable")]
+        kept = np.union1d(ranked[:_MOST], ranked[-1:])
         return cls(names, texts, missing, middles, scales, kept)
 
     def numbers(self, releases: Sequence[Told]) -> Numbers:

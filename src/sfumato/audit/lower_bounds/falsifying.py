@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sfumato.audit.lower_bounds.mechanism_runs import MOST_COLUMNS, Sampler, runs, usual_samples
 from sfumato.audit.lower_bounds.telling_events import Event, Outputs, best, candidates, plain_views
 from sfumato.audit.lower_bounds.told_laws import told_laws
-from sfumato.audit.lower_bounds.trained_events import trained_views
+from sfumato.audit.lower_bounds.trained_events import MOST_ROWS, trained_views
 from sfumato.audit.lower_bounds.verdicts import Verdict, missed
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import at_least, at_most
@@ -32,7 +32,7 @@ from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, whole
 Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 _PICKING = 0.1  # the share of samples that events are picked on
-_TRAINING = 0.2  # and that a classifier learns from, where outputs have several columns
+_TRAINING = 0.2  # and that a classifier learns from, where outputs have several columns: no more than it looks at
 _MOST_EVENTS = 8
 _MOST_SAMPLES = 10**8
 _BOUGHT = 2_000
@@ -94,7 +94,7 @@ class Parted:
 def _parted(first: Outputs, second: Outputs) -> Parted:
     """Divide the samples by their place alone."""
     many, columns = first.shape
-    trained = math.ceil(many * _TRAINING) if columns > 1 else 0
+    trained = min(math.ceil(many * _TRAINING), MOST_ROWS) if columns > 1 else 0
     picked = trained + math.ceil(many * _PICKING)
     return Parted(
         (first[:trained], second[:trained]),

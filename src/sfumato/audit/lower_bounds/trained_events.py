@@ -21,7 +21,7 @@ from sfumato.audit.lower_bounds.telling_events import Column, Outputs, View, by_
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-_MOST_ROWS = 20_000
+MOST_ROWS = 20_000
 """Rows of each world that are learnt from."""
 _ROUNDS, _DEPTH, _CELLS, _RATE = 12, 3, 32, 0.7
 _MOST_FEATURES = 12
@@ -31,7 +31,7 @@ _LEAST_WEIGHT = 5.0
 
 def trained_views(training: tuple[Outputs, Outputs], picking: tuple[Outputs, Outputs]) -> Iterator[View]:
     """Build both classifiers, and bin their scores on other samples than those."""
-    few = [side[:_MOST_ROWS] for side in training]
+    few = [side[:MOST_ROWS] for side in training]
     line = discriminant(few[0], few[1])
     yield by_value("a trained line through the columns", line.scores, *picking)
     features = [partial(one_column, i) for i in range(few[0].shape[1])][:_MOST_FEATURES]

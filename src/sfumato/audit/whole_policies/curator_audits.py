@@ -207,8 +207,7 @@ class _Run:
         """
         for each in asked:
             question = self._understood(each) if each.gaussian else None
-            plain = isinstance(question, Question) and not question.found and not question.others
-            if plain and not self._late:
+            if question is not None and _added_to_alone(question) and not self._late:
                 self.progress(f"Gaussian noise: {each.text}")
                 yield self._at(each, question, self.stage.paid(question, gaussian=True))
 
@@ -281,6 +280,16 @@ class _Run:
         numbers = looked.numbers(first[pilot:]), looked.numbers(second[pilot:])
         worlds: tuple[Callable[[int], Any], ...] = (lambda n: numbers[0][:n], lambda n: numbers[1][:n])
         return _sampled(falsify(worlds, paid.claim, many, self.level), many, paid)
+
+
+def _added_to_alone(question: Any) -> bool:
+    """Tell whether all that is measured of a question are totals of groups that the policy knows; a question that is
+    understood and then refused, since no row can meet its conditions, has none.
+    """
+    try:
+        return isinstance(question, Question) and not question.found and not question.others
+    except SfumatoError:
+        return False
 
 
 def _sampled(verdict: Verdict, samples: int, paid: Paid) -> Sampled:

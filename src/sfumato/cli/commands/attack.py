@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 ATTACKS = {
     "differencing": "differencing",
+    "suppression": "suppression",
     "averaging": "averaging",
     "reconstruction": "reconstruction",
     "census": "census",
@@ -88,9 +89,9 @@ def command(
 
     \b
     Names:
-      differencing, averaging, reconstruction, census, linkage,
+      differencing, suppression, averaging, reconstruction, census, linkage,
       membership, membership-rows, attribute, attribute-rows
-    With --neighbours: census, linkage, membership, attribute
+    With --neighbours: suppression, census, linkage, membership, membership-rows, attribute, attribute-rows
 
     \b
     Examples:
