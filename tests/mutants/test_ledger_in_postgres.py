@@ -379,6 +379,26 @@ MEMORY = (
     ),
 )
 
+LOCKS = (
+    Mutant(
+        "a lock that an interrupt left is held for ever",
+        Kind.CHARGE_ORDER,
+        "ledger/locking.py",
+        "                lock.release()\n",
+        "                raise RuntimeError\n",
+        ("ledger/test_races.py::test_an_interrupt_at_any_instruction_of_a_lock_leaves_no_other_thread_waiting",),
+    ),
+    Mutant(
+        "a transaction that an interrupt left behind is taken for an open one",
+        Kind.CHARGE_ORDER,
+        "ledger/stores/postgres.py",
+        "rows.session in self._held and not rows.session.is_idle else None",
+        "rows.session in self._held else None",
+        ("ledger/test_races.py::test_an_interrupt_at_any_line_leaves_no_other_thread_waiting",),
+        long=True,
+    ),
+)
+
 MOVES = (
     Mutant(
         "a backup is moved without anybody's word",
@@ -486,4 +506,4 @@ MOVES = (
     ),
 )
 
-test_the_tests_of_ledgers_in_postgres_notice = suite((*MUTANTS, *MEMORY, *MOVES))
+test_the_tests_of_ledgers_in_postgres_notice = suite((*MUTANTS, *MEMORY, *LOCKS, *MOVES))

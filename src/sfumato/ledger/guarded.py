@@ -28,6 +28,7 @@ from sfumato.errors import (
 from sfumato.ledger import entries
 from sfumato.ledger.entries import Entry, StoredAnswer
 from sfumato.ledger.keyed_hashes import KeyedHash
+from sfumato.ledger.locking import locked
 from sfumato.ledger.proofs import kept_anchors
 from sfumato.ledger.proofs.anchors import Anchor
 from sfumato.ledger.proofs.kept_anchors import Marks, Memory, Running
@@ -110,7 +111,7 @@ class GuardedStore:
         All of this is after COMMIT. A Ctrl-C in here is one that strikes after the line is on disk, and a file that
         cannot be written fails no charge: it is told, once.
         """
-        with self._one_keeps:
+        with locked(self._one_keeps):
             self.wrote = True
             self.memory.add(turn, before, written)
             if self.store.shared:
@@ -152,10 +153,10 @@ class GuardedStore:
             lost = own is not None and not own.holds(transaction)
             if lost or not kept_anchors.renew(places, transaction):
                 if own is not None:
-                    with self._one_keeps:
+                    with locked(self._one_keeps):
                         self.memory.save(self._running_place)
                 return
-            with self._one_keeps:
+            with locked(self._one_keeps):
                 if self.memory.anchor == own:
                     self._running_place.unlink(missing_ok=True)
             for each in self._running:

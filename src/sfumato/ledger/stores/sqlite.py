@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
 from sfumato.ledger import local_files
+from sfumato.ledger.locking import locked
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.stores.bodies import BodyFiles
 from sfumato.ledger.stores.store import Starting, UnderWay, Where
@@ -123,7 +124,7 @@ class SQLiteStore:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[SQLiteRows]:
-        with self._lock, self._explained():
+        with locked(self._lock), self._explained():
             connection = self._opened()
             try:
                 connection.execute(begin)
