@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -786,6 +787,11 @@ def test_a_backup_is_moved_with_an_anchor_that_it_holds_or_by_who_accepts_the_lo
         ledger.anchor().save(tmp_path / "then")
         account(ledger).charge(pure("0.4"))
         ledger.anchor().save(tmp_path / "now")
+    if kept_in == "PostgreSQL":
+        for anchor in (None, tmp_path / "then"):
+            with pytest.raises(sf.LedgerUnavailable, match="knows line 3, which this backup or export lacks"):
+                copy_ledger(tmp_path / "backup", tmp_path / "b", anchor=anchor)
+        shutil.rmtree(tmp_path / "state")  # a user who knows nothing of it
     with pytest.raises(sf.LedgerUnavailable, match="may lack what was charged since"):
         copy_ledger(tmp_path / "backup", tmp_path / "b")
     with pytest.raises(sf.LedgerDamaged, match="its anchor knows another line"):

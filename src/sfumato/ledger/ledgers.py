@@ -224,7 +224,7 @@ class Ledger:
             raise InvalidParameter("form", form, '"json" where the export is complete')
         else:
             with self._guarded.reading() as transaction:
-                write_complete(transaction, path, store.key().hex(), store.place, store.bodies.read)
+                write_complete(transaction, path, store.key().hex(), store.address, store.bodies.read)
 
     def salt(self, number: int) -> str:
         """Give the salt under which others are shown a hash of what a line says: equal each time, and without the

@@ -45,6 +45,8 @@ class Anchor:
     accounts: tuple[AnchoredAccount, ...] = ()
     marks: tuple[tuple[int, str], ...] = ()
     """Numbers and hashes of lines before it, ever further apart: they tell where another history has parted."""
+    moved: str = ""
+    """Where the ledger was moved to, if this line says so."""
 
     def __post_init__(self) -> None:
         if type(self.number) is not int or self.number < 0:
@@ -60,6 +62,8 @@ class Anchor:
         if not isinstance(self.marks, (tuple, list)) or not all(_is_mark(mark) for mark in self.marks):
             raise InvalidParameter("marks", self.marks, "pairs of a line's number and its hash")
         object.__setattr__(self, "marks", tuple((number, seal) for number, seal in self.marks))
+        if type(self.moved) is not str:
+            raise InvalidParameter("moved", self.moved, "a text")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Anchor:
@@ -86,6 +90,10 @@ class Anchor:
             with contextlib.suppress(OSError):
                 partial.unlink()
             raise
+
+    def knows(self, transaction: Transaction) -> bool:
+        """Tell whether it is of this ledger, wherever it was kept then: it knows a line that is in it."""
+        return self.number > 0 and any(transaction.has(*line) for line in ((self.number, self.hash), *self.marks))
 
     def holds(self, transaction: Transaction) -> bool:
         """Tell whether the ledger still contains the anchored line, or its owner has accepted that it does not, and all
@@ -150,7 +158,7 @@ def anchored(transaction: Transaction) -> Anchor:
         return Anchor(0, FIRST)
     accounts = tuple(_account(transaction, row.account) for row in transaction.page({"kind": "account-open"}))
     head, *marks = marks_of(transaction)
-    return Anchor(*head, accounts, tuple(marks))
+    return Anchor(*head, accounts, tuple(marks), transaction.moved_to)
 
 
 def marks_of(transaction: Transaction) -> tuple[tuple[int, str], ...]:

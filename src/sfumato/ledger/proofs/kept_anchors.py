@@ -27,7 +27,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from sfumato.errors import LedgerUnavailable
-from sfumato.ledger import processes
+from sfumato.ledger import local_files, processes
 from sfumato.ledger.proofs.anchors import Anchor, AnchoredAccount, anchored
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import read_cost, read_spending, write_cost
@@ -235,6 +235,18 @@ def running(places: tuple[Path, ...]) -> tuple[Running, ...]:
         if name == _joined(places) or several & set(name.split(".")):
             found.append(_read_running(path))
     return tuple(each for each in found if each is not None)
+
+
+def of_the_same(transaction: Transaction, place: str = "") -> tuple[tuple[Path, Anchor], ...]:
+    """Find what this user has kept of a ledger wherever it was then, by lines that it shares: of any database, and
+    beside the file in this ``place``.
+    """
+    folder, beside = local_files.anchor_folder(), Path(f"{place}.anchor")
+    paths = [*sorted(folder.glob("*.anchor")), *([beside] if beside.is_absolute() and beside.exists() else [])]
+    found = [(path, Anchor.load(path)) for path in paths]
+    kept = map(_read_running, sorted(folder.glob("*.running")))
+    found += [(each.path, each.anchor) for each in kept if each is not None]
+    return tuple((path, anchor) for path, anchor in found if anchor.knows(transaction))
 
 
 def _read_running(path: Path) -> Running | None:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from sfumato.errors import LedgerDamaged, LedgerInDoubt, LedgerUnavailable
+from sfumato.ledger import local_files
 from sfumato.ledger.locking import locked
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, change_book, shape
@@ -69,6 +70,7 @@ class PostgresStore:
         self._book = book = session.book
         self._key = book.key
         self.identity = book.id
+        self.address = address.whole
         self.anchor_places = _anchor_places(book.id, f"{host}\0{port}\0{database}\0{address.schema}")
         _stores.add(self)
         weakref.finalize(self, _close_all, self._held)
@@ -512,8 +514,7 @@ def _anchor_places(ledger: str, address: str) -> tuple[Path, ...]:
     """Name the files of this user that remember a ledger: by its id, which it keeps wherever it moves, and by its
     address, at which another could be put in its place.
     """
-    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    folder = Path(state) / "sfumato" / "anchors"
+    folder = local_files.anchor_folder()
     return folder / f"{ledger}.anchor", folder / f"at-{sha256(address.encode()).hexdigest()[:32]}.anchor"
 
 

@@ -83,7 +83,7 @@ class SQLiteStore:
     def __init__(self, path: object, timeout: float) -> None:
         self._path = local_files.resolve(path)
         self.name = self._path.name
-        self.place = str(self._path)
+        self.place = self.address = str(self._path)
         self.anchor_places = (Path(f"{self._path}.anchor"),)
         self.bodies = BodyFiles(self._path)
         self.identity = self.place
