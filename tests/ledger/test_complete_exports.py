@@ -152,6 +152,7 @@ def test_while_the_ledger_is_here_it_is_moved_itself(tmp_path: Path) -> None:
             copy_ledger(tmp_path / "all.json", tmp_path / "new", anchor=tmp_path / "anchor", accept_loss=accept)
         assert "copy the ledger itself" in refused.value.fix
     copy_ledger(tmp_path / "old", tmp_path / "new")
+    (tmp_path / "old.anchor").unlink()  # which says so, too
     for accept in (False, True):
         with pytest.raises(sf.LedgerUnavailable, match=f"was moved to {tmp_path / 'new'}"):
             copy_ledger(tmp_path / "all.json", tmp_path / "twice", anchor=tmp_path / "anchor", accept_loss=accept)
@@ -274,11 +275,12 @@ def test_an_export_whose_copy_broke_off_after_its_seal_is_finished_and_goes_nowh
             raise sf.LedgerUnavailable("the disk is full", place="here", fix="make room")
         named(partial, target)
 
-    with monkeypatch.context() as patched, pytest.raises(sf.LedgerUnavailable, match="the disk is full"):
-        patched.setattr(sqlite_copies, "_name", full)
+    monkeypatch.setattr(sqlite_copies, "_name", full)
+    with pytest.raises(sf.LedgerUnavailable, match="the disk is full"):
         copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
     with pytest.raises(sf.LedgerUnavailable, match=f"was moved to {tmp_path / 'new'}"):
         copy_ledger(lost, tmp_path / "other", anchor=tmp_path / "anchor")
+    monkeypatch.setattr(sqlite_copies, "_name", named)
     with pytest.warns(WeakLedger, match=NEVER_AGAIN):
         assert copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor") == head(lost)
 

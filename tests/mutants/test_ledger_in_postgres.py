@@ -516,8 +516,8 @@ MOVES = (
         "an export is made a ledger unseen",
         Kind.REUSE,
         "ledger/proofs/complete_exports.py",
-        "            self._check()",
-        "            pass",
+        "        self._check()",
+        "        pass",
         (f"{_EXPORTS}test_an_export_that_was_changed_or_cut_is_not_copied",),
     ),
     Mutant(
