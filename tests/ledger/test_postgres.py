@@ -17,7 +17,7 @@ import pytest
 
 import sfumato as sf
 from ledger.in_databases import SPENDER, Place
-from ledger.small_accounts import account, pure, script
+from ledger.small_accounts import BEHIND, account, pure, script
 from ledger.test_chain import _make_busy
 from postgres_server import PostgresServer
 from sfumato.errors import WeakLedger
@@ -29,6 +29,8 @@ from sfumato.ledger.stores.postgres_sessions import Session, refusal
 from sfumato.ledger.stores.server_addresses import ServerAddress
 from sfumato.ledger.transaction import Transaction
 from sfumato.mechanisms import bits
+
+pytestmark = pytest.mark.filterwarnings(BEHIND)
 
 BIG = json.dumps(["é" * 50] * 2000, ensure_ascii=False)
 

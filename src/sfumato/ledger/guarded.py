@@ -69,6 +69,8 @@ class GuardedStore:
         """What identifies private rows is written through this."""
         self.damage: LedgerDamaged | None = None
         """What was found wrong when it was opened: it can be read, and nothing more is written."""
+        self.missing: int | None = None
+        """A line that was known to exist when it was opened, and did not."""
         self.wrote = False
         self.unsaid: dict[int, str] = {}
         """Charges of this process that stopped without an answer: the next line that is written says so."""

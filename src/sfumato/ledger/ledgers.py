@@ -9,7 +9,15 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Self
 
-from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable, SourceTaken, WeakLedger
+from sfumato.errors import (
+    AccountDiffers,
+    InvalidParameter,
+    LedgerBehind,
+    LedgerDamaged,
+    LedgerUnavailable,
+    SourceTaken,
+    WeakLedger,
+)
 from sfumato.ledger import entries
 from sfumato.ledger.accounts import joined_sources
 from sfumato.ledger.accounts.account import Account
@@ -30,6 +38,10 @@ from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, whole
 
 _PAGE = 1000
 _LATEST = 128
+_UNTOLD = (
+    "more was spent than it tells, and nothing is charged until its owner has acknowledged that: sfumato ledger "
+    "acknowledge"
+)
 
 
 class Ledger:
@@ -63,7 +75,10 @@ class Ledger:
         until the owner has acknowledged that.
         """
         guarded = open_guarded(path, schema, anchor, timeout)
-        for warning in guarded.store.warnings:
+        told = list(guarded.store.warnings)
+        if guarded.missing is not None:
+            told.append(f"{LedgerBehind(guarded.missing).rule}; {_UNTOLD}")
+        for warning in told:
             warnings.warn(f"{warning} ({guarded.store.place})", WeakLedger, stacklevel=2)
         return cls(guarded)
 
@@ -197,6 +212,14 @@ class Ledger:
         with self._guarded.reading() as transaction:
             return anchored(transaction)
 
+    def lost(self, anchor: Anchor | None = None) -> tuple[Anchor, ...]:
+        """List the anchors, the one that is given or all that are kept, whose lines this ledger lacks; those whose loss
+        its owner has accepted are left out.
+        """
+        known = self._guarded.known_anchors(anchor)
+        with self._guarded.reading() as transaction:
+            return tuple(each for each in known if not each.holds(transaction))
+
     def acknowledge(self, anchor: Anchor | None = None, *, reason: str) -> tuple[Line, ...]:
         """Accept, as the owner, that lines an anchor knows are lost: totals rise to the anchor's, charging goes on."""
         entries.reason(reason)
@@ -270,8 +293,10 @@ def open_guarded(
         guarded = GuardedStore(store, (*given, *kept), keyed, running)
         guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
         if found.holds:
-            with store.reading(mark_numbers(found.lines)) as rows:
-                guarded.memory.lineage = marks_of(Transaction(rows, keyed.origin))
+            with store.reading((*mark_numbers(found.lines), *(each.number for each in guarded.anchors))) as rows:
+                transaction = Transaction(rows, keyed.origin)
+                guarded.memory.lineage = marks_of(transaction)
+                guarded.missing = guarded.behind(transaction)
             guarded.remember_ended()
     except BaseException:
         store.close()
