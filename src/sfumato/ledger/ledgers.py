@@ -71,8 +71,8 @@ class Ledger:
         and ``schema``, which ``sfumato ledger init`` has made; ``timeout`` is how many seconds to wait for a lock.
 
         The lines since the last checkpoint (every thousandth line) are verified. An ``anchor``, and the one that this
-        user keeps (beside the file; of a database, among their own files), must be in it, or nothing more is charged
-        until the owner has acknowledged that.
+        user keeps (beside the file; of a database, among their own files), must be in it, or you are warned, and
+        nothing more is charged until the owner has acknowledged that.
         """
         guarded = open_guarded(path, schema, anchor, timeout)
         told = list(guarded.store.warnings)
