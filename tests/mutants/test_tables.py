@@ -57,7 +57,7 @@ MUTANTS = (
         Kind.NEIGHBOURS,
         "engine/sources/clean_cells.py",
         "Fraction(2**24 if single else 2**53)",
-        "Fraction(2**24 if single else 2**53) + 1",
+        "Fraction(2**25 if single else 2**54)",
         (f"{_OWNERS}::test_a_stored_number_that_stands_for_two_ids_is_nobodys",),
     ),
     Mutant(
