@@ -165,6 +165,7 @@ MUTANTS = (
 _KILLED = "ledger/test_killed_curators.py::"
 _EXPORTS = "ledger/test_complete_exports.py::"
 _HISTORIES = "ledger/test_two_histories.py::"
+_HOSTILE = "ledger/test_hostile_moves.py::"
 
 MEMORY = (
     Mutant(
@@ -400,6 +401,22 @@ LOCKS = (
 )
 
 MOVES = (
+    Mutant(
+        "what a curator knew of a ledger is forgotten when it moves",
+        Kind.REUSE,
+        "ledger/ledgers.py",
+        "others = [each for _, each in kept_anchors.of_any_database(strict=False)]",
+        "others: list[Anchor] = []",
+        (f"{_HOSTILE}test_what_a_curator_knew_of_the_old_place_counts_at_the_new_one",),
+    ),
+    Mutant(
+        "a ledger that was moved and lost its seal is charged again",
+        Kind.REUSE,
+        "ledger/guarded.py",
+        "if known is not None and known.moved and not transaction.has(known.number, known.hash):",
+        "if False:",
+        (f"{_HOSTILE}test_a_ledger_that_moved_and_lost_its_seal_is_not_charged_by_who_moved_it",),
+    ),
     Mutant(
         "a backup is moved without anybody's word",
         Kind.REUSE,

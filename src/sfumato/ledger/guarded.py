@@ -180,6 +180,20 @@ class GuardedStore:
         with self.reading() as transaction:
             return known if own is None or own.holds(transaction) else (*known, own)
 
+    def require_sealed(self, transaction: Transaction) -> None:
+        """Refuse to go on with a ledger in a database that was moved, where the line that sealed it is lost: it is
+        known by its id that it is the old one.
+        """
+        own = self.store.anchor_places[0]
+        known = Anchor.load(own) if self.store.shared and own.exists() else None
+        if known is not None and known.moved and not transaction.has(known.number, known.hash):
+            raise LedgerUnavailable(
+                f"this ledger was moved to {known.moved}, and has lost the line that says so: charged again, its "
+                "budget would be spent twice",
+                place=self.store.place,
+                fix="name the ledger that it was moved to, and remove this one",
+            )
+
     def _watched(self) -> list[int]:
         """List the lines that every transaction looks at before it writes."""
         known = [number for number, _ in self.memory.lineage[:1]]

@@ -26,7 +26,7 @@ from sfumato.ledger.entries import Line
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.proofs import inspecting, kept_anchors
-from sfumato.ledger.proofs.anchors import Anchor, accept, anchored, mark_numbers, marks_of
+from sfumato.ledger.proofs.anchors import Anchor, accept, anchored, looked_at, mark_numbers, marks_of
 from sfumato.ledger.proofs.complete_exports import write_complete
 from sfumato.ledger.proofs.exporting import export
 from sfumato.ledger.proofs.verifying import Verification
@@ -227,6 +227,7 @@ class Ledger:
         if not lost or not all(isinstance(each, Anchor) for each in lost):
             raise InvalidParameter("anchor", anchor, "an Anchor: the one that this ledger is behind")
         with self._guarded.writing(acknowledging=True) as transaction:
+            self._guarded.require_sealed(transaction)
             rows = accept(transaction, lost, reason)
         return tuple(Line.of(row) for row in rows)
 
@@ -293,9 +294,12 @@ def open_guarded(
         guarded = GuardedStore(store, (*given, *kept), keyed, running)
         guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
         if found.holds:
-            with store.reading((*mark_numbers(found.lines), *(each.number for each in guarded.anchors))) as rows:
+            # What was kept of it elsewhere is read before its lines are: all that is known there is here, or lost.
+            others = [each for _, each in kept_anchors.of_any_database(strict=False)]
+            with store.reading((*mark_numbers(found.lines), *looked_at((*guarded.anchors, *others)))) as rows:
                 transaction = Transaction(rows, keyed.origin)
                 guarded.memory.lineage = marks_of(transaction)
+                guarded.anchors += tuple(each for each in others if each.misses(transaction))
                 guarded.missing = guarded.behind(transaction)
             guarded.remember_ended()
     except BaseException:

@@ -95,6 +95,17 @@ class Anchor:
         """Tell whether it is of this ledger, wherever it was kept then: it knows a line that is in it."""
         return self.number > 0 and any(transaction.has(*line) for line in ((self.number, self.hash), *self.marks))
 
+    def misses(self, transaction: Transaction) -> bool:
+        """Tell whether it is of this ledger, wherever it was kept then, and knows a line that is lost. The line by
+        which a ledger was moved is in the old one alone.
+        """
+        lines = self.marks[:1] if self.moved else ()
+        return (
+            self.knows(transaction)
+            and not any(transaction.has(*line) for line in lines)
+            and not self.holds(transaction)
+        )
+
     def holds(self, transaction: Transaction) -> bool:
         """Tell whether the ledger still contains the anchored line, or its owner has accepted that it does not, and all
         that this anchor knows was added: another anchor of the same line may know less.
@@ -140,6 +151,11 @@ class Lost:
         for row in self.rows:
             found += read_cost(row.cost) if row.account == known.name else NOTHING
         return _difference(known.total, found)
+
+
+def looked_at(anchors: Iterable[Anchor]) -> list[int]:
+    """List the numbers of all lines that anchors know: a store that is far away fetches them at once."""
+    return [number for each in anchors for number, _ in ((each.number, each.hash), *each.marks) if number]
 
 
 def _is_mark(mark: object) -> bool:
