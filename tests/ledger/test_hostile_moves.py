@@ -47,7 +47,7 @@ def lose(place: Place, after: int) -> None:
 def test_what_a_curator_knew_of_the_old_place_counts_at_the_new_one(
     place: Place, postgres: PostgresServer, tmp_path: Path, as_user: Callable[[str], None], to: str, charged: bool
 ) -> None:
-    """A failover forgets a line, and the owner, who knows nothing of it, moves the ledger before its curator is back."""
+    """A failover forgets a line; the owner, who knows nothing of it, moves the ledger before its curator is back."""
     as_user("curator")
     with place.open() as ledger:
         account(ledger).charge(pure("0.1"))
@@ -116,9 +116,7 @@ def test_a_ledger_that_moves_there_and_back_to_its_address_is_charged_again(plac
         assert ledger.verify().holds
 
 
-def test_a_clone_at_another_address_is_behind_for_who_charged_the_first(
-    place: Place, postgres: PostgresServer, tmp_path: Path
-) -> None:
+def test_a_clone_at_another_address_is_behind_for_who_charged_the_first(place: Place, postgres: PostgresServer) -> None:
     """A dump that is restored beside its database has the same id, and is another budget."""
     with place.open() as ledger:
         account(ledger).charge(pure("0.1"))

@@ -299,7 +299,8 @@ def open_guarded(
             with store.reading((*mark_numbers(found.lines), *looked_at((*guarded.anchors, *others)))) as rows:
                 transaction = Transaction(rows, keyed.origin)
                 guarded.memory.lineage = marks_of(transaction)
-                guarded.anchors += tuple(each for each in others if each.misses(transaction))
+                if not transaction.moved_to:  # then it charges nothing more, and others go on
+                    guarded.anchors += tuple(each for each in others if each.misses(transaction))
                 guarded.missing = guarded.behind(transaction)
             guarded.remember_ended()
     except BaseException:
