@@ -590,8 +590,8 @@ class LedgerBehind(LedgerUnavailable):
         super().__init__(
             f"this ledger does not contain line {number} as its anchor knows it: it was rolled back or rewritten",
             place=f"line {number}",
-            fix="put the newest ledger back; or, as the owner, accept the loss with "
-            "ledger.acknowledge(anchor, reason=…), which raises the totals to the anchor's",
+            fix="put the newest ledger back; or, as the owner, accept the loss with sfumato ledger acknowledge "
+            "--reason …, or ledger.acknowledge(anchor, reason=…), which raises the totals to the anchor's",
         )
         self.number = number
 

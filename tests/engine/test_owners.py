@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,36 @@ def test_a_declared_type_tells_whether_two_ids_are_one() -> None:
     assert (owned(integers, "t0"), owned(integers, "t1")) == ([(0, 7), (1, 8)], [(0, 7)])
     assert (owned(texts, "t0"), owned(texts, "t1")) == ([(0, "7"), (1, "8")], [(0, "007"), (1, "x")])
     assert owned(people(pa.array([7.0, 7.5, None]), id_type="integer"), "t0") == [(0, 7)]
+
+
+MERGED = {
+    "a point": ["9007199254740993.0", "9007199254740992.0", "9007199254740993", "7.0"],
+    "an exponent": ["9.007199254740993e15", "9007199254740992e0", "9007199254740993", "7e0"],
+    "many digits": ["1000000000000000.1", "1.0000000000000000001", "1000000000000000", "7.00"],
+    "nearly nothing": ["1e-999", "1e-400", "0", "7"],
+    "zeros before": ["0000000000000000000009007199254740993", "x", "9007199254740993", "0000000000000000000000000007"],
+}
+"""Texts that doubles would merge: of each list the third is an id in digits, and the last is 7."""
+
+
+@pytest.mark.parametrize("how", MERGED)
+def test_an_id_that_a_double_would_merge_with_another_is_nobodys(how: str) -> None:
+    """Read by a double, two people would be one unit, and one person two where a table has the id in digits."""
+    texts = MERGED[how]
+    found = owned(people(pa.array(texts), id_type="integer"), "t0")
+    assert found == [(2, int(texts[2])), (3, 7)]
+
+
+@pytest.mark.parametrize(("stored", "first"), [(pa.float64(), 2**53), (pa.float32(), 2**24)])
+def test_a_stored_number_that_stands_for_two_ids_is_nobodys(stored: pa.DataType, first: int) -> None:
+    ids = pa.array([float(first), float(first - 1), -float(first), 1.0 - first, 7.5], stored)
+    assert owned(people(ids, id_type="integer"), "t0") == [(1, first - 1), (3, 1 - first)]
+
+
+def test_decimal_ids_are_exact() -> None:
+    ids = [Decimal(text) for text in ("9007199254740993.00", "9007199254740992.00", "7.50", "99999999999999999999.00")]
+    found = owned(people(pa.array(ids, pa.decimal128(38, 2)), id_type="integer"), "t0")
+    assert found == [(0, 2**53 + 1), (1, 2**53)]
 
 
 def test_long_ids_are_told_apart() -> None:

@@ -13,6 +13,7 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: PostgreSQL is N
 
 from engine.on_postgres import Sessions
 from engine.tables import tuples
+from engine.test_owners import MERGED
 from postgres_server import PostgresServer, installations
 from safety.worlds import question
 from sfumato import Curator
@@ -107,6 +108,27 @@ def test_ids_beyond_the_calendar_are_as_many_units(
     policy = replace(declared(sessions.server, relation, DAY, unit), id_type=read_as)
     engine = Postgres(policy)
     assert read(engine, "SELECT COUNT(*) FROM visits") == [(len(ids),)]
+    engine.close()
+
+
+NUMBERED = {
+    **{how: ("text", texts, 2) for how, texts in MERGED.items()},
+    "double": ("float8", ["9007199254740992", "9007199254740991", "7", "7.5"], 2),
+    "single": ("float4", ["16777216", "16777215", "7", "7.5"], 2),
+    "exact": ("numeric", ["9007199254740992.00", "9007199254740993.00", "7", "7.50"], 3),
+}
+
+
+@pytest.mark.parametrize("how", NUMBERED)
+def test_an_id_that_a_double_would_merge_with_another_is_nobodys(sessions: Sessions, how: str) -> None:
+    kind, ids, units = NUMBERED[how]
+    relation = f"{sessions.schema()}.visits"
+    sessions.run(
+        f"CREATE TABLE {relation} (who {kind}, ward text)",
+        f"INSERT INTO {relation} VALUES " + ", ".join(f"('{each}', 'north'), ('{each}', 'north')" for each in ids),
+    )
+    engine = Postgres(replace(declared(sessions.server, relation), id_type="integer"))
+    assert read(engine, "SELECT COUNT(*) FROM visits") == [(units,)]
     engine.close()
 
 

@@ -35,6 +35,7 @@ ONE = {
 """Tests of these modules that open no ledger, or look into its file."""
 SLOW = {
     "test_any_interleaving_of_tabs_keeps_the_rule",
+    "test_an_interrupt_at_any_line_leaves_no_other_thread_waiting",
     "test_equal_questions_at_once_cost_once",
     "test_exactly_as_many_win_as_the_budget_pays_for",
     "test_an_approximate_budget_is_never_exceeded",

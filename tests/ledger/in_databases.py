@@ -43,6 +43,10 @@ class Place:
     def open(self, **options: Any) -> sf.Ledger:
         return sf.Ledger.open(self.address, **options)
 
+    def drop(self) -> None:
+        """Destroy it."""
+        self.server.execute(f"DROP SCHEMA {self.schema} CASCADE")
+
     def edit(self, *statements: str) -> list[tuple[Any, ...]]:
         """Do what an administrator can: triggers are out of the way, and as they were afterwards."""
         with psycopg.connect(self.server.address(), autocommit=True) as raw:

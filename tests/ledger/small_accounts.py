@@ -10,6 +10,8 @@ from pathlib import Path
 import sfumato as sf
 
 PATIENT = sf.PrivacyUnit("patient")
+BEHIND = "ignore:this ledger does not contain line:sfumato.errors.WeakLedger"
+"""What whoever opens a ledger that was rolled back is warned of, where a test does that on purpose."""
 
 
 def account(ledger: sf.Ledger, budget: sf.Budget | None = None, name: str = "clinic") -> sf.Account:

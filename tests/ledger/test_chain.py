@@ -19,12 +19,14 @@ import pyarrow.ipc as ipc
 import pytest
 
 import sfumato as sf
-from ledger.small_accounts import account, pure, script
+from ledger.small_accounts import BEHIND, account, pure, script
 from sfumato.engine.sources.data_files import identified
 from sfumato.ledger.proofs.inspecting import CHECKPOINT
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.stores.sqlite import MIGRATIONS
 from sfumato.safe_text import defused
+
+pytestmark = pytest.mark.filterwarnings(BEHIND)
 
 
 @cache

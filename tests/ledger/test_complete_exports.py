@@ -10,12 +10,13 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
 
 import sfumato as sf
-from ledger.in_databases import Place
+from ledger.in_databases import SPENDER, Place
 from ledger.small_accounts import account, pure
 from ledger.test_chain import _make_busy
 from postgres_server import PostgresServer
@@ -23,6 +24,7 @@ from sfumato.cli import main
 from sfumato.errors import WeakLedger
 from sfumato.ledger.moving import copy_ledger
 from sfumato.ledger.sealed_rows import COLUMNS
+from sfumato.ledger.stores import sqlite_copies
 from sfumato.ledger.stores.bodies import LARGE
 
 NEVER_AGAIN = "must never be charged again"
@@ -128,6 +130,7 @@ def test_an_old_export_gives_no_budget_back_that_an_anchor_knows_of(tmp_path: Pa
             clinic.charge(pure("0.4"))
         ledger.anchor().save(tmp_path / "anchor")
     (tmp_path / "old").unlink()
+    (tmp_path / "old.anchor").unlink()
     with pytest.raises(sf.LedgerUnavailable, match="the anchor is of line 2, and its last is line 3"):
         copy_ledger(tmp_path / "all.json", tmp_path / "new", anchor=earlier)
     if more:
@@ -149,10 +152,161 @@ def test_while_the_ledger_is_here_it_is_moved_itself(tmp_path: Path) -> None:
             copy_ledger(tmp_path / "all.json", tmp_path / "new", anchor=tmp_path / "anchor", accept_loss=accept)
         assert "copy the ledger itself" in refused.value.fix
     copy_ledger(tmp_path / "old", tmp_path / "new")
+    (tmp_path / "old.anchor").unlink()  # which says so, too
     for accept in (False, True):
         with pytest.raises(sf.LedgerUnavailable, match=f"was moved to {tmp_path / 'new'}"):
             copy_ledger(tmp_path / "all.json", tmp_path / "twice", anchor=tmp_path / "anchor", accept_loss=accept)
     assert not (tmp_path / "twice").exists()
+
+
+def _moved_out(place: Place, tmp_path: Path) -> None:
+    """A ledger in a database is exported, charged once more, exported again, and moved to a file."""
+    with place.open() as ledger:
+        clinic = account(ledger)
+        clinic.charge(pure("0.1"))
+        ledger.anchor().save(tmp_path / "then")
+        ledger.export("json", tmp_path / "old.json", complete=True)
+        ledger.backup(tmp_path / "old.backup")
+        clinic.charge(pure("0.4"))
+        ledger.anchor().save(tmp_path / "now")
+        ledger.export("json", tmp_path / "new.json", complete=True)
+    copy_ledger(place.owner, tmp_path / "moved")
+
+
+@pytest.mark.parametrize("source", ["old.json", "new.json", "old.backup"])
+@pytest.mark.parametrize("seen", ["the server", "an anchor"])
+def test_of_a_ledger_that_moved_out_of_a_database_no_export_or_backup_is_copied(
+    place: Place, tmp_path: Path, source: str, seen: str
+) -> None:
+    """The server says so while it can be asked; then the anchor of whoever moved it does."""
+    _moved_out(place, tmp_path)
+    if seen == "an anchor":
+        place.drop()
+    else:
+        shutil.rmtree(tmp_path / "state")
+    before = sorted(tmp_path.iterdir())
+    for accept in (False, True):
+        if (seen, source) == ("the server", "old.backup"):
+            continue  # a backup does not say of what it was made
+        with pytest.raises(sf.LedgerUnavailable, match=f"was moved to {tmp_path / 'moved'}"):
+            copy_ledger(
+                tmp_path / source,
+                tmp_path / "twice",
+                anchor=tmp_path / ("now" if source == "new.json" else "then"),
+                accept_loss=accept,
+            )
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_who_put_the_anchor_of_a_move_away_names_it_and_no_charge_is_forgotten(place: Place, tmp_path: Path) -> None:
+    _moved_out(place, tmp_path)
+    place.drop()
+    moved = max((tmp_path / "state" / "sfumato" / "anchors").glob("*.anchor"))
+    moved.rename(tmp_path / "kept")
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(sf.LedgerDamaged, match="its anchor knows another line"):
+        copy_ledger(tmp_path / "old.json", tmp_path / "again", anchor=tmp_path / "kept")
+    with pytest.warns(WeakLedger, match=NEVER_AGAIN):
+        copy_ledger(tmp_path / "old.json", tmp_path / "again", anchor=tmp_path / "kept", accept_loss=True)
+    assert spent(tmp_path / "again") == Fraction(1, 2)
+
+
+def test_a_backup_of_the_ledger_that_it_was_moved_to_is_copied(place: Place, tmp_path: Path) -> None:
+    """It has the lines after the move, so the anchor of the move does not speak against it."""
+    _moved_out(place, tmp_path)
+    with sf.Ledger.open(tmp_path / "moved") as ledger:
+        account(ledger).charge(pure("0.2"))
+        ledger.backup(tmp_path / "backup")
+        ledger.anchor().save(tmp_path / "last")
+    copy_ledger(tmp_path / "backup", tmp_path / "again", anchor=tmp_path / "last")
+    assert spent(tmp_path / "again") == Fraction(7, 10)
+
+
+@pytest.mark.parametrize("kept_in", ["a database", "a file"])
+def test_an_export_that_lacks_a_line_of_which_this_user_knows_is_copied_by_who_accepts_the_loss(
+    place: Place, tmp_path: Path, kept_in: str
+) -> None:
+    with place.open() if kept_in == "a database" else sf.Ledger.open(tmp_path / "old") as ledger:
+        account(ledger).charge(pure("0.1"))
+        ledger.anchor().save(tmp_path / "then")
+        ledger.export("json", tmp_path / "old.json", complete=True)
+        account(ledger).charge(pure("0.4"))
+    place.drop()
+    (tmp_path / "old").unlink(missing_ok=True)
+    with pytest.raises(sf.LedgerUnavailable, match="knows line 3, which this backup or export lacks"):
+        copy_ledger(tmp_path / "old.json", tmp_path / "new", anchor=tmp_path / "then")
+    with pytest.warns(WeakLedger, match=NEVER_AGAIN):
+        copy_ledger(tmp_path / "old.json", tmp_path / "new", accept_loss=True)
+    assert spent(tmp_path / "new") >= Fraction(1, 2)  # two anchors of a database know of it, and it counts once or more
+
+
+def test_while_its_server_does_not_let_us_look_an_export_is_refused(place: Place, tmp_path: Path) -> None:
+    with place.open() as ledger:
+        account(ledger).charge(pure("0.1"))
+        ledger.anchor().save(tmp_path / "anchor")
+        ledger.export("json", tmp_path / "all.json", complete=True)
+    place.server.execute(f"REVOKE USAGE ON SCHEMA {place.schema} FROM {SPENDER}")
+    with pytest.raises(sf.LedgerUnavailable, match="does not let this user look"):
+        copy_ledger(tmp_path / "all.json", tmp_path / "new", anchor=tmp_path / "anchor")
+
+
+def test_where_its_server_does_not_answer_an_export_is_copied(place: Place, tmp_path: Path) -> None:
+    """It may be destroyed, and the export all that is left."""
+    with place.open() as ledger:
+        account(ledger).charge(pure("0.1"))
+        ledger.anchor().save(tmp_path / "anchor")
+        ledger.export("json", tmp_path / "all.json", complete=True)
+    there = quote(str(place.server.folder), safe="")
+    text = (tmp_path / "all.json").read_text()
+    assert there in text
+    (tmp_path / "all.json").write_text(text.replace(there, quote(str(tmp_path / "nobody"), safe="")))
+    with pytest.warns(WeakLedger, match=NEVER_AGAIN):
+        copy_ledger(tmp_path / "all.json", tmp_path / "new", anchor=tmp_path / "anchor")
+    assert spent(tmp_path / "new") == Fraction(1, 10)
+
+
+def test_an_export_whose_copy_broke_off_after_its_seal_is_finished_and_goes_nowhere_else(
+    lost: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = sqlite_copies._name
+
+    def full(partial: Path, target: Path) -> None:
+        if target == tmp_path / "new":
+            raise sf.LedgerUnavailable("the disk is full", place="here", fix="make room")
+        named(partial, target)
+
+    monkeypatch.setattr(sqlite_copies, "_name", full)
+    with pytest.raises(sf.LedgerUnavailable, match="the disk is full"):
+        copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
+    with pytest.raises(sf.LedgerUnavailable, match=f"was moved to {tmp_path / 'new'}"):
+        copy_ledger(lost, tmp_path / "other", anchor=tmp_path / "anchor")
+    monkeypatch.setattr(sqlite_copies, "_name", named)
+    with pytest.warns(WeakLedger, match=NEVER_AGAIN):
+        assert copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor") == head(lost)
+
+
+REFUSED: dict[str, Callable[[Path], object]] = {
+    "beside its ledger": lambda folder: copy_ledger(folder / "here.json", folder / "new", anchor=folder / "anchor"),
+    "without an anchor": lambda folder: copy_ledger(folder / "all.json", folder / "new"),
+    "into a file that is there": lambda folder: copy_ledger(
+        folder / "all.json", folder / "anchor", anchor=folder / "anchor"
+    ),
+    "and its loss accepted": lambda folder: copy_ledger(folder / "all.json", folder / "anchor", accept_loss=True),
+    "of an empty file": lambda folder: copy_ledger(folder / "empty", folder / "new"),
+}
+
+
+@pytest.mark.parametrize("how", REFUSED)
+def test_a_copy_that_is_refused_leaves_nothing(lost: Path, tmp_path: Path, how: str) -> None:
+    with sf.Ledger.open(tmp_path / "here") as ledger:
+        account(ledger).charge(pure("0.1"))
+        ledger.export("json", tmp_path / "here.json", complete=True)
+    (tmp_path / "empty").touch()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(sf.LedgerUnavailable):
+        REFUSED[how](tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert lost in before
 
 
 def test_where_its_ledger_cannot_be_read_an_export_is_refused(lost: Path, tmp_path: Path) -> None:
@@ -251,6 +405,7 @@ def test_commands_export_all_and_copy_it_back(place: Place, tmp_path: Path) -> N
         run.invoke(main, ["ledger", "export", place.address, f"{out}2", "--complete", "--format", "csv"]).exit_code == 2
     )
     os.rename(out, tmp_path / "kept.json")
+    place.drop()
     copy = ["ledger", "copy", str(tmp_path / "kept.json"), str(tmp_path / "new")]
     assert run.invoke(main, copy).exit_code == 5
     done = run.invoke(main, [*copy, "--anchor", str(tmp_path / "anchor")])

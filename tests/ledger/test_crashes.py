@@ -359,14 +359,17 @@ def test_interrupted_anywhere_a_charge_is_made_or_not_and_the_next_one_works(tmp
 # ── an interruption at every line of the code ──────────────────────────────────────────────────────
 
 
-def interrupt(call: Callable[[], object], at: int, *places: str) -> str:
-    """What comes of a call that Ctrl-C strikes before its line number ``at`` in these files; "done" when it is over."""
-    left = [at]
+def interrupt(call: Callable[[], object], at: int, *places: str, event: str = "line") -> str:
+    """What comes of a call that Ctrl-C strikes before its line number ``at`` in these files, or its instruction
+    ("opcode"); "done" when it is over.
+    """
+    left, wanted = [at], event
 
     def trace(frame: FrameType, event: str, _: object) -> Callable[..., object] | None:
         if not any(place in frame.f_code.co_filename for place in places):
             return None
-        if event == "line":
+        frame.f_trace_opcodes = wanted == "opcode"
+        if event == wanted:
             left[0] -= 1
             if left[0] == 0:
                 raise KeyboardInterrupt

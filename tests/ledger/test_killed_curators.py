@@ -14,13 +14,15 @@ import pytest
 
 import sfumato as sf
 from ledger.in_databases import SPENDER, Place
-from ledger.small_accounts import account, pure
+from ledger.small_accounts import BEHIND, account, pure
 from ledger.test_races import in_threads
 from postgres_server import PostgresServer
 from sfumato.errors import WeakLedger
 from sfumato.ledger import processes
 from sfumato.ledger.proofs import kept_anchors
 from sfumato.ledger.stores.opening import make_ledger
+
+pytestmark = pytest.mark.filterwarnings(BEHIND)
 
 
 @pytest.fixture

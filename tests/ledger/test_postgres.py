@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -16,7 +17,7 @@ import pytest
 
 import sfumato as sf
 from ledger.in_databases import SPENDER, Place
-from ledger.small_accounts import account, pure, script
+from ledger.small_accounts import BEHIND, account, pure, script
 from ledger.test_chain import _make_busy
 from postgres_server import PostgresServer
 from sfumato.errors import WeakLedger
@@ -28,6 +29,8 @@ from sfumato.ledger.stores.postgres_sessions import Session, refusal
 from sfumato.ledger.stores.server_addresses import ServerAddress
 from sfumato.ledger.transaction import Transaction
 from sfumato.mechanisms import bits
+
+pytestmark = pytest.mark.filterwarnings(BEHIND)
 
 BIG = json.dumps(["é" * 50] * 2000, ensure_ascii=False)
 
@@ -786,6 +789,11 @@ def test_a_backup_is_moved_with_an_anchor_that_it_holds_or_by_who_accepts_the_lo
         ledger.anchor().save(tmp_path / "then")
         account(ledger).charge(pure("0.4"))
         ledger.anchor().save(tmp_path / "now")
+    if kept_in == "PostgreSQL":
+        for anchor in (None, tmp_path / "then"):
+            with pytest.raises(sf.LedgerUnavailable, match="knows line 3, which this backup or export lacks"):
+                copy_ledger(tmp_path / "backup", tmp_path / "b", anchor=anchor)
+        shutil.rmtree(tmp_path / "state")  # a user who knows nothing of it
     with pytest.raises(sf.LedgerUnavailable, match="may lack what was charged since"):
         copy_ledger(tmp_path / "backup", tmp_path / "b")
     with pytest.raises(sf.LedgerDamaged, match="its anchor knows another line"):

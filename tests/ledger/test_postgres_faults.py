@@ -22,11 +22,13 @@ import pytest
 import sfumato as sf
 from ledger.cut_connections import Cutter
 from ledger.in_databases import SPENDER, Place
-from ledger.small_accounts import account, pure, script
+from ledger.small_accounts import BEHIND, account, pure, script
 from ledger.test_races import in_processes, in_threads, ledger_is_whole, spend
 from postgres_server import MISSING, PostgresServer, installations
 from sfumato.errors import LedgerInDoubt, WeakLedger
 from sfumato.ledger.stores import postgres
+
+pytestmark = pytest.mark.filterwarnings(BEHIND)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import account, pure
+from ledger.test_crashes import interrupt
 from sfumato.privacy.numbers import UNIT
 
 FORK = multiprocessing.get_context("fork")
@@ -243,3 +244,43 @@ def test_threads_of_one_process_wait_for_each_other(tmp_path: Path, busy: bool) 
 
         assert in_threads(8, work) == 80
         assert len(list(ledger)) == 81
+
+
+# ── a thread is interrupted, and others go on ──────────────────────────────────────────────────
+
+
+def _in_another_thread(work: Callable[[], object]) -> bool:
+    """Whether another thread comes to the end of this."""
+    done = threading.Event()
+
+    def run() -> None:
+        work()
+        done.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    return done.wait(60)
+
+
+def _interrupted_everywhere(path: Path, places: tuple[str, ...], event: str) -> int:
+    """At how many lines or instructions a charge was interrupted, after each of which another thread could charge."""
+    with sf.Ledger.open(path) as ledger:
+        clinic = account(ledger, sf.Budget(10**6))
+        at, outcome = 0, ""
+        while outcome != "done":
+            at += 1
+            outcome = interrupt(lambda: clinic.charge(pure("0.1")), at, *places, event=event)
+            assert _in_another_thread(lambda: clinic.charge(pure("0.1"))), (at, outcome)
+        assert ledger.verify().holds
+    return at
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what was being closed, or written
+def test_an_interrupt_at_any_line_leaves_no_other_thread_waiting(tmp_path: Path, long: bool) -> None:
+    """Where a ``with`` ends, its lock is not released yet: nobody else would ever have it."""
+    places = ("sfumato/ledger/",) if long else ("ledger/guarded.py", "ledger/locking.py", "ledger/stores/")
+    assert _interrupted_everywhere(tmp_path / "ledger.db", places, "line") > 100
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_at_any_instruction_of_a_lock_leaves_no_other_thread_waiting(tmp_path: Path) -> None:
+    assert _interrupted_everywhere(tmp_path / "ledger.db", ("ledger/locking.py",), "opcode") > 50

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from click.testing import CliRunner
 
 import sfumato as sf
 from ledger.in_databases import SPENDER, Place
+from ledger.small_accounts import account, pure
 from postgres_server import PostgresServer
 from sfumato.cli import main
 from sfumato.curator.accounts.policy_account import ledger_address, people_place, read_policy
@@ -117,3 +120,84 @@ def test_a_policy_names_a_database_or_nothing(tmp_path: Path, ledger: object) ->
     file.write_text(file.read_text().replace('"x"', written, 1))
     with pytest.raises(sf.InvalidPolicy, match="kept in a database"):
         sf.open(file)
+
+
+# ── a ledger that was rolled back ──────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(params=["a file", "a database"])
+def rolled_back(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """A policy, and its ledger, which has lost the last of two charges; an anchor knows it."""
+    if request.param == "a file":
+        file, ledger = policy(tmp_path / "one", ""), str(tmp_path / "one" / "sfumato.ledger")
+    else:
+        place = Place.make(request.getfixturevalue("postgres"))
+        file, ledger = policy(tmp_path / "one", place.address), place.address
+    with sf.open(file) as curator:
+        curator.sql(QUESTION).release(epsilon="0.1")
+        curator.ledger.backup(tmp_path / "backup")
+        last = curator.ledger.head[0]
+        curator.sql(QUESTION).release(epsilon="0.4", fresh=True)
+    if request.param == "a file":
+        os.replace(tmp_path / "backup", ledger)
+    else:
+        place.edit(f"DELETE FROM lines WHERE number > {last}")
+    return str(file), ledger
+
+
+def test_who_reads_a_ledger_that_was_rolled_back_is_told_and_acknowledges_by_a_command(
+    rolled_back: tuple[str, str], tmp_path: Path
+) -> None:
+    file, ledger = rolled_back
+    run = CliRunner()
+    for command in (["budget", file], ["history", file], ["ledger", "export", ledger, str(tmp_path / "lines")]):
+        told = run.invoke(main, command)
+        assert told.exit_code == 0
+        assert "does not contain line" in told.stderr
+        assert "sfumato ledger acknowledge" in told.stderr
+    assert "ε = 0.9 of 1" in run.invoke(main, ["budget", file]).stdout
+    refused = run.invoke(main, ["query", file, QUESTION, "--epsilon", "0.2"])
+    assert refused.exit_code == 5
+    assert "sfumato ledger acknowledge --reason" in refused.stderr.replace("\n", " ")
+
+    acknowledge = ["ledger", "acknowledge", ledger, "--reason", "failover"]
+    for answer in ("n\n", ""):
+        declined = run.invoke(main, acknowledge, input=answer)
+        assert declined.exit_code == 1
+        assert "is lost" in declined.stdout
+    assert run.invoke(main, [*acknowledge[:3], "--yes"]).exit_code == 2  # without a reason
+    assert run.invoke(main, [*acknowledge[:3], "--reason", "", "--yes"], input="").exit_code == 2
+    assert "ε = 0.9 of 1" in run.invoke(main, ["budget", file]).stdout
+    done = run.invoke(main, acknowledge, input="y\n")
+    assert done.exit_code == 0, done.output
+    assert "acknowledged: line" in done.stdout
+    found = run.invoke(main, ["budget", file])
+    assert not found.stderr
+    with sf.Ledger.open(ledger) as opened:
+        spent = opened.account(opened.accounts[0]).spent["pure"]
+        assert spent is not None
+        assert spent >= Fraction(1, 2)
+        assert [line.question for line in opened if line.kind == "acknowledge"][-1] == "failover"
+        assert opened.verify().holds
+    again = run.invoke(main, [*acknowledge, "--yes"])
+    assert again.exit_code == 0
+    assert "Nothing is lost" in again.stdout
+
+
+def test_an_anchor_that_was_kept_elsewhere_is_acknowledged_by_a_command(tmp_path: Path) -> None:
+    with sf.Ledger.open(tmp_path / "a") as ledger:
+        account(ledger).charge(pure("0.4"))
+        ledger.anchor().save(tmp_path / "anchor")
+    for path in tmp_path.glob("a*"):
+        if path.name != "anchor":
+            path.unlink()
+    with sf.Ledger.open(tmp_path / "a") as ledger:
+        account(ledger).charge(pure("0.1"))
+    run, words = CliRunner(), ["ledger", "acknowledge", str(tmp_path / "a"), "--reason", "lost", "--yes"]
+    assert "Nothing is lost" in run.invoke(main, words).stdout
+    done = run.invoke(main, [*words, "--anchor", str(tmp_path / "anchor")])
+    assert done.exit_code == 0, done.output
+    with sf.Ledger.open(tmp_path / "a") as ledger:
+        assert account(ledger).spent["pure"] == Fraction(1, 2)
+    missing = run.invoke(main, [*words, "--anchor", str(tmp_path / "none")])
+    assert missing.exit_code == 5

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
+from ledger.small_accounts import BEHIND
 from sfumato.engine.sources.data_files import identified
+
+pytestmark = pytest.mark.filterwarnings(BEHIND)
 
 UNIT, BUDGET = sf.PrivacyUnit("person"), sf.Budget(1)
 

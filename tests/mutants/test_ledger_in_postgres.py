@@ -165,6 +165,7 @@ MUTANTS = (
 _KILLED = "ledger/test_killed_curators.py::"
 _EXPORTS = "ledger/test_complete_exports.py::"
 _HISTORIES = "ledger/test_two_histories.py::"
+_HOSTILE = "ledger/test_hostile_moves.py::"
 
 MEMORY = (
     Mutant(
@@ -379,7 +380,43 @@ MEMORY = (
     ),
 )
 
+LOCKS = (
+    Mutant(
+        "a lock that an interrupt left is held for ever",
+        Kind.CHARGE_ORDER,
+        "ledger/locking.py",
+        "                lock.release()\n",
+        "                raise RuntimeError\n",
+        ("ledger/test_races.py::test_an_interrupt_at_any_instruction_of_a_lock_leaves_no_other_thread_waiting",),
+    ),
+    Mutant(
+        "a transaction that an interrupt left behind is taken for an open one",
+        Kind.CHARGE_ORDER,
+        "ledger/stores/postgres.py",
+        "rows.session in self._held and not rows.session.is_idle else None",
+        "rows.session in self._held else None",
+        ("ledger/test_races.py::test_an_interrupt_at_any_line_leaves_no_other_thread_waiting",),
+        long=True,
+    ),
+)
+
 MOVES = (
+    Mutant(
+        "what a curator knew of a ledger is forgotten when it moves",
+        Kind.REUSE,
+        "ledger/ledgers.py",
+        "others = [each for _, each in kept_anchors.of_any_database(strict=False)]",
+        "others: list[Anchor] = []",
+        (f"{_HOSTILE}test_what_a_curator_knew_of_the_old_place_counts_at_the_new_one",),
+    ),
+    Mutant(
+        "a ledger that was moved and lost its seal is charged again",
+        Kind.REUSE,
+        "ledger/guarded.py",
+        "if known is not None and known.moved and not transaction.has(known.number, known.hash):",
+        "if False:",
+        (f"{_HOSTILE}test_a_ledger_that_moved_and_lost_its_seal_is_not_charged_by_who_moved_it",),
+    ),
     Mutant(
         "a backup is moved without anybody's word",
         Kind.REUSE,
@@ -424,25 +461,65 @@ MOVES = (
         "an export is copied beside the ledger that it was made of",
         Kind.REUSE,
         "ledger/moving.py",
-        "    exported.require_alone()\n",
+        "    require_lost(exported.place, exported.key)\n",
         "    pass\n",
         (f"{_EXPORTS}test_while_the_ledger_is_here_it_is_moved_itself",),
     ),
     Mutant(
         "an export is copied although its ledger was moved",
         Kind.REUSE,
-        "ledger/proofs/complete_exports.py",
-        "if key != self.key:",
-        "if key != self.key or moved:",
+        "ledger/proofs/lost_ledgers.py",
+        "if last is None or last[0] != key:",
+        "if last is None or last[0] != key or last[1]:",
         (f"{_EXPORTS}test_while_the_ledger_is_here_it_is_moved_itself",),
     ),
     Mutant(
         "an export is copied where its ledger cannot be read",
         Kind.REUSE,
-        "ledger/proofs/complete_exports.py",
-        "        except (sqlite3.Error, ValueError, KeyError, TypeError):\n",
-        "        except (sqlite3.Error, ValueError, KeyError, TypeError):\n            return\n",
+        "ledger/proofs/lost_ledgers.py",
+        "    except (sqlite3.Error, ValueError, KeyError, TypeError):\n",
+        "    except (sqlite3.Error, ValueError, KeyError, TypeError):\n        return None\n",
         (f"{_EXPORTS}test_where_its_ledger_cannot_be_read_an_export_is_refused",),
+    ),
+    Mutant(
+        "an export is copied although its ledger is in a database",
+        Kind.REUSE,
+        "ledger/proofs/lost_ledgers.py",
+        "last = _at_a_server(place) if is_server_address(place) else _in_a_file(place)",
+        "last = None if is_server_address(place) else _in_a_file(place)",
+        (f"{_EXPORTS}test_of_a_ledger_that_moved_out_of_a_database_no_export_or_backup_is_copied",),
+    ),
+    Mutant(
+        "an export is copied where a server lets nobody look",
+        Kind.REUSE,
+        "ledger/proofs/lost_ledgers.py",
+        "    except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):\n",
+        "    except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):\n        return None\n",
+        (f"{_EXPORTS}test_while_its_server_does_not_let_us_look_an_export_is_refused",),
+    ),
+    Mutant(
+        "who moved a ledger does not remember that",
+        Kind.REUSE,
+        "ledger/moving.py",
+        "                _require_after(transaction, path, anchor)\n",
+        "                pass\n",
+        (f"{_EXPORTS}test_of_a_ledger_that_moved_out_of_a_database_no_export_or_backup_is_copied",),
+    ),
+    Mutant(
+        "an export is not compared with what this user knows of its ledger",
+        Kind.REUSE,
+        "ledger/moving.py",
+        "            if anchor.holds(transaction):\n                continue\n",
+        "            if not anchor.moved:\n                continue\n",
+        (f"{_EXPORTS}test_an_export_that_lacks_a_line_of_which_this_user_knows_is_copied_by_who_accepts_the_loss",),
+    ),
+    Mutant(
+        "the ledger that an export was made into goes with the line that sealed it",
+        Kind.REUSE,
+        "ledger/proofs/complete_exports.py",
+        "        if not more:\n",
+        "        if True:\n",
+        (f"{_EXPORTS}test_an_export_whose_copy_broke_off_after_its_seal_is_finished_and_goes_nowhere_else",),
     ),
     Mutant(
         "a lost target is filled again and nothing is written down",
@@ -456,8 +533,8 @@ MOVES = (
         "an export is made a ledger unseen",
         Kind.REUSE,
         "ledger/proofs/complete_exports.py",
-        "            self._check()",
-        "            pass",
+        "        self._check()",
+        "        pass",
         (f"{_EXPORTS}test_an_export_that_was_changed_or_cut_is_not_copied",),
     ),
     Mutant(
@@ -486,4 +563,4 @@ MOVES = (
     ),
 )
 
-test_the_tests_of_ledgers_in_postgres_notice = suite((*MUTANTS, *MEMORY, *MOVES))
+test_the_tests_of_ledgers_in_postgres_notice = suite((*MUTANTS, *MEMORY, *LOCKS, *MOVES))

@@ -17,6 +17,14 @@ MUTANTS = (
         (f"{_TESTS}::test_texts_are_told_apart_by_their_bytes",),
     ),
     Mutant(
+        "ids that doubles merge are one person on a server",
+        Kind.NEIGHBOURS,
+        "engine/sources/clean_scans.py",
+        "return apply(Operation.CASE, exact[0], made, exact[1], made, missing(Type.INTEGER))",
+        "return made",
+        (f"{_HOSTILE}::test_an_id_that_a_double_would_merge_with_another_is_nobodys",),
+    ),
+    Mutant(
         "cells that are no number are above every bound",
         Kind.NAN,
         "engine/postgres/stored_cells.py",

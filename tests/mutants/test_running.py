@@ -20,7 +20,15 @@ MODULES = tuple(
     for file in sorted(Path(__file__).parent.glob("test_*.py"))
     if file.stem != Path(__file__).stem
 )
-MUTANTS: tuple[Mutant, ...] = tuple(mutant for module in MODULES for mutant in module.MUTANTS)
+
+
+def _run(module: ModuleType) -> tuple[Mutant, ...]:
+    """The mutants that the tests of a module run: of every list, by whatever name."""
+    marks = (mark for test in vars(module).values() for mark in getattr(test, "pytestmark", ()))
+    return tuple(each for mark in marks if mark.args[:1] == ("mutant",) for each in mark.args[1])
+
+
+MUTANTS: tuple[Mutant, ...] = tuple(mutant for module in MODULES for mutant in _run(module))
 LEAST_KILLED = 600
 _LONGEST = 1800
 """Seconds for all tests of one list."""
@@ -67,6 +75,16 @@ def test_every_example_that_is_named_is_collected() -> None:
     assert not set(named) - there, done.stdout[-4000:]
 
 
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_every_list_of_mutants_is_run(module: ModuleType) -> None:
+    """A list that no test is made of seeds nothing."""
+    lists = [value for value in vars(module).values() if isinstance(value, tuple) and value]
+    listed = {each for value in lists for each in value if isinstance(each, Mutant)}
+    single = {value for value in vars(module).values() if isinstance(value, Mutant)}
+    assert listed, f"{module.__name__} lists no mutants"
+    assert listed | single == set(_run(module))
+
+
 def test_there_are_enough_mutants_of_every_kind() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     assert {mutant.kind for mutant in MUTANTS} == set(Kind)
@@ -84,7 +102,7 @@ def _applies(mutant: Mutant) -> bool:
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_without_a_bug_the_same_tests_pass(module: ModuleType, tmp_path: Path) -> None:
     """A test that fails anyway would kill every mutant, and prove nothing."""
-    tests = tuple(dict.fromkeys(each for mutant in module.MUTANTS for each in mutant.tests))
+    tests = tuple(dict.fromkeys(each for mutant in _run(module) for each in mutant.tests))
     found = run(replace(HARMLESS, tests=tests), tmp_path, _LONGEST)
     assert found.outcome is Outcome.SURVIVED, found.log[-4000:]
 

@@ -45,6 +45,22 @@ MUTANTS = (
         (_OWNERS,),
     ),
     Mutant(
+        "ids that doubles merge are one person",
+        Kind.NEIGHBOURS,
+        "engine/duckdb/owners.py",
+        "    Type.INTEGER: whole_id,\n",
+        "    Type.INTEGER: lambda cell: cleaned(cell, Domain(Type.INTEGER)),\n",
+        (f"{_OWNERS}::test_an_id_that_a_double_would_merge_with_another_is_nobodys",),
+    ),
+    Mutant(
+        "ids that are stored as doubles and merged are one person",
+        Kind.NEIGHBOURS,
+        "engine/sources/clean_cells.py",
+        "Fraction(2**24 if single else 2**53)",
+        "Fraction(2**25 if single else 2**54)",
+        (f"{_OWNERS}::test_a_stored_number_that_stands_for_two_ids_is_nobodys",),
+    ),
+    Mutant(
         "long ids are cut",
         Kind.NEIGHBOURS,
         "engine/duckdb/owners.py",

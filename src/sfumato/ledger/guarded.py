@@ -28,6 +28,7 @@ from sfumato.errors import (
 from sfumato.ledger import entries
 from sfumato.ledger.entries import Entry, StoredAnswer
 from sfumato.ledger.keyed_hashes import KeyedHash
+from sfumato.ledger.locking import locked
 from sfumato.ledger.proofs import kept_anchors
 from sfumato.ledger.proofs.anchors import Anchor
 from sfumato.ledger.proofs.kept_anchors import Marks, Memory, Running
@@ -68,6 +69,8 @@ class GuardedStore:
         """What identifies private rows is written through this."""
         self.damage: LedgerDamaged | None = None
         """What was found wrong when it was opened: it can be read, and nothing more is written."""
+        self.missing: int | None = None
+        """A line that was known to exist when it was opened, and did not."""
         self.wrote = False
         self.unsaid: dict[int, str] = {}
         """Charges of this process that stopped without an answer: the next line that is written says so."""
@@ -110,7 +113,7 @@ class GuardedStore:
         All of this is after COMMIT. A Ctrl-C in here is one that strikes after the line is on disk, and a file that
         cannot be written fails no charge: it is told, once.
         """
-        with self._one_keeps:
+        with locked(self._one_keeps):
             self.wrote = True
             self.memory.add(turn, before, written)
             if self.store.shared:
@@ -152,10 +155,10 @@ class GuardedStore:
             lost = own is not None and not own.holds(transaction)
             if lost or not kept_anchors.renew(places, transaction):
                 if own is not None:
-                    with self._one_keeps:
+                    with locked(self._one_keeps):
                         self.memory.save(self._running_place)
                 return
-            with self._one_keeps:
+            with locked(self._one_keeps):
                 if self.memory.anchor == own:
                     self._running_place.unlink(missing_ok=True)
             for each in self._running:
@@ -176,6 +179,20 @@ class GuardedStore:
         own = self.memory.anchor
         with self.reading() as transaction:
             return known if own is None or own.holds(transaction) else (*known, own)
+
+    def require_sealed(self, transaction: Transaction) -> None:
+        """Refuse to go on with a ledger in a database that was moved, where the line that sealed it is lost: it is
+        known by its id that it is the old one.
+        """
+        own = self.store.anchor_places[0]
+        known = Anchor.load(own) if self.store.shared and own.exists() else None
+        if known is not None and known.moved and not transaction.has(known.number, known.hash):
+            raise LedgerUnavailable(
+                f"this ledger was moved to {known.moved}, and has lost the line that says so: charged again, its "
+                "budget would be spent twice",
+                place=self.store.place,
+                fix="name the ledger that it was moved to, and remove this one",
+            )
 
     def _watched(self) -> list[int]:
         """List the lines that every transaction looks at before it writes."""

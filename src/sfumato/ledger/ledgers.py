@@ -9,7 +9,15 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Self
 
-from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable, SourceTaken, WeakLedger
+from sfumato.errors import (
+    AccountDiffers,
+    InvalidParameter,
+    LedgerBehind,
+    LedgerDamaged,
+    LedgerUnavailable,
+    SourceTaken,
+    WeakLedger,
+)
 from sfumato.ledger import entries
 from sfumato.ledger.accounts import joined_sources
 from sfumato.ledger.accounts.account import Account
@@ -18,7 +26,7 @@ from sfumato.ledger.entries import Line
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.proofs import inspecting, kept_anchors
-from sfumato.ledger.proofs.anchors import Anchor, accept, anchored, mark_numbers, marks_of
+from sfumato.ledger.proofs.anchors import Anchor, accept, anchored, looked_at, mark_numbers, marks_of
 from sfumato.ledger.proofs.complete_exports import write_complete
 from sfumato.ledger.proofs.exporting import export
 from sfumato.ledger.proofs.verifying import Verification
@@ -30,6 +38,10 @@ from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, whole
 
 _PAGE = 1000
 _LATEST = 128
+_UNTOLD = (
+    "more was spent than it tells, and nothing is charged until its owner has acknowledged that: sfumato ledger "
+    "acknowledge"
+)
 
 
 class Ledger:
@@ -59,11 +71,14 @@ class Ledger:
         and ``schema``, which ``sfumato ledger init`` has made; ``timeout`` is how many seconds to wait for a lock.
 
         The lines since the last checkpoint (every thousandth line) are verified. An ``anchor``, and the one that this
-        user keeps (beside the file; of a database, among their own files), must be in it, or nothing more is charged
-        until the owner has acknowledged that.
+        user keeps (beside the file; of a database, among their own files), must be in it, or you are warned, and
+        nothing more is charged until the owner has acknowledged that.
         """
         guarded = open_guarded(path, schema, anchor, timeout)
-        for warning in guarded.store.warnings:
+        told = list(guarded.store.warnings)
+        if guarded.missing is not None:
+            told.append(f"{LedgerBehind(guarded.missing).rule}; {_UNTOLD}")
+        for warning in told:
             warnings.warn(f"{warning} ({guarded.store.place})", WeakLedger, stacklevel=2)
         return cls(guarded)
 
@@ -197,6 +212,14 @@ class Ledger:
         with self._guarded.reading() as transaction:
             return anchored(transaction)
 
+    def lost(self, anchor: Anchor | None = None) -> tuple[Anchor, ...]:
+        """List the anchors, the one that is given or all that are kept, whose lines this ledger lacks; those whose loss
+        its owner has accepted are left out.
+        """
+        known = self._guarded.known_anchors(anchor)
+        with self._guarded.reading() as transaction:
+            return tuple(each for each in known if not each.holds(transaction))
+
     def acknowledge(self, anchor: Anchor | None = None, *, reason: str) -> tuple[Line, ...]:
         """Accept, as the owner, that lines an anchor knows are lost: totals rise to the anchor's, charging goes on."""
         entries.reason(reason)
@@ -204,6 +227,7 @@ class Ledger:
         if not lost or not all(isinstance(each, Anchor) for each in lost):
             raise InvalidParameter("anchor", anchor, "an Anchor: the one that this ledger is behind")
         with self._guarded.writing(acknowledging=True) as transaction:
+            self._guarded.require_sealed(transaction)
             rows = accept(transaction, lost, reason)
         return tuple(Line.of(row) for row in rows)
 
@@ -224,7 +248,7 @@ class Ledger:
             raise InvalidParameter("form", form, '"json" where the export is complete')
         else:
             with self._guarded.reading() as transaction:
-                write_complete(transaction, path, store.key().hex(), store.place, store.bodies.read)
+                write_complete(transaction, path, store.key().hex(), store.address, store.bodies.read)
 
     def salt(self, number: int) -> str:
         """Give the salt under which others are shown a hash of what a line says: equal each time, and without the
@@ -270,8 +294,14 @@ def open_guarded(
         guarded = GuardedStore(store, (*given, *kept), keyed, running)
         guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
         if found.holds:
-            with store.reading(mark_numbers(found.lines)) as rows:
-                guarded.memory.lineage = marks_of(Transaction(rows, keyed.origin))
+            # What was kept of it elsewhere is read before its lines are: all that is known there is here, or lost.
+            others = [each for _, each in kept_anchors.of_any_database(strict=False)]
+            with store.reading((*mark_numbers(found.lines), *looked_at((*guarded.anchors, *others)))) as rows:
+                transaction = Transaction(rows, keyed.origin)
+                guarded.memory.lineage = marks_of(transaction)
+                if not transaction.moved_to:  # then it charges nothing more, and others go on
+                    guarded.anchors += tuple(each for each in others if each.misses(transaction))
+                guarded.missing = guarded.behind(transaction)
             guarded.remember_ended()
     except BaseException:
         store.close()

@@ -41,6 +41,12 @@ def address(path: object, what: str) -> str:
     return text
 
 
+def anchor_folder() -> Path:
+    """Name the folder in which this user remembers ledgers that are in databases."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return Path(state) / "sfumato" / "anchors"
+
+
 def require_local(path: Path) -> None:
     """Refuse network file systems: a budget that two machines spend without seeing each other is no budget."""
     kind = filesystem(path, MOUNTS.read_text(errors="replace")) if MOUNTS.exists() else None

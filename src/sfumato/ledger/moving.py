@@ -17,8 +17,10 @@ from pathlib import Path
 from sfumato.errors import InvalidParameter, LedgerDamaged, LedgerUnavailable, WeakLedger
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.ledgers import Ledger, open_guarded
+from sfumato.ledger.proofs import kept_anchors
 from sfumato.ledger.proofs.anchors import Anchor, accept
 from sfumato.ledger.proofs.complete_exports import CompleteExport
+from sfumato.ledger.proofs.lost_ledgers import require_lost
 from sfumato.ledger.proofs.verifying import Checker
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.opening import open_store
@@ -53,31 +55,87 @@ def copy_ledger(
     does a target that is lost and filled again.
     """
     exported = _export(source)
-    source = source if exported is None else exported.restore()
+    if exported is None:
+        return _copied(source, target, anchor, None, accept_loss=accept_loss)
+    with exported.restored() as restored:
+        moved = _copied(restored, target, anchor, exported, accept_loss=accept_loss)
+    warnings.warn(_NEVER_AGAIN.format(exported.place), WeakLedger, stacklevel=2)
+    return moved
+
+
+def _copied(
+    source: Address,
+    target: Address,
+    anchor: Anchor | Address | None,
+    exported: CompleteExport | None,
+    *,
+    accept_loss: bool,
+) -> tuple[int, str]:
     with Ledger(open_guarded(source, anchor=anchor)) as ledger:
         guarded = ledger._guarded  # noqa: SLF001 - of one package
         _require_same_export(guarded, exported)
-        if accept_loss and guarded.store.is_backup:
-            _write_down(guarded, _place(target))
+        if guarded.store.is_backup:
+            _remind(guarded, "" if exported is None else exported.place, accept_loss=accept_loss)
+            if accept_loss:
+                _write_down(guarded, _place(target))
         found = ledger.verify()
         if not found.holds and not found.answers:
             raise LedgerDamaged(found.bad, found.why)
         if not ledger.accounts:
-            raise LedgerUnavailable(
-                "a ledger without lines is not copied",
-                place=str(source),
-                fix="open a new one at the other place: nothing was spent here",
-            )
+            raise _without_lines(source)
         if not accept_loss:
             _require_newest(guarded, None if anchor is None else guarded.anchors[0])
         guarded.store.require_owner()
         again = _is_sealed(guarded)
         moved = _moved(guarded, target, accept_loss=accept_loss)
-    if again and accept_loss:
-        moved = _write_down_again(target, moved)
-    if exported is not None:
-        warnings.warn(_NEVER_AGAIN.format(exported.place), WeakLedger, stacklevel=2)
-    return moved
+    return _write_down_again(target, moved) if again and accept_loss else moved
+
+
+def _without_lines(source: Address) -> LedgerUnavailable:
+    return LedgerUnavailable(
+        "a ledger without lines is not copied",
+        place=str(source),
+        fix="open a new one at the other place: nothing was spent here",
+    )
+
+
+def _remind(guarded: GuardedStore, place: str, *, accept_loss: bool) -> None:
+    """Compare a backup, or an export, with all that this user has kept of its ledger, wherever it was then: refuse one
+    that lacks a line, or, as its owner accepts that, keep in mind what it lacks.
+    """
+    with guarded.reading() as transaction:
+        if transaction.head is None or transaction.moved_to:
+            return
+        for path, anchor in kept_anchors.of_the_same(transaction, place):
+            if anchor.holds(transaction):
+                continue
+            if anchor.moved:
+                _require_after(transaction, path, anchor)
+            elif accept_loss:
+                guarded.anchors += (anchor,)
+            else:
+                raise LedgerUnavailable(
+                    f"an anchor of this user knows line {anchor.number}, which this backup or export lacks: what was "
+                    "charged since would be free to be spent again",
+                    place=str(path),
+                    fix="move the ledger itself; where it is lost, accept, as the owner, that charges are forgotten: "
+                    "--accept-loss",
+                )
+
+
+def _require_after(transaction: Transaction, path: Path, anchor: Anchor) -> None:
+    """Refuse a backup, or an export, of a ledger that was moved, unless it goes on after that: then it was made of the
+    one to which it was moved.
+    """
+    before = any(transaction.has(*mark) for mark in anchor.marks[:1])
+    if not before or transaction.head is None or transaction.head.number < anchor.number:
+        raise LedgerUnavailable(
+            "a backup or an export is copied where its ledger is lost, and the ledger of this one was moved to "
+            f"{anchor.moved}",
+            place=str(path),
+            fix="name the ledger that it was moved to; if that is destroyed, too, put this anchor elsewhere, and name "
+            "it: --anchor FILE --accept-loss",
+        )
 
 
 def _require_newest(guarded: GuardedStore, anchor: Anchor | None) -> None:
@@ -267,10 +325,12 @@ def _export(source: Address) -> CompleteExport | None:
             fix="copy the ledger itself, or export it again with --complete; where it is lost, open a new one and "
             "acknowledge the anchor",
         )
+    if not begins:
+        raise _without_lines(source)
     if begins != b"{":
         return None
     exported = CompleteExport.of(path)
-    exported.require_alone()
+    require_lost(exported.place, exported.key)
     return exported
 
 

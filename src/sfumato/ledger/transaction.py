@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -55,6 +56,12 @@ class Transaction:
         """What was looked for already: nobody else writes meanwhile."""
         self.head = next(iter(self.page({}, newest=True, limit=1)), None)
         self.appended: list[Row] = []
+
+    @property
+    def moved_to(self) -> str:
+        """Name the place to which the ledger was moved, which its last line then says; empty where it was not."""
+        head = self.head
+        return str(json.loads(head.detail)["moved"]) if head is not None and head.kind == "moved" else ""
 
     def page(
         self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int = -1

@@ -27,6 +27,7 @@ def command() -> None:
       sfumato ledger copy sfumato.ledger postgresql://host/db
       sfumato ledger export sfumato.ledger lines.csv --format csv
       sfumato ledger backup sfumato.ledger copies/2024-06-01.ledger
+      sfumato ledger acknowledge sfumato.ledger --reason "restored after the disk failed"
     """
 
 
@@ -116,3 +117,35 @@ def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_los
 
     number, seal = copy_ledger(source, target, anchor=anchor, accept_loss=accept_loss)
     click.secho(f"{number:,} lines are copied; the last has the hash {seal}", fg="green")
+
+
+@command.command(epilog=EXIT_CODES)
+@_file
+@click.option("--reason", required=True, metavar="TEXT", help="Why: kept in the ledger for ever.")
+@click.option("--anchor", type=click.Path(path_type=Path), metavar="FILE", help="An anchor that was kept elsewhere.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def acknowledge(file: Path | str, reason: str, anchor: Path | None, yes: bool) -> None:
+    """Accept, as the owner, that FILE has lost lines which anchors know, after a failover or a restored backup.
+
+    What the anchors know was spent is added to the totals, so no budget is given back; then charging goes on. The
+    anchors are those that you keep here, and the one that you name. Every curator that knows lost lines acknowledges
+    them where it runs, as the user that it runs as.
+
+    \b
+    Example:
+      sfumato ledger acknowledge postgresql://curator@host/db --reason "failover on Tuesday"
+    """
+    from sfumato.ledger import Anchor, Ledger
+
+    given = None if anchor is None else Anchor.load(anchor)
+    with Ledger.open(file, anchor=given) as ledger:
+        lost = ledger.lost()
+        for each in lost:
+            accounts = ", ".join(account.name for account in each.accounts)
+            click.echo(f"Line {each.number:,} is lost, and what stood there of the accounts {accounts}.")
+        if not lost:
+            click.echo("Nothing is lost: every line that an anchor knows is there, or was acknowledged.")
+            return
+        yes or click.confirm("Add what is known to the totals, and let charging go on?", abort=True)
+        for line in ledger.acknowledge(reason=reason):
+            click.echo(f"acknowledged: line {line.number}, account {line.account}")

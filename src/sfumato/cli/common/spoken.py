@@ -17,6 +17,7 @@ _FLAGS = (
     (re.compile(r"; answer\.to_altair\(\) .*"), ""),
     (re.compile(r"\bnaming the others in columns\b"), "naming the others in --columns"),
     (re.compile(r", or account\.amend\(…, reason=…\)"), ""),
+    (re.compile(r", or ledger\.acknowledge\(anchor, reason=…\)"), ""),
 )
 _CALLED = {"path": "output", "rows_per_group": "limit", "groups": "limit", "rows": "limit"}
 """What the library calls a parameter, and the command line a flag, where there is no flag of that name."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.engine.duckdb.relations import Relation
-from sfumato.engine.duckdb.scan import FLOATING, WHOLE, Cell, Owner, cleaned, links, owned, sound
+from sfumato.engine.duckdb.scan import FLOATING, WHOLE, Cell, Owner, cleaned, links, owned, sound, whole_id
 from sfumato.engine.spellings.duckdb_literals import literal
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.values import calendar
@@ -131,6 +131,6 @@ def _meeting(cells: Sequence[Cell]) -> Read:
 
 
 _TYPES: dict[Type, Read] = {
-    Type.INTEGER: lambda cell: cleaned(cell, Domain(Type.INTEGER)),
+    Type.INTEGER: whole_id,
     Type.TEXT: lambda cell: cell.text.sql,
 }

@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.engine.sources.clean_cells import inner
+from sfumato.engine.sources.clean_cells import inner, largest_whole
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name, real
-from sfumato.plan.values.grammars import BEYOND, DECIMAL, FALSE, GRAMMARS, LOCAL, LONGEST, TRUE, ZERO
+from sfumato.plan.values.grammars import BEYOND, DECIMAL, EXACT, FALSE, GRAMMARS, LOCAL, LONGEST, TRUE, ZERO
 from sfumato.policy import Domain, ListColumn, Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 
@@ -187,6 +187,20 @@ def cleaned(cell: Cell, domain: Domain, choices: str | None = None) -> str:
         # a text has no more letters than bytes: the test is made once for equal cells, to cut is done cell by cell
         return f"CASE WHEN strlen({text}) <= {most} THEN {text} ELSE left({text}, {most}) END"
     return _read(cell, domain.type, lambda each: _LIMITED[domain.type](each, domain.bounds))
+
+
+def whole_id(cell: Cell) -> str:
+    """Give the id in a cell as a whole number, or NULL, where nobody's id could be another's (``clean_scans``)."""
+    x, made = cell.sql, cleaned(cell, Domain(Type.INTEGER))
+    if cell.family == "DECIMAL":
+        return f"CASE WHEN {x} = trunc({x}) THEN TRY_CAST({x} AS BIGINT) END"
+    if cell.family in FLOATING:
+        return f"CASE WHEN abs({x}) < {largest_whole(cell.family == 'FLOAT')} THEN {made} END"
+    if cell.family in _NEAR[Type.INTEGER]:
+        return made
+    text = cell.text.sql
+    exact = " OR ".join(_SPELLING.matches(text, each) for each in (GRAMMARS[Type.INTEGER], EXACT))
+    return f"CASE WHEN strlen({text}) <= {LONGEST} AND ({exact}) THEN {made} END"
 
 
 def cleaned_items(cell: Cell, column: ListColumn, choices: str | None = None) -> str:

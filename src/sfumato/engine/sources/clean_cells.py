@@ -34,6 +34,11 @@ class Stored(Enum):
     OTHER = "values without a text of their own"
 
 
+def largest_whole(single: bool) -> Fraction:
+    """Give the whole number below which a number with a point, of 32 or 64 bits, stands for one whole number alone."""
+    return Fraction(2**24 if single else 2**53)
+
+
 def inner(low: Fraction, high: Fraction) -> tuple[float, float]:
     """Find the least and the largest double inside exact bounds; the nearest double when none is inside."""
     least, largest = above(low), below(high)

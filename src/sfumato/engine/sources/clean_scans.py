@@ -30,12 +30,13 @@ from sfumato.engine.lowering.relational import (
     apply,
     whole,
 )
-from sfumato.engine.lowering.row_lowering import RowLowering, choice, missing, present
+from sfumato.engine.lowering.row_lowering import RowLowering, choice, missing, present, real
 from sfumato.engine.sources import column_names
 from sfumato.engine.sources.clean_cells import (
     READ,
     Stored,
     ends_of,
+    largest_whole,
     limited_real,
     moment,
     number_in,
@@ -47,6 +48,7 @@ from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spelling import Spelling
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.values import calendar
+from sfumato.plan.values.grammars import EXACT, GRAMMARS
 from sfumato.policy import Domain, ListColumn, Policy, Table, Type, Via
 
 _KEY, _PERIOD = "sf_key", "sf_period"
@@ -63,6 +65,8 @@ AS_TYPES = {
 }
 """The type that a plain cell has."""
 
+_SINGLE = {"real", "float", "float4"}
+"""What servers call numbers of 32 bits with a point."""
 _NUMBERS = {Stored.INTEGER, Stored.NUMBER, Stored.REAL, Stored.BOOLEAN}
 _TIMES = {Stored.DATE, Stored.TIMESTAMP}
 _NO_CELLS = {Stored.BYTES, Stored.LIST, Stored.OTHER}
@@ -509,7 +513,26 @@ class _Build:
     def _as_type(self, kind: Type) -> Read:
         if kind is Type.TEXT:
             return lambda _, column, table: self.text(table, column, f"tables.{table}.id")
-        return lambda rows, column, table: self._typed(rows, table, column, Domain(kind), f"tables.{table}.id")
+        return self._whole_id
+
+    def _whole_id(self, rows: RowLowering, column: StoredColumn, table: str) -> Scalar:
+        """Read an id as a whole number, or NULL, where nobody's id could be another's.
+
+        A double that stands for two whole numbers would make two people one unit, and one person two where another
+        table has the id in digits. Both break the bound on what one person changes, by a factor of two. One who comes
+        to a unit that stays changes its rows, as if it were removed and another added; one who is two units changes
+        both. So rows of such ids are nobody's, under either relation: which ones is decided by the row alone.
+        """
+        made = rows.shared(self._typed(rows, table, column, Domain(Type.INTEGER), f"tables.{table}.id"))
+        if column.kind is Stored.TEXT:
+            text = self._cell(table, self.scans.cells.short(column))
+            exact = [apply(Operation.MATCHES, text, detail=(each,)) for each in (GRAMMARS[Type.INTEGER], EXACT)]
+            return apply(Operation.CASE, exact[0], made, exact[1], made, missing(Type.INTEGER))
+        if column.kind is Stored.REAL:
+            most = real(largest_whole(column.told in _SINGLE))
+            size = apply(Operation.ABS, self._cell(table, self.scans.cells.plain(column)))
+            return apply(Operation.CASE, apply(Operation.LESS, size, most), made, missing(Type.INTEGER))
+        return made
 
 
 def _over(source: Relation, rows: RowLowering) -> Relation | Select:

@@ -45,6 +45,8 @@ class Anchor:
     accounts: tuple[AnchoredAccount, ...] = ()
     marks: tuple[tuple[int, str], ...] = ()
     """Numbers and hashes of lines before it, ever further apart: they tell where another history has parted."""
+    moved: str = ""
+    """Where the ledger was moved to, if this line says so."""
 
     def __post_init__(self) -> None:
         if type(self.number) is not int or self.number < 0:
@@ -60,6 +62,8 @@ class Anchor:
         if not isinstance(self.marks, (tuple, list)) or not all(_is_mark(mark) for mark in self.marks):
             raise InvalidParameter("marks", self.marks, "pairs of a line's number and its hash")
         object.__setattr__(self, "marks", tuple((number, seal) for number, seal in self.marks))
+        if type(self.moved) is not str:
+            raise InvalidParameter("moved", self.moved, "a text")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Anchor:
@@ -86,6 +90,21 @@ class Anchor:
             with contextlib.suppress(OSError):
                 partial.unlink()
             raise
+
+    def knows(self, transaction: Transaction) -> bool:
+        """Tell whether it is of this ledger, wherever it was kept then: it knows a line that is in it."""
+        return self.number > 0 and any(transaction.has(*line) for line in ((self.number, self.hash), *self.marks))
+
+    def misses(self, transaction: Transaction) -> bool:
+        """Tell whether it is of this ledger, wherever it was kept then, and knows a line that is lost. The line by
+        which a ledger was moved is in the old one alone.
+        """
+        lines = self.marks[:1] if self.moved else ()
+        return (
+            self.knows(transaction)
+            and not any(transaction.has(*line) for line in lines)
+            and not self.holds(transaction)
+        )
 
     def holds(self, transaction: Transaction) -> bool:
         """Tell whether the ledger still contains the anchored line, or its owner has accepted that it does not, and all
@@ -134,6 +153,11 @@ class Lost:
         return _difference(known.total, found)
 
 
+def looked_at(anchors: Iterable[Anchor]) -> list[int]:
+    """List the numbers of all lines that anchors know: a store that is far away fetches them at once."""
+    return [number for each in anchors for number, _ in ((each.number, each.hash), *each.marks) if number]
+
+
 def _is_mark(mark: object) -> bool:
     return isinstance(mark, (tuple, list)) and [type(part) for part in mark] == [int, str]
 
@@ -150,7 +174,7 @@ def anchored(transaction: Transaction) -> Anchor:
         return Anchor(0, FIRST)
     accounts = tuple(_account(transaction, row.account) for row in transaction.page({"kind": "account-open"}))
     head, *marks = marks_of(transaction)
-    return Anchor(*head, accounts, tuple(marks))
+    return Anchor(*head, accounts, tuple(marks), transaction.moved_to)
 
 
 def marks_of(transaction: Transaction) -> tuple[tuple[int, str], ...]:

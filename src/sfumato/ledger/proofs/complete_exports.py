@@ -7,8 +7,10 @@ ends with the number and the hash of the last one: a part of it is not taken for
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -70,17 +72,6 @@ class CompleteExport:
                 ending = line
         return cls(path, head["place"], head["key"], _last(ending, path))
 
-    def restore(self) -> Path:
-        """Make a ledger of it again, in a file beside it that is marked as a backup; its path. One that was made before
-        stays: there it is written whether the ledger was moved on from it, and to where.
-        """
-        target = Path(f"{self.path}.ledger")
-        if not target.exists():
-            self._check()
-            large: dict[str, str] = {}
-            write_copy(target, Content(self.key, lambda: self._rows(large), (), large.get))
-        return target
-
     def _check(self) -> None:
         """Refuse an export in which a line was changed, or is missing, before anything is written."""
         checker = Checker.whole(KeyedHash(bytes.fromhex(self.key)).origin)
@@ -105,50 +96,45 @@ class CompleteExport:
                     large[row.file] = answer
                 yield row
 
-    def require_alone(self) -> None:
-        """Refuse an export while the ledger of which it was made is still in its file here, whether it was moved or
-        not, and where that cannot be seen.
+    @contextmanager
+    def restored(self) -> Iterator[Path]:
+        """Make a ledger of it again, in a file beside it that is marked as a backup, for as long as a block lasts; it
+        stays if the block ends without an error, or if it was moved on or charged. One that was made before stays:
+        there it is written whether the ledger was moved on from it, and to where. Nobody else does the same meanwhile.
         """
-        place = Path(self.place)
-        if not place.is_absolute() or not _exists(place):
-            return
-        try:
-            with closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)) as file:
-                ((key,),) = file.execute("SELECT key FROM header")
-                last = file.execute("SELECT kind, detail FROM lines ORDER BY number DESC LIMIT 1").fetchall()
-            moved = [json.loads(detail)["moved"] for kind, detail in last if kind == "moved"]
-        except (sqlite3.Error, ValueError, KeyError, TypeError):
-            raise LedgerUnavailable(
-                "an export is copied where its ledger is lost, and the file in which it was cannot be read",
-                place=self.place,
-                fix="let this user read it, when nobody has locked it; if the ledger in it is destroyed, put it out of "
-                "the way first",
-            ) from None
-        if key != self.key:
-            return
-        if moved:
-            raise LedgerUnavailable(
-                f"an export is copied where its ledger is lost, and the ledger of this one was moved to {moved[0]}",
-                place=self.place,
-                fix="name the ledger that it was moved to; if that is lost, copy the one that was moved to it again, "
-                "with --accept-loss",
-            )
-        raise LedgerUnavailable(
-            "an export is copied where its ledger is lost, and the ledger of this one is still here",
-            place=self.place,
-            fix="copy the ledger itself, which is sealed then; if it is destroyed, put it out of the way first",
-        )
+        with open(self.path, "rb") as export:
+            with suppress(OSError):  # a file system without locks: no two then should copy one export at once
+                fcntl.flock(export, fcntl.LOCK_EX)
+            made = not self._ledger.exists()
+            try:
+                if made:
+                    self._restore()
+                yield self._ledger
+            except BaseException:
+                if made:
+                    self._discard()
+                raise
 
+    @property
+    def _ledger(self) -> Path:
+        return Path(f"{self.path}.ledger")
 
-def _exists(path: Path) -> bool:
-    """Tell whether something is there; what may not be looked at may be."""
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except (OSError, ValueError):
-        return True
-    return True
+    def _restore(self) -> None:
+        self._check()
+        large: dict[str, str] = {}
+        write_copy(self._ledger, Content(self.key, lambda: self._rows(large), (), large.get))
+
+    def _discard(self) -> None:
+        """Remove the ledger that was made of it, unless something was written there that counts."""
+        if not self._ledger.exists():
+            return
+        with closing(sqlite3.connect(self._ledger)) as file:
+            wanted = "SELECT count(*) FROM lines WHERE number > ? AND kind <> 'acknowledge'"
+            ((more,),) = file.execute(wanted, (self.last[0],))
+        if not more:
+            self._ledger.unlink()
+            Path(f"{self._ledger}.anchor").unlink(missing_ok=True)
+            shutil.rmtree(f"{self._ledger}.answers", ignore_errors=True)
 
 
 @contextmanager

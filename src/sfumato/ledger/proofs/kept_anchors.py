@@ -27,7 +27,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from sfumato.errors import LedgerUnavailable
-from sfumato.ledger import processes
+from sfumato.ledger import local_files, processes
 from sfumato.ledger.proofs.anchors import Anchor, AnchoredAccount, anchored
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import read_cost, read_spending, write_cost
@@ -235,6 +235,32 @@ def running(places: tuple[Path, ...]) -> tuple[Running, ...]:
         if name == _joined(places) or several & set(name.split(".")):
             found.append(_read_running(path))
     return tuple(each for each in found if each is not None)
+
+
+def of_any_database(*, strict: bool) -> list[tuple[Path, Anchor]]:
+    """Read all that this user has kept of ledgers in databases. What cannot be read is refused if ``strict``, and left
+    out otherwise: it is of another ledger, or refused where that is opened.
+    """
+    folder, found = local_files.anchor_folder(), []
+    for path in (*sorted(folder.glob("*.anchor")), *sorted(folder.glob("*.running"))):
+        try:
+            kept = _read_running(path) if path.suffix == ".running" else None
+            anchor = Anchor.load(path) if path.suffix == ".anchor" else kept and kept.anchor
+        except LedgerUnavailable:
+            if strict:
+                raise
+            continue
+        found += [(path, anchor)] if anchor is not None else []
+    return found
+
+
+def of_the_same(transaction: Transaction, place: str) -> list[tuple[Path, Anchor]]:
+    """Find what this user has kept of a ledger wherever it was then, by lines that it shares: of any database, and
+    beside the file in this ``place``.
+    """
+    beside = Path(f"{place}.anchor")
+    near = [(beside, Anchor.load(beside))] if beside.is_absolute() and beside.exists() else []
+    return [(path, anchor) for path, anchor in of_any_database(strict=True) + near if anchor.knows(transaction)]
 
 
 def _read_running(path: Path) -> Running | None:

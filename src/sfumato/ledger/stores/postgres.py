@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 import psycopg
 
 from sfumato.errors import LedgerDamaged, LedgerInDoubt, LedgerUnavailable
+from sfumato.ledger import local_files
+from sfumato.ledger.locking import locked
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, change_book, shape
 from sfumato.ledger.stores.postgres_sessions import Book, Session, explained, refusal
@@ -68,6 +70,7 @@ class PostgresStore:
         self._book = book = session.book
         self._key = book.key
         self.identity = book.id
+        self.address = address.whole
         self.anchor_places = _anchor_places(book.id, f"{host}\0{port}\0{database}\0{address.schema}")
         _stores.add(self)
         weakref.finalize(self, _close_all, self._held)
@@ -113,28 +116,33 @@ class PostgresStore:
     @contextlib.contextmanager
     def reading(self, numbers: Sequence[int] = ()) -> Iterator[PostgresRows]:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = pg_catalog;"
-        with self._transaction(begin, ", ".join(f"{int(number)}" for number in numbers)) as rows:
+        with locked(self._lock), self._transaction(begin, numbers) as rows:
             yield rows
 
     @contextlib.contextmanager
     def writing(self, numbers: Sequence[int] = (), *, moving: bool = False) -> Iterator[PostgresRows]:
+        with locked(self._lock), self._transaction(self._begin_writing(moving=moving), numbers) as rows:
+            yield rows
+
+    def _begin_writing(self, *, moving: bool = False) -> str:
+        """Write the statements by which nobody else writes meanwhile."""
         idle = _MOVING_IDLE if moving else max(self._timeout / 2, _LEAST_IDLE)
         begin = (
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = pg_catalog; "
             f"SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {max(1, int(self._timeout * 1000))}; "
             f"SET LOCAL idle_in_transaction_session_timeout = {int(idle * 1000)};"
         )
-        lock = f"SELECT version, id, key FROM {self._address.schema}.book FOR UPDATE;"
-        with self._transaction(begin + lock, ", ".join(f"{int(number)}" for number in numbers)) as rows:
-            yield rows
+        return f"{begin}SELECT version, id, key FROM {self._address.schema}.book FOR UPDATE;"
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str, numbers: str) -> Iterator[PostgresRows]:
-        with self._lock, explained(self.place):
-            if self._open is not None:
+    def _transaction(self, begin: str, numbers: Sequence[int]) -> Iterator[PostgresRows]:
+        """Open a transaction in this thread's turn, and commit it when the block has ended."""
+        looked = ", ".join(f"{int(number)}" for number in numbers)
+        with explained(self.place):
+            if self._rows is not None:
                 raise RuntimeError("a transaction is open already")
             try:
-                self._open = self._begun(begin + _first_look(self._address.schema, numbers), numbers)
+                self._open = self._begun(begin + _first_look(self._address.schema, looked), looked)
                 yield self._open
                 self._commit(self._open)
             except BaseException:
@@ -142,6 +150,12 @@ class PostgresStore:
                 raise
             finally:
                 self._open = None
+
+    @property
+    def _rows(self) -> PostgresRows | None:
+        """Give the lines of the transaction that is open. One that an interrupt left behind has ended."""
+        rows = self._open
+        return rows if rows is not None and rows.session in self._held and not rows.session.is_idle else None
 
     def _begun(self, text: str, numbers: str) -> PostgresRows:
         """Begin a transaction and read the newest line, in one round trip. A connection that was lost since the last
@@ -157,8 +171,8 @@ class PostgresStore:
             self._roll_back()
             session = self._session()
             found = session.run_all(text)
-        for locked in found[:-2]:
-            self._require_known([tuple(each) for each in locked])
+        for books in found[:-2]:
+            self._require_known([tuple(each) for each in books])
         return PostgresRows(session, self._address.schema, found[-2], found[-1], numbers)
 
     def _require_known(self, books: list[tuple[Any, ...]]) -> None:
@@ -206,10 +220,15 @@ class PostgresStore:
 
     def settled(self, number: int, seal: str) -> bool:
         """Tell whether this line was written, behind the lock that whoever wrote it would still hold."""
-        return self._asked_again(lambda: self._has(number, seal))
+
+        def ask() -> bool:
+            with locked(self._lock):
+                return self._has(number, seal)
+
+        return self._asked_again(ask)
 
     def _has(self, number: int, seal: str) -> bool:
-        with self.writing((number,)) as rows:
+        with self._transaction(self._begin_writing(), (number,)) as rows:
             return [row.hash for row in rows.select({"number": number}, limit=1)] == [seal]
 
     def _roll_back(self) -> None:
@@ -244,10 +263,10 @@ class PostgresStore:
 
     def now(self) -> int:
         with self._lock:  # a transaction of another thread is not ours to ask
-            if self._open is not None:
-                return self._open.now()
-            with self.reading() as rows:
-                return rows.now()
+            if self._rows is not None:
+                return self._rows.now()
+        with self.reading() as rows:
+            return rows.now()
 
     def key(self) -> bytes:
         try:
@@ -322,10 +341,10 @@ class PostgresStore:
     def run(self, text: str, values: tuple[Any, ...], *, writing: bool) -> list[tuple[Any, ...]]:
         """Run a statement inside the transaction that is open, or in one of its own."""
         with self._lock, explained(self.place):
-            if self._open is not None:
-                return self._open.run(text, values)
-            with self.writing() if writing else self.reading() as rows:
-                return rows.run(text, values)
+            if self._rows is not None:
+                return self._rows.run(text, values)
+        with self.writing() if writing else self.reading() as rows:
+            return rows.run(text, values)
 
     def after_fork(self) -> None:
         """Begin anew in a child: its parent's connection is set aside, and no thread of the parent holds a lock."""
@@ -495,8 +514,7 @@ def _anchor_places(ledger: str, address: str) -> tuple[Path, ...]:
     """Name the files of this user that remember a ledger: by its id, which it keeps wherever it moves, and by its
     address, at which another could be put in its place.
     """
-    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    folder = Path(state) / "sfumato" / "anchors"
+    folder = local_files.anchor_folder()
     return folder / f"{ledger}.anchor", folder / f"at-{sha256(address.encode()).hexdigest()[:32]}.anchor"
 
 

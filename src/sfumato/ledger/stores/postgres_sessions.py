@@ -38,6 +38,8 @@ _KEEPALIVE = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_c
 _UTF8 = "UTF8"
 _WARNING = "01"
 """The class of the server's codes for warnings."""
+_ANSWERED = "FATAL"
+"""What a server that refuses a connection says first; of one that does not answer, the driver says other words."""
 _inherited: list[object] = []
 """Connections of a parent process, which are never touched again."""
 
@@ -236,6 +238,26 @@ def connect(address: ServerAddress, timeout: float, place: str) -> Connection:
     """Open a connection as the owner, to make a schema: nothing is asked of what is in it."""
     with explained(place):
         return _connected(address, timeout)
+
+
+def last_line(address: ServerAddress, timeout: float) -> tuple[str, list[tuple[str, str]]] | None:
+    """Read the key of the ledger at an address, and kind and detail of its last line; None where no server answers,
+    or none is kept there. Who may not look is refused.
+    """
+    place = f"PostgreSQL, schema {address.schema}"
+    try:
+        connection = _connected(address, timeout)
+    except psycopg.OperationalError as error:
+        said = str(error)
+        if _ANSWERED not in said or ("database" in said and "does not exist" in said):
+            return None
+        raise refusal(error, place) from None
+    with explained(place), contextlib.closing(connection):
+        if not connection.execute("SELECT to_regclass(%s)", (f"{address.schema}.book",)).fetchall()[0][0]:
+            return None
+        ((key,),) = connection.execute(f"SELECT key FROM {address.schema}.book".encode())
+        last = f"SELECT kind, detail FROM {address.schema}.lines ORDER BY number DESC LIMIT 1"
+        return key, connection.execute(last.encode()).fetchall()
 
 
 def _connected(address: ServerAddress, timeout: float) -> Connection:

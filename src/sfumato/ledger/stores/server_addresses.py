@@ -80,6 +80,11 @@ class ServerAddress:
         url = address.partition("?")[0] + (f"?{rest}" if rest else "")
         return cls(url, role_or_schema(_one(named, schema), "schema"))
 
+    @property
+    def whole(self) -> str:
+        """Write it with its schema, as it can be opened again."""
+        return f"{self.url}{'&' if '?' in self.url else '?'}schema={self.schema}"
+
     def options(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
         """Say how the driver connects beside what the address says. Over a network the server proves who it is."""
         parts = urlsplit(self.url)

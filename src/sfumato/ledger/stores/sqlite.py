@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
 from sfumato.ledger import local_files
+from sfumato.ledger.locking import locked
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.stores.bodies import BodyFiles
 from sfumato.ledger.stores.store import Starting, UnderWay, Where
@@ -82,7 +83,7 @@ class SQLiteStore:
     def __init__(self, path: object, timeout: float) -> None:
         self._path = local_files.resolve(path)
         self.name = self._path.name
-        self.place = str(self._path)
+        self.place = self.address = str(self._path)
         self.anchor_places = (Path(f"{self._path}.anchor"),)
         self.bodies = BodyFiles(self._path)
         self.identity = self.place
@@ -123,7 +124,7 @@ class SQLiteStore:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[SQLiteRows]:
-        with self._lock, self._explained():
+        with locked(self._lock), self._explained():
             connection = self._opened()
             try:
                 connection.execute(begin)

@@ -92,6 +92,10 @@ class Store(Protocol):
         """Say where the lines are kept, in words for people."""
 
     @property
+    def address(self) -> str:
+        """Write how it is opened again: by its path, or by its address with the schema."""
+
+    @property
     def identity(self) -> str:
         """Tell this ledger from every other one."""
 

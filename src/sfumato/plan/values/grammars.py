@@ -70,6 +70,10 @@ DECIMAL = _spaced(f"[+-]?{_DIGITS}")
 """Reals without an exponent, which are 0 or well between 2^-500 and 2^500 in size."""
 ZERO = _spaced(f"[+-]?({_DIGITS}[eE]-|{_ZEROS}[eE][+]?){_FAR}")
 """Reals that are 0 by their exponent, or whatever their exponent is."""
+EXACT = _spaced("[+-]?(0{0,40}[0-9]{1,15}([.]0{0,40})?|[0-9]([.][0-9]{1,14})?[eE][+]?(0?[0-9]|1[0-4]))")
+"""Numbers that a double tells from all others of these, and from all whole numbers, if it is whole: they have at most
+15 digits, and are below 10^15. Two decimals of 15 digits are never one double, since 10^15 < 2^52 (Matula, "In-and-out
+conversions", Communications of the ACM 11, 1968)."""
 LOCAL = _spaced(f"{_DATE}([ T]{_CLOCK})?")
 """Times that name no zone."""
 ZONED = _spaced(f"{_DATE}[ T]{_CLOCK}{_ZONE}")
