@@ -7,9 +7,11 @@ of them, to find a test that few draws pass; a test of the source itself is mark
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,6 +28,9 @@ _WANTED = {
     "Chromium": "tests of pages need a browser (apt-get install chromium)",
     "PostgreSQL": "tests need a PostgreSQL server (apt-get install postgresql)",
 }
+
+
+_SPARK = "tests/engines/spark/"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,6 +57,26 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
     with keyed(f"{item.config.getoption('--draws')} {item.nodeid}"):
         return (yield)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are processors: tests that wait for a server or another process leave theirs idle."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where a file goes to one worker, all files that need Spark go to the same one: it is started once."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _SPARK if nodeid.startswith(_SPARK) else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
