@@ -7,6 +7,7 @@ of them, to find a test that few draws pass; a test of the source itself is mark
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -36,6 +37,17 @@ _SPARK = "tests/engines/spark/"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the full figures instead of small seeded counts")
     parser.addoption("--draws", default="", help="a name for other bytes to draw the noise of every test from")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Let Python look for garbage neither while tests are collected, which are none, nor among them afterwards."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -94,4 +106,11 @@ def long(request: pytest.FixtureRequest) -> bool:
 
 markdown = Sybil(parsers=[PythonCodeBlockParser(), SkipParser()], patterns=["*.md"], excludes=["tests/**"])
 docstrings = Sybil(parsers=[DocTestParser()], patterns=["*.py"], path="src")
-pytest_collect_file = (markdown + docstrings).pytest()
+_collect_file = (markdown + docstrings).pytest()
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect the examples of a page or a module; a module without any is not parsed."""
+    if file_path.suffix == ".py" and ">>>" not in file_path.read_text(encoding="utf-8"):
+        return None
+    return _collect_file(file_path, parent)

@@ -44,7 +44,7 @@ def leak(mass: str) -> sf.Curve:
 
 
 def lopsided(last: str = "0.26") -> sf.Curve:
-    """Losses of three sizes, which grow with the last probability: the fewer can be bought, the quicker all is tried."""
+    """Losses of three sizes, which grow with the last probability: the fewer are bought, the quicker all is tried."""
     return sf.Curve.pair(["0.5", "0.3", "0.2"], [Fraction("0.71") - Fraction(last), "0.29", last])
 
 
