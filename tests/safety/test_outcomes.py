@@ -198,10 +198,10 @@ _OURS = """
     abs all and array_to_string as between bigint boolean by case cast ceil coalesce concat_ws contains count cross
     date date_diff date_part date_trunc dense_rank distinct double else end enum epoch_us exp false floor from greatest
     group having hugeint in inner is join lambda last least left length like list_transform ln lower ltrim max md
-    make_timestamp not null nulls on or order over partition piece power prepare regexp_full_match replace round row_number rtrim
+    not null nulls on or order over partition piece power prepare regexp_full_match replace round row_number rtrim
     select sf_bound sf_people sf_places sf_unit sign sqrt string_split substr sum then timestamp to_days to_months
     to_years trim true trunc try_cast union upper values varchar when where with
-    a b c d g h i j n r s t u x range to_hours integer
+    a b c d g h i j n r s t u x range to_hours integer make_timestamp
     current desc exists first following lag lead min preceding rank row rows unbounded
 """
 _OURS += """
