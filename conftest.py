@@ -7,9 +7,12 @@ of them, to find a test that few draws pass; a test of the source itself is mark
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,9 +31,23 @@ _WANTED = {
 }
 
 
+_SPARK = "tests/engines/spark/"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the full figures instead of small seeded counts")
     parser.addoption("--draws", default="", help="a name for other bytes to draw the noise of every test from")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Let Python look for garbage neither while tests are collected, which are none, nor among them afterwards."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -54,6 +71,26 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are processors: tests that wait for a server or another process leave theirs idle."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where a file goes to one worker, all files that need Spark go to the same one: it is started once."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _SPARK if nodeid.startswith(_SPARK) else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say at the end, in red, what was not tested for want of a program: pages without a browser, and the like."""
     for sign, what in _WANTED.items():
@@ -69,4 +106,11 @@ def long(request: pytest.FixtureRequest) -> bool:
 
 markdown = Sybil(parsers=[PythonCodeBlockParser(), SkipParser()], patterns=["*.md"], excludes=["tests/**"])
 docstrings = Sybil(parsers=[DocTestParser()], patterns=["*.py"], path="src")
-pytest_collect_file = (markdown + docstrings).pytest()
+_collect_file = (markdown + docstrings).pytest()
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect the examples of a page or a module; a module without any is not parsed."""
+    if file_path.suffix == ".py" and ">>>" not in file_path.read_text(encoding="utf-8"):
+        return None
+    return _collect_file(file_path, parent)

@@ -11,8 +11,14 @@ import pytest
 
 from postgres_server import postgres  # noqa: F401 - a fixture
 
-# A forked child that collects an engine which its parent had dropped dies of it: the engine's threads stayed behind.
-os.register_at_fork(before=gc.freeze, after_in_parent=gc.unfreeze)
+
+def _keep() -> None:
+    """A forked child that collects an engine which its parent had dropped dies of it: its threads stayed behind."""
+    gc.freeze()
+    gc.enable()
+
+
+os.register_at_fork(before=gc.disable, after_in_parent=gc.enable, after_in_child=_keep)
 
 
 def pytest_runtest_setup() -> None:

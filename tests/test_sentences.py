@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -147,8 +148,13 @@ TabClosed Unsupported UsageError
 """
 
 
-def rules(path: Path) -> Iterator[tuple[str, str]]:
+@cache
+def rules(path: Path) -> tuple[tuple[str, str], ...]:
     """Give the rule of every refusal that is raised in a file and written there as a text."""
+    return tuple(_rules(path))
+
+
+def _rules(path: Path) -> Iterator[tuple[str, str]]:
     for node in ast.walk(ast.parse(path.read_text())):
         name = getattr(node.func, "id", getattr(node.func, "attr", "")) if isinstance(node, ast.Call) else ""
         if name in REFUSALS.split() and isinstance(node, ast.Call):
@@ -167,4 +173,4 @@ def test_every_refusal_begins_with_a_whole_sentence(path: Path) -> None:
 
 
 def test_refusals_are_found() -> None:
-    assert sum(1 for path in files() for _ in rules(path)) > 60
+    assert sum(len(rules(path)) for path in files()) > 60

@@ -43,8 +43,9 @@ def leak(mass: str) -> sf.Curve:
     return sf.Curve.pair([m, 1 - m, 0], [0, 1 - m, m])
 
 
-def lopsided() -> sf.Curve:
-    return sf.Curve.pair(["0.5", "0.3", "0.2"], ["0.45", "0.29", "0.26"])
+def lopsided(last: str = "0.26") -> sf.Curve:
+    """Losses of three sizes, which grow with the last probability: the fewer are bought, the quicker all is tried."""
+    return sf.Curve.pair(["0.5", "0.3", "0.2"], [Fraction("0.71") - Fraction(last), "0.29", last])
 
 
 def worst(menu: Menu, epsilon: float, accepts: Accepts) -> float:
@@ -98,7 +99,7 @@ WORLDS = [
     World(sf.Budget(1, "0.05"), (response(2), binomial(3, "0.55"), leak("0.001"))),
     World(sf.Budget("0.7", "0.02", order=6), (sf.Curve.pair(["0.55", "0.45"], ["0.45", "0.55"]), binomial(4, "0.53"))),
     World(sf.Budget(2, "0.01", reserve="0.004"), (response(3), binomial(5, "0.6"), leak("0.002"))),
-    World(sf.Budget("1.5", "0.1", order=3), (lopsided(), response(2), leak("0.01"))),
+    World(sf.Budget("1.5", "0.1", order=3), (lopsided("0.29"), response(2), leak("0.01"))),
     World(sf.Budget(1, "0.2", reserve="0.05"), (binomial(2, "0.6"), lopsided())),
 ]
 

@@ -7,7 +7,7 @@ whatever still differs between two tables is a dependence on people outside the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -61,7 +61,11 @@ TABLES: dict[str, list[Row]] = {
 }
 
 
-@pytest.fixture(scope="module", params=["add-remove units", "replace units", "add-remove rows"])
+Turn = Callable[[Sequence[str], int], Sequence[str]]
+RELATIONS = ("add-remove units", "replace units", "add-remove rows")
+
+
+@pytest.fixture(scope="module", params=RELATIONS)
 def curators(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
@@ -77,6 +81,13 @@ def curators(
     yield found
     for each in found:
         each.close()
+
+
+@pytest.fixture
+def turn(request: pytest.FixtureRequest, long: bool) -> Turn:
+    """Every so manieth text, or all in the long run: others under each relation, as none decides what is sent."""
+    place = RELATIONS.index(request.node.callspec.params["curators"])
+    return lambda texts, step: texts if long else texts[place * step // len(RELATIONS) :: step]
 
 
 def silenced(_: Any, exact: Any) -> Any:
@@ -140,10 +151,10 @@ def _same(curators: list[Curator], text: str, **price: Any) -> dict[str, Any]:
 
 def test_one_outcome_whoever_is_in_the_table(
     curators: list[Curator],
-    long: bool,
+    turn: Turn,
     place: Place,
 ) -> None:
-    asked = QUESTIONS if long else QUESTIONS[:: 16 * place.share]
+    asked = turn(QUESTIONS, 32 * place.share)
     found = [_same(curators, text, epsilon="0.001") for text in asked]
     answered = sum("answer" in each for each in found)
     assert answered > len(asked) * 0.3
@@ -190,7 +201,7 @@ _OURS = """
     not null nulls on or order over partition piece power prepare regexp_full_match replace round row_number rtrim
     select sf_bound sf_people sf_places sf_unit sign sqrt string_split substr sum then timestamp to_days to_months
     to_years trim true trunc try_cast union upper values varchar when where with
-    a b c d g h i j n r s t u x range to_hours integer
+    a b c d g h i j n r s t u x range to_hours integer make_timestamp
     current desc exists first following lag lead min preceding rank row rows unbounded
 """
 _OURS += """
@@ -208,12 +219,11 @@ _LIST = re.compile(r"CAST\(\$[1-9][0-9]? AS [A-Z ]+\[\]\)")
 
 def test_every_statement_is_one_we_generated(
     curators: list[Curator],
-    long: bool,
+    turn: Turn,
     place: Place,
 ) -> None:
     """Outside quoted texts and declared names there are only our own words; what an attacker wrote is quoted."""
-    injected = INJECTIONS[:: 1 if long else place.share]
-    for text in [*injected, *QUESTIONS[:: 1 if long else 21 * place.share]]:
+    for text in [*turn(INJECTIONS, 3 * place.share), *turn(QUESTIONS, 42 * place.share)]:
         only_ours(outcome(curators[3], text, epsilon="0.001"))
 
 

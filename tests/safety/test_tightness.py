@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import combinations
 
@@ -73,11 +73,35 @@ TABLES = {
 }
 
 
-def _tables(units: bool) -> dict[str, DuckDB]:
+Totals = list[tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Tables that are opened, and what was read of all of them by each statement: relations and claims that are
+    compared with the same totals send the same one.
+    """
+
+    engines: dict[str, DuckDB]
+    read_by: dict[str, dict[str, Totals]] = field(default_factory=dict)
+
+    def totals(self, reading: GroupTotals) -> dict[str, Totals]:
+        statement = self.engines[""]._statement(reading, 7)
+        if statement not in self.read_by:
+            self.read_by[statement] = {name: tuples(each.read(reading, 7)) for name, each in self.engines.items()}
+            assert {each.sources.statements[-1] for each in self.engines.values()} == {statement}
+        return self.read_by[statement]
+
+    def close(self) -> None:
+        for engine in self.engines.values():
+            engine.close()
+
+
+def _tables(units: bool) -> Tables:
     """The tables, opened; of one row each where every row is a unit."""
     places = pa.table({"region": [_REGIONS[0], _REGIONS[0], _REGIONS[1]], "weight": [1, 2, 3]})
     made = World(units, LIMITS, _COLUMNS, _STORED, {"places": places}, ())
-    return {name: made.engine(rows if units else rows[:1]) for name, rows in TABLES.items()}
+    return Tables({name: made.engine(rows if units else rows[:1]) for name, rows in TABLES.items()})
 
 
 _opened = cache(_tables)
@@ -92,15 +116,15 @@ def worst(
 
 
 def _worst(
-    tables: dict[str, DuckDB], asked: str, strategy: Strategy, claim: Claim, relation: str, per_group: int | None
+    tables: Tables, asked: str, strategy: Strategy, claim: Claim, relation: str, per_group: int | None
 ) -> Change:
-    engine = tables[""]
+    engine = tables.engines[""]
     plan = question(engine, engine._policy, asked)
     limits = plan.limits.tighten(None, None, per_group)
     made = boundings(measured(plan.query.plan), limits, len(plan.groups))
     claimed = claim(for_neighbours(next(each for each in made if each.strategy is strategy), Neighbours(relation)))
-    totals = {name: tuples(each.read(GroupTotals(claimed, plan.groups), 7)) for name, each in tables.items()}
-    names = [name for name in tables if name]
+    totals = tables.totals(GroupTotals(claimed, plan.groups))
+    names = [name for name in totals if name]
     pairs = [("", name) for name in names] if relation == "add-remove" else list(combinations(names, 2))
     found = [change for a, b in pairs for change in changes(claimed, totals[a], totals[b])]
     return Change(*(max(getattr(each, norm) for each in found) for norm in ("l1", "squares", "linf", "groups")))
@@ -216,7 +240,7 @@ def test_sums_of_any_bounds_keep_their_claims(low: int, high: int) -> None:
     are equal, less the more lopsided they are."""
     columns = _COLUMNS | {"age": {"type": "integer", "bounds": [low, high]}}
     world = World(True, LIMITS, columns, _STORED, {}, ())
-    tables = {name: world.engine(rows) for name, rows in _at_the_ends(low, high).items()}
+    tables = Tables({name: world.engine(rows) for name, rows in _at_the_ends(low, high).items()})
     for strategy in (Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2, Strategy.SAMPLE):
         for asked in (SUM, GROUPED_AGE):
             for relation in ("add-remove", "replace"):
@@ -226,8 +250,7 @@ def test_sums_of_any_bounds_keep_their_claims(low: int, high: int) -> None:
                     assert reached.linf > 0.999
         if low == -high:
             assert getattr(_worst(tables, GROUPED_AGE, strategy, honest, "replace", None), _norm(strategy)) > 0.999
-    for engine in tables.values():
-        engine.close()
+    tables.close()
 
 
 def test_clipping_by_size_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +338,7 @@ def test_weights_rounded_to_nearest_are_caught(monkeypatch: pytest.MonkeyPatch) 
 def test_weights_of_negative_values_are_rounded_toward_zero() -> None:
     """Seven rows at the lower end of a range, of which five may count: rounded down they would count for more."""
     world = World(True, LIMITS, _COLUMNS | {"age": {"type": "integer", "bounds": [-10, 2]}}, _STORED, {}, ())
-    tables = {"": world.engine([]), "seven": world.engine(_rows(7, -10))}
+    tables = Tables({"": world.engine([]), "seven": world.engine(_rows(7, -10))})
     reached = _worst(tables, SUM, Strategy.REWEIGHT, honest, "add-remove", None)
     assert 0.999 < reached.l1 <= 1
 
@@ -332,8 +355,7 @@ def test_a_missing_clamp_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reached[Strategy.REWEIGHT] > 1000
     assert reached[Strategy.SAMPLE] > 1000
     assert reached[Strategy.CLIP_L1] <= 1
-    for engine in tables.values():
-        engine.close()
+    tables.close()
 
 
 @pytest.mark.parametrize("asked", [GROUPED, GROUPED_SUM, DISTINCT])

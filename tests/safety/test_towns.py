@@ -94,22 +94,34 @@ FEW = ("", "many rows", "everybody's visits", "ties", "+1 rows")
 """The tables that break most that can break."""
 
 
-def replayed(seed: int, texts: tuple[str, ...], every: str | None = None, names: tuple[str, ...] | None = None) -> int:
-    """How many pairs of totals were compared, of all tables or of some."""
+def replayed(
+    seed: int,
+    texts: tuple[str, ...],
+    every: str | None = None,
+    names: tuple[str, ...] | None = None,
+    step: int = 1,
+) -> int:
+    """How many pairs of totals were compared, of all tables or of some; with every strategy, or with every so manieth,
+    others for the next text: how tables meet is read before a unit's rows are bounded.
+    """
     random = Random(seed)
     tables = towns.town(random, every).tables()
     engines = {name: towns.engine(tables[name], every) for name in names or tables}
     try:
-        return sum(_compared(f"seed {seed} {every}", random, text, engines) for text in texts)
+        place = f"seed {seed} {every}"
+        return sum(
+            _compared(place, random, text, engines, slice(index % step, None, step)) for index, text in enumerate(texts)
+        )
     finally:
         for each in engines.values():
             each.close()
 
 
-def _compared(place: str, random: Random, text: str, engines: dict[str, DuckDB]) -> int:
+def _compared(place: str, random: Random, text: str, engines: dict[str, DuckDB], strategies: slice) -> int:
     asked = question(engines[""], engines[""]._policy, text)
     key, compared = random.getrandbits(62), 0
-    for bounded in boundings(asked.query.plan, asked.limits, len(asked.groups)):
+    options = boundings(asked.query.plan, asked.limits, len(asked.groups))
+    for bounded in options[strategies] or options:
         totals = {
             name: tuples(each.read(GroupTotals(bounded, tuple(asked.groups)), key)) for name, each in engines.items()
         }
@@ -135,13 +147,13 @@ def test_neighbours_differ_by_at_most_the_claim(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(1))
 def test_tables_meet_within_one_unit(seed: int) -> None:
-    assert replayed(seed, ACROSS + TREES, names=FEW) > 100
+    assert replayed(seed, ACROSS + TREES, names=FEW, step=2) > 100
 
 
 @pytest.mark.parametrize("every", ["day", "week", "month"])
 def test_a_person_in_one_period_is_the_unit(every: str) -> None:
     """The person who is added has rows in other periods already: limits are of each period by itself."""
-    assert replayed(17, PATHS[:3] + PERIODS[every], every, FEW) > 100
+    assert replayed(17, PATHS[:3] + PERIODS[every], every, FEW, step=2) > 100
 
 
 @pytest.mark.long

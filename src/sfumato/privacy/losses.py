@@ -286,9 +286,19 @@ class PairLoss(Loss):
         mass, loss = parameters
         if not len(mass):
             return np.full((1, z.size), -np.inf + 0j)
-        lift = (np.log(mass) + loss * z.real).max(0)
-        total = (np.exp(np.log(mass) + loss * z - lift)).sum(0)
-        return (lift + np.log(total))[None, :]
+        logs = np.log(mass) + loss * z.real
+        lift = logs.max(0)
+        real, imaginary = _turned(np.exp(logs - lift), loss * z.imag)
+        return (lift + np.log(np.hypot(real, imaginary)) + 1j * np.arctan2(imaginary, real))[None, :]
+
+    @classmethod
+    def log_decay(cls, c: float, heights: Real, *parameters: Any) -> Real:
+        mass, loss = parameters
+        if not len(mass):
+            return super().log_decay(c, heights, *parameters)
+        logs = np.log(mass) + loss * c
+        weights = np.exp(logs - logs.max())
+        return np.log(np.hypot(*_turned(weights, loss * heights)) / weights.sum())[None, :]
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         growth = Fraction(math.exp(min(700.0, epsilon))) * Fraction(math.exp(max(0.0, min(700.0, epsilon - 700.0))))
@@ -310,6 +320,11 @@ class PairLoss(Loss):
     @property
     def magnitude(self) -> float:
         return max((abs(log_ratio(a, b)) for a, b in self._common), default=0.0)
+
+
+def _turned(weights: Real, angles: Real) -> tuple[Real, Real]:
+    """Sum weights·e^{i·angle}, as real and imaginary parts: real functions take a third of the time of complex ones."""
+    return (weights * np.cos(angles)).sum(0), (weights * np.sin(angles)).sum(0)
 
 
 def _excess(b: float, y: float, order: float) -> float:

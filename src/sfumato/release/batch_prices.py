@@ -18,7 +18,7 @@ from sfumato.ledger import Charged
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Budget, Curve, compose
-from sfumato.privacy.calibration import least
+from sfumato.privacy.calibration import least_by
 from sfumato.release.measurement import Batch
 from sfumato.release.parts.question_parts import Family, rounded_down, rounded_up as size_rounded_up
 from sfumato.release.preparing import Prepared
@@ -154,11 +154,10 @@ def _gaussian(offers: Sequence[Offer], price: Price) -> Priced:
     unit = at(Fraction(1))
     simple = all(isinstance(each, Additive) for each in unit.batch.mechanisms)
 
-    def kept(factor: Fraction) -> bool:
-        curve = _weakened(unit.batch.charged, factor) if simple else at(1 / factor**2).curve
-        return price.kept_by(curve)
+    def short(factor: Fraction) -> float:
+        return price.shortfall(_weakened(unit.batch.charged, factor) if simple else at(1 / factor**2).curve)
 
-    factor = least(kept, str(price), _PRECISION)
+    factor = least_by(short, str(price), _PRECISION)
     found = at(1 / factor**2)
     while not price.kept_by(found.curve):  # sizes are rounded up to digits that print
         factor *= 1 + _PRECISION

@@ -30,7 +30,7 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import Holders
 from sfumato.privacy import Budget, Curve, Neighbours
 from sfumato.privacy.budget_words import ENDS
-from sfumato.privacy.calibration import least
+from sfumato.privacy.calibration import least_by
 from sfumato.privacy.numbers import Number, chance
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NoisyTotals, OtherPart, Part, Strength
@@ -246,7 +246,7 @@ def _calibrated(planned: Prepared, family: Family) -> Prepared:
     def weakened(factor: Fraction) -> Prepared:
         return at(Strength(family, factor=factor))
 
-    return weakened(least(lambda factor: price.kept_by(weakened(factor).curve), str(price), _PRECISION))
+    return weakened(least_by(lambda factor: price.shortfall(weakened(factor).curve), str(price), _PRECISION))
 
 
 def _closed_form(price: Price, family: Family, others: Sequence[Part]) -> bool:

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from sfumato.errors import InvalidParameter, WeakPrivacy
 from sfumato.privacy import Curve, Guarantee, codec
-from sfumato.privacy.calibration import least, meets
+from sfumato.privacy.calibration import above, least, shortfall
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, text
 
 LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
@@ -53,9 +53,15 @@ class Price:
 
     def kept_by(self, curve: Curve) -> bool:
         """Tell whether a release with this curve certainly keeps the promise."""
+        return self.shortfall(curve) <= 0
+
+    def shortfall(self, curve: Curve) -> float:
+        """Compute how much too much a release with this curve leaks, as a logarithm: at most 0 if it keeps the
+        promise.
+        """
         if self.rho is not None:
-            return not curve.failure and curve.rho() <= self.rho
-        return meets(curve, Guarantee(self.epsilon or 0, self.delta))
+            return math.inf if curve.failure else above(curve.rho(), self.rho)
+        return shortfall(curve, Guarantee(self.epsilon or 0, self.delta))
 
     def __str__(self) -> str:
         if self.rho is not None:

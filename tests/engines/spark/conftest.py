@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of Java: a short run is over before what its second compiler makes of a program is worth the making."""
 PANDAS = "ignore:PySpark does not yet fully support pandas:FutureWarning"
 
 
@@ -27,7 +29,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, long: bool) -> Iterator[Cluster]:
     java = shutil.which("java")
     if java is None or subprocess.run([java, "-version"], capture_output=True, check=False).returncode:
         pytest.skip("NO JAVA: nothing of Spark is tested. Install OpenJDK 17 or newer")
@@ -39,14 +41,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "SPARK_LOCAL_DIRS": str(folder),
         "PYSPARK_PYTHON": sys.executable,
     }
-    started = _started(folder, port := _free_port())
+    started = _started(folder, port := _free_port(), "" if long else _SHORT_LIVED)
     yield Cluster(started, f"sc://127.0.0.1:{port}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         started.stop()
 
 
-def _started(folder: Path, port: int) -> Any:
+def _started(folder: Path, port: int, java: str) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning)
         from pyspark.sql import SparkSession
@@ -65,6 +67,8 @@ def _started(folder: Path, port: int) -> Any:
             "spark.sql.shuffle.partitions": "2",
             "spark.executor.memory": "1024m",
             "spark.worker.cleanup.enabled": "true",
+            "spark.driver.extraJavaOptions": java,
+            "spark.executor.extraJavaOptions": java,
         }.items():
             builder = builder.config(name, value)
         return builder.getOrCreate()

@@ -47,7 +47,7 @@ from sfumato.plan.warnings import undeclared
 from sfumato.plan.words import cutting, words
 from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Table, Type, Value
-from sfumato.privacy.calibration import least
+from sfumato.privacy.calibration import above, least_by
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answers.answer import Answer, answer
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
@@ -691,14 +691,15 @@ class Question:
                     "look at error() (--dry-run), which shows this column's half-width by the size of a group",
                 )
 
-        def enough(epsilon: Fraction, size: int | None = None) -> bool:
+        def short(epsilon: Fraction, size: int | None = None) -> float:
             found = self._widths(self._at(at(epsilon), request), confidence, size)
-            return all(isinstance(width := found[name], float) and width <= goal for name, goal in goals.items())
+            widths = ((found[name], goal) for name, goal in goals.items())
+            return max(above(width, goal) if isinstance(width, float) else math.inf for width, goal in widths)
 
         # What is enough for groups of every size is enough for one: the least for one is the least if it is for all.
         try:
-            found = least(lambda epsilon: enough(epsilon, SIZES[0]), "within", _PRECISE)
-            return rounded_up(found if enough(found) else least(enough, "within", _PRECISE))
+            found = least_by(lambda epsilon: short(epsilon, SIZES[0]), "within", _PRECISE)
+            return rounded_up(found if short(found) <= 0 else least_by(short, "within", _PRECISE))
         except InvalidParameter as refused:
             if refused.place not in ("guarantee", "price"):
                 raise
