@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -9,6 +10,7 @@ import pytest
 import sfumato as sf
 from privacy import exact
 from privacy.families import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+from sfumato.privacy.calibration import least_by
 
 
 @pytest.mark.parametrize(
@@ -78,3 +80,14 @@ def test_meeting_a_guarantee_is_decided_exactly_where_it_can_be() -> None:
     assert meets(third, sf.Guarantee("1/3"))
     assert not meets(third, sf.Guarantee("0.3333333333333333"))
     assert meets(third, sf.Guarantee("0.3333333333333333", "1e-15"))
+
+
+@pytest.mark.parametrize("place", range(40))
+def test_what_is_found_is_enough_itself_where_rounding_is_not_monotone(place: int) -> None:
+    """A computed δ may be larger where there is more noise, by rounding: nothing is concluded from a smaller one."""
+
+    def short(size: Fraction) -> float:
+        digest = hashlib.sha256(f"{place} {size}".encode()).digest()
+        return 1 + place / 40 - float(size) + 1e-6 * (digest[0] - 127.5)
+
+    assert short(least_by(short, "a goal")) <= 0

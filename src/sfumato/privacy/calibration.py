@@ -89,7 +89,8 @@ def least_by(short: Callable[[Fraction], float], goal: str, precision: Fraction 
     while high - low > high * precision:
         middle = (low + high) / 2
         low, high = (low, middle) if search.enough(middle) else (middle, high)
-    return next((number for number in _round_numbers(low, high) if short(number) <= 0), high)
+    # Rounding may make a computed number larger where there is more noise: only what was looked at itself is given.
+    return next((number for number in (*_round_numbers(low, high), high) if short(number) <= 0), search.certain)
 
 
 class _Search:
@@ -99,6 +100,12 @@ class _Search:
         self._short = short
         self._low: tuple[Fraction, float] | None = None
         self._high: tuple[Fraction, float] | None = None
+
+    @property
+    def certain(self) -> Fraction:
+        """The least parameter of which it was seen that it is enough."""
+        assert self._high is not None
+        return self._high[0]
 
     def enough(self, size: Fraction) -> bool:
         if self._low is not None and size <= self._low[0]:
