@@ -136,6 +136,13 @@ def test_values_that_are_no_whole_numbers_are_refused(values: Any) -> None:
         ExactAnswers(values)
 
 
+def test_whole_numbers_that_are_stored_as_reals_are_refused_with_what_converts_them() -> None:
+    """So a table reads them that has missing cells elsewhere."""
+    with pytest.raises(sf.InvalidParameter) as refusal:
+        ExactAnswers(np.array([1.0, 0.0]))
+    assert refusal.value.fix == "convert them, such as values.astype(int)"
+
+
 def test_values_above_the_bound_are_refused_where_it_decides_the_noise() -> None:
     with pytest.raises(sf.InvalidParameter, match="between 0 and 1"):
         NoisyAnswers([0, 2], 1, 1)
