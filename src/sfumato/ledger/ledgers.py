@@ -300,7 +300,9 @@ def open_guarded(
                 transaction = Transaction(rows, keyed.origin)
                 guarded.memory.lineage = marks_of(transaction)
                 if not transaction.moved_to:  # then it charges nothing more, and others go on
-                    guarded.anchors += tuple(each for each in others if each.misses(transaction))
+                    guarded.anchors += tuple(
+                        each for each in set(others) - set(guarded.anchors) if each.misses(transaction)
+                    )
                 guarded.missing = guarded.behind(transaction)
             guarded.remember_ended()
     except BaseException:
