@@ -6,9 +6,12 @@ import errno
 import json
 import os
 import signal
+import sys
 import warnings
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -61,6 +64,52 @@ def test_what_a_killed_curator_wrote_is_not_forgotten(place: Place, tmp_path: Pa
         account(ledger).charge(pure("0.1"))
         assert ledger.verify().holds
     assert running(tmp_path) == []
+
+
+def killed_while_closing(place: Place, at: int) -> bool:
+    """Whether a curator that charged 0.4 was killed before this line of what closing a ledger runs."""
+    child = os.fork()
+    if child == 0:
+        try:
+            ledger, left = place.open(), [at]
+            account(ledger, sf.Budget(10**6)).charge(pure("0.4"))
+
+            def trace(frame: FrameType, event: str, _: object) -> Callable[..., object] | None:
+                if not frame.f_code.co_filename.endswith(("guarded.py", "kept_anchors.py", "local_files.py")):
+                    return None
+                left[0] -= event == "line"
+                if not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return trace
+
+            sys.settrace(trace)
+            ledger.close()
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def test_a_curator_that_is_killed_anywhere_while_it_closes_forgets_nothing(place: Place, long: bool) -> None:
+    """The anchors of the whole ledger take the place of its own file: at each moment one of them knows its line."""
+    budget = sf.Budget(10**6)
+    with place.open() as ledger:
+        account(ledger, budget)
+    at, spent, killed = 1, Fraction(0), True
+    while killed:
+        with place.open() as ledger:
+            before = ledger.head[0]
+        killed = killed_while_closing(place, at)
+        place.edit(f"DELETE FROM lines WHERE number > {before}")
+        with place.open() as ledger:
+            clinic = account(ledger, budget)
+            with pytest.raises(sf.LedgerBehind):
+                clinic.charge(pure("0.1"))
+            ledger.acknowledge(reason="the standby was behind")
+            assert clinic.spent["pure"] is not None
+            assert clinic.spent["pure"] >= spent + Fraction(2, 5)
+            spent = clinic.spent["pure"]
+        at += 5 if long else 97
+    assert at > 200
 
 
 def test_the_file_of_a_process_goes_when_another_anchor_knows_as_much(place: Place, tmp_path: Path) -> None:

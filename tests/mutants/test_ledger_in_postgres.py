@@ -405,8 +405,8 @@ MOVES = (
         "what a curator knew of a ledger is forgotten when it moves",
         Kind.REUSE,
         "ledger/ledgers.py",
-        "others = [each for _, each in kept_anchors.of_any_database(strict=False)]",
-        "others: list[Anchor] = []",
+        "others = {each for _, each in kept_anchors.of_any_database(strict=False)}",
+        "others: set[Anchor] = set()",
         (f"{_HOSTILE}test_what_a_curator_knew_of_the_old_place_counts_at_the_new_one",),
     ),
     Mutant(

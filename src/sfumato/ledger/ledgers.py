@@ -295,12 +295,12 @@ def open_guarded(
         guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
         if found.holds:
             # What was kept of it elsewhere is read before its lines are: all that is known there is here, or lost.
-            others = [each for _, each in kept_anchors.of_any_database(strict=False)]
+            others = {each for _, each in kept_anchors.of_any_database(strict=False)}
             with store.reading((*mark_numbers(found.lines), *looked_at((*guarded.anchors, *others)))) as rows:
                 transaction = Transaction(rows, keyed.origin)
                 guarded.memory.lineage = marks_of(transaction)
                 if not transaction.moved_to:  # then it charges nothing more, and others go on
-                    guarded.anchors += tuple(each for each in others if each.misses(transaction))
+                    guarded.anchors += tuple(each for each in others - {*guarded.anchors} if each.misses(transaction))
                 guarded.missing = guarded.behind(transaction)
             guarded.remember_ended()
     except BaseException:

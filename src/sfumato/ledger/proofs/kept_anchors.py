@@ -241,16 +241,17 @@ def of_any_database(*, strict: bool) -> list[tuple[Path, Anchor]]:
     """Read all that this user has kept of ledgers in databases. What cannot be read is refused if ``strict``, and left
     out otherwise: it is of another ledger, or refused where that is opened.
     """
-    folder, found = local_files.anchor_folder(), []
+    folder = local_files.anchor_folder()
+    found: list[tuple[Path, Anchor]] = []
     for path in (*sorted(folder.glob("*.anchor")), *sorted(folder.glob("*.running"))):
         try:
-            kept = _read_running(path) if path.suffix == ".running" else None
-            anchor = Anchor.load(path) if path.suffix == ".anchor" else kept and kept.anchor
+            if path.suffix == ".anchor":
+                found.append((path, Anchor.load(path)))
+            elif (kept := _read_running(path)) is not None:
+                found.append((path, kept.anchor))
         except LedgerUnavailable:
             if strict:
                 raise
-            continue
-        found += [(path, anchor)] if anchor is not None else []
     return found
 
 

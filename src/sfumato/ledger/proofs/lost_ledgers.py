@@ -12,7 +12,6 @@ from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_addr
 
 _PATIENCE = 10.0
 """Seconds for a server to answer that may be destroyed."""
-_RULE = "an export is copied where its ledger is lost"
 
 
 def require_lost(place: str, key: str) -> None:
@@ -24,13 +23,13 @@ def require_lost(place: str, key: str) -> None:
         return
     if last[1]:
         raise LedgerUnavailable(
-            f"{_RULE}, and the ledger of this one was moved to {last[1]}",
+            f"an export is copied where its ledger is lost, and the ledger of this one was moved to {last[1]}",
             place=place,
             fix="name the ledger that it was moved to; if that is lost, copy the one that was moved to it again, "
             "with --accept-loss",
         )
     raise LedgerUnavailable(
-        f"{_RULE}, and the ledger of this one is still here",
+        "an export is copied where its ledger is lost, and the ledger of this one is still here",
         place=place,
         fix="copy the ledger itself, which is sealed then; if it is destroyed, put it out of the way first",
     )
@@ -49,7 +48,7 @@ def _in_a_file(place: str) -> tuple[str, str] | None:
         return key, _moved(last)
     except (sqlite3.Error, ValueError, KeyError, TypeError):
         raise LedgerUnavailable(
-            f"{_RULE}, and the file in which it was cannot be read",
+            "an export is copied where its ledger is lost, and the file in which it was cannot be read",
             place=place,
             fix="let this user read it, when nobody has locked it; if the ledger in it is destroyed, put it out of "
             "the way first",
@@ -65,7 +64,7 @@ def _at_a_server(place: str) -> tuple[str, str] | None:
         return None if found is None else (found[0], _moved(found[1]))
     except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):
         raise LedgerUnavailable(
-            f"{_RULE}, and the server on which it was does not let this user look",
+            "an export is copied where its ledger is lost, and the server on which it was does not let this user look",
             place=place,
             fix="let this user read it; if the ledger is destroyed, remove its schema from that server first",
         ) from None
