@@ -27,7 +27,8 @@ def test_a_lost_answer_is_said_to_be_stored(policy: Path, redirected: str) -> No
     done = _shell(redirected, "query", policy, COUNTS, *QUERY)
     assert done.returncode == UNWRITTEN
     assert "stored, and free" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "Exception ignored" not in done.stdout + done.stderr
     assert spent(policy) == 0.5
     again = run("query", policy, COUNTS, *QUERY)
     assert again.exit_code == 0
@@ -66,7 +67,7 @@ def test_a_refusal_keeps_its_exit_code_where_nobody_reads(policy: Path) -> None:
     assert _nobody_reads("query", policy, COUNTS, "--epsilon", "9").returncode == 3
 
 
-@pytest.mark.parametrize("redirected", [">&-", "2>&-", ">&- 2>&-", "2> /dev/full", "> /dev/full 2> /dev/full"])
+@pytest.mark.parametrize("redirected", ["2>&-", ">&- 2>&-", "2> /dev/full", "> /dev/full 2> /dev/full"])
 def test_closed_and_full_streams_are_no_traceback(policy: Path, redirected: str, long: bool) -> None:
     """Of an answer, a refusal and a help; where only one stream is lost, the refusal and the help only in the long run:
     an answer writes to both.
