@@ -149,7 +149,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_the_table_of_roles_names_every_call() -> None:
     told = {*FOR_ALL, *OF_THE_NAMED, *ASKING, *OF_BUYERS, *OWNERS, *AUDITING}
     assert told == set(CALLS)
-    not_calls = {"caller", "sign_in", "sign_out", "free", "reading", "start", "wait", "drain", "stop_taking"}
+    not_calls = {"caller", "look", "sign_in", "sign_out", "free", "reading", "start", "wait", "drain", "stop_taking"}
     public = {name for name in vars(Counter) if not name.startswith("_")}
     assert public - not_calls <= told
     assert not_calls <= public
@@ -568,9 +568,9 @@ def test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_o
         return small.counter.free(small.ana, "clinic", "synthesis", "rehearse", spec, {**EPSILON, **more})
 
     assert rehearse(rows=100) is not None
-    assert small.counter._questions._left["ana"] == (20 - 5 - math.ceil(seconds[0] * 20), 0)
+    assert small.counter._questions._left["ana"] == (20 - 5 - int(seconds[0] * 20), 0)
     now[0] += 3600
-    monkeypatch.setattr("sfumato.server.releases.long_rehearsals.LONGEST", seconds[0] / 100)
+    monkeypatch.setattr("sfumato.server.releases.static_costs.LONGEST", seconds[0] / 100)
     with pytest.raises(Unsupported, match="long-rehearsal"):
         rehearse(rows=100)
     assert small.counter.free(small.ana, "clinic", "questions", "rehearse", COUNT, EPSILON) is not None

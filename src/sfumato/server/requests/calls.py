@@ -38,8 +38,15 @@ async def identified(request: Request) -> Caller:
 def identify(request: Request) -> Caller:
     """Find who calls, by the token alone: no browser adds that by itself, so no other site can make it do so."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
-    shown = Credentials(token=token.strip() if kind.lower() == "bearer" else None)
-    return counter_of(request).caller(shown)
+    return known(request, Credentials(token=token.strip() if kind.lower() == "bearer" else None))
+
+
+def known(request: Request, shown: Credentials) -> Caller:
+    """Find who shows this, and count what only looks; what is sent is counted by what is done with it."""
+    caller = counter_of(request).caller(shown)
+    if request.method in ("GET", "HEAD"):
+        counter_of(request).look(caller)
+    return caller
 
 
 async def sent(request: Request, caller: Caller, kind: type[Any]) -> Any:
