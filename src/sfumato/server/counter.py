@@ -340,6 +340,8 @@ class Counter:
         with self._as(caller, "users", Role.OWNER):
             if name == caller.user:
                 raise InvalidParameter("user", name, "somebody else: nobody shuts themselves out")
+            if name not in (each.name for each in self.people.users()):
+                raise NotThere(f"user {name}")
             return self.people.set_disabled(name, disabled, by=caller.user)
 
     def link(self, caller: Caller, name: str) -> str:
@@ -368,6 +370,8 @@ class Counter:
     def revoke_token(self, caller: Caller, number: int) -> Token:
         """End a token."""
         with self._as(caller, "tokens", Role.OWNER):
+            if number not in (each.number for each in self.people.tokens()):
+                raise NotThere(f"token {number}")
             return self.people.revoke_token(number, by=caller.user)
 
     def shares(self, caller: Caller, name: str) -> dict[str, Standing | PeriodStandings]:

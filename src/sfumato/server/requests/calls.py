@@ -72,12 +72,12 @@ def require_json(request: Request) -> None:
         raise InvalidRequest("what is sent is JSON", place="Content-Type", fix=f"send Content-Type: {JSON}")
 
 
-def whole(request: Request, name: str, otherwise: int, most: int) -> int:
-    """Read a whole number of the query, from 0."""
+def whole(request: Request, name: str, otherwise: int, most: int, least: int = 0) -> int:
+    """Read a whole number of the query."""
     given = request.query_params.get(name)
     if given is None:
         return otherwise
-    if not (given.isascii() and given.isdigit() and len(given) <= 18) or int(given) > most:
-        rule = f"{name} is a whole number from 0 to {most:,}"
+    if not (given.isascii() and given.isdigit() and len(given) <= 18) or not least <= int(given) <= most:
+        rule = f"{name} is a whole number from {least} to {most:,}"
         raise InvalidRequest(rule, place=f"the query, {name}", fix=f"leave it out, or write {name}={otherwise}")
     return int(given)
