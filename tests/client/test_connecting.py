@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import sfumato as sf
+from cli.running import run
 from client.curators import served_policy, serving
 from sfumato.client import kept_tokens, wire
 from sfumato.client.addresses import Address
@@ -90,10 +91,53 @@ def test_a_server_whose_certificate_nobody_vouches_for_is_refused(tmp_path: Path
     policy = served_policy(tmp_path)
     with serving(policy, certificate=str(certificate), certificate_key=str(key)) as (where, token):
         assert where.startswith("https://")
-        with pytest.raises(ServerUnavailable):
+        with pytest.raises(ServerUnavailable, match=r"TLS: its certificate is not trusted, self.signed certificate"):
             sf.connect(where, token=token)
         with sf.connect(where, token=token, certificate=certificate) as curator:
             assert curator.name == "clinic"
+    (tmp_path / "plain").mkdir()
+    plainly = serving(served_policy(tmp_path / "plain"))
+    with plainly as (plain, token), pytest.raises(ServerUnavailable, match="TLS: it does not speak it"):
+        sf.connect(plain.replace("http:", "https:"), token=token)
+
+
+def test_the_certificate_that_login_was_given_is_kept_beside_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    monkeypatch.delenv("SFUMATO_TOKEN", raising=False)
+    certificate, key = _own_certificate(tmp_path)
+    monkeypatch.chdir(certificate.parent)
+    policy = served_policy(tmp_path)
+    with serving(policy, certificate=str(certificate), certificate_key=str(key)) as (where, token):
+        done = run("login", where, "--certificate", certificate.name, given=f"{token}\n")
+        assert done.exit_code == 0, done.output
+        monkeypatch.chdir("/")
+        for asked in (("budget", "clinic"), ("history", "clinic"), ("query", "clinic", COUNT, "--explain")):
+            done = run(*asked, "--server", where)
+            assert done.exit_code == 0, done.output
+        with sf.connect(where) as curator:
+            assert curator.name == "clinic"
+        assert run("login", "http://127.0.0.1:1", "--forget").exit_code == 0  # what is kept for others stays as it is
+        with sf.connect(where) as curator:
+            assert curator.name == "clinic"
+
+
+@pytest.mark.parametrize(
+    "written",
+    ['["x"]', '{"https://x": 1}', '{"https://x": {"token": "t"}}', '{"https://x": {"token": 1, "certificate": "c"}}'],
+)
+def test_a_file_of_tokens_that_holds_something_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("SFUMATO_TOKEN", raising=False)
+    path = tmp_path / "sfumato" / "tokens.json"
+    path.parent.mkdir()
+    path.write_text(written)
+    path.chmod(0o600)
+    with pytest.raises(sf.SfumatoError, match="the file that keeps tokens holds"):
+        sf.connect("https://x")
 
 
 def test_a_socket_is_called_too(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlglot import exp
 
 import sfumato as sf
 from plan.described import CATALOG, described
@@ -15,6 +16,7 @@ from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Described
 from sfumato.plan.nodes import relations
 from sfumato.plan.sql.statements import parse
+from sfumato.plan.sql.text import fragment, select
 from sfumato.policy import Domain
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.sql"))
@@ -171,3 +173,20 @@ def test_a_column_without_a_name_is_called_as_it_is_written(item: str, name: str
     assert own.name == name
     around = "SELECT MAX(N), COUNT(*) FROM (SELECT region, COUNT(*) AS N FROM visits GROUP BY region) t"
     assert [each.name for each in parse(around, CATALOG).outer[0].finish.outputs] == ["max(N)", "count(*)"]
+
+
+def test_too_many_words_are_counted_before_a_question_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taking 64 KB apart takes a third of a second, and counting the first words of it a few thousandths."""
+    long = "SELECT COUNT(*) FROM visits WHERE age > 1" + "+1" * 30_000
+    talkative = "SELECT COUNT(*) FROM visits WHERE age > 1 -- " + "a b " * 12_000 + "\n/* " + "c " * 2000 + "*/"
+    quoting = "SELECT COUNT(*) FROM visits WHERE region IN ('" + "it''s x " * 6000 + "')"
+    select(talkative)
+    select(quoting)
+
+    def taken_apart(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("sqlglot.tokenize", taken_apart)
+    for read in (select, lambda text: fragment(text, exp.Expression)):
+        with pytest.raises(Unsupported, match="too-long"):
+            read(long)

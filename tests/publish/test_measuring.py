@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import random
 import re
 import zipfile
 from collections import Counter
@@ -577,6 +578,13 @@ def test_a_price_is_kept_by_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_only_the_largest_sets_are_read() -> None:
     assert largest_sets(((0,), (1, 2), (0, 1, 2), (3,), (1, 3))) == ((0, 1, 2), (1, 3))
+    assert largest_sets(((),)) == ((),)
+    assert largest_sets(()) == ()
+    coins = random.Random(19)
+    for _ in range(300):
+        sets = [tuple(sorted(coins.sample(range(6), coins.randrange(5)))) for _ in range(coins.randrange(1, 9))]
+        plain = [each for each in dict.fromkeys(sets) if not any({*each} < {*other} for other in sets)]
+        assert largest_sets(sets) == tuple(plain)
     draw, _ = exact_blocks(policy_of(rows(1), units=True), Price(rho="0.5"), ways=[["sex"], ["sex", "age"], ["age"]])
     assert draw.reading.sets == ((0, 1),)
     pure, _ = exact_blocks(policy_of(rows(1), units=True), Price(1), ways=[["sex"], ["sex", "age"], ["age"]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import math
+import json
 import os
 import resource
 import threading
@@ -52,6 +52,7 @@ from sfumato.server.people.known_people import Role
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.answer_clock import AnswerClock
 from sfumato.server.releases.running_releases import Phase
+from sfumato.server.releases.static_costs import BYTES
 from sfumato.server.releases.turns import FreeQuestions
 
 EPSILON = {"epsilon": "0.1"}
@@ -149,7 +150,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_the_table_of_roles_names_every_call() -> None:
     told = {*FOR_ALL, *OF_THE_NAMED, *ASKING, *OF_BUYERS, *OWNERS, *AUDITING}
     assert told == set(CALLS)
-    not_calls = {"caller", "sign_in", "sign_out", "free", "reading", "start", "wait", "drain", "stop_taking"}
+    not_calls = {"caller", "look", "sign_in", "sign_out", "free", "reading", "start", "wait", "drain", "stop_taking"}
     public = {name for name in vars(Counter) if not name.startswith("_")}
     assert public - not_calls <= told
     assert not_calls <= public
@@ -568,9 +569,9 @@ def test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_o
         return small.counter.free(small.ana, "clinic", "synthesis", "rehearse", spec, {**EPSILON, **more})
 
     assert rehearse(rows=100) is not None
-    assert small.counter._questions._left["ana"] == (20 - 5 - math.ceil(seconds[0] * 20), 0)
+    assert small.counter._questions._left["ana"] == (20 - 5 - int(seconds[0] * 20), 0)
     now[0] += 3600
-    monkeypatch.setattr("sfumato.server.releases.long_rehearsals.LONGEST", seconds[0] / 100)
+    monkeypatch.setattr("sfumato.server.releases.static_costs.LONGEST", seconds[0] / 100)
     with pytest.raises(Unsupported, match="long-rehearsal"):
         rehearse(rows=100)
     assert small.counter.free(small.ana, "clinic", "questions", "rehearse", COUNT, EPSILON) is not None
@@ -583,6 +584,91 @@ def test_each_round_of_a_rehearsed_model_counts_as_a_free_question(tmp_path: Pat
     spec = {"table": "visits", "rounds": 7, "columns": ["region"]}
     small.counter.free(small.ana, "clinic", "synopses", "rehearse", spec, EPSILON)
     assert small.counter._questions._left["ana"] == (20 - 5 - 7, 0)
+    small.close()
+
+
+def test_what_is_sent_counts_by_its_questions_and_its_bytes_before_anything_is_made_of_it(tmp_path: Path) -> None:
+    small = open_server(tmp_path, free_per_second=20)
+    small.counter._questions = FreeQuestions(20, lambda: 0.0)
+
+    def left(who: Caller, kind: str, act: str, spec: dict[str, Any]) -> float:
+        with suppress(SfumatoError):
+            small.counter.free(who, "clinic", kind, act, spec)
+        return 20 - small.counter._questions._left[who.user][0]
+
+    many = {"questions": [questions(number)["sql"] for number in range(41)]}
+    assert left(small.ana, "workloads", "explain", many) == 1 + 10 + len(json.dumps(many)) // BYTES
+    long = {"sql": "SELECT COUNT(*) AS n FROM visits -- " + "x" * 5000}
+    assert left(small.ben, "questions", "columns", long) == 1 + 5036 // BYTES
+    assert left(small.owner, "questions", "columns", {"sql": "not SQL " * 1000}) == 1 + 8000 // BYTES
+    small.counter._questions = FreeQuestions(20, lambda: 0.0)
+    with pytest.raises(Unsupported):
+        small.counter.release(small.ana, "clinic", "questions", {"sql": "not SQL " * 1000}, EPSILON, "r")
+    assert small.counter._questions._left["ana"][0] == 20 - 1 - 8000 // BYTES
+    small.close()
+
+
+def test_of_two_costly_questions_at_the_same_time_the_second_is_not_worked_on(tmp_path: Path) -> None:
+    small = open_server(tmp_path, free_per_second=20)
+    small.counter._questions = FreeQuestions(20, lambda: 0.0)
+    wide = {"sql": "SELECT age, age + 1 AS b, region, COUNT(*) AS n FROM visits GROUP BY ALL"}
+    other = {"sql": "SELECT age, age + 2 AS b, region, COUNT(*) AS n FROM visits GROUP BY ALL"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sfumato.server.releases.static_costs.GROUPS", 4)
+        small.counter.free(small.ana, "clinic", "questions", "explain", wide)
+        assert small.counter._questions._left["ana"][0] < 0
+        small.counter._questions.take = lambda *_: None  # type: ignore[method-assign] # as if both had begun before
+        with pytest.raises(TooManyRequests):
+            small.counter.free(small.ana, "clinic", "questions", "explain", other)
+        small.counter.free(small.ana, "clinic", "questions", "columns", other)
+    small.close()
+
+
+def test_a_rehearsal_counts_by_its_groups_and_cells_and_is_refused_where_there_are_too_many(tmp_path: Path) -> None:
+    small = open_server(tmp_path, free_per_second=20)
+    ages = {"sql": "SELECT age, region, COUNT(*) AS n FROM visits GROUP BY ALL"}
+    kinds = {"questions": ages, "workloads": {"questions": [ages["sql"]]}, "marginals": {"table": "visits"}}
+    counted = {"questions": 555, "workloads": 555, "marginals": 7}  # 222 groups of ages and regions, 3 cells of regions
+    for kind, spec in kinds.items():
+        for seconds, longest in ((0.125, 1e9), (0.125, 0.2)):
+            small.counter._questions = FreeQuestions(20, lambda: 0.0)
+            with pytest.MonkeyPatch.context() as patch:
+                for name in ("_GROUP_SECONDS", "_CELL_SECONDS"):
+                    patch.setattr(f"sfumato.server.releases.static_costs.{name}", seconds)
+                patch.setattr("sfumato.server.releases.static_costs.LONGEST", longest)
+                if longest < 1:
+                    with pytest.raises(Unsupported, match="long-rehearsal"):
+                        small.counter.free(small.ana, "clinic", kind, "rehearse", spec, EPSILON)
+                else:
+                    small.counter.free(small.ana, "clinic", kind, "rehearse", spec, EPSILON)
+                    assert small.counter._questions._left["ana"][0] == 20 - 5 - counted[kind]
+    small.close()
+
+
+def test_marginals_count_by_their_sets_of_columns(tmp_path: Path) -> None:
+    small = open_server(tmp_path, free_per_second=20)
+    small.counter._questions = FreeQuestions(20, lambda: 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sfumato.server.releases.static_costs.SETS", 1)
+        small.counter.free(small.ana, "clinic", "marginals", "explain", {"table": "visits", "ways": 1})
+    assert small.counter._questions._left["ana"][0] == 20 - 1 - 1
+    small.close()
+
+
+def test_who_reads_the_whole_ledger_pays_by_its_lines_and_who_reads_pages_by_their_length(tmp_path: Path) -> None:
+    small = open_server(tmp_path, free_per_second=20)
+    small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r")
+    lines = small.ledger.head[0]
+    for call in (lambda: small.counter.verify(small.auditor), lambda: CALLS["export"](small.counter, small.auditor)):
+        small.counter._questions = FreeQuestions(20, lambda: 0.0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sfumato.server.counter.LINES", 1)
+            call()
+        assert small.counter._questions._left["otto"][0] == 20 - lines
+    for limit, counted in ((100, 0), (1000, 5), (10**6, 5)):
+        small.counter._questions = FreeQuestions(20, lambda: 0.0)
+        small.counter.history(small.auditor, "clinic", limit=limit)
+        assert small.counter._questions._left.get("otto", (20, 0))[0] == 20 - counted
     small.close()
 
 

@@ -24,6 +24,7 @@ from sfumato.errors import LedgerUnavailable
 from sfumato.ledger import Account
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.processes import connections
+from sfumato.server.releases.turns import FreeQuestions
 from sfumato.server.requests import bounded_bodies
 
 LARGE = 1 << 24
@@ -418,6 +419,24 @@ _FRESH = {"epsilon": "0.01", "fresh": True}
 def _told_to_wait(answer: Any) -> None:
     assert (answer.status_code, answer.json()["code"]) == (429, "too-many-requests"), answer.text
     assert int(answer.headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_who_looks_too_often_is_told_when_to_come_back(
+    served: RunningServer, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(served.counter, "_questions", FreeQuestions(2, lambda: 0.0))
+    told = [served.call("ana", method, "/v1/policies/flights/budget").status_code for _ in range(3)]
+    assert told == [200, 200, 429]
+    assert served.call("ben", method, "/v1/policies/flights/releases/1").status_code == 404
+    assert served.call("ben", method, "/v1/policies").status_code == 200
+    late = served.call("ben", method, "/v1/policies/flights/releases/1")
+    assert (late.status_code, late.headers["Retry-After"]) == (429, "1")
+    assert [served.call("ana", "GET", path).status_code for path in ("/healthz", "/v1/openapi.json")] == [200, 200]
+    cookie = served.counter.people.sign_in(served.counter.people.new_link("olga", by="tests"), timedelta(hours=1))
+    pages = [served.call(None, method, "/", headers={"Cookie": f"sfumato={cookie}"}) for _ in range(3)]
+    assert [each.status_code for each in pages] == [200, 200, 429]
+    assert method == "HEAD" or "olga" in pages[2].text  # who is refused is signed in still
 
 
 def test_a_ledger_that_cannot_be_used_is_503_and_nothing_is_spent(

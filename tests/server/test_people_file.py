@@ -179,11 +179,20 @@ def test_acts_are_written_down_and_never_changed(people: PeopleFile) -> None:
     assert people.acts() == acts
 
 
-@pytest.mark.parametrize("name", ["", " ana", "a\nb", "x" * 201, "ana"])
+@pytest.mark.parametrize("name", ["", " ana", "a\nb", "x" * 201, "ana", "../x", "a/b", "a\\b", ".", "..", "..."])
 def test_a_name_is_short_printable_and_free(people: PeopleFile, name: str) -> None:
     with pytest.raises(InvalidParameter):
         people.add_user(name, "analyst", by="olga")
     assert len(people.users()) == 1
+
+
+def test_who_had_a_name_before_is_let_in_again_by_the_command_that_is_named(people: PeopleFile) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        people.add_user("ana", "analyst", by="olga")
+    _, _, command = refused.value.fix.partition("sfumato ")
+    group, act, _, option = command.split()
+    found = main.get_command(None, group).get_command(None, act)  # type: ignore[arg-type, union-attr, attr-defined]
+    assert option in [name for each in found.params for name in each.opts]
 
 
 def test_roles_limits_and_times_are_checked(people: PeopleFile) -> None:

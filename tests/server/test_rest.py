@@ -334,8 +334,9 @@ def test_history_is_paged_and_an_analysts_is_their_own(served: RunningServer) ->
     own = served.call("ben", "GET", f"{POLICY}/history", params={"limit": 1000}).json()["lines"]
     assert {each["analyst"] for each in own} == {"ben"}
     assert own == [each for each in every if each["analyst"] == "ben"]
-    for wrong in ({"after": "-1"}, {"after": "x"}, {"limit": "1001"}, {"limit": "٣"}):
+    for wrong in ({"after": "-1"}, {"after": "x"}, {"limit": "1001"}, {"limit": "0"}, {"limit": "٣"}):
         refused(served.call("ben", "GET", f"{POLICY}/history", params=wrong), 400, "invalid-request")
+    refused(served.call("olga", "GET", "/v1/acts", params={"limit": "0"}), 400, "invalid-request")
 
 
 # ── refusals ───────────────────────────────────────────────────────────────────────────────────
@@ -376,6 +377,9 @@ def test_an_owner_lets_people_in_and_keeps_them_out(served: RunningServer) -> No
     assert served.call("olga", "DELETE", f"/v1/tokens/{number}").json()["revoked"]
     refused(served.call("cy", "GET", "/v1/policies"), 401, "not-signed-in")
     assert served.call("olga", "PUT", "/v1/users/cy", json={"disabled": True}).json()["disabled"]
+    refused(served.call("olga", "PUT", "/v1/users/nobody", json={"disabled": True}), 404, "not-there")
+    refused(served.call("olga", "DELETE", "/v1/tokens/999"), 404, "not-there")
+    refused(served.call("olga", "POST", "/v1/users", json={"name": "../x", "role": "owner"}), 400, "invalid-parameter")
     acts = [each["act"] for each in served.call("audrey", "GET", "/v1/acts", params={"limit": 1000}).json()["acts"]]
     assert acts[-4:] == ["user added", "token made", "token revoked", "user disabled"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import json
 import os
 import re
 import signal
@@ -32,7 +33,9 @@ from server.forked_servers import ForkedServer, forked_server
 from server.running_server import COUNT, running_server
 from server.test_many_clients import clinic
 from sfumato.cli import main
+from sfumato.errors import InvalidSettings
 from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.processes.admitted_peers import admitted_peers
 from sfumato.server.processes.handed_connections import channel
 from sfumato.server.serving import Given, _owners_link, _spawned
 from sfumato.server.settings import Settings
@@ -244,6 +247,59 @@ def test_it_speaks_tls_with_a_certificate(tmp_path: Path) -> None:
         answer = served.call("ana", "GET", "/v1/policies")
         assert answer.json() == {"policies": ["flights"]}
         assert answer.headers["strict-transport-security"] == "max-age=31536000"
+
+
+def _raw(port: int, sent: bytes) -> bytes:
+    """Send something by a connection of this machine, and give all that is told until it ends."""
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
+        connection.sendall(sent)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+@pytest.mark.parametrize(
+    ("at", "proxies", "answered"),
+    [
+        ("0.0.0.0:0", ["10.9.9.9"], False),
+        ("0.0.0.0:0", ["10.9.9.9", "127.0.0.0/8"], True),
+        ("[::]:0", ["10.9.9.9"], False),
+        ("[::]:0", ["127.0.0.1"], True),
+        ("127.0.0.1:0", ["10.9.9.9"], True),
+    ],
+)
+def test_past_its_proxies_a_server_without_a_certificate_answers_nobody(
+    tmp_path: Path, at: str, proxies: list[str], answered: bool
+) -> None:
+    own = {"public_url": "https://numbers.example.org", "proxies": proxies}
+    try:
+        with running_server(tmp_path, at=at, **own) as served:
+            port = served.server.servers[0].sockets[0].getsockname()[1]
+            shown = f"Authorization: Bearer {served.tokens['ana']}\r\nConnection: close\r\n"
+            told = _raw(port, f"GET /v1/policies HTTP/1.1\r\nHost: x\r\n{shown}\r\n".encode())
+            nonsense = _raw(port, b"GET /healthz HTTP/1.1\r\nHost: x")[:12] if not answered else b""
+    except InvalidSettings:
+        pytest.skip("this machine has no IPv6")
+    head, _, body = told.partition(b"\r\n\r\n")
+    if answered:
+        assert head.startswith(b"HTTP/1.1 200 ")
+        return
+    assert head.startswith(b"HTTP/1.1 403 ")
+    assert nonsense == b"HTTP/1.1 403"  # it is said before the head of a request is read
+    assert b"content-type: application/problem+json" in head
+    said = json.loads(body)
+    assert (said["status"], said["place"]) == (403, "the connection")
+    assert "https://numbers.example.org" in said["fix"]
+    assert not served.log.exists() or "ana" not in served.log.read_text()  # no token was looked up
+
+
+def test_who_is_answered_is_decided_by_where_a_connection_comes_from() -> None:
+    peers = admitted_peers(Settings(listen="10.0.0.5:1", public_url="https://x.example", proxies=("10.0.0.2",)))
+    assert peers is not None
+    assert peers.admits(("10.0.0.2", 5))
+    assert peers.admits(("::ffff:10.0.0.2", 5, 0, 0))
+    assert not any(
+        peers.admits(each) for each in (("10.0.0.3", 5), ("::1", 5, 0, 0), ("fe80::1%lo", 5, 0, 1), "", None)
+    )
+    assert admitted_peers(Settings(listen="unix:/x", public_url="https://x.example", proxies=("10.0.0.2",))) is None
 
 
 def _write_certificate(folder: Path) -> None:

@@ -48,6 +48,22 @@ def test_what_is_owed_is_paid_back_before_the_next_question() -> None:
     free.take("ana")
 
 
+def test_who_owes_already_is_told_when_to_come_back_and_owes_no_more() -> None:
+    """Two costly questions are taken at the same time: both may be begun, and only one is worked on."""
+    now = [0.0]
+    free = FreeQuestions(4, lambda: now[0])
+    free.take("ana")
+    free.take("ana")
+    free.owe("ana", 10)
+    with pytest.raises(TooManyRequests) as refused:
+        free.owe("ana", 10)
+    assert refused.value.retry_after == 2
+    free.owe("ana", 0)
+    free.owe("ben", 10)
+    now[0] = 8.01 / 4
+    free.owe("ana", 10)
+
+
 def test_a_user_asks_so_many_free_questions_a_second() -> None:
     now = [0.0]
     questions = FreeQuestions(20, lambda: now[0])

@@ -1,4 +1,7 @@
-"""Tokens are kept in one file that its owner alone can read: ``sfumato login`` writes it, ``connect`` reads it."""
+"""Tokens are kept in one file that its owner alone can read: ``sfumato login`` writes it, ``connect`` reads it.
+
+Beside a token stands the file of certificates by which its server is known, where one was named.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import os
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from sfumato.client.addresses import Address
 from sfumato.errors import SfumatoError
@@ -22,29 +27,47 @@ def tokens_path() -> Path:
     return Path(folder, "sfumato", "tokens.json")
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What is kept for a server: the token, and the file of certificates by which it is known, if one was named."""
+
+    token: str
+    certificate: str | None = None
+
+
 def kept_token(address: Address) -> str | None:
     """Find the token for a server: in the environment, or else in the file."""
-    return os.environ.get(VARIABLE) or _read(tokens_path()).get(address.words)
+    return os.environ.get(VARIABLE) or (kept.token if (kept := _read(tokens_path()).get(address.words)) else None)
 
 
-def keep_token(address: Address, token: str | None) -> Path:
+def kept_certificate(address: Address) -> str | None:
+    """Find the file of certificates that was named with the token for a server."""
+    kept = _read(tokens_path()).get(address.words)
+    return None if kept is None else kept.certificate
+
+
+def keep_token(address: Address, token: str | None, certificate: str | None = None) -> Path:
     """Keep the token for a server, or none any more, and give the path of the file."""
     path = tokens_path()
     known = {name: each for name, each in _read(path).items() if name != address.words}
     if token is not None:
-        known[address.words] = token
+        known[address.words] = Kept(token, None if certificate is None else os.path.abspath(certificate))
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(FileNotFoundError):
         unfinished.unlink()
     handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(known, file, indent=1)
+        json.dump({name: _plain(each) for name, each in known.items()}, file, indent=1)
     os.replace(unfinished, path)
     return path
 
 
-def _read(path: Path) -> Mapping[str, str]:
+def _plain(kept: Kept) -> str | dict[str, str]:
+    return kept.token if kept.certificate is None else asdict(kept)
+
+
+def _read(path: Path) -> Mapping[str, Kept]:
     """Read the file; one that others can read is refused, since what it holds is no secret any more."""
     try:
         with path.open(encoding="utf-8") as file:
@@ -56,7 +79,16 @@ def _read(path: Path) -> Mapping[str, str]:
         return {}
     except (OSError, ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+    kept = {name: _kept(each) for name, each in found.items()} if isinstance(found, dict) else {"": None}
+    if None in kept.values():
         rule = "the file that keeps tokens holds texts by the address of a server"
         raise SfumatoError(rule, place=str(path), fix="remove it, and log in again")
-    return found
+    return {name: each for name, each in kept.items() if each is not None}
+
+
+def _kept(written: Any) -> Kept | None:
+    """Read what is kept for one server: a token, or a token and a path; None for anything else."""
+    if isinstance(written, str):
+        return Kept(written)
+    right = isinstance(written, dict) and written.keys() == {"token", "certificate"}
+    return Kept(**written) if right and all(isinstance(each, str) for each in written.values()) else None

@@ -10,7 +10,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from sfumato.client.addresses import Address
-from sfumato.client.kept_tokens import kept_token
+from sfumato.client.kept_tokens import kept_certificate, kept_token
 from sfumato.client.read_values import read
 from sfumato.client.remote_proposals import Place, RemoteProposal, RemoteQuestion, sent_spec, written_question
 from sfumato.client.sent_values import parameters_sent
@@ -265,11 +265,13 @@ def connect(
 
     The policy may be left out where only one is there for you. Without a ``token`` it is that of the environment
     variable SFUMATO_TOKEN, or the one that ``sfumato login`` keeps. ``timeout`` is in seconds, and for what reads no
-    rows; ``certificate`` names a file of certificates by which the server is known, instead of the system's.
+    rows; ``certificate`` names a file of certificates by which the server is known, instead of the system's; without
+    a ``token`` it is the one that ``sfumato login`` keeps, if it was given one.
     """
     address = Address.of(url)
     shown = kept_token(address) if token is None else token
-    wire = _opened(address, shown, timeout, certificate)
+    known = kept_certificate(address) if token is None and certificate is None else certificate
+    wire = _opened(address, shown, timeout, known)
     try:
         return RemoteCurator(Place(wire, _chosen(policy, _policies(wire)), progress))
     except BaseException:

@@ -207,7 +207,15 @@ def _written(sent: Mapping[str, Any]) -> bytes:
     return json.dumps(sent, allow_nan=False).encode()
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
+    """Say in what way a server was not reached: a certificate that nobody vouches for is named as such."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"TLS: its certificate is not trusted, {cause.verify_message}; name one that is with certificate"
+        if isinstance(cause, ssl.SSLError):
+            return "TLS: it does not speak it, or not as here"
+        cause = cause.__cause__ or cause.__context__
     return type(error).__name__
 
 

@@ -12,7 +12,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
@@ -46,8 +46,8 @@ from sfumato.server.people.told_errors import told
 from sfumato.server.releases.answer_clock import AnswerClock, doublings
 from sfumato.server.releases.flights import Flight, Flights, Released
 from sfumato.server.releases.known_proposals import Sent
-from sfumato.server.releases.long_rehearsals import more_for_a_price, questions_more
 from sfumato.server.releases.running_releases import Kept, Phase, Request, RunningReleases, written
+from sfumato.server.releases.static_costs import LINES, for_what_is_proposed, for_what_was_sent
 from sfumato.server.releases.turns import FreeQuestions, Turns
 from sfumato.server.served import Served
 from sfumato.server.settings import Settings
@@ -56,8 +56,6 @@ T = TypeVar("T")
 Propose = Callable[[Curator, str, Mapping[str, Any]], Any]
 """Makes the proposal of a kind from what a caller sent (``server.proposals``)."""
 ACTS = ("propose", "columns", "explain", "error", "price", "advise", "plot", "rehearse")
-_COUNTED = {"rehearse": 5}
-"""How many free questions an act counts as: a rehearsal takes as long as several others."""
 _ASKING = (Role.OWNER, Role.ANALYST)
 _SEEING_ALL = (Role.OWNER, Role.AUDITOR)
 _LONGEST_PAGE = 1000
@@ -136,6 +134,11 @@ class Counter:
 
     # ── what is free ───────────────────────────────────────────────────────────────────────────
 
+    def look(self, caller: Caller) -> None:
+        """Count a call that only looks at something as one free question."""
+        with self._logged(caller, "look", quiet=True):
+            self._questions.take(caller.user)
+
     def policies(self, caller: Caller) -> tuple[str, ...]:
         """Name the policies that are there for a caller."""
         with self._logged(caller, "policies"):
@@ -187,7 +190,7 @@ class Counter:
             caller.require("asking", *_ASKING)
             if act not in ACTS:
                 raise InvalidParameter("act", act, f"one of {', '.join(ACTS)}")
-            self._questions.take(caller.user, _COUNTED.get(act, 1))
+            self._questions.take(caller.user, for_what_was_sent(act, spec))
             return self._with_new_data(
                 caller, name, lambda: self._acted(caller, name, kind, act, spec, dict(price or {}))
             )
@@ -203,9 +206,8 @@ class Counter:
         if not hasattr(proposal, act):
             rule = "an error is drawn against a price, and nothing here has either"
             raise Unsupported("no-picture", rule, fix="ask for it to be explained")
-        if act == "rehearse":
-            self._questions.owe(caller.user, questions_more(proposal, price, self.settings.free_per_second))
-        self._questions.owe(caller.user, more_for_a_price(proposal, price))
+        more = for_what_is_proposed(proposal, act, price, self.settings.free_per_second)
+        self._questions.owe(caller.user, more)
         return getattr(proposal, act)(**price)
 
     @contextmanager
@@ -239,7 +241,7 @@ class Counter:
         with self._logged(caller, "release", quiet=True):
             caller.require("asking", *_ASKING)
             entries.name(request_id, "request_id")
-            self._questions.take(caller.user)
+            self._questions.take(caller.user, for_what_was_sent("release", spec))
             self._require_seen(caller, name)
             request = Request(name, caller.user, request_id)
             kept = Kept.asked(kind, spec, price)
@@ -299,6 +301,7 @@ class Counter:
         with self._logged(caller, "history"):
             curator = self.served.view(caller, name)
             most = min(max(1, limit), _LONGEST_PAGE)
+            self._questions.owe(caller.user, most // LINES)
             analyst = None if caller.role in _SEEING_ALL else caller.user
             reader = self.served.curator(name) if analyst is None else curator
             lines = list(reader.history(analyst, after=after, limit=most + 1))
@@ -310,6 +313,7 @@ class Counter:
         with self._logged(caller, "history"):
             curator = self.served.view(caller, name)
             most = min(max(1, limit), _LONGEST_PAGE)
+            self._questions.owe(caller.user, most // LINES)
             analyst = None if caller.role in _SEEING_ALL else caller.user
             every = latest_lines_of(self.served.ledger, curator.policy, analyst, before or 0)
             lines = [] if before == 0 else list(islice(every, most + 1))
@@ -336,6 +340,8 @@ class Counter:
         with self._as(caller, "users", Role.OWNER):
             if name == caller.user:
                 raise InvalidParameter("user", name, "somebody else: nobody shuts themselves out")
+            if name not in (each.name for each in self.people.users()):
+                raise NotThere(f"user {name}")
             return self.people.set_disabled(name, disabled, by=caller.user)
 
     def link(self, caller: Caller, name: str) -> str:
@@ -364,6 +370,8 @@ class Counter:
     def revoke_token(self, caller: Caller, number: int) -> Token:
         """End a token."""
         with self._as(caller, "tokens", Role.OWNER):
+            if number not in (each.number for each in self.people.tokens()):
+                raise NotThere(f"token {number}")
             return self.people.revoke_token(number, by=caller.user)
 
     def shares(self, caller: Caller, name: str) -> dict[str, Standing | PeriodStandings]:
@@ -406,17 +414,26 @@ class Counter:
     def verify(self, caller: Caller) -> Verification:
         """Check every line of the ledger."""
         with self._as(caller, "verify", *_SEEING_ALL):
+            self._read_all_lines(caller)
             return self.served.ledger.verify()
 
     def export(self, caller: Caller, form: str, path: str | os.PathLike[str]) -> None:
         """Write the ledger to a file of the server, in a form that others read."""
         with self._as(caller, "export", *_SEEING_ALL):
+            self._read_all_lines(caller)
             self.served.ledger.export(form, path)
 
     def anchor(self, caller: Caller) -> Anchor:
         """Give what vouches for the ledger as it is now, to be kept elsewhere."""
         with self._as(caller, "anchor", *_SEEING_ALL):
             return self.served.ledger.anchor()
+
+    def _read_all_lines(self, caller: Caller) -> None:
+        """Count a call that reads the whole ledger by its lines; of one that is damaged they are told by the call."""
+        lines = 0
+        with suppress(SfumatoError):
+            lines = self.served.ledger.head[0]
+        self._questions.owe(caller.user, lines // LINES)
 
     # ── stopping ───────────────────────────────────────────────────────────────────────────────
 
@@ -529,7 +546,8 @@ class Counter:
         except SfumatoError:
             self.people.require_open(name)  # a policy that is paused may be broken: its owner is at work
             raise
-        self._questions.owe(caller.user, more_for_a_price(proposal, price))
+        more = for_what_is_proposed(proposal, "release", price, self.settings.free_per_second)
+        self._questions.owe(caller.user, more)
         return _found(proposal, price, request_id)
 
     def _proposal(

@@ -36,6 +36,7 @@ from sfumato.server.application import application, stop
 from sfumato.server.counter import Counter
 from sfumato.server.people.known_people import Role, User
 from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.processes.admitted_peers import admitted_peers
 from sfumato.server.processes.connections import HEAD_SECONDS, BoundedConnection
 from sfumato.server.processes.handed_connections import confirm, handed
 from sfumato.server.processes.listening import address, listening
@@ -178,6 +179,7 @@ class Server(uvicorn.Server):
     ) -> None:
         super().__init__(_config(app, settings))
         self._app = app
+        self._peers = admitted_peers(settings)
         self._ready = ready
         self._channel = channel
         self._greeting: set[asyncio.Task[None]] = set()
@@ -233,7 +235,7 @@ class Server(uvicorn.Server):
 
     def _spoken(self) -> BoundedConnection:
         loop = asyncio.get_running_loop()
-        return BoundedConnection(self.config, self.server_state, self.lifespan.state, loop)
+        return BoundedConnection(self.config, self.server_state, self.lifespan.state, loop, peers=self._peers)
 
     @property
     def _tls(self) -> dict[str, Any]:

@@ -33,7 +33,8 @@ class Settings:
     certificate: str = ""
     certificate_key: str = ""
     proxies: tuple[str, ...] = ()
-    """Addresses whose word about callers' own addresses is taken."""
+    """Addresses whose word about callers' own addresses is taken; without a certificate nobody else is answered, where
+    other machines reach the server."""
     processes: int = 1
     answer_after: float = 1.0
     """The seconds after which a release answers, and never before: no less than any reading takes, so that the time
@@ -80,10 +81,15 @@ class Settings:
         """Tell whether people reach it by https."""
         return bool(self.certificate) or self.public_url.startswith("https://")
 
+    @property
+    def behind_proxies(self) -> bool:
+        """Tell whether other machines reach it in no safe way but by its proxies."""
+        return not self.local and not self.certificate
+
     def _require_safe_address(self) -> None:
         """Refuse tokens in the clear: another address than this machine's needs TLS, here or at a named proxy."""
         behind = self.public_url.startswith("https://") and bool(self.proxies)
-        if not self.local and not self.certificate and not behind:
+        if self.behind_proxies and not behind:
             raise InvalidSettings(
                 "a server is reached from other machines with a certificate, or by an https proxy that is named",
                 place="listen",

@@ -163,7 +163,8 @@ def test_no_hostile_name_of_people_is_obeyed(browser: Any, served: RunningServer
     people = served.counter.people
     for text in TEXTS:
         if text.isprintable():
-            people.add_user(text, "analyst", by="tests")
+            with people.database.writing() as rows:  # some of them hold a slash, and could not be added now
+                rows.execute("INSERT INTO users VALUES (?, 'analyst', 0, 0)", (text,))
             people.new_token(text, label=text, by=text)
     with visit(browser, served) as there:
         there.sign_in("olga")

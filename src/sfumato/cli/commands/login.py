@@ -13,7 +13,9 @@ from sfumato.cli.common.exit_codes import EXIT_CODES
 @click.argument("url")
 @click.option("--forget", is_flag=True, help="Keep no token for this server any more.")
 @click.option(
-    "--certificate", metavar="FILE", help="Certificates by which the server is known.  [default: the system's]"
+    "--certificate",
+    metavar="FILE",
+    help="Certificates by which the server is known, kept beside the token.  [default: the system's]",
 )
 def command(url: str, forget: bool, certificate: str | None) -> None:
     """Ask for your token for the server at URL, try it, and keep it in a file that you alone can read (0600).
@@ -25,6 +27,7 @@ def command(url: str, forget: bool, certificate: str | None) -> None:
     Examples:
       sfumato login https://data.example.org
       sfumato login https://data.example.org < token.txt
+      sfumato login https://data.example.org --certificate authority.pem
       sfumato login https://data.example.org --forget
     """
     from sfumato.client.addresses import Address
@@ -37,7 +40,7 @@ def command(url: str, forget: bool, certificate: str | None) -> None:
         return
     token = _token()
     names = policies_at(address, token, certificate=certificate)
-    click.echo(f"kept in {keep_token(address, token)}")
+    click.echo(f"kept in {keep_token(address, token, certificate)}")
     click.echo(f"policies there: {', '.join(names) or 'none names you yet'}")
 
 

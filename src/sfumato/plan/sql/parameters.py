@@ -184,7 +184,7 @@ def _moment(written: str, kind: str) -> exp.Expr:
 
 def _number(value: Any) -> exp.Expr | None:
     """Write a number as its digits; one below 0 is the opposite of its size, as where it is written."""
-    if not isinstance(value, (int, float, Decimal, Fraction)) or not math.isfinite(value):
+    if not isinstance(value, (int, float, Decimal, Fraction)) or not _is_finite(value):
         return None
     size = abs(value)
     digits = _decimal(size) if isinstance(size, Fraction) else str(size)
@@ -192,6 +192,14 @@ def _number(value: Any) -> exp.Expr | None:
         return None
     made = exp.Literal.number(digits)
     return exp.Neg(this=made) if value < 0 else made
+
+
+def _is_finite(value: float | Decimal | Fraction) -> bool:
+    """Tell whether a number is one that 64 bits can be near: what is larger is as good as without end."""
+    try:
+        return math.isfinite(value)
+    except (OverflowError, ValueError):  # a whole number or a fraction beyond all floats; a signalling NaN
+        return False
 
 
 def _decimal(size: Fraction) -> str | None:

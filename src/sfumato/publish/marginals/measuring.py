@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,13 +94,20 @@ def has_fixed_total(bounded: Bounded) -> bool:
 
 def largest_sets(sets: Sequence[Set]) -> tuple[Set, ...]:
     """Give the sets that lie in no other one, in their order: all marginals are sums of these."""
-    by_size = sorted({*sets}, key=len, reverse=True)
-    kept: list[frozenset[int]] = []
-    for each in map(frozenset, by_size):
-        if not any(each < other for other in kept):
-            kept.append(each)
-    chosen = {tuple(sorted(each)) for each in kept}
-    return tuple(each for each in dict.fromkeys(sets) if each in chosen)
+    larger: dict[int, set[Set]] = {place: set() for each in sets for place in each}
+    kept: set[Set] = set()
+    for _, alike in groupby(sorted({*sets}, key=len, reverse=True), len):
+        found = [each for each in alike if not (_holding(each, larger) if each else kept)]
+        kept.update(found)
+        for each in found:
+            for place in each:
+                larger[place].add(each)
+    return tuple(each for each in dict.fromkeys(sets) if each in kept)
+
+
+def _holding(places: Set, larger: Mapping[int, set[Set]]) -> set[Set]:
+    """List the larger sets that hold all of these places."""
+    return set.intersection(*(larger[place] for place in places))
 
 
 def measured_sets(plan: Plan) -> tuple[Set, ...]:

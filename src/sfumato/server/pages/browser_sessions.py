@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from sfumato.errors import InvalidRequest
 from sfumato.server.people.caller import Caller, Credentials
-from sfumato.server.requests.calls import counter_of, in_thread
+from sfumato.server.requests.calls import counter_of, in_thread, known
 from sfumato.server.settings import Settings
 
 FORM = "application/x-www-form-urlencoded"
@@ -75,7 +75,12 @@ def shown_cookie(request: Request) -> str | None:
 
 
 async def visitor(request: Request) -> Caller:
-    """Find who looks at a page, by the cookie alone."""
+    """Find who looks at a page, by the cookie alone, and count that."""
+    return await in_thread(known, request, Credentials(cookie=shown_cookie(request)))
+
+
+async def refused_visitor(request: Request) -> Caller:
+    """Find who is refused a page, which was counted before."""
     return await in_thread(counter_of(request).caller, Credentials(cookie=shown_cookie(request)))
 
 

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from sfumato.errors import InvalidRequest, NotSignedIn, NotThere, SfumatoError, outcome
 from sfumato.server.pages import account_pages, ask_pages, owner_pages, released_pages, sign_in_pages
-from sfumato.server.pages.browser_sessions import FOREIGN, visitor
+from sfumato.server.pages.browser_sessions import FOREIGN, refused_visitor
 from sfumato.server.pages.rendering import refusal_of, shown, static_files
 from sfumato.server.requests.operations import Handler
 from sfumato.server.requests.problems import failed
@@ -79,7 +79,7 @@ async def refused(request: Request, refusal: SfumatoError, status: int = 0) -> R
     foreign = isinstance(refusal, InvalidRequest) and refusal.place in FOREIGN
     code = status or (403 if foreign else outcome(refusal).http_status)
     try:
-        caller = await visitor(request)
+        caller = await refused_visitor(request)
     except SfumatoError:
         caller = None
     page = shown(request, "refused.html", refusal_of(refusal), title="Refused", caller=caller, status=code)

@@ -104,14 +104,14 @@ class PeopleFile:
 
     def add_user(self, name: str, role: Role | str, *, by: str) -> User:
         """Add a user. A name is taken for ever: whoever was disabled keeps theirs, and their history."""
-        entries.name(name, "user")
+        _require_reachable(entries.name(name, "user"))
         try:
             given = Role(role)
         except ValueError:
             raise InvalidParameter("role", role, f"one of {', '.join(Role)}") from None
         with self.database.writing() as rows:
             if rows.execute("SELECT 1 FROM users WHERE name = ?", (name,)).fetchone():
-                fix = "choose another name, or let them in again with enable"
+                fix = "choose another name, or let them in again: sfumato user disable NAME --again"
                 raise InvalidParameter("user", name, "a name that no user has or had", fix=fix)
             rows.execute("INSERT INTO users VALUES (?, ?, ?, 0)", (name, given.value, self._micros()))
             self._write(rows, by, "user added", f"{name}, {given.value}")
@@ -275,6 +275,12 @@ def _micros(span: timedelta) -> int:
 
 def _user(row: tuple[str, str, int, int]) -> User:
     return User(row[0], Role(row[1]), _time(row[2]), bool(row[3]))
+
+
+def _require_reachable(name: str) -> None:
+    """Refuse a name that no address can hold: addresses end at a slash, and dots alone are taken out of them."""
+    if "/" in name or "\\" in name or not name.strip("."):
+        raise InvalidParameter("user", name, "a name without slashes, and of more than dots: it stands in addresses")
 
 
 def _known_user(rows: sqlite3.Connection, name: str) -> User:

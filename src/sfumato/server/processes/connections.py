@@ -14,6 +14,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from sfumato.server.processes.admitted_peers import AdmittedPeers
 from sfumato.server.processes.reply_ticks import Ticks
 
 HEAD_SECONDS = 10
@@ -37,8 +38,10 @@ def most_connections() -> int:
 class BoundedConnection(HttpToolsProtocol):
     """A connection is closed when a head does not arrive in time, or does not end, or a reply is not read."""
 
-    def __init__(self, *given: Any, **more: Any) -> None:
+    def __init__(self, *given: Any, peers: AdmittedPeers | None = None, **more: Any) -> None:
         super().__init__(*given, **more)
+        self._peers = peers
+        """Who is answered; None for everybody."""
         self._ending: asyncio.TimerHandle | None = None
         self._head: int | None = 0
         """Bytes of a head that has not ended; None after it."""
@@ -67,6 +70,9 @@ class BoundedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
+            return
+        if self._peers is not None and not self._peers.admits(self.transport.get_extra_info("peername")):
+            self._turn_away(self._peers.refusal)
             return
         super().data_received(data)
         if self._head is not None:
@@ -106,6 +112,16 @@ class BoundedConnection(HttpToolsProtocol):
         self._stop_waiting()
         answer = super().send_400_response
         self._at_tick(lambda: answer(msg))
+
+    def _turn_away(self, refusal: bytes) -> None:
+        """Say why nobody is answered who comes from there, and look at nothing that is sent."""
+        self._refused = True
+
+        def tell() -> None:
+            self.transport.write(refusal)
+            self.transport.close()
+
+        self._at_tick(tell)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -39,21 +39,26 @@ class FreeQuestions:
         Whoever has asked nothing for a while may take what counts as more than a second's worth, and pays it back.
         """
         with self._lock:
-            now = self._now()
-            left, since = self._left.get(user, (self._most, now))
-            left = min(self._most, left + (now - since) * self._rate)
-            wanted = min(many, self._most)
-            if left < wanted:
-                self._left[user] = left, now
-                wait = max(1, math.ceil((wanted - left) / self._rate))
-                raise TooManyRequests(f"one user asks at most {self._rate:g} free questions a second", wait)
-            self._left[user] = left - many, now
+            self._taken(user, many, min(many, self._most))
 
     def owe(self, user: str, many: int) -> None:
-        """Count what was taken as so many more: whoever took it asks the next when they are paid back."""
-        with self._lock:
-            left, since = self._left.get(user, (self._most, self._now()))
-            self._left[user] = left - many, since
+        """Count what was taken as so many more, before it is answered: whoever took it asks the next when they are
+        paid back. One who owes already, for what was taken at the same time, is told when to come back.
+        """
+        if many > 0:
+            with self._lock:
+                self._taken(user, many, 0)
+
+    def _taken(self, user: str, many: int, wanted: float) -> None:
+        """Count so many, where at least those that are wanted are left."""
+        now = self._now()
+        left, since = self._left.get(user, (self._most, now))
+        left = min(self._most, left + (now - since) * self._rate)
+        if left < wanted:
+            self._left[user] = left, now
+            wait = max(1, math.ceil((wanted - left) / self._rate))
+            raise TooManyRequests(f"one user asks at most {self._rate:g} free questions a second", wait)
+        self._left[user] = left - many, now
 
 
 class Work(Protocol):

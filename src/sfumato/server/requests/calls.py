@@ -38,8 +38,15 @@ async def identified(request: Request) -> Caller:
 def identify(request: Request) -> Caller:
     """Find who calls, by the token alone: no browser adds that by itself, so no other site can make it do so."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
-    shown = Credentials(token=token.strip() if kind.lower() == "bearer" else None)
-    return counter_of(request).caller(shown)
+    return known(request, Credentials(token=token.strip() if kind.lower() == "bearer" else None))
+
+
+def known(request: Request, shown: Credentials) -> Caller:
+    """Find who shows this, and count what only looks; what is sent is counted by what is done with it."""
+    caller = counter_of(request).caller(shown)
+    if request.method in ("GET", "HEAD"):
+        counter_of(request).look(caller)
+    return caller
 
 
 async def sent(request: Request, caller: Caller, kind: type[Any]) -> Any:
@@ -65,12 +72,12 @@ def require_json(request: Request) -> None:
         raise InvalidRequest("what is sent is JSON", place="Content-Type", fix=f"send Content-Type: {JSON}")
 
 
-def whole(request: Request, name: str, otherwise: int, most: int) -> int:
-    """Read a whole number of the query, from 0."""
+def whole(request: Request, name: str, otherwise: int, most: int, least: int = 0) -> int:
+    """Read a whole number of the query."""
     given = request.query_params.get(name)
     if given is None:
         return otherwise
-    if not (given.isascii() and given.isdigit() and len(given) <= 18) or int(given) > most:
-        rule = f"{name} is a whole number from 0 to {most:,}"
+    if not (given.isascii() and given.isdigit() and len(given) <= 18) or not least <= int(given) <= most:
+        rule = f"{name} is a whole number from {least} to {most:,}"
         raise InvalidRequest(rule, place=f"the query, {name}", fix=f"leave it out, or write {name}={otherwise}")
     return int(given)

@@ -73,7 +73,7 @@ async def pause(request: Request) -> Response:
 async def list_acts(request: Request) -> Response:
     caller = await identified(request)
     with reading(request, caller):
-        after, most = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED)
+        after, most = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED, 1)
     return json_response({"acts": await in_thread(counter_of(request).acts, caller, after, most)})
 
 

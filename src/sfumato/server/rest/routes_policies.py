@@ -116,7 +116,7 @@ def _shown(request: Request) -> Response:
 
 async def show_history(request: Request) -> Response:
     caller = await identified(request)
-    after, most = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED)
+    after, most = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED, 1)
     page = await in_thread(counter_of(request).history, caller, request.path_params["policy"], after, most)
     whole_lines = _history_form(request) == "lines"
     lines: list[object] = [each if whole_lines else each.summary() for each in page.lines]
