@@ -400,7 +400,7 @@ def test_what_was_opened_before_is_let_go_when_nobody_uses_it(small: SmallServer
         small.counter.tables(small.ana, "clinic")
         small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, f"r{number}")
     gc.collect()
-    small.served.reopened("clinic")
+    small.served.renew(small.owner, "clinic", small.served.last_opened("clinic"))
     kept = small.served._before
     assert len(kept) == 2  # the one that is used here, and the last before this one
     assert kept[0].alive

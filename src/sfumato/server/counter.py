@@ -105,6 +105,7 @@ class Counter:
         self._log = ActivityLog(settings.log) if log is None else log
         self._clock = AnswerClock(settings.answer_after) if clock is None else clock
         self._running = RunningReleases(people.database, settings.releases_at_once)
+        served.keep_time(self._clock, self._running.count_overrun)
         self._questions = FreeQuestions(settings.free_per_second / settings.processes)
         turns = Turns(settings.releases_at_once, settings.queue, max(4, 2 * (os.cpu_count() or 1)))
         self._flights = Flights(turns, self._clock, self._running)
@@ -382,7 +383,7 @@ class Counter:
     def pause(self, caller: Caller, name: str, *, paused: bool = True) -> None:
         """Let a policy answer nothing new, in every process, or let it answer again. What is charged is answered."""
         with self._as(caller, "pause", Role.OWNER):
-            self.served.curator(name)
+            self._require_seen(caller, name)
             self.people.pause(name, paused, by=caller.user)
 
     def acts(self, caller: Caller, after: int = 0, limit: int = 100) -> tuple[Act, ...]:
@@ -398,7 +399,7 @@ class Counter:
     def overruns(self, caller: Caller, name: str) -> int:
         """Count the releases whose rows took longer to read than the clock allowed. PRIVATE: it depends on rows."""
         with self._as(caller, "overruns", Role.OWNER):
-            self.served.curator(name)
+            self._require_seen(caller, name)
             return self._running.overruns(name)
 
     # ── what auditors do ───────────────────────────────────────────────────────────────────────
@@ -478,13 +479,13 @@ class Counter:
                 return known
             self._require_seen(caller, request.account)
             self.people.require_open(request.account)
-            now = self._paying(caller, request.account)
+            now, opened = self._paying(caller, request.account), self.served.last_opened(request.account)
             written_since = now.policy is not curator.policy  # it is asked as the policy is written now
             asked = self._propose(now, kept.kind, spec) if written_since else proposal
             try:
                 return asked.release(**given, progress=progress)
             except SourceChanged:  # said before the charge: the data as they are now are asked
-                self.served.renewed(caller, request.account)
+                self.served.renew(caller, request.account, opened)
                 again = self._propose(self._paying(caller, request.account), kept.kind, spec)
                 return again.release(**given, progress=progress)
 
@@ -530,6 +531,7 @@ class Counter:
             self.people.require_open(name)  # a policy that is paused may be broken: its owner is at work
             raise
         self._questions.owe(caller.user, more_for_a_price(proposal, price))
+        self.served.require_files(name)  # what was answered about other data is no answer about these
         return _found(proposal, price, request_id)
 
     def _proposal(
@@ -555,10 +557,11 @@ class Counter:
 
     def _with_new_data(self, caller: Caller, name: str, ask: Callable[[], T]) -> T:
         """Ask, and once more of the data as they are now where they have changed since they were opened."""
+        opened = self.served.last_opened(name)
         try:
             return ask()
         except SourceChanged:
-            self.served.renewed(caller, name)
+            self.served.renew(caller, name, opened)
             return ask()
 
     @contextmanager

@@ -107,10 +107,12 @@ class RunningReleases:
             if kept is not None:
                 _keep(rows, request, kept)
             if late:
-                rows.execute(
-                    "INSERT INTO overruns VALUES (?, ?) ON CONFLICT DO UPDATE SET number = number + excluded.number",
-                    (request.account, late),
-                )
+                _count(rows, request.account, late)
+
+    def count_overrun(self, account: str) -> None:
+        """Count that a policy took longer to open than the clock allowed."""
+        with self._database.writing() as rows:
+            _count(rows, account, 1)
 
     def keep(self, request: Request, kept: Kept) -> None:
         """Keep what shows an answer again that was stored before."""
@@ -159,7 +161,7 @@ class RunningReleases:
             return frozenset(line for (line,) in found)
 
     def overruns(self, account: str) -> int:
-        """Count the releases whose reading took longer than the clock allowed: for the owner alone."""
+        """Count the readings, of releases and openings, that took longer than the clock allowed: for the owner alone."""
         with self._database.reading() as rows:
             found = rows.execute("SELECT number FROM overruns WHERE account = ?", (account,)).fetchone()
         return 0 if found is None else int(found[0])
@@ -170,6 +172,13 @@ def _forget_the_dead(rows: sqlite3.Connection) -> None:
     for number, process in rows.execute("SELECT rowid, process FROM running").fetchall():
         if processes.alive(process) is False:
             rows.execute("DELETE FROM running WHERE rowid = ?", (number,))
+
+
+def _count(rows: sqlite3.Connection, account: str, late: int) -> None:
+    rows.execute(
+        "INSERT INTO overruns VALUES (?, ?) ON CONFLICT DO UPDATE SET number = number + excluded.number",
+        (account, late),
+    )
 
 
 def _keep(rows: sqlite3.Connection, request: Request, kept: Kept) -> None:
