@@ -45,6 +45,7 @@ from sfumato.server.people.token_limits import NothingSpent, NotStored
 from sfumato.server.people.told_errors import told
 from sfumato.server.releases.answer_clock import AnswerClock, doublings
 from sfumato.server.releases.flights import Flight, Flights, Released
+from sfumato.server.releases.kept_answers import given_again
 from sfumato.server.releases.known_proposals import Sent
 from sfumato.server.releases.long_rehearsals import more_for_a_price, questions_more
 from sfumato.server.releases.running_releases import Kept, Phase, Request, RunningReleases, written
@@ -288,9 +289,7 @@ class Counter:
             found = self._running.kept_line(name, line, None if everybody else caller.user)
             if found is None:
                 raise NotThere(f"line {line}")
-            request, kept = found
-            buyer = Caller(request.user, self.people.user(request.user).role)
-            answer = self._shown_again(buyer, request, kept)
+            answer = self._shown_again(*found)
             if answer is None:
                 raise NotThere(f"line {line}")
             return answer
@@ -453,8 +452,7 @@ class Counter:
         if kept is None:
             return None
         kept.require_same(asked)
-        buyer = Caller(request.user, self.people.user(request.user).role)
-        answer = self._shown_again(buyer, request, kept)
+        answer = self._shown_again(request, kept)
         if answer is None:
             raise NotThere(f"the answer of request {request.id}")
         return answer
@@ -548,8 +546,14 @@ class Counter:
 
         return self.served.proposals(name).of(sent, view.policy, make)
 
-    def _shown_again(self, buyer: Caller, request: Request, kept: Kept) -> Released | None:
-        """Show an answer that was given before: a line is one answer, whatever others buy later."""
+    def _shown_again(self, request: Request, kept: Kept) -> Released | None:
+        """Show an answer that was given before: a line is one answer, whatever others buy later, and whatever becomes of
+        the policy and of who bought it. Of those that a version before this one gave it was not kept how they are shown:
+        they are found again as they were asked for.
+        """
+        if kept.answer:
+            return Released(kept.line, given_again(kept.answer), free=True)
+        buyer = Caller(request.user, self.people.user(request.user).role)
         spec, price = json.loads(kept.spec), json.loads(kept.price)
         proposal = self._proposal(buyer, request.account, kept.kind, spec, spends=False, until=kept.line)
         found = _found(proposal, price, request.id)

@@ -226,7 +226,7 @@ def _told_to_owners(caller: Caller, name: str) -> Iterator[None]:
     """Tell why a policy cannot be opened to owners alone, since that may name files and what is in them."""
     try:
         yield
-    except (NotThere, LedgerUnavailable):
+    except (NotThere, LedgerUnavailable, ServerUnavailable):
         raise
     except SfumatoError as refused:
         if _is_out_of_files():

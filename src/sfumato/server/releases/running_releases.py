@@ -43,6 +43,8 @@ class Kept:
     kind: str
     spec: str
     price: str
+    answer: str = ""
+    """The answer itself as JSON text, which no later policy changes; empty until it is there."""
 
     @classmethod
     def asked(cls, kind: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> Kept:
@@ -120,19 +122,19 @@ class RunningReleases:
             _keep(rows, request, kept)
 
     def phase(self, request: Request) -> Phase | None:
-        """Say how far a release is, in whatever process; None where it is not under way."""
+        """Say how far a release is, in whatever process; None where it is not under way, or its process has ended."""
         with self._database.reading() as rows:
             found = rows.execute(
-                "SELECT phase FROM running WHERE account = ? AND user = ? AND request = ?",
+                "SELECT phase, process FROM running WHERE account = ? AND user = ? AND request = ?",
                 (request.account, request.user, request.id),
             ).fetchone()
-        return None if found is None else Phase(found[0])
+        return None if found is None or processes.alive(found[1]) is False else Phase(found[0])
 
     def kept(self, request: Request) -> Kept | None:
         """Find what a request was answered with."""
         with self._database.reading() as rows:
             found = rows.execute(
-                "SELECT line, kind, spec, price FROM answers WHERE account = ? AND user = ? AND request = ?",
+                "SELECT line, kind, spec, price, answer FROM answers WHERE account = ? AND user = ? AND request = ?",
                 (request.account, request.user, request.id),
             ).fetchone()
         return None if found is None else Kept(*found)
@@ -142,7 +144,7 @@ class RunningReleases:
         mine, given = ("", ()) if user is None else (" AND user = ?", (user,))
         with self._database.reading() as rows:
             found = rows.execute(
-                f"SELECT user, request, line, kind, spec, price FROM answers WHERE account = ? AND line = ?{mine}"
+                f"SELECT user, request, line, kind, spec, price, answer FROM answers WHERE account = ? AND line = ?{mine}"
                 " ORDER BY rowid LIMIT 1",
                 (account, line, *given),
             ).fetchone()
@@ -183,6 +185,6 @@ def _count(rows: sqlite3.Connection, account: str, late: int) -> None:
 
 def _keep(rows: sqlite3.Connection, request: Request, kept: Kept) -> None:
     rows.execute(
-        "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (request.user, request.account, request.id, kept.line, kept.kind, kept.spec, kept.price),
+        "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (request.user, request.account, request.id, kept.line, kept.kind, kept.spec, kept.price, kept.answer),
     )
