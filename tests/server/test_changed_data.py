@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -84,10 +85,8 @@ class Changing:
     def lasts(self, call: Callable[[], Any]) -> float:
         """Make a call, and give how long it took."""
         start = self.time.now
-        try:
+        with suppress(SfumatoError):
             call()
-        except SfumatoError:
-            pass
         return self.time.now - start
 
 

@@ -52,6 +52,7 @@ from sfumato.server.releases.running_releases import Kept, Phase, Request, Runni
 from sfumato.server.releases.turns import FreeQuestions, Turns
 from sfumato.server.served import Served
 from sfumato.server.settings import Settings
+from sfumato.server.shown_history import Page, page_of
 
 T = TypeVar("T")
 Propose = Callable[[Curator, str, Mapping[str, Any]], Any]
@@ -65,18 +66,8 @@ _LONGEST_PAGE = 1000
 
 
 @dataclass(frozen=True)
-class Page:
-    """A page holds lines of history, and the number after which the next page begins; None on the last."""
-
-    lines: tuple[Line, ...]
-    next: int | None
-    answered: frozenset[int] = frozenset()
-    """Those of the lines whose answers ``released`` shows again."""
-
-
-@dataclass(frozen=True)
 class Progress:
-    """This is how far a release is, and the line of its answer once it is done."""
+    """This is how far a release is, and the line of its answer once it is done: 0 where nothing was bought."""
 
     phase: Phase
     line: int | None = None
@@ -113,12 +104,12 @@ class Counter:
 
     # ── who ────────────────────────────────────────────────────────────────────────────────────
 
-    def caller(self, credentials: Credentials) -> Caller:
-        """Find who calls; ``NotSignedIn``, in one text and one time, for whoever is not known."""
+    def caller(self, credentials: Credentials, route: str = "caller") -> Caller:
+        """Find who calls a route; ``NotSignedIn``, in one text and one time, for whoever is not known."""
         with _telling(None):
             found = self.people.identify(credentials)
         if found is None:
-            self._log.write(user="", route="sign-in", status=401)
+            self._log.write(user="", route=route, status=401)
             raise NotSignedIn
         return found
 
@@ -271,7 +262,7 @@ class Counter:
     def progress(self, caller: Caller, name: str, request_id: str) -> Progress:
         """Tell how far a caller's own release is: queued, charged or done. A refusal is told again."""
         with self._logged(caller, "progress"):
-            self.served.view(caller, name)
+            self._require_seen(caller, name)
             request = Request(name, caller.user, entries.name(request_id, "request_id"))
             flight = self._flights.find(request)
             if flight is not None:
@@ -281,18 +272,23 @@ class Counter:
                 raise NotThere(f"request {request_id}")
             return Progress(Phase.DONE, kept.line) if phase is None and kept else Progress(phase or Phase.QUEUED)
 
+    def answered(self, caller: Caller, name: str, request_id: str) -> Released:
+        """Show again, for nothing, what a caller's own request was answered with: also where that has no line."""
+        with self._logged(caller, "released"):
+            self._require_seen(caller, name)
+            request = Request(name, caller.user, entries.name(request_id, "request_id"))
+            kept = self._running.kept(request)
+            return self._told_again(request, kept, f"request {request_id}")
+
     def released(self, caller: Caller, name: str, line: int) -> Released:
         """Show an answer again, for nothing: to whom it was given, and to owners and auditors."""
         with self._logged(caller, "released", line=line):
-            self.served.view(caller, name)
+            self._require_seen(caller, name)
             everybody = caller.role in _SEEING_ALL
             found = self._running.kept_line(name, line, None if everybody else caller.user)
-            if found is None:
+            if found is None or not line:
                 raise NotThere(f"line {line}")
-            answer = self._shown_again(*found)
-            if answer is None:
-                raise NotThere(f"line {line}")
-            return answer
+            return self._told_again(*found, f"line {line}")
 
     def history(self, caller: Caller, name: str, after: int = 0, limit: int = 100) -> Page:
         """List lines of the ledger after a number: all for owners and auditors, their own for analysts."""
@@ -301,9 +297,8 @@ class Counter:
             most = min(max(1, limit), _LONGEST_PAGE)
             analyst = None if caller.role in _SEEING_ALL else caller.user
             reader = self.served.curator(name) if analyst is None else curator
-            lines = list(reader.history(analyst, after=after, limit=most + 1))
-            shown = tuple(lines[:most])
-            return self._page(name, analyst, shown, shown[-1].number if len(lines) > most else None)
+            lines = reader.history(analyst, after=after, limit=most + 1)
+            return page_of(self._running, name, lines, most, analyst, curator.policy.analysts)
 
     def latest(self, caller: Caller, name: str, before: int | None = None, limit: int = 100) -> Page:
         """List the last lines before a number, or of all, newest first: as ``history`` shows them."""
@@ -312,12 +307,8 @@ class Counter:
             most = min(max(1, limit), _LONGEST_PAGE)
             analyst = None if caller.role in _SEEING_ALL else caller.user
             every = latest_lines_of(self.served.ledger, curator.policy, analyst, before or 0)
-            lines = [] if before == 0 else list(islice(every, most + 1))
-            shown = tuple(lines[:most])
-            return self._page(name, analyst, shown, shown[-1].number if len(lines) > most else None)
-
-    def _page(self, name: str, user: str | None, lines: tuple[Line, ...], after: int | None) -> Page:
-        return Page(lines, after, self._running.kept_lines(name, (each.number for each in lines), user))
+            lines = () if before == 0 else islice(every, most + 1)
+            return page_of(self._running, name, lines, most, analyst, curator.policy.analysts)
 
     # ── what owners do ─────────────────────────────────────────────────────────────────────────
 
@@ -452,10 +443,7 @@ class Counter:
         if kept is None:
             return None
         kept.require_same(asked)
-        answer = self._shown_again(request, kept)
-        if answer is None:
-            raise NotThere(f"the answer of request {request.id}")
-        return answer
+        return self._told_again(request, kept, f"the answer of request {request.id}")
 
     def _started(
         self, caller: Caller, request: Request, kept: Kept, spec: Mapping[str, Any], price: Mapping[str, Any]
@@ -546,10 +534,16 @@ class Counter:
 
         return self.served.proposals(name).of(sent, view.policy, make)
 
+    def _told_again(self, request: Request, kept: Kept | None, what: str) -> Released:
+        answer = None if kept is None else self._shown_again(request, kept)
+        if answer is None:
+            raise NotThere(what)
+        return answer
+
     def _shown_again(self, request: Request, kept: Kept) -> Released | None:
-        """Show an answer that was given before: a line is one answer, whatever others buy later, and whatever becomes of
-        the policy and of who bought it. Of those that a version before this one gave it was not kept how they are shown:
-        they are found again as they were asked for.
+        """Show an answer that was given before: a line is one answer, whatever others buy later, and whatever becomes
+        of the policy and of who bought it. Of those that an earlier version gave it was not kept how they are shown:
+        they are found as they were asked for.
         """
         if kept.answer:
             return Released(kept.line, given_again(kept.answer), free=True)

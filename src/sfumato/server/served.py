@@ -1,8 +1,8 @@
 """A server serves policies by name: each has a curator, and its ``[analysts]`` say who may ask it.
 
 All of them share one ledger, beside which the people file lies. A policy that does not name an analyst is not there for
-them, and the access list is always the one that is written. When a policy's file changes it is opened again, and whoever
-asks about it waits until then (``clocked_openings``); a file that cannot be opened answers nothing until it can.
+them, and the access list is always the one that is written. When a policy's file changes it is opened again, and
+whoever asks about it waits for that (``clocked_openings``); a file that cannot be opened answers nothing until it can.
 """
 
 from __future__ import annotations
@@ -78,9 +78,7 @@ class Served:
         self.ledger = Ledger.open(address)
         self._openings: ClockedOpenings[Opened] = ClockedOpenings(len(self._paths))
         try:
-            self._opened = {
-                name: self._openings.first(partial(self._open, path)) for name, path in self._paths.items()
-            }
+            self._opened = {name: self._openings.first(partial(self._open, path)) for name, path in self._paths.items()}
         except BaseException:
             self._openings.close()
             self.ledger.close()

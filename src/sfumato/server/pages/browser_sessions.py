@@ -76,7 +76,8 @@ def shown_cookie(request: Request) -> str | None:
 
 async def visitor(request: Request) -> Caller:
     """Find who looks at a page, by the cookie alone."""
-    return await in_thread(counter_of(request).caller, Credentials(cookie=shown_cookie(request)))
+    page = getattr(request.state, "page", "page")  # an address that is not there is no page's
+    return await in_thread(counter_of(request).caller, Credentials(cookie=shown_cookie(request)), page)
 
 
 async def sent_form(request: Request) -> tuple[Caller, Form]:

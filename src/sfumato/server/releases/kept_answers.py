@@ -13,7 +13,7 @@ from sfumato.privacy import codec
 from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.synthetic import Synthetic
 
-_FILES: dict[str, type[FittedModel] | type[Synthetic]] = {"fitted-model": FittedModel, "synthetic": Synthetic}
+_FILES: dict[str, type[FittedModel | Synthetic]] = {"fitted-model": FittedModel, "synthetic": Synthetic}
 """By the name of its kind, what is written as a file of its own inside the text."""
 
 

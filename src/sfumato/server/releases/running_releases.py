@@ -144,8 +144,8 @@ class RunningReleases:
         mine, given = ("", ()) if user is None else (" AND user = ?", (user,))
         with self._database.reading() as rows:
             found = rows.execute(
-                f"SELECT user, request, line, kind, spec, price, answer FROM answers WHERE account = ? AND line = ?{mine}"
-                " ORDER BY rowid LIMIT 1",
+                f"SELECT user, request, line, kind, spec, price, answer FROM answers"
+                f" WHERE account = ? AND line = ?{mine} ORDER BY rowid LIMIT 1",
                 (account, line, *given),
             ).fetchone()
         return None if found is None else (Request(account, found[0], found[1]), Kept(*found[2:]))
@@ -162,8 +162,19 @@ class RunningReleases:
             )
             return frozenset(line for (line,) in found)
 
+    def users(self, account: str, requests: Iterable[str], besides: Iterable[str]) -> dict[str, str]:
+        """Find who sent these requests first, beside users of whom the ledger's own lines say so."""
+        ids, others = tuple(requests), frozenset(besides)
+        marks = ", ".join("?" * len(ids))
+        with self._database.reading() as rows:
+            found = rows.execute(
+                f"SELECT request, user FROM answers WHERE account = ? AND request IN ({marks}) ORDER BY rowid DESC",
+                (account, *ids),
+            ).fetchall()
+        return {request: user for request, user in found if user not in others}
+
     def overruns(self, account: str) -> int:
-        """Count the readings, of releases and openings, that took longer than the clock allowed: for the owner alone."""
+        """Count the releases and openings that took longer to read than the clock allowed: for the owner alone."""
         with self._database.reading() as rows:
             found = rows.execute("SELECT number FROM overruns WHERE account = ?", (account,)).fetchone()
         return 0 if found is None else int(found[0])

@@ -39,7 +39,8 @@ def identify(request: Request) -> Caller:
     """Find who calls, by the token alone: no browser adds that by itself, so no other site can make it do so."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     shown = Credentials(token=token.strip() if kind.lower() == "bearer" else None)
-    return counter_of(request).caller(shown)
+    operation: Operation = request.state.operation
+    return counter_of(request).caller(shown, operation.name)
 
 
 async def sent(request: Request, caller: Caller, kind: type[Any]) -> Any:
