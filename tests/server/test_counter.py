@@ -260,7 +260,7 @@ def test_history_says_who_bought_what_no_share_paid_for(small: SmallServer) -> N
     small.counter.release(small.ana, "clinic", "questions", questions(1), EPSILON, "one")
     for page in (small.counter.history(small.auditor, "clinic"), small.counter.latest(small.owner, "clinic")):
         buyers = {line.number: page.buyer(line) for line in page.lines if line.request_id}
-        assert {number: "olga" for number in (bought.line - 1, bought.line)}.items() <= buyers.items()
+        assert dict.fromkeys((bought.line - 1, bought.line), "olga").items() <= buyers.items()
         assert sorted(buyers.values()) == ["ana", "ana", "olga", "olga"]
 
 
