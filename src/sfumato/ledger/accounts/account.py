@@ -319,7 +319,7 @@ class Account:
                 transaction.append("share", self.name, {"analyst": name, "share": part})
 
     def look(self, *sources: joined_sources.Given, fingerprint: str | None = None) -> list[Source]:
-        """Look at data that may be joined; nothing is written. Content is asked for unless nothing about them changed."""
+        """Look at data that may be joined; nothing is written. Content is asked for unless they look as they did."""
         with self._guarded.reading() as transaction:
             known = joined_sources.known(transaction, self.name)
         before = len(known)
