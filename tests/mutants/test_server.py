@@ -12,6 +12,7 @@ _PEOPLE = "server/test_people_file.py"
 _SERVING = "server/test_serving.py"
 _STATIC = "server/test_static_replies.py"
 _SPAWNED = "server/test_spawned_processes.py"
+_CHANGED = "server/test_changed_data.py"
 
 MUTANTS = (
     Mutant(
@@ -29,6 +30,78 @@ MUTANTS = (
         "elif phase in _END and",
         'elif phase == "writing down" and',
         (_CLOCK,),
+    ),
+    Mutant(
+        "changed data are seen when their rows have been read",
+        Kind.CONSENT,
+        "server/releases/clocked_openings.py",
+        "            self.late = self._clock.wait(self._started, self._doublings) > 0\n",
+        "            self.late = False\n",
+        (f"{_CHANGED}::test_who_asks_first_is_answered_at_one_moment_whatever_rows_are_opened",),
+    ),
+    Mutant(
+        "the ledger's line of changed data is written when their rows have been read",
+        Kind.CONSENT,
+        "curator/curators.py",
+        '            progress("joining")  # all rows that opening reads have been read, and nothing is written yet\n',
+        "",
+        (f"{_CHANGED}::test_the_ledgers_line_of_changed_data_is_written_when_that_is_due",),
+    ),
+    Mutant(
+        "changed data that cannot be opened are refused when that is found out",
+        Kind.CONSENT,
+        "server/releases/clocked_openings.py",
+        "            finally:  # a refusal is seen when it is due, too\n                held.hold()\n",
+        "            finally:\n                pass\n",
+        (f"{_CHANGED}::test_what_cannot_be_opened_is_refused_at_one_moment_too",),
+    ),
+    Mutant(
+        "who is named in a changed policy is known when its rows have been read",
+        Kind.CONSENT,
+        "server/served.py",
+        "                return self.written(name).analysts\n",
+        "                return self.curator(name).policy.analysts\n",
+        (f"{_CHANGED}::test_who_asks_first_is_answered_at_one_moment_whatever_rows_are_opened",),
+    ),
+    Mutant(
+        "an answer about data that have changed is given for the new ones",
+        Kind.REUSE,
+        "server/counter.py",
+        "        self.served.require_files(name)  # what was answered about other data is no answer about these\n",
+        "",
+        (f"{_CHANGED}::test_what_was_answered_about_other_data_is_not_given_for_these",),
+    ),
+    Mutant(
+        "all threads wait for what is opened",
+        Kind.LIMITS,
+        "server/releases/clocked_openings.py",
+        "if self._waiting >= MOST_WAITING:",
+        "if self._waiting < 0:",
+        (f"{_CHANGED}::test_all_who_need_what_is_opened_wait_for_one_opening_and_not_too_many",),
+    ),
+    Mutant(
+        "an analyst is shown what was spent in all",
+        Kind.CONSENT,
+        "server/shown_history.py",
+        'return replace(line, spent=NOTHING, held=NOTHING, previous="")',
+        'return replace(line, previous="")',
+        ("server/test_counter.py::test_an_analysts_lines_tell_nothing_of_what_others_spend",),
+    ),
+    Mutant(
+        "an answer is shown again only while its policy is as it was",
+        Kind.REUSE,
+        "server/counter.py",
+        "        if kept.answer:\n            return Released(",
+        "        if not kept.kind:\n            return Released(",
+        ("server/test_counter.py::test_a_released_answer_is_shown_again_whatever_becomes_of_the_policy",),
+    ),
+    Mutant(
+        "who polls for what a killed process began polls for ever",
+        Kind.LIMITS,
+        "server/releases/running_releases.py",
+        "if found is None or processes.alive(found[1]) is False else",
+        "if found is None else",
+        ("server/test_running_releases.py",),
     ),
     Mutant(
         "an overrun is seen when it ends",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sfumato.curator import Curator
+from sfumato.ledger import Ledger
+from sfumato.policy import Policy
+from sfumato.release.releasing import Progress
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.counter import Counter
 from sfumato.server.people.caller import Caller, Credentials
@@ -108,11 +111,17 @@ class SmallServer:
 
 
 def open_server(
-    folder: Path, *, fresh: bool = True, epsilon: str = "3", clock: AnswerClock | None = None, **settings: Any
+    folder: Path,
+    *,
+    fresh: bool = True,
+    epsilon: str = "3",
+    clock: AnswerClock | None = None,
+    opening: Callable[[Policy, Ledger, Progress], Curator] | None = None,
+    **settings: Any,
 ) -> SmallServer:
     """Open the counter of a folder; a fresh one is written first."""
     paths = write_policies(folder, epsilon) if fresh else [folder / "clinic.toml", folder / "school.toml"]
-    served = Served(paths)
+    served = Served(paths, opening=opening)
     people = PeopleFile(beside(served.ledger_path))
     if fresh:
         for name, role in (("ana", "analyst"), ("ben", "analyst"), ("olga", "owner"), ("otto", "auditor")):

@@ -78,6 +78,7 @@ CALLS: dict[str, Call] = {
     "release": lambda counter, who: counter.release(who, "clinic", "questions", COUNT, EPSILON, "mine"),
     "progress": lambda counter, who: counter.progress(who, "clinic", "bought"),
     "released": lambda counter, who: counter.released(who, "clinic", _bought_line(counter)),
+    "answered": lambda counter, who: counter.answered(who, "clinic", "bought"),
     "history": lambda counter, who: counter.history(who, "clinic"),
     "latest": lambda counter, who: counter.latest(who, "clinic"),
     "spending": lambda counter, who: counter.spending(who, "clinic"),
@@ -102,7 +103,7 @@ CALLS: dict[str, Call] = {
 FOR_ALL = ("policies",)
 OF_THE_NAMED = ("policy", "budget", "account", "tables", "history", "latest", "spending", "is_paused")
 ASKING = ("propose", "columns", "explain", "error", "price", "advise", "plot", "rehearse", "release")
-OF_BUYERS = ("progress", "released")
+OF_BUYERS = ("progress", "answered", "released")
 OWNERS = (
     *("users", "add_user", "disable_user", "link", "tokens", "new_token", "revoke_token"),
     *("shares", "amend", "pause", "overruns", "require_owner"),
@@ -131,7 +132,7 @@ def expected(who: str, call: str) -> type[SfumatoError] | None:
         return NotAllowed
     if who == "stranger":
         return NotThere
-    if call == "progress":
+    if call in ("progress", "answered"):
         return None if who == "ana" else NotThere
     return None
 
@@ -234,6 +235,34 @@ def test_an_analyst_sees_their_own_lines_and_budget_alone(small: SmallServer) ->
         small.counter.progress(small.ana, "clinic", "b")
     budget = small.counter.budget(small.ana, "clinic")
     assert budget.left["pure"] == Fraction("1.4")  # type: ignore[union-attr]
+
+
+def test_an_analysts_lines_tell_nothing_of_what_others_spend(small: SmallServer) -> None:
+    """Neither what was spent in all, nor what is held, nor the hash of another's line."""
+    found = []
+    for epsilon in ("0.1", "0.7"):
+        small.counter.release(small.ben, "clinic", "questions", COUNT, {"epsilon": epsilon, "fresh": True}, epsilon)
+        mine = small.counter.release(small.ana, "clinic", "questions", COUNT, {**EPSILON, "fresh": True}, epsilon)
+        for page in (
+            small.counter.history(small.ana, "clinic", mine.line - 1),
+            small.counter.latest(small.ana, "clinic", limit=1),
+        ):
+            found.append(page.lines[0])
+            assert found[-1].number == mine.line
+    told = {(line.spent.pure, line.held.pure, line.previous) for line in found}
+    assert told == {(0, 0, "")}
+    whole = small.counter.history(small.auditor, "clinic").lines
+    assert len({line.spent.pure for line in whole}) > 3
+    assert all(line.previous for line in whole[1:])
+
+
+def test_history_says_who_bought_what_no_share_paid_for(small: SmallServer) -> None:
+    bought = small.counter.release(small.owner, "clinic", "questions", COUNT, EPSILON, "one")
+    small.counter.release(small.ana, "clinic", "questions", questions(1), EPSILON, "one")
+    for page in (small.counter.history(small.auditor, "clinic"), small.counter.latest(small.owner, "clinic")):
+        buyers = {line.number: page.buyer(line) for line in page.lines if line.request_id}
+        assert dict.fromkeys((bought.line - 1, bought.line), "olga").items() <= buyers.items()
+        assert sorted(buyers.values()) == ["ana", "ana", "olga", "olga"]
 
 
 def test_history_is_read_page_by_page(small: SmallServer) -> None:
@@ -378,6 +407,61 @@ def test_a_released_answer_is_shown_again_and_never_bought_again(small: SmallSer
     assert small.charges() == 1
 
 
+EDITS = {
+    "bounds of a column": ("bounds = [0, 110]", "bounds = [0, 120]"),
+    "rows of one unit": ("max_rows = 2", "max_rows = 1"),
+    "values of a column": ('"north", "south"', '"north", "south", "east"'),
+    "a column is gone": ('age = { type = "integer", bounds = [0, 110] }', ""),
+    "the share of who bought it": ("[analysts.ana]\nshare = 0.5", "[analysts.ana]\nshare = 0.25"),
+    "who bought it is not named": ("[analysts.ana]\nshare = 0.5\n", ""),
+    "no policy at all": ("[unit]", "[unit"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_released_answer_is_shown_again_whatever_becomes_of_the_policy(small: SmallServer, edit: str) -> None:
+    """As it was bought, to who bought it if they are named, and to those who see everything."""
+    spec = {"sql": "SELECT region, SUM(age) AS s FROM visits GROUP BY region"}
+    asked = ("clinic", "questions", spec, EPSILON, "r1")
+    first = small.counter.release(small.ana, *asked)
+    path = small.folder / "clinic.toml"
+    (before, after), text = EDITS[edit], path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    out = edit == "who bought it is not named"
+    for who in (small.owner, small.auditor, *(() if out else (small.ana,))):
+        shown = small.counter.released(who, "clinic", first.line)
+        assert (shown.line, shown.free, shown.answer.rows) == (first.line, True, first.answer.rows)
+        assert shown.answer.receipt == replace(first.answer.receipt, free=True)
+    if out:
+        with pytest.raises(NotThere):
+            small.counter.released(small.ana, "clinic", first.line)
+    else:
+        again = small.counter.release(small.ana, *asked)
+        assert (again.line, again.free, again.answer.rows) == (first.line, True, first.answer.rows)
+    assert small.charges() == 1
+
+
+def test_an_answer_of_which_only_the_question_was_kept_is_found_again(small: SmallServer) -> None:
+    """As it was by a version before, whose files have no answers."""
+    first = small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    with small.people.database.writing() as rows:
+        rows.execute("UPDATE answers SET answer = ''")
+    assert small.counter.released(small.auditor, "clinic", first.line).answer.rows == first.answer.rows
+
+
+def test_what_was_not_bought_is_told_again_to_who_asked(small: SmallServer) -> None:
+    spec = {"sql": "SELECT DISTINCT region FROM visits"}
+    first = small.counter.release(small.ana, "clinic", "questions", spec, {}, "free")
+    assert small.counter.progress(small.ana, "clinic", "free").line == first.line == 0
+    assert small.counter.answered(small.ana, "clinic", "free").answer.rows == first.answer.rows
+    for who, request in ((small.ben, "free"), (small.ana, "other")):
+        with pytest.raises(NotThere):
+            small.counter.answered(who, "clinic", request)
+    with pytest.raises(NotThere):
+        small.counter.released(small.ana, "clinic", 0)
+
+
 def test_marginals_are_released_and_shown_again_in_the_same_way(small: SmallServer) -> None:
     spec = {"table": "visits", "ways": 1}
     first = small.counter.release(small.ana, "clinic", "marginals", spec, EPSILON, "m1")
@@ -401,7 +485,7 @@ def test_what_was_opened_before_is_let_go_when_nobody_uses_it(small: SmallServer
         small.counter.tables(small.ana, "clinic")
         small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, f"r{number}")
     gc.collect()
-    small.served.reopened("clinic")
+    small.served.renew(small.owner, "clinic", small.served.last_opened("clinic"))
     kept = small.served._before
     assert len(kept) == 2  # the one that is used here, and the last before this one
     assert kept[0].alive

@@ -109,7 +109,7 @@ def test_a_replaced_curator_is_closed_when_the_last_release_has_ended(
     monkeypatch.setattr(DuckDB, "read", slow)
     flight = small.counter.start(small.ana, "clinic", "questions", COUNT, EPSILON, "one")
     assert reading.wait(60)
-    small.served.reopened("clinic")
+    small.served.renew(small.owner, "clinic", small.served.last_opened("clinic"))
     gc.collect()
     assert old not in closed
     going.set()
@@ -127,7 +127,7 @@ def test_what_is_replaced_and_in_use_is_closed_at_the_end(tmp_path: Path, monkey
     small = open_server(tmp_path)
     old = id(small.served.curator("clinic")._context.engine)
     kept = small.served.curator("clinic").sql(COUNT["sql"])
-    small.served.reopened("clinic")
+    small.served.renew(small.owner, "clinic", small.served.last_opened("clinic"))
     gc.collect()
     assert kept.error(epsilon=1).columns
     assert old not in closed

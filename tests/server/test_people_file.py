@@ -280,7 +280,7 @@ def test_a_backup_of_a_ledger_has_its_people(tmp_path: Path) -> None:
     Path(tmp_path / "copies").mkdir()
     copy = tmp_path / "copies" / "sfumato.ledger"
     with small.people.database.writing() as rows:  # answered after the ledger was copied
-        rows.execute("INSERT INTO answers VALUES ('ana', 'clinic', 'later', 10000, 'questions', '{}', '{}')")
+        rows.execute("INSERT INTO answers VALUES ('ana', 'clinic', 'later', 10000, 'questions', '{}', '{}', '')")
     done = CliRunner().invoke(main, ["ledger", "backup", str(ledger), str(copy)])
     assert done.exit_code == 0, done.output
     again = PeopleFile(beside(copy))

@@ -246,10 +246,28 @@ def test_every_kind_is_bought_once_for_a_key_and_shown_again(served: RunningServ
 
 
 def test_a_free_question_is_answered_without_a_line(served: RunningServer) -> None:
-    for number, sql in enumerate(["SHOW TABLES", "SELECT DISTINCT origin FROM flights"]):
+    """And is told again, whole, to whoever polls: there is no other place for it."""
+    for number, sql in enumerate(["SHOW TABLES", "DESCRIBE flights", "SELECT DISTINCT origin FROM flights"]):
         answer = served.buy("ana", f"free-{number}", sql, price={})
         assert answer.status_code == 200, answer.text
         assert answer.json()["free"]
+        polled = served.call("ana", "GET", f"{POLICY}/releases", params={"key": f"free-{number}"})
+        assert (polled.json()["phase"], polled.json()["line"]) == ("done", 0)
+        assert polled.json()["result"]["rows"] == answer.json()["result"]["rows"]
+        assert "location" not in polled.headers
+
+
+def test_who_is_not_known_is_logged_with_what_they_called(served: RunningServer) -> None:
+    before = len(served.log.read_text().splitlines())
+    for path in ("/v1/policies", f"{POLICY}/budget"):
+        refused(served.call(None, "GET", path), 401, "not-signed-in")
+    assert served.call(None, "GET", "/p/flights/data").status_code == 401
+    said = [json.loads(line) for line in served.log.read_text().splitlines()[before:]]
+    assert [(each["route"], each["status"]) for each in said] == [
+        ("list_policies", 401),
+        ("show_budget", 401),
+        ("page_show_data", 401),
+    ]
 
 
 def test_the_answer_is_given_in_every_form(served: RunningServer) -> None:

@@ -19,6 +19,8 @@ def test_what_a_killed_process_left_holds_nobody_up(tmp_path: Path, monkeypatch:
         with monkeypatch.context() as patch:
             patch.setattr(processes, "this_process", lambda: f"{boot} {space} {number} 1")  # one that started before
             assert [running.begin(Request("clinic", "ana", key)) for key in ("a", "b")] == [True, True]
+            running.charged(Request("clinic", "ana", "b"))
+        assert running.phase(Request("clinic", "ana", "b")) is None  # nobody is told to wait for what never comes
         assert running.begin(Request("clinic", "ana", "a"))  # the same request, too
         assert running.begin(Request("clinic", "ana", "c"))
         assert not running.begin(Request("clinic", "ana", "d"))  # two are under way here

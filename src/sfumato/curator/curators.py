@@ -111,7 +111,9 @@ class Curator:
                 opened.callback(self.ledger.close)
             unit, budget, per = self.policy.unit, self.policy.account_budget, self.policy.per or ""
             account = self.ledger.account(self.name, unit=unit, budget=budget, per=per)
-            for data in engine.data(public=False):
+            seen = account.look(*engine.data(public=False))
+            progress("joining")  # all rows that opening reads have been read, and nothing is written yet
+            for data in seen:
                 account.join(data)
             for data in engine.data(public=True):
                 self.ledger.require_public(data)
@@ -484,6 +486,10 @@ class Curator:
         if here.account.limit is not None:
             found = found.limited(here.account.limit)
         return found if here.analyst is None else found.as_analyst(here.analyst)
+
+    def check_files(self) -> None:
+        """Refuse where a file of the data is no longer the one that was opened. No row is read."""
+        self._context.engine.check_files()
 
     def drain(self, seconds: Number | None = None) -> bool:
         """Take no new releases from now on, and wait for those that run; tell whether all have ended within this time.

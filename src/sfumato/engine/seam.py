@@ -138,6 +138,10 @@ class Engine(Reader, Protocol):
         """Identify the version of the data that were opened: equal data as opened have equal texts."""
         ...
 
+    def check_files(self) -> None:
+        """Refuse where a file is no longer the one that was opened, as far as that is seen without a transaction."""
+        ...
+
     def data(self, *, public: bool) -> tuple[Data, ...]:
         """Identify the data that the rows of all public, or of all private, tables come from."""
         ...

@@ -45,12 +45,14 @@ from sfumato.server.people.token_limits import NothingSpent, NotStored
 from sfumato.server.people.told_errors import told
 from sfumato.server.releases.answer_clock import AnswerClock, doublings
 from sfumato.server.releases.flights import Flight, Flights, Released
+from sfumato.server.releases.kept_answers import given_again
 from sfumato.server.releases.known_proposals import Sent
 from sfumato.server.releases.running_releases import Kept, Phase, Request, RunningReleases, written
 from sfumato.server.releases.static_costs import LINES, for_what_is_proposed, for_what_was_sent
 from sfumato.server.releases.turns import FreeQuestions, Turns
 from sfumato.server.served import Served
 from sfumato.server.settings import Settings
+from sfumato.server.shown_history import Page, page_of
 
 T = TypeVar("T")
 Propose = Callable[[Curator, str, Mapping[str, Any]], Any]
@@ -62,18 +64,8 @@ _LONGEST_PAGE = 1000
 
 
 @dataclass(frozen=True)
-class Page:
-    """A page holds lines of history, and the number after which the next page begins; None on the last."""
-
-    lines: tuple[Line, ...]
-    next: int | None
-    answered: frozenset[int] = frozenset()
-    """Those of the lines whose answers ``released`` shows again."""
-
-
-@dataclass(frozen=True)
 class Progress:
-    """This is how far a release is, and the line of its answer once it is done."""
+    """This is how far a release is, and the line of its answer once it is done: 0 where nothing was bought."""
 
     phase: Phase
     line: int | None = None
@@ -103,18 +95,19 @@ class Counter:
         self._log = ActivityLog(settings.log) if log is None else log
         self._clock = AnswerClock(settings.answer_after) if clock is None else clock
         self._running = RunningReleases(people.database, settings.releases_at_once)
+        served.keep_time(self._clock, self._running.count_overrun)
         self._questions = FreeQuestions(settings.free_per_second / settings.processes)
         turns = Turns(settings.releases_at_once, settings.queue, max(4, 2 * (os.cpu_count() or 1)))
         self._flights = Flights(turns, self._clock, self._running)
 
     # ── who ────────────────────────────────────────────────────────────────────────────────────
 
-    def caller(self, credentials: Credentials) -> Caller:
-        """Find who calls; ``NotSignedIn``, in one text and one time, for whoever is not known."""
+    def caller(self, credentials: Credentials, route: str = "caller") -> Caller:
+        """Find who calls a route; ``NotSignedIn``, in one text and one time, for whoever is not known."""
         with _telling(None):
             found = self.people.identify(credentials)
         if found is None:
-            self._log.write(user="", route="sign-in", status=401)
+            self._log.write(user="", route=route, status=401)
             raise NotSignedIn
         return found
 
@@ -271,7 +264,7 @@ class Counter:
     def progress(self, caller: Caller, name: str, request_id: str) -> Progress:
         """Tell how far a caller's own release is: queued, charged or done. A refusal is told again."""
         with self._logged(caller, "progress"):
-            self.served.view(caller, name)
+            self._require_seen(caller, name)
             request = Request(name, caller.user, entries.name(request_id, "request_id"))
             flight = self._flights.find(request)
             if flight is not None:
@@ -281,20 +274,23 @@ class Counter:
                 raise NotThere(f"request {request_id}")
             return Progress(Phase.DONE, kept.line) if phase is None and kept else Progress(phase or Phase.QUEUED)
 
+    def answered(self, caller: Caller, name: str, request_id: str) -> Released:
+        """Show again, for nothing, what a caller's own request was answered with: also where that has no line."""
+        with self._logged(caller, "released"):
+            self._require_seen(caller, name)
+            request = Request(name, caller.user, entries.name(request_id, "request_id"))
+            kept = self._running.kept(request)
+            return self._told_again(request, kept, f"request {request_id}")
+
     def released(self, caller: Caller, name: str, line: int) -> Released:
         """Show an answer again, for nothing: to whom it was given, and to owners and auditors."""
         with self._logged(caller, "released", line=line):
-            self.served.view(caller, name)
+            self._require_seen(caller, name)
             everybody = caller.role in _SEEING_ALL
             found = self._running.kept_line(name, line, None if everybody else caller.user)
-            if found is None:
+            if found is None or not line:
                 raise NotThere(f"line {line}")
-            request, kept = found
-            buyer = Caller(request.user, self.people.user(request.user).role)
-            answer = self._shown_again(buyer, request, kept)
-            if answer is None:
-                raise NotThere(f"line {line}")
-            return answer
+            return self._told_again(*found, f"line {line}")
 
     def history(self, caller: Caller, name: str, after: int = 0, limit: int = 100) -> Page:
         """List lines of the ledger after a number: all for owners and auditors, their own for analysts."""
@@ -304,9 +300,8 @@ class Counter:
             self._questions.owe(caller.user, most // LINES)
             analyst = None if caller.role in _SEEING_ALL else caller.user
             reader = self.served.curator(name) if analyst is None else curator
-            lines = list(reader.history(analyst, after=after, limit=most + 1))
-            shown = tuple(lines[:most])
-            return self._page(name, analyst, shown, shown[-1].number if len(lines) > most else None)
+            lines = reader.history(analyst, after=after, limit=most + 1)
+            return page_of(self._running, name, lines, most, analyst, curator.policy.analysts)
 
     def latest(self, caller: Caller, name: str, before: int | None = None, limit: int = 100) -> Page:
         """List the last lines before a number, or of all, newest first: as ``history`` shows them."""
@@ -316,12 +311,8 @@ class Counter:
             self._questions.owe(caller.user, most // LINES)
             analyst = None if caller.role in _SEEING_ALL else caller.user
             every = latest_lines_of(self.served.ledger, curator.policy, analyst, before or 0)
-            lines = [] if before == 0 else list(islice(every, most + 1))
-            shown = tuple(lines[:most])
-            return self._page(name, analyst, shown, shown[-1].number if len(lines) > most else None)
-
-    def _page(self, name: str, user: str | None, lines: tuple[Line, ...], after: int | None) -> Page:
-        return Page(lines, after, self._running.kept_lines(name, (each.number for each in lines), user))
+            lines = () if before == 0 else islice(every, most + 1)
+            return page_of(self._running, name, lines, most, analyst, curator.policy.analysts)
 
     # ── what owners do ─────────────────────────────────────────────────────────────────────────
 
@@ -390,7 +381,7 @@ class Counter:
     def pause(self, caller: Caller, name: str, *, paused: bool = True) -> None:
         """Let a policy answer nothing new, in every process, or let it answer again. What is charged is answered."""
         with self._as(caller, "pause", Role.OWNER):
-            self.served.curator(name)
+            self._require_seen(caller, name)
             self.people.pause(name, paused, by=caller.user)
 
     def acts(self, caller: Caller, after: int = 0, limit: int = 100) -> tuple[Act, ...]:
@@ -406,7 +397,7 @@ class Counter:
     def overruns(self, caller: Caller, name: str) -> int:
         """Count the releases whose rows took longer to read than the clock allowed. PRIVATE: it depends on rows."""
         with self._as(caller, "overruns", Role.OWNER):
-            self.served.curator(name)
+            self._require_seen(caller, name)
             return self._running.overruns(name)
 
     # ── what auditors do ───────────────────────────────────────────────────────────────────────
@@ -469,11 +460,7 @@ class Counter:
         if kept is None:
             return None
         kept.require_same(asked)
-        buyer = Caller(request.user, self.people.user(request.user).role)
-        answer = self._shown_again(buyer, request, kept)
-        if answer is None:
-            raise NotThere(f"the answer of request {request.id}")
-        return answer
+        return self._told_again(request, kept, f"the answer of request {request.id}")
 
     def _started(
         self, caller: Caller, request: Request, kept: Kept, spec: Mapping[str, Any], price: Mapping[str, Any]
@@ -495,13 +482,13 @@ class Counter:
                 return known
             self._require_seen(caller, request.account)
             self.people.require_open(request.account)
-            now = self._paying(caller, request.account)
+            now, opened = self._paying(caller, request.account), self.served.last_opened(request.account)
             written_since = now.policy is not curator.policy  # it is asked as the policy is written now
             asked = self._propose(now, kept.kind, spec) if written_since else proposal
             try:
                 return asked.release(**given, progress=progress)
             except SourceChanged:  # said before the charge: the data as they are now are asked
-                self.served.renewed(caller, request.account)
+                self.served.renew(caller, request.account, opened)
                 again = self._propose(self._paying(caller, request.account), kept.kind, spec)
                 return again.release(**given, progress=progress)
 
@@ -548,6 +535,7 @@ class Counter:
             raise
         more = for_what_is_proposed(proposal, "release", price, self.settings.free_per_second)
         self._questions.owe(caller.user, more)
+        self.served.require_files(name)  # what was answered about other data is no answer about these
         return _found(proposal, price, request_id)
 
     def _proposal(
@@ -564,8 +552,20 @@ class Counter:
 
         return self.served.proposals(name).of(sent, view.policy, make)
 
-    def _shown_again(self, buyer: Caller, request: Request, kept: Kept) -> Released | None:
-        """Show an answer that was given before: a line is one answer, whatever others buy later."""
+    def _told_again(self, request: Request, kept: Kept | None, what: str) -> Released:
+        answer = None if kept is None else self._shown_again(request, kept)
+        if answer is None:
+            raise NotThere(what)
+        return answer
+
+    def _shown_again(self, request: Request, kept: Kept) -> Released | None:
+        """Show an answer that was given before: a line is one answer, whatever others buy later, and whatever becomes
+        of the policy and of who bought it. Of those that an earlier version gave it was not kept how they are shown:
+        they are found as they were asked for.
+        """
+        if kept.answer:
+            return Released(kept.line, given_again(kept.answer), free=True)
+        buyer = Caller(request.user, self.people.user(request.user).role)
         spec, price = json.loads(kept.spec), json.loads(kept.price)
         proposal = self._proposal(buyer, request.account, kept.kind, spec, spends=False, until=kept.line)
         found = _found(proposal, price, request.id)
@@ -573,10 +573,11 @@ class Counter:
 
     def _with_new_data(self, caller: Caller, name: str, ask: Callable[[], T]) -> T:
         """Ask, and once more of the data as they are now where they have changed since they were opened."""
+        opened = self.served.last_opened(name)
         try:
             return ask()
         except SourceChanged:
-            self.served.renewed(caller, name)
+            self.served.renew(caller, name, opened)
             return ask()
 
     @contextmanager

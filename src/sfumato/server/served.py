@@ -1,8 +1,8 @@
 """A server serves policies by name: each has a curator, and its ``[analysts]`` say who may ask it.
 
 All of them share one ledger, beside which the people file lies. A policy that does not name an analyst is not there for
-them. When a policy's file changes it is opened again, so that the access list is always the one that is written; a file
-that cannot be opened answers nothing until it can.
+them, and the access list is always the one that is written. When a policy's file changes it is opened again, and
+whoever asks about it waits for that (``clocked_openings``); a file that cannot be opened answers nothing until it can.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,17 +30,20 @@ from sfumato.errors import (
     NotThere,
     ServerUnavailable,
     SfumatoError,
+    SourceChanged,
 )
 from sfumato.ledger import Account, Ledger
 from sfumato.policy import Policy
+from sfumato.release.releasing import Progress
 from sfumato.server.people.caller import Caller
 from sfumato.server.people.known_people import Role
+from sfumato.server.releases.answer_clock import AnswerClock
+from sfumato.server.releases.clocked_openings import ClockedOpenings
 from sfumato.server.releases.known_proposals import KnownProposals
-from sfumato.server.releases.turns import lower_priority
 
 
 @dataclass(frozen=True)
-class _Opened:
+class Opened:
     """This is a curator, and how the file of its policy looked when it was opened."""
 
     curator: Curator
@@ -61,7 +64,7 @@ class Served:
         policies: Sequence[str | os.PathLike[str]],
         ledger: str | os.PathLike[str] | None = None,
         *,
-        opening: Callable[[Policy, Ledger], Curator] | None = None,
+        opening: Callable[[Policy, Ledger, Progress], Curator] | None = None,
     ) -> None:
         self._paths = _named(policies)
         address = _one_ledger(self._paths.values(), ledger)
@@ -73,11 +76,11 @@ class Served:
         self._before: list[weakref.finalize[..., Any]] = []
         """Closes what was opened before and is in use still: whoever was charged there is answered."""
         self.ledger = Ledger.open(address)
-        # The engine's own threads are started by whoever opens it, and have their priority.
-        self._opener = ThreadPoolExecutor(1, "opening", lower_priority)
+        self._openings: ClockedOpenings[Opened] = ClockedOpenings(len(self._paths))
         try:
-            self._opened = {name: self._open(path) for name, path in self._paths.items()}
+            self._opened = {name: self._openings.first(partial(self._open, path)) for name, path in self._paths.items()}
         except BaseException:
+            self._openings.close()
             self.ledger.close()
             raise
 
@@ -85,25 +88,35 @@ class Served:
     def names(self) -> tuple[str, ...]:
         return tuple(self._paths)
 
+    def keep_time(self, clock: AnswerClock, overrun: Callable[[str], None]) -> None:
+        """Let a clock say when what is opened again is seen, and tell which policy took longer than it allowed."""
+        self._openings.keep_time(clock, overrun)
+
     def curator(self, name: str) -> Curator:
         """Give the curator of a policy as its file is now."""
+        return self.opened(name).curator
+
+    def opened(self, name: str) -> Opened:
+        """Give what is open of a policy as its file is now."""
         if name not in self._paths:
             raise NotThere(f"policy {name}")
+        if not self._is_current(name):
+            self._require_written(name)
+            self._open_again(name, lambda: not self._is_current(name))
+        return self._last(name)
+
+    def last_opened(self, name: str) -> Opened | None:
+        """Give what was opened last of a policy, whatever has changed since."""
         with self._lock:
-            known = self._opened[name]
-            return known.curator if known.stamp == _stamp(self._paths[name]) else self.reopened(name)
+            return self._opened.get(name)
 
     def proposals(self, name: str) -> KnownProposals:
         """Give the proposals that were made lately of a policy, since it was opened."""
-        with self._lock:
-            return self._opened[name].proposals
+        return self._last(name).proposals
 
     def tables(self, name: str) -> Tables:
         """Say what there is to ask of a policy as its file is now."""
-        with self._lock:
-            self.curator(name)
-            opened = self._opened[name]
-        return opened.tables
+        return self.opened(name).tables
 
     def written(self, name: str) -> Policy:
         """Read a policy as its file is now."""
@@ -117,19 +130,23 @@ class Served:
             raise NotThere(f"policy {name}")
         return self.ledger.account(name)
 
-    def reopened(self, name: str) -> Curator:
-        """Open a policy again: its file or its data have changed."""
-        with self._lock:
-            found = self._open(self._paths[name])
-            in_use = [each for each in self._before if each.alive]
-            self._before = [*in_use, self._opened[name].curator.close_when_unused()]
-            self._opened[name] = found
-            return found.curator
-
-    def renewed(self, caller: Caller, name: str) -> None:
-        """Open a policy again for a caller who has found that its data have changed."""
+    def renew(self, caller: Caller, name: str, changed: Opened | None) -> None:
+        """Open a policy again for a caller who has found that the data have changed which were opened there, unless
+        somebody has done so since.
+        """
         with _told_to_owners(caller, name):
-            self.reopened(name)
+            self._open_again(name, lambda: self._last(name) is changed)
+
+    def require_files(self, name: str) -> None:
+        """Raise ``SourceChanged`` where the files of a policy are not those that were opened. What else is wrong with
+        them is no matter to whoever reads no row.
+        """
+        try:
+            self._last(name).curator.check_files()
+        except SourceChanged:
+            raise
+        except SfumatoError:
+            return
 
     def view(self, caller: Caller, name: str) -> Curator:
         """Give the curator as a caller has it; a policy that does not name an analyst is not there for them.
@@ -152,22 +169,19 @@ class Served:
 
     def _analysts(self, name: str) -> Mapping[str, object]:
         """Give those whom a policy names as it is written now; where it cannot be read, as it was when it could."""
-        try:
-            return self.curator(name).policy.analysts
-        except SfumatoError:
+        if not self._is_current(name):
             with suppress(SfumatoError):
                 return self.written(name).analysts
-        with self._lock:
-            return self._opened[name].curator.policy.analysts
+        return self._last(name).curator.policy.analysts
 
     def close(self) -> None:
         """Close every source and the ledger."""
+        self._openings.close()
         with self._lock:
             for before in self._before:
                 before()
             for opened in self._opened.values():
                 opened.curator.close()
-            self._opener.shutdown()
             self.ledger.close()
 
     def __enter__(self) -> Self:
@@ -176,9 +190,33 @@ class Served:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open(self, path: Path) -> _Opened:
+    def _last(self, name: str) -> Opened:
+        with self._lock:
+            return self._opened[name]
+
+    def _is_current(self, name: str) -> bool:
+        return self._last(name).stamp == _stamp(self._paths[name])
+
+    def _require_written(self, name: str) -> None:
+        """Refuse at once what no row is needed to refuse: a file that is no policy, or not one of its account."""
+        policy = self.written(name)
+        self.ledger.account(name, unit=policy.unit, budget=policy.account_budget, per=policy.per or "")
+
+    def _open_again(self, name: str, needed: Callable[[], bool]) -> None:
+        tables = len(self._last(name).curator.policy.tables)
+        opening = partial(self._open, self._paths[name])
+        self._openings.again(name, tables.bit_length(), needed, opening, partial(self._put, name))
+
+    def _open(self, path: Path, progress: Progress) -> Opened:
         stamp = _stamp(path)
-        return _Opened(self._opener.submit(lambda: self._opening(read_policy(path), self.ledger)).result(), stamp)
+        return Opened(self._opening(read_policy(path), self.ledger, progress), stamp)
+
+    def _put(self, name: str, found: Opened) -> None:
+        """Put what was opened in the place of what was open before."""
+        with self._lock:
+            in_use = [each for each in self._before if each.alive]
+            self._before = [*in_use, self._opened[name].curator.close_when_unused()]
+            self._opened[name] = found
 
 
 @contextmanager
@@ -186,7 +224,7 @@ def _told_to_owners(caller: Caller, name: str) -> Iterator[None]:
     """Tell why a policy cannot be opened to owners alone, since that may name files and what is in them."""
     try:
         yield
-    except (NotThere, LedgerUnavailable):
+    except (NotThere, LedgerUnavailable, ServerUnavailable):
         raise
     except SfumatoError as refused:
         if _is_out_of_files():
@@ -210,13 +248,13 @@ def _is_out_of_files() -> bool:
     return False
 
 
-def _opened(policy: Policy, ledger: Ledger) -> Curator:
+def _opened(policy: Policy, ledger: Ledger, progress: Progress) -> Curator:
     """Open a curator that leaves a processor to those who only ask what is free, where there are several.
 
     Measured once each on two busy processors, 1,000,000 rows, by a client who only pings: it tells whether rows are
     read just then with an AUC of .89, of .78 where reading has a low priority, and of .69 with a single thread as well.
     """
-    return Curator(policy, ledger, threads=max(1, (os.cpu_count() or 1) - 1))
+    return Curator(policy, ledger, threads=max(1, (os.cpu_count() or 1) - 1), progress=progress)
 
 
 def _named(policies: Sequence[str | os.PathLike[str]]) -> Mapping[str, Path]:

@@ -295,6 +295,13 @@ def test_an_answer_that_takes_long_is_waited_for_on_a_page(
     assert people["ben"].get(place).status_code == 404
 
 
+def test_what_was_not_bought_is_shown_on_the_page_that_waits_for_it(people: dict[str, SignedIn]) -> None:
+    sent = {**PRICE, "sql": "SELECT DISTINCT origin FROM flights", "request": "not-bought"}
+    assert "EWR" in people["ana"].post(f"{POLICY}/answers", sent).text
+    page = people["ana"].get(f"{POLICY}/requests/not-bought")
+    assert (page.status_code, "refresh" in page.headers, "EWR" in page.text) == (200, False, True)
+
+
 def test_the_page_says_how_what_it_does_not_sell_is_bought(served: RunningServer, people: dict[str, SignedIn]) -> None:
     page = html.unescape(people["ana"].get("/p/flights/ask").text)
     assert "This page sells one question at a time. Workloads, marginals, synthetic tables, sessions" in page

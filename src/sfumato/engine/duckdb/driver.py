@@ -152,6 +152,9 @@ class DuckDB(StatementReader):
     def identity(self) -> str:
         return self.sources.identity()
 
+    def check_files(self) -> None:
+        self.sources.check_unchanged()
+
     def close(self) -> None:
         self.sources.close()
 

@@ -186,6 +186,9 @@ class Postgres:
         shapes = [(self.database, each, relation.shape) for each, relation in self.relations.items()]
         return _digest(shapes, told, self._known.identity())
 
+    def check_files(self) -> None:
+        self._known.check_unchanged()
+
     def data(self, *, public: bool) -> tuple[Data, ...]:
         """Identify the data that rows come from: by the server's own number, whatever host name it is called by."""
         if public:

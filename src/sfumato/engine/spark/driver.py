@@ -107,6 +107,9 @@ class Spark(SparkReader):
     def identity(self) -> str:
         return self.tables.identity()
 
+    def check_files(self) -> None:
+        self.tables.check_unchanged()
+
     def close(self) -> None:
         self.tables.close()
 

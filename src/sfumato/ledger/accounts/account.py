@@ -318,14 +318,21 @@ class Account:
             if mine is None or mine.share != part:
                 transaction.append("share", self.name, {"analyst": name, "share": part})
 
-    def join(self, source: joined_sources.Given, *, fingerprint: str | None = None) -> Source:
-        """Say that these data are about this account's people. Content is asked for unless nothing about them changed.
+    def look(self, *sources: joined_sources.Given, fingerprint: str | None = None) -> list[Source]:
+        """Look at data that may be joined; nothing is written. Content is asked for unless they look as they did."""
+        with self._guarded.reading() as transaction:
+            known = joined_sources.known(transaction, self.name)
+        before = len(known)
+        for each in sources:
+            known.append(joined_sources.look(each, fingerprint, known, self._guarded.keyed))
+        return known[before:]
+
+    def join(self, source: joined_sources.Given | Source, *, fingerprint: str | None = None) -> Source:
+        """Say that these data, or what was seen of them (``look``), are about this account's people.
 
         Data that another account knows, by path, content or file, are refused; new content under a known path stays.
         """
-        with self._guarded.reading() as transaction:
-            known = joined_sources.known(transaction, self.name)
-        found = joined_sources.look(source, fingerprint, known, self._guarded.keyed)
+        found = source if isinstance(source, Source) else self.look(source, fingerprint=fingerprint)[0]
         with self._guarded.writing() as transaction:
             taken = joined_sources.taken(joined_sources.joined(transaction), self.name, found, self._guarded.keyed)
             if taken is not None:

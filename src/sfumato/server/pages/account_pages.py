@@ -13,7 +13,6 @@ from sfumato.ledger import Line
 from sfumato.policy.public_faces import PublicFace
 from sfumato.privacy import Neighbours
 from sfumato.privacy.numbers import percent, text
-from sfumato.server.counter import Page
 from sfumato.server.pages.browser_sessions import sent_form, visitor
 from sfumato.server.pages.page_contexts import BudgetPage, DataPage, HistoryPage, HistoryRow, HomePage, PolicyCard
 from sfumato.server.pages.released_pages import as_picture
@@ -23,6 +22,7 @@ from sfumato.server.pages.standing_bars import bars, every_bar, first
 from sfumato.server.people.caller import Caller
 from sfumato.server.people.known_people import Role
 from sfumato.server.requests.calls import counter_of, in_thread, whole
+from sfumato.server.shown_history import Page
 
 _LINES, _LETTERS = 50, 300
 """Lines of history on a page, and letters of a question among them."""
@@ -125,13 +125,13 @@ def _rows(page: Page) -> list[HistoryRow]:
 
 
 def _row(line: Line, answer: int, page: Page) -> HistoryRow:
-    number, _, analyst, kind, question, cost = line.words()
+    number, _, _, kind, question, cost = line.words()
     cut = question if len(question) <= _LETTERS else question[: _LETTERS - 1] + "…"
     return HistoryRow(
         int(number),
         line.time.strftime("%Y-%m-%d %H:%M"),
         line.time.isoformat(timespec="seconds"),
-        analyst,
+        page.buyer(line) or "",
         _KINDS.get(line.kind, kind),
         cut,
         cost,

@@ -105,8 +105,11 @@ async def wait(request: Request) -> Response:
     """Show how far a purchase is, again and again, and then its answer."""
     caller, policy = await visitor(request), request.path_params["policy"]
     found = await in_thread(counter_of(request).progress, caller, policy, request.path_params["request"])
-    if found.phase is Phase.DONE and found.line:
+    if found.line:
         return RedirectResponse(address(policy, "answers", found.line), 303)
+    if found.phase is Phase.DONE:  # it was not bought, and so has no line
+        answer = await in_thread(counter_of(request).answered, caller, policy, request.path_params["request"])
+        return await in_thread(unlisted_page, request, caller, policy, answer)
     page = shown(
         request, "waiting.html", WaitingPage(found.phase.value), title="On its way", caller=caller, policy=policy
     )

@@ -76,12 +76,17 @@ def shown_cookie(request: Request) -> str | None:
 
 async def visitor(request: Request) -> Caller:
     """Find who looks at a page, by the cookie alone, and count that."""
-    return await in_thread(known, request, Credentials(cookie=shown_cookie(request)))
+    return await in_thread(known, request, Credentials(cookie=shown_cookie(request)), _page(request))
 
 
 async def refused_visitor(request: Request) -> Caller:
     """Find who is refused a page, which was counted before."""
-    return await in_thread(counter_of(request).caller, Credentials(cookie=shown_cookie(request)))
+    return await in_thread(counter_of(request).caller, Credentials(cookie=shown_cookie(request)), _page(request))
+
+
+def _page(request: Request) -> str:
+    """Name the page that is looked at; an address that is not there is no page's."""
+    return getattr(request.state, "page", "page")
 
 
 async def sent_form(request: Request) -> tuple[Caller, Form]:

@@ -57,7 +57,8 @@ async def _static(request: Request) -> Response:
 def _answering(handler: Handler) -> Handler:
     async def answered(request: Request) -> Response:
         metrics: Metrics = request.app.state.metrics
-        metrics.arrived(f"page_{handler.__name__.strip('_')}")
+        request.state.page = f"page_{handler.__name__.strip('_')}"
+        metrics.arrived(request.state.page)
         try:
             return await handler(request)
         except SfumatoError as refusal:

@@ -17,7 +17,7 @@ from sfumato.errors import LedgerUnavailable
 from sfumato.ledger import local_files
 
 APPLICATION = 0x5F0A71
-VERSION = 1
+VERSION = 2
 _PATIENCE = 30.0
 _IDENTITY = (
     "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), "
@@ -43,11 +43,13 @@ SCHEMA = (
     "CREATE TABLE running (account TEXT NOT NULL, user TEXT NOT NULL, request TEXT NOT NULL, phase TEXT NOT NULL,"
     " process TEXT NOT NULL, PRIMARY KEY (account, user, request)) STRICT",
     "CREATE TABLE answers (user TEXT NOT NULL, account TEXT NOT NULL, request TEXT NOT NULL, line INTEGER NOT NULL,"
-    " kind TEXT NOT NULL, spec TEXT NOT NULL, price TEXT NOT NULL,"
+    " kind TEXT NOT NULL, spec TEXT NOT NULL, price TEXT NOT NULL, answer TEXT NOT NULL,"
     " PRIMARY KEY (user, account, request)) STRICT",
     "CREATE INDEX by_line ON answers (account, line)",
     "CREATE TABLE overruns (account TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT",
 )
+_SINCE = {1: "ALTER TABLE answers ADD COLUMN answer TEXT NOT NULL DEFAULT ''"}
+"""By the version of an older file, what makes it one of the next version."""
 
 
 class PeopleDatabase:
@@ -136,13 +138,14 @@ class PeopleDatabase:
         return connection
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
-        if self._known(connection):
+        if self._version(connection) == VERSION:
             return
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if not self._known(connection):
-                for statement in SCHEMA:
+            version = self._version(connection)
+            if version != VERSION:
+                for statement in [_SINCE[each] for each in range(version, VERSION)] if version else SCHEMA:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -151,14 +154,14 @@ class PeopleDatabase:
             connection.execute("ROLLBACK")
             raise
 
-    def _known(self, connection: sqlite3.Connection) -> bool:
-        """Tell whether the file is set up; one that is something else is refused, and not touched."""
+    def _version(self, connection: sqlite3.Connection) -> int:
+        """Give the version of the file, 0 if it is empty; one that is something else is refused, and not touched."""
         version, application, objects = connection.execute(_IDENTITY).fetchone()
-        if (version, application) == (VERSION, APPLICATION):
-            return True
+        if application == APPLICATION and 1 <= version <= VERSION:
+            return int(version)
         if objects or version or application:
             raise _unusable(self.path, "this file is not the people file of this version of Sfumato")
-        return False
+        return 0
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

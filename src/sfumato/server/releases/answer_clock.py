@@ -13,9 +13,11 @@ written, which is when the clock says; before the charge no row is read; and wha
 is computed from noisy numbers. A session forgets its rows at its end, which takes the longer the more there are: that
 has a time of its own. ∎
 
-What reads no rows goes at once: refusals before the charge, and answers that were stored before. What the claim leaves
-out is the processor: while rows are read there is less of it for others (``turns`` and ``reply_ticks`` say what is done
-about that).
+What reads no rows goes at once: refusals before the charge, and answers that were stored before. Data and policies that
+have changed are opened again, which reads rows before any charge, under the same clock (``clocked_openings``).
+
+What the claim leaves out is the processor: while rows are read there is less of it for others (``turns`` and
+``reply_ticks`` say what is done about that).
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Flight:
 
     def kept(self, released: Released) -> Kept:
         """Give what is kept of an answer, so that it can be shown again."""
-        return replace(self.asked, line=released.line)
+        return replace(self.asked, line=released.line, answer=released.answer.to_json())
 
     @classmethod
     def landed(cls, request: Request, asked: Kept, released: Released) -> Flight:

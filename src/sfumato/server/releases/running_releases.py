@@ -43,6 +43,8 @@ class Kept:
     kind: str
     spec: str
     price: str
+    answer: str = ""
+    """The answer itself as JSON text, which no later policy changes; empty until it is there."""
 
     @classmethod
     def asked(cls, kind: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> Kept:
@@ -107,10 +109,12 @@ class RunningReleases:
             if kept is not None:
                 _keep(rows, request, kept)
             if late:
-                rows.execute(
-                    "INSERT INTO overruns VALUES (?, ?) ON CONFLICT DO UPDATE SET number = number + excluded.number",
-                    (request.account, late),
-                )
+                _count(rows, request.account, late)
+
+    def count_overrun(self, account: str) -> None:
+        """Count that a policy took longer to open than the clock allowed."""
+        with self._database.writing() as rows:
+            _count(rows, account, 1)
 
     def keep(self, request: Request, kept: Kept) -> None:
         """Keep what shows an answer again that was stored before."""
@@ -118,19 +122,19 @@ class RunningReleases:
             _keep(rows, request, kept)
 
     def phase(self, request: Request) -> Phase | None:
-        """Say how far a release is, in whatever process; None where it is not under way."""
+        """Say how far a release is, in whatever process; None where it is not under way, or its process has ended."""
         with self._database.reading() as rows:
             found = rows.execute(
-                "SELECT phase FROM running WHERE account = ? AND user = ? AND request = ?",
+                "SELECT phase, process FROM running WHERE account = ? AND user = ? AND request = ?",
                 (request.account, request.user, request.id),
             ).fetchone()
-        return None if found is None else Phase(found[0])
+        return None if found is None or processes.alive(found[1]) is False else Phase(found[0])
 
     def kept(self, request: Request) -> Kept | None:
         """Find what a request was answered with."""
         with self._database.reading() as rows:
             found = rows.execute(
-                "SELECT line, kind, spec, price FROM answers WHERE account = ? AND user = ? AND request = ?",
+                "SELECT line, kind, spec, price, answer FROM answers WHERE account = ? AND user = ? AND request = ?",
                 (request.account, request.user, request.id),
             ).fetchone()
         return None if found is None else Kept(*found)
@@ -140,8 +144,8 @@ class RunningReleases:
         mine, given = ("", ()) if user is None else (" AND user = ?", (user,))
         with self._database.reading() as rows:
             found = rows.execute(
-                f"SELECT user, request, line, kind, spec, price FROM answers WHERE account = ? AND line = ?{mine}"
-                " ORDER BY rowid LIMIT 1",
+                f"SELECT user, request, line, kind, spec, price, answer FROM answers"
+                f" WHERE account = ? AND line = ?{mine} ORDER BY rowid LIMIT 1",
                 (account, line, *given),
             ).fetchone()
         return None if found is None else (Request(account, found[0], found[1]), Kept(*found[2:]))
@@ -158,8 +162,19 @@ class RunningReleases:
             )
             return frozenset(line for (line,) in found)
 
+    def users(self, account: str, requests: Iterable[str], besides: Iterable[str]) -> dict[str, str]:
+        """Find who sent these requests first, beside users of whom the ledger's own lines say so."""
+        ids, others = tuple(requests), frozenset(besides)
+        marks = ", ".join("?" * len(ids))
+        with self._database.reading() as rows:
+            found = rows.execute(
+                f"SELECT request, user FROM answers WHERE account = ? AND request IN ({marks}) ORDER BY rowid DESC",
+                (account, *ids),
+            ).fetchall()
+        return {request: user for request, user in found if user not in others}
+
     def overruns(self, account: str) -> int:
-        """Count the releases whose reading took longer than the clock allowed: for the owner alone."""
+        """Count the releases and openings that took longer to read than the clock allowed: for the owner alone."""
         with self._database.reading() as rows:
             found = rows.execute("SELECT number FROM overruns WHERE account = ?", (account,)).fetchone()
         return 0 if found is None else int(found[0])
@@ -172,8 +187,15 @@ def _forget_the_dead(rows: sqlite3.Connection) -> None:
             rows.execute("DELETE FROM running WHERE rowid = ?", (number,))
 
 
+def _count(rows: sqlite3.Connection, account: str, late: int) -> None:
+    rows.execute(
+        "INSERT INTO overruns VALUES (?, ?) ON CONFLICT DO UPDATE SET number = number + excluded.number",
+        (account, late),
+    )
+
+
 def _keep(rows: sqlite3.Connection, request: Request, kept: Kept) -> None:
     rows.execute(
-        "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (request.user, request.account, request.id, kept.line, kept.kind, kept.spec, kept.price),
+        "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (request.user, request.account, request.id, kept.line, kept.kind, kept.spec, kept.price, kept.answer),
     )

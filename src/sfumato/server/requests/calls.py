@@ -38,12 +38,13 @@ async def identified(request: Request) -> Caller:
 def identify(request: Request) -> Caller:
     """Find who calls, by the token alone: no browser adds that by itself, so no other site can make it do so."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
-    return known(request, Credentials(token=token.strip() if kind.lower() == "bearer" else None))
+    operation: Operation = request.state.operation
+    return known(request, Credentials(token=token.strip() if kind.lower() == "bearer" else None), operation.name)
 
 
-def known(request: Request, shown: Credentials) -> Caller:
+def known(request: Request, shown: Credentials, route: str) -> Caller:
     """Find who shows this, and count what only looks; what is sent is counted by what is done with it."""
-    caller = counter_of(request).caller(shown)
+    caller = counter_of(request).caller(shown, route)
     if request.method in ("GET", "HEAD"):
         counter_of(request).look(caller)
     return caller

@@ -97,6 +97,9 @@ async def show_progress(request: Request) -> Response:
     found = await in_thread(counter_of(request).progress, caller, policy, key)
     if found.line is None:
         return json_response({"phase": found.phase}, headers={"Retry-After": "1"})
+    if not found.line:  # what was not bought has no place of its own
+        answer = await in_thread(counter_of(request).answered, caller, policy, key)
+        return json_response({"phase": found.phase, "line": 0, "result": answer.answer})
     place = {"Location": f"{_place(policy)}/{found.line}"}
     return json_response({"phase": found.phase, "line": found.line}, headers=place)
 
@@ -119,7 +122,9 @@ async def show_history(request: Request) -> Response:
     after, most = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED, 1)
     page = await in_thread(counter_of(request).history, caller, request.path_params["policy"], after, most)
     whole_lines = _history_form(request) == "lines"
-    lines: list[object] = [each if whole_lines else each.summary() for each in page.lines]
+    lines: list[object] = [
+        each if whole_lines else {**each.summary(), "analyst": page.buyer(each)} for each in page.lines
+    ]
     return json_response({"lines": lines, "next": page.next})
 
 
