@@ -50,6 +50,11 @@ def pytest_collection() -> Iterator[object]:
         gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let Python find everything when it ends: else libraries say that something of theirs leaked."""
+    gc.unfreeze()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--long"):
         return
