@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,7 +16,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.previews.advising import Advice, Tip, advise
 from sfumato.curator.previews.error_pictures import draw_errors, draw_terms
 from sfumato.curator.previews.explaining import Explanation, Operator, explain
-from sfumato.curator.previews.forecasts import SIZES, Forecast, Width, forecast_ranks, half_widths, supposed
+from sfumato.curator.previews.forecasts import Forecast, Width, forecast_ranks, half_widths, supposed
 from sfumato.curator.previews.rehearsing import rehearsed
 from sfumato.curator.previews.unknown_groups import (
     adds_up,
@@ -28,6 +27,7 @@ from sfumato.curator.previews.unknown_groups import (
     require_short,
     without_delta,
 )
+from sfumato.curator.previews.wanted_widths import least_price
 from sfumato.curator.proposals.bought_synopses import Asked, FreeAnswer, best, taken
 from sfumato.errors import EngineFailed, InvalidParameter, SfumatoError, Unsupported, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
@@ -47,7 +47,6 @@ from sfumato.plan.warnings import undeclared
 from sfumato.plan.words import cutting, words
 from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Table, Type, Value
-from sfumato.privacy.calibration import above, least_by
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answers.answer import Answer, answer
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
@@ -61,14 +60,13 @@ from sfumato.release.parts.other_parts import other_part
 from sfumato.release.parts.question_parts import Family, NamedNoise, OtherPart
 from sfumato.release.parts.shares import Weighed
 from sfumato.release.preparing import Prepared, prepare
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.prices import Price
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Kind, Progress, Released, limited
 from sfumato.release.requests import Request, Weights, Within
 
 SMALL_DELTA = Fraction(1, 10**9)
 """Of a price that nobody named, where one needs a δ."""
-_PRECISE = Fraction(1, 2**20)  # how exactly the least price is found, as a part of itself
 _MOST_KEPT = 64  # releases that a question keeps prepared: finding a price tries many
 
 
@@ -664,57 +662,13 @@ class Question:
 
     def least_price(self, request: Request, priced: Callable[[Fraction], Price] | None = None) -> Fraction:
         """Find the least ε, or the least amount of another price, at which the request is met."""
-        within, confidence = request.within, request.confidence
         at = priced or (lambda epsilon: Price(epsilon, request.delta))
-        known = self._widths(self._at(at(Fraction(1)), request), confidence)
-        wanted: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(known, within)
-        if not known:
-            raise _no_half_width(*(output.name for output in self.query.outputs))
-        if not wanted:
-            raise InvalidParameter("within", within, "half-widths by column, such as {'visits': 50}")
-        goals = {name: exact(width, f"within {name}", POSITIVE) for name, width in wanted.items()}
-        for name in goals:
-            if name not in known and name in [output.name for output in self.query.outputs]:
-                raise _no_half_width(name)
-            if name not in known:
-                raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(known))
-            if known[name] == math.inf:
-                raise InvalidParameter(
-                    "within", name, "a column whose error is finite: a part of it may be divided by zero"
-                )
-            if isinstance(known[name], Mapping):
-                raise InvalidParameter(
-                    "within",
-                    name,
-                    "a column with one half-width: that of a mean or a ratio depends on how many rows a group has",
-                    fix="add COUNT(*) AS n or a SUM to the question and name that one; or give epsilon (--epsilon) and "
-                    "look at error() (--dry-run), which shows this column's half-width by the size of a group",
-                )
+        names = [output.name for output in self.query.outputs]
 
-        def short(epsilon: Fraction, size: int | None = None) -> float:
-            found = self._widths(self._at(at(epsilon), request), confidence, size)
-            widths = ((found[name], goal) for name, goal in goals.items())
-            return max(above(width, goal) if isinstance(width, float) else math.inf for width, goal in widths)
+        def widths(amount: Fraction, size: int | None) -> dict[str, Width]:
+            return self._widths(self._at(at(amount), request), request.confidence, size)
 
-        # What is enough for groups of every size is enough for one: the least for one is the least if it is for all.
-        try:
-            found = least_by(lambda epsilon: short(epsilon, SIZES[0]), "within", _PRECISE)
-            return rounded_up(found if short(found) <= 0 else least_by(short, "within", _PRECISE))
-        except InvalidParameter as refused:
-            if refused.place not in ("guarantee", "price"):
-                raise
-            raise _no_such_price(within) from None
-
-
-def _no_such_price(within: object) -> InvalidParameter:
-    rule = "half-widths that the noise of some price has: no price has these"
-    return InvalidParameter("within", within, rule, fix="look at error(), which says what a price gives")
-
-
-def _no_half_width(*names: str) -> InvalidParameter:
-    rule = "a column of noisy numbers: what is a key, or is chosen among values, has no half-width"
-    fix = "give epsilon (--epsilon) and look at error() (--dry-run), which says how good a choice is"
-    return InvalidParameter("within", ", ".join(names), rule, fix=fix)
+        return least_price(request.within, names, widths)
 
 
 def _results(expression: Expression, finish: Finish) -> set[int]:
