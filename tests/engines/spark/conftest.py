@@ -17,6 +17,9 @@ import pytest
 
 PANDAS = "ignore:PySpark does not yet fully support pandas:FutureWarning"
 
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java compiles quickly, and not well: what runs here runs a few times."""
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -64,6 +67,8 @@ def _started(folder: Path, port: int) -> Any:
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
             "spark.executor.memory": "1024m",
+            "spark.driver.extraJavaOptions": _QUICK,
+            "spark.executor.extraJavaOptions": _QUICK,
             "spark.worker.cleanup.enabled": "true",
         }.items():
             builder = builder.config(name, value)
