@@ -30,6 +30,8 @@ from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals, Readi
 from sfumato.plan.sharing import measured
 from sfumato.policy import Policy, Type
 
+Scan = Callable[[str], Any]
+"""From a table's name to the frame of its clean rows."""
 Given = Callable[[Path], dict[str, Any]]
 """From a Parquet file to what a table's source is, and what is said beside it."""
 
@@ -89,14 +91,35 @@ def asked(engine: DuckDB, words: str) -> Iterator[Asked]:
         yield Asked(words, GroupTotals(bounded, tuple(groups)), inexact)
 
 
-def compare(duckdb: DuckDB, spark: Spark, questions: Sequence[Asked], key: int, size: int = 40) -> int:
+def compare(
+    duckdb: DuckDB, spark: Spark, questions: Sequence[Asked], key: int, size: int = 40, scan: Scan | None = None
+) -> int:
     """How many were compared: all of them, or this fails at the first that differs."""
     for start in range(0, len(questions), size):
         batch = questions[start : start + size]
-        for question, found in zip(batch, totals(spark, [each.reading for each in batch], key), strict=True):
+        for question, found in zip(batch, totals(spark, [each.reading for each in batch], key, scan), strict=True):
             wanted = duckdb.read(question.reading, key)
             assert _same(question, wanted, found), (question.words, question.reading.bounded.strategy, wanted, found)
     return len(questions)
+
+
+_QUICK = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+def quickly(spark: Spark) -> Scan:
+    """Copies of the clean rows, made once as a snapshot makes them, for statements without code of their own.
+
+    What a statement costs is its planning and its code, and most of the former is the planning of its scans.
+    """
+    copies = {name: spark.tables.copy(name) for name in spark.tables._sources}
+    for name, value in _QUICK.items():
+        spark.tables.session.spark.conf.set(name, value)
+    return lambda table: copies.get(table) or spark._scan(table)
 
 
 def _same(question: Asked, wanted: Any, found: Any) -> bool:
@@ -109,12 +132,13 @@ def _same(question: Asked, wanted: Any, found: Any) -> bool:
     return bool((np.abs(wanted.astype(object) - found.astype(object)) <= steps).all())
 
 
-def totals(spark: Spark, readings: Sequence[Reading[Any]], key: int) -> list[Any]:
-    """What the readings give, computed by one job."""
+def totals(spark: Spark, readings: Sequence[Reading[Any]], key: int, scan: Scan | None = None) -> list[Any]:
+    """What the readings give, computed by one job, of the clean rows or of copies of them."""
     expression, frames = spark.tables.session.expression, []
     for number, reading in enumerate(readings):
-        frame = spark._frame(counted_statement(reading, key), spark._scan)
-        cells = ", ".join(f"CAST({name} AS STRING)" for name in frame.columns)
+        statement = counted_statement(reading, key)
+        frame = spark._frame(statement, scan or spark._scan)
+        cells = ", ".join(f"CAST({name} AS STRING)" for name, _ in statement.result.columns)
         frames.append(frame.select(expression(f"{number} AS number"), expression(f"array({cells}) AS cells")))
     made: list[list[tuple[Any, ...]]] = [[] for _ in readings]
     for number, cells in spark.tables.run(lambda: reduce(lambda one, other: one.unionAll(other), frames)):

@@ -264,7 +264,7 @@ def test_no_server_and_an_old_one_are_refused() -> None:
         version = "3.5.1"
 
     with pytest.raises(InvalidPolicy, match=r"version 4\.0 or newer"):
-        settings.pin(Old(), "tables.t.source")
+        settings.pin(Old(), settings.PINNED, "tables.t.source")
 
 
 def test_a_type_without_text_is_refused(cluster: Cluster) -> None:
@@ -283,7 +283,7 @@ def test_a_setting_that_does_not_stay_is_refused() -> None:
             get = staticmethod(lambda name: "false" if name == "spark.sql.ansi.enabled" else settings.PINNED[name])
 
     with pytest.raises(InvalidPolicy, match=r"spark\.sql\.ansi\.enabled"):
-        settings.pin(Stubborn(), "tables.t.source")
+        settings.pin(Stubborn(), settings.PINNED, "tables.t.source")
 
 
 def test_an_error_quotes_no_cell(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:

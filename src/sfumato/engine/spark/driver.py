@@ -7,12 +7,14 @@ and no DDL. The engine that holds the rows adds up exact totals per group, and n
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import cache, partial
 from hashlib import sha256
-from threading import Lock, get_ident
+from itertools import count
+from threading import Lock, Thread, get_ident
 from typing import Any, Self, cast
 
 from sfumato.engine.carried_tables import CarriedTables
@@ -34,6 +36,8 @@ from sfumato.policy import Policy, Table
 from sfumato.policy.table_sources import SparkFrame
 
 _REMEMBERED = 1000
+_ENDING = 60.0
+"""For how many seconds it is waited that what is running ends, before a session is closed all the same."""
 
 
 class SparkReader:
@@ -174,7 +178,9 @@ class SparkTables:
         self._process = os.getpid()
         self._lock = Lock()
         self._tag = f"sfumato-{bits.integer(64):x}"
-        self._running: dict[int, int] = {}
+        self._numbers = count()
+        self._running: dict[str, int] = {}
+        """From the tag of a reading to the thread that it is of."""
         self._public: dict[str, Frame] = {}
         private = [each for each in policy.tables.values() if not each.public]
         self.session = _session(private[0])
@@ -218,31 +224,41 @@ class SparkTables:
 
     def running(self, action: Any) -> Any:
         """Run an action of this thread, which ``interrupt`` can end."""
-        self.require_open()
-        thread = get_ident()
         with self._lock:
-            self._running[thread] = self._running.get(thread, 0) + 1
+            self.require_open()
+            tag = f"{self._tag}-{next(self._numbers)}"
+            self._running[tag] = get_ident()
         try:
-            with self.session.tagged(self._tagged(thread)):
+            with self.session.tagged(tag):
                 return quietly(action)
+        except Exception:
+            raise
+        except BaseException:  # such as Ctrl-C: nobody waits for the rows any more
+            self._end_elsewhere(tag)
+            raise
         finally:
             with self._lock:
-                self._running[thread] -= 1
-                if not self._running[thread]:
-                    del self._running[thread]
+                del self._running[tag]
 
     def interrupt(self, thread: int | None = None) -> None:
         """End what every thread, or one of them, is running: it fails as ``EngineFailed``."""
-        if os.getpid() != self._process:
-            return
-        with self._lock:
-            wanted = [each for each in self._running if thread in (None, each)]
-        for each in wanted:
-            with suppress(EngineFailed):
-                quietly(partial(self.session.interrupt, self._tagged(each)))
+        if os.getpid() == self._process:
+            for tag in self._tags(thread):
+                self._end(tag)
 
-    def _tagged(self, thread: int) -> str:
-        return f"{self._tag}-{thread}"
+    def _tags(self, thread: int | None) -> list[str]:
+        with self._lock:
+            return [tag for tag, runner in self._running.items() if thread in (None, runner)]
+
+    def _end(self, tag: str) -> None:
+        with suppress(EngineFailed):
+            quietly(lambda: self.session.interrupt(tag))
+
+    def _end_elsewhere(self, tag: str) -> None:
+        """End what this thread left behind: its own line to Spark still waits for the rows."""
+        ending = Thread(target=self._end, args=(tag,), daemon=True)
+        ending.start()
+        ending.join(_ENDING)
 
     def check_unchanged(self) -> None:
         """Raise ``SourceChanged`` unless every source is still the one that was opened, and Spark answers."""
@@ -293,10 +309,21 @@ class SparkTables:
     def close(self) -> None:
         """End what is running and forget the data. A forked process leaves its parent's session alone."""
         if os.getpid() == self._process:
-            self.interrupt()
-            self._process = 0
+            with self._lock:
+                self._process = 0
+            self._end_all()
             self.here.close()
             self.session.close()
+
+    def _end_all(self) -> None:
+        """End what is running until nothing is, again and again: a server may not have heard of it yet."""
+        end = time.monotonic() + _ENDING
+        while (tags := self._tags(None)) and time.monotonic() < end:
+            for tag in tags:
+                self._end(tag)
+            if tags == self._tags(get_ident()):  # a thread does not wait for itself
+                return
+            time.sleep(0.02)
 
     def _check_ceiling(self, table: Table) -> None:
         """Refuse a source with more rows than declared: now, when its owner opens it, and never in a question."""

@@ -17,7 +17,7 @@ from threading import get_ident
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from sfumato.engine.spark.settings import pin
+from sfumato.engine.spark.settings import CONNECT, PINNED, pin
 from sfumato.errors import EngineFailed, InvalidPolicy
 
 T = TypeVar("T")
@@ -26,6 +26,7 @@ _SECONDS = 20
 """How long a server may take to accept a connection."""
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers of pyspark's that write down an error with the cell that caused it."""
+_GROUP = "spark.jobGroup.id"
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,32 @@ class Session:
 
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
-        """Let whatever runs in this thread be ended by a tag: of a classic session, that of its jobs."""
-        jobs = None if self.connect else self.spark.sparkContext
-        (self.spark.addTag if jobs is None else jobs.addJobTag)(tag)
+        """Let whatever runs in this thread be ended by a tag, used once; in a classic session it is a group of jobs."""
+        if self.connect:
+            self.spark.addTag(tag)
+            try:
+                yield
+            finally:
+                self.spark.removeTag(tag)
+            return
+        jobs = self.spark.sparkContext
+        before = jobs.getLocalProperty(_GROUP)
+        jobs.setLocalProperty(_GROUP, tag)
         try:
             yield
         finally:
-            (self.spark.removeTag if jobs is None else jobs.removeJobTag)(tag)
+            jobs.setLocalProperty(_GROUP, before)
 
     def interrupt(self, tag: str) -> None:
-        """End what runs under a tag."""
-        (self.spark.interruptTag if self.connect else self.spark.sparkContext.cancelJobsWithTag)(tag)
+        """End what runs under a tag, and whatever would still be begun under it.
+
+        Connect ends the one thread that begins jobs (``settings.CONNECT``); a classic session begins no further job of
+        a group that was ended.
+        """
+        if self.connect:
+            self.spark.interruptTag(tag)
+        else:
+            self.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(tag)  # noqa: SLF001 - it has no public name
 
     def moved(self, frame: Any) -> Any:
         """Give a frame of another session of the same Spark as one of this."""
@@ -132,7 +148,7 @@ def _opened(make: Callable[[], Any], connect: bool, place: str, *, cloned: bool 
     session = None
     try:
         session = Session(quietly(make), _pyspark(kind, place).expr, connect, cloned)
-        quietly(lambda: pin(session.spark, place))
+        quietly(lambda: pin(session.spark, PINNED | CONNECT if connect else PINNED, place))
     except (EngineFailed, InvalidPolicy) as refused:
         if session is not None:
             session.close()

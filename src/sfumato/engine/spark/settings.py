@@ -11,7 +11,7 @@ from typing import Any
 
 from sfumato.errors import InvalidPolicy
 
-PINNED: Mapping[str, str] = {
+PINNED: dict[str, str] = {
     # what statements mean
     "spark.sql.ansi.enabled": "true",
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
@@ -48,6 +48,11 @@ PINNED: Mapping[str, str] = {
     # a large table of units beyond their limits takes its time
     "spark.sql.broadcastTimeout": "36000",
 }
+CONNECT = {"spark.sql.adaptive.enabled": "false"}
+"""What is pinned beside at a Connect server: there an interrupt ends the thread of a statement and the jobs that it has
+begun. A plan that is adapted while it runs begins its jobs in other threads: one of them was begun after the interrupt
+in half of the readings that were ended early, and it ran to its end with nobody waiting for it.
+"""
 WHERE_KNOWN: Mapping[str, str] = {
     "spark.sql.optimizer.excludedRules": "",
     "spark.sql.functionResolution.sessionOrder": "second",  # no function of a user's stands before Spark's own
@@ -72,7 +77,7 @@ CSV = {
 """How CSV files are read: every cell as text, which the scan reads as what is declared."""
 
 
-def pin(session: Any, place: str) -> None:
+def pin(session: Any, pinned: Mapping[str, str], place: str) -> None:
     """Refuse a Spark that is too old, and set what decides meaning; a setting that does not stay is a refusal."""
     if _version(session.version) < OLDEST:
         raise InvalidPolicy(
@@ -80,7 +85,7 @@ def pin(session: Any, place: str) -> None:
             place=place,
             fix="name a newer server",
         )
-    changed = {name: value for name, value in PINNED.items() if not _same(session.conf.get(name), value)}
+    changed = {name: value for name, value in pinned.items() if not _same(session.conf.get(name), value)}
     changed |= {name: value for name, value in WHERE_KNOWN.items() if session.conf.isModifiable(name)}
     for name, value in changed.items():
         session.conf.set(name, value)
