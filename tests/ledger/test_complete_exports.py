@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -283,6 +284,16 @@ def test_an_export_whose_copy_broke_off_after_its_seal_is_finished_and_goes_nowh
     monkeypatch.setattr(sqlite_copies, "_name", named)
     with pytest.warns(WeakLedger, match=NEVER_AGAIN):
         assert copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor") == head(lost)
+
+
+def test_one_export_is_copied_once_at_a_time(lost: Path, tmp_path: Path) -> None:
+    with open(lost, "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(sf.LedgerUnavailable, match="another process is copying this one"):
+            copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
+    assert not list(tmp_path.glob("all.json?*")) + list(tmp_path.glob("new*"))
+    with pytest.warns(WeakLedger, match=NEVER_AGAIN):
+        copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
 
 
 REFUSED: dict[str, Callable[[Path], object]] = {

@@ -103,8 +103,7 @@ class CompleteExport:
         there it is written whether the ledger was moved on from it, and to where. Nobody else does the same meanwhile.
         """
         with open(self.path, "rb") as export:
-            with suppress(OSError):  # a file system without locks: no two then should copy one export at once
-                fcntl.flock(export, fcntl.LOCK_EX)
+            _lock(export.fileno(), self.path)
             made = not self._ledger.exists()
             try:
                 if made:
@@ -135,6 +134,20 @@ class CompleteExport:
             self._ledger.unlink()
             Path(f"{self._ledger}.anchor").unlink(missing_ok=True)
             shutil.rmtree(f"{self._ledger}.answers", ignore_errors=True)
+
+
+def _lock(export: int, path: Path) -> None:
+    """Let nobody else copy this export meanwhile, where the file system has locks."""
+    try:
+        fcntl.flock(export, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise LedgerUnavailable(
+            "an export is copied once at a time, and another process is copying this one",
+            place=str(path),
+            fix="wait until it has ended; if it has moved the export, use the ledger to which it did",
+        ) from None
+    except OSError:
+        return
 
 
 @contextmanager
