@@ -8,6 +8,8 @@ _TIME = "server/test_time_of_neighbours.py"
 _CLOCK = "server/test_answer_clock.py"
 _CLIENTS = "server/test_many_clients.py"
 _HOSTILE = "server/test_hostile_requests.py"
+_COUNTER = "server/test_counter.py"
+_COUNTED = "test_what_is_sent_counts_by_its_questions_and_its_bytes_before_anything_is_made_of_it"
 _PEOPLE = "server/test_people_file.py"
 _SERVING = "server/test_serving.py"
 _STATIC = "server/test_static_replies.py"
@@ -370,6 +372,78 @@ MUTANTS = (
         'regex = f"[0-9]{{1,{MOST_DIGITS}}}"',
         'regex = "[0-9]+"',
         (f"{_HOSTILE}::test_a_number_in_an_address_may_be_of_any_length",),
+    ),
+    Mutant(
+        "what is free counts as one question however long it is",
+        Kind.CONSENT,
+        "server/releases/static_costs.py",
+        " + len(written(spec)) // BYTES",
+        "",
+        (f"{_COUNTER}::{_COUNTED}",),
+    ),
+    Mutant(
+        "a workload counts as one question however many it has",
+        Kind.CONSENT,
+        "server/releases/static_costs.py",
+        ' + max(0, len(spec.get("questions", ())) - 1) // QUESTIONS',
+        "",
+        (f"{_COUNTER}::{_COUNTED}",),
+    ),
+    Mutant(
+        "a rehearsal of very many groups is begun",
+        Kind.CONSENT,
+        "server/releases/static_costs.py",
+        "    return _GROUP_SECONDS * sum(",
+        "    return 0 * sum(",
+        (f"{_COUNTER}::test_a_rehearsal_counts_by_its_groups_and_cells_and_is_refused_where_there_are_too_many",),
+    ),
+    Mutant(
+        "costly questions that were begun at the same time are all worked on",
+        Kind.CONSENT,
+        "server/releases/turns.py",
+        "self._taken(user, many, 0)",
+        "self._taken(user, many, -math.inf)",
+        ("server/test_turns.py::test_who_owes_already_is_told_when_to_come_back_and_owes_no_more",),
+    ),
+    Mutant(
+        "whoever asks for heads alone is not counted",
+        Kind.CONSENT,
+        "server/requests/calls.py",
+        'if request.method in ("GET", "HEAD"):',
+        'if request.method == "GET":',
+        (f"{_HOSTILE}::test_who_looks_too_often_is_told_when_to_come_back",),
+    ),
+    Mutant(
+        "a text is taken apart before its words are counted",
+        Kind.CONSENT,
+        "plan/sql/text.py",
+        "    _check_words(text)\n",
+        "",
+        ("plan/test_sql.py::test_too_many_words_are_counted_before_a_question_is_taken_apart",),
+    ),
+    Mutant(
+        "a server without a certificate answers whoever comes past its proxies",
+        Kind.CONSENT,
+        "server/serving.py",
+        "loop, peers=self._peers)",
+        "loop, peers=None)",
+        (f"{_SERVING}::test_past_its_proxies_a_server_without_a_certificate_answers_nobody",),
+    ),
+    Mutant(
+        "a machine that is no proxy is taken for one",
+        Kind.CONSENT,
+        "server/processes/admitted_peers.py",
+        "return any(address in each for each in self.networks)",
+        "return bool(self.networks)",
+        (f"{_SERVING}::test_who_is_answered_is_decided_by_where_a_connection_comes_from",),
+    ),
+    Mutant(
+        "a user has a name that no address holds",
+        Kind.CONSENT,
+        "server/people/people_file.py",
+        'if "/" in name or',
+        "if",
+        (f"{_PEOPLE}::test_a_name_is_short_printable_and_free",),
     ),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -197,3 +198,63 @@ def test_no_page_is_wider_than_its_window_and_the_keyboard_reaches_all(
                 assert each.as_element().evaluate("e => (e.labels && e.labels.length) || e.textContent.trim() !== ''")
             assert there.page.evaluate("document.querySelectorAll('main, header, h1').length") == 3
         assert not there.refused()
+
+
+LONG = """
+[unit]
+name = "patient"
+budget = { epsilon = 9 }
+
+[tables.admissions]
+source = "admissions.csv"
+id = "patient"
+max_rows = 200
+[tables.admissions.columns]
+region = { values = ["north", "south"] }
+patient_id = { type = "integer", bounds = [0, 100000] }
+costs = { type = "real", bounds = [0, 1000000] }
+
+[analysts.ana]
+share = 1
+"""
+CUT = "[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.textContent)"
+BROKEN = """
+[...document.querySelectorAll('.wide th, button.insert')].flatMap(cell => {
+  const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), broken = [];
+  while (walk.nextNode()) {
+    for (const word of walk.currentNode.data.matchAll(/[^_\\s]+/g)) {
+      const range = document.createRange();
+      range.setStart(walk.currentNode, word.index);
+      range.setEnd(walk.currentNode, word.index + word[0].length);
+      if (range.getClientRects().length > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+})
+"""
+
+
+@pytest.mark.parametrize("wide", [360, 1280])
+def test_no_number_is_cut_and_no_word_is_broken(browser: Any, tmp_path: Path, wide: int) -> None:
+    (tmp_path / "flights.toml").write_text(LONG)
+    (tmp_path / "admissions.csv").write_text("patient,region,patient_id,costs\np1,north,1,5.5\n")
+    sql = "SELECT region, COUNT(*) AS n, SUM(costs) AS sum_of_costs FROM admissions GROUP BY region"
+    with (
+        running_server(tmp_path, policy=tmp_path / "flights.toml", free_per_second=1000, answer_after=0.01) as served,
+        visit(browser, served, viewport={"width": wide, "height": 740}) as there,
+    ):
+        served.counter.people.new_token("ana", label="dashboards", most="0.5", by="tests")
+        line = served.buy("ana", "long", sql, price={"epsilon": "0.125"}).json()["line"]
+        there.sign_in("ana")
+        there.open("/p/flights/ask")
+        forecast(there, sql, "0.125", scripts=False)
+        for place in ("", f"answers/{line}", "data"):
+            there.open(f"/p/flights/{place}") if place else there.page.wait_for_selector("#forecast .wide")
+            assert there.page.evaluate(CUT) == []
+            assert there.page.evaluate(BROKEN) == []
+        there.page.context.clear_cookies()
+        there.sign_in("olga")
+        there.open("/p/flights/people")
+        assert there.page.evaluate(CUT) == []
+        tokens = there.page.get_by_role("region", name="Tokens").inner_text()
+        assert ("0.125" in tokens, "0 of 0.5" in tokens, "dashboards" in tokens) == (True, True, True)

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -115,9 +116,21 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters["plain"] = _plain
+    found.filters["name"] = _name
+    found.filters["number"] = _number
     return found
 
 
 def _plain(text: str) -> str:
     """Write a text of others on one line, with what is no letter as an escape."""
     return printable(" ".join(text.split()))
+
+
+def _name(text: str) -> Markup:
+    """Write the name of a column or a table, which may go on in the next line after an underscore."""
+    return escape(_plain(text)).replace("_", Markup("_<wbr>"))
+
+
+def _number(text: str) -> str:
+    """Write a number, which may go on in the next line before its ±, and nowhere else."""
+    return _plain(text).replace("± ", "±\N{NO-BREAK SPACE}")

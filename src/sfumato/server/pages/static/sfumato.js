@@ -106,7 +106,7 @@ function live() {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "insert";
-    button.textContent = name.textContent;
+    button.append(...name.cloneNode(true).childNodes);
     button.title = "Write it into the question";
     const plain = /^[A-Za-z_][A-Za-z0-9_]*$/.test(name.textContent);
     button.addEventListener("click", () => {
