@@ -113,8 +113,8 @@ class Curator:
             account = self.ledger.account(self.name, unit=unit, budget=budget, per=per)
             seen = account.look(*engine.data(public=False))
             progress("joining")  # all rows that opening reads have been read, and nothing is written yet
-            for data in seen:
-                account.join(data)
+            for source in seen:
+                account.join(source)
             for data in engine.data(public=True):
                 self.ledger.require_public(data)
             self._context = Context(self.policy, engine, account, progress, f"version {account.version}", allowed)
