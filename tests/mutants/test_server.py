@@ -74,14 +74,6 @@ MUTANTS = (
         (f"{_CHANGED}::test_what_was_answered_about_other_data_is_not_given_for_these",),
     ),
     Mutant(
-        "all threads wait for what is opened",
-        Kind.LIMITS,
-        "server/releases/clocked_openings.py",
-        "if self._waiting >= MOST_WAITING:",
-        "if self._waiting < 0:",
-        (f"{_CHANGED}::test_all_who_need_what_is_opened_wait_for_one_opening_and_not_too_many",),
-    ),
-    Mutant(
         "an analyst is shown what was spent in all",
         Kind.CONSENT,
         "server/shown_history.py",
