@@ -19,9 +19,6 @@ _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of Java: a short run is over before what its second compiler makes of a program is worth the making."""
 PANDAS = "ignore:PySpark does not yet fully support pandas:FutureWarning"
 
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java compiles quickly, and not well: what runs here runs a few times."""
-
 
 @dataclass(frozen=True)
 class Cluster:
@@ -69,8 +66,6 @@ def _started(folder: Path, port: int, java: str) -> Any:
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
             "spark.executor.memory": "1024m",
-            "spark.driver.extraJavaOptions": _QUICK,
-            "spark.executor.extraJavaOptions": _QUICK,
             "spark.worker.cleanup.enabled": "true",
             "spark.driver.extraJavaOptions": java,
             "spark.executor.extraJavaOptions": java,
