@@ -286,6 +286,18 @@ def test_the_answer_is_given_in_every_form(served: RunningServer) -> None:
     refused(served.call("ana", "GET", place, params={"form": "xlsx"}), 406, "invalid-request")
 
 
+def test_cells_of_marginals_are_written_as_rows(served: RunningServer) -> None:
+    spec = {"table": "flights", "ways": 2, "columns": ["origin", "carrier"]}
+    bought = served.buy("ana", "cells", kind="marginals", spec=spec, price={"epsilon": "0.02"})
+    place = bought.headers["location"]
+    table = pyarrow.ipc.open_stream(served.call("ana", "GET", place, params={"form": "arrow"}).content).read_all()
+    assert table.column_names[:4] == ["marginal", "origin", "carrier", "count"]
+    assert (table.num_rows, set(table.column("marginal").to_pylist())) == (4 * 17, {"origin × carrier"})
+    csv = served.call("ana", "GET", place, headers={"Accept": "text/csv"})
+    read = arrow_csv.read_csv(io.BytesIO(csv.content))
+    assert (read.column_names, read.num_rows) == (table.column_names, table.num_rows)
+
+
 def test_rows_of_a_synthetic_table_are_drawn_for_nothing(served: RunningServer) -> None:
     bought = served.buy("ana", "rows", kind="synthesis", spec=SPECS["synthesis"], price={"epsilon": "0.02"})
     before, place = served.spent(), bought.headers["location"]

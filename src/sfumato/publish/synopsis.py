@@ -43,6 +43,7 @@ from sfumato.release.prices import Price
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow
 
     from sfumato.ledger import Anchor
     from sfumato.publish.marginals.verifying import Verification
@@ -287,6 +288,23 @@ class Synopsis:
     def from_json(cls, source: str) -> Synopsis:
         """Read back what ``to_json`` wrote: a synopsis that says the same. Any other text is refused."""
         return codec.loads_as(cls, source, longest=_LONGEST)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Give all marginals that were asked for as one table: which, the cell, its count and the range of it. A column
+        that a marginal is not about is missing in its rows.
+        """
+        import pyarrow
+
+        tables = []
+        for places in self.sets:
+            names = [self.attributes[place].name for place in places]
+            cells = self.marginal(names, consistent=False).to_arrow()
+            which = pyarrow.array([" × ".join(names)] * cells.num_rows, pyarrow.string())
+            tables.append(cells.add_column(0, _free("marginal", self.columns), which))
+        found = pyarrow.concat_tables(tables, promote_options="default")
+        keys = [name for name in self.columns if name in found.column_names]
+        counts = [name for name in found.column_names[1:] if name not in keys]
+        return found.select([found.column_names[0], *keys, *counts])
 
     def to_pandas(self) -> pandas.DataFrame:
         """Give all marginals that were asked for as one data frame: which, the cell, its count and the range of it."""

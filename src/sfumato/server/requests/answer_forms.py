@@ -81,13 +81,13 @@ def _csv(answer: Any) -> str | bytes:
 
 
 def _table(answer: Any) -> Any:
-    """Give the rows of an answer, or those that are drawn from a synthetic table."""
+    """Give the rows of an answer, the cells of marginals, or the rows that are drawn from a synthetic table."""
     return answer.to_arrow() if hasattr(answer, "to_arrow") else answer.table()
 
 
 FORMS = (
     Form("json", JSON, lambda answer: answer.to_json(), ("to_json",)),
-    Form("csv", "text/csv", _csv, ("to_csv", "sample")),
+    Form("csv", "text/csv", _csv, ("to_csv", "to_arrow", "sample")),
     Form("arrow", "application/vnd.apache.arrow.stream", _arrow, ("to_arrow", "sample")),
     Form("svg", "image/svg+xml", lambda answer: answer.plot().svg, ("plot",)),
 )
