@@ -547,8 +547,8 @@ MOVES = (
         "a lost target is filled again and nothing is written down",
         Kind.REUSE,
         "ledger/moving.py",
-        "if again and accept_loss:",
-        "if False:",
+        "return _write_down_again(target, moved) if again and accept_loss else moved",
+        "return moved",
         (f"{_STORE}test_a_target_that_is_lost_is_filled_again_only_by_who_accepts_the_loss",),
     ),
     Mutant(
