@@ -356,9 +356,31 @@ MEMORY = (
         "nobody is warned of what is weak about a ledger",
         Kind.CONSENT,
         "ledger/ledgers.py",
-        "for warning in guarded.store.warnings:",
-        "for warning in ():",
+        "told = list(guarded.store.warnings)",
+        "told: list[str] = []",
         (f"{_STORE}test_who_could_change_lines_is_told_so",),
+    ),
+    Mutant(
+        "who reads a ledger that was rolled back is not told",
+        Kind.CONSENT,
+        "ledger/ledgers.py",
+        "if guarded.missing is not None:",
+        "if False:",
+        (
+            "ledger/test_shared_budget.py::"
+            "test_who_reads_a_ledger_that_was_rolled_back_is_told_and_acknowledges_by_a_command",
+        ),
+    ),
+    Mutant(
+        "a loss is accepted although its owner said no",
+        Kind.CONSENT,
+        "cli/ledger.py",
+        'let charging go on?", abort=True)',
+        'let charging go on?", abort=False)',
+        (
+            "ledger/test_shared_budget.py::"
+            "test_who_reads_a_ledger_that_was_rolled_back_is_told_and_acknowledges_by_a_command",
+        ),
     ),
     Mutant(
         "a server keeps what is weak about its ledger to itself",
@@ -525,8 +547,8 @@ MOVES = (
         "a lost target is filled again and nothing is written down",
         Kind.REUSE,
         "ledger/moving.py",
-        "if again and accept_loss:",
-        "if False:",
+        "return _write_down_again(target, moved) if again and accept_loss else moved",
+        "return moved",
         (f"{_STORE}test_a_target_that_is_lost_is_filled_again_only_by_who_accepts_the_loss",),
     ),
     Mutant(

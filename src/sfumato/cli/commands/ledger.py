@@ -146,6 +146,7 @@ def acknowledge(file: Path | str, reason: str, anchor: Path | None, yes: bool) -
         if not lost:
             click.echo("Nothing is lost: every line that an anchor knows is there, or was acknowledged.")
             return
-        yes or click.confirm("Add what is known to the totals, and let charging go on?", abort=True)
+        if not yes:
+            click.confirm("Add what is known to the totals, and let charging go on?", abort=True)
         for line in ledger.acknowledge(reason=reason):
             click.echo(f"acknowledged: line {line.number}, account {line.account}")
