@@ -151,6 +151,14 @@ MUTANTS = (
         long=True,
     ),
     Mutant(
+        "a bit of every number is added up twice on Spark",
+        Kind.SENSITIVITY,
+        "engine/spellings/spark.py",
+        'f"shiftright({x}, 42)"',
+        'f"shiftright({x}, 41)"',
+        ("engines/spark/test_plans.py::test_totals_of_a_classic_frame_are_those_of_duckdb",),
+    ),
+    Mutant(
         "a version that is named is passed over",
         Kind.REUSE,
         "engine/spark/sources.py",

@@ -278,8 +278,15 @@ def _over_rows() -> list[Case]:
     """Prove sums and orders of all rows; one sum is beyond what 64 bits hold, so that no narrower type passes."""
     i, t = _of("i"), _of("t")
     texts = [each.encode() for each in _there(*(row["t"] for row in _ALL))]
+    numbers = [row["i"] for row in _ALL]
     return [
         Case("SUM", _of_all(Total(Aggregation.SUM, i)), lambda _: sum(row["i"] or 0 for row in _ALL)),
+        Case("a SUM of cells", _of_all(Total(Aggregation.SUM_OF_NARROW, i)), lambda _: sum(_there(*numbers))),
+        Case(
+            "a SUM of cells beyond 64 bits",
+            _of_all(Total(Aggregation.SUM_OF_NARROW, i, apply(Operation.GREATER, i, whole(0)))),
+            lambda _: sum(max(each, 0) for each in _there(*numbers)),
+        ),
         Case(
             "a SUM beyond 64 bits",
             _of_all(Total(Aggregation.SUM, i, apply(Operation.GREATER, i, whole(0)))),

@@ -149,6 +149,8 @@ class Aggregation(Enum):
     """The number of different values, NULL aside."""
     SUM = auto()
     """Of 64-bit or wide whole numbers, exact and wide; NULL of none."""
+    SUM_OF_NARROW = auto()
+    """The same of 64-bit numbers alone, which some engines add up more quickly."""
     MIN = auto()
     """Of numbers, texts (as bytes), dates or times; NULL of none."""
     MAX = auto()

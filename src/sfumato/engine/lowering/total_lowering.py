@@ -168,6 +168,11 @@ def _sum(scalar: Scalar) -> Scalar:
     return Total(Aggregation.SUM, scalar)
 
 
+def _sum_of_cells(name: str) -> Scalar:
+    """Add up what single rows count, which 64 bits hold."""
+    return Total(Aggregation.SUM_OF_NARROW, Reference(name))
+
+
 def _or_zero(total: Scalar) -> Scalar:
     return apply(Operation.COALESCE, total, Constant(0, Wide.INTEGER))
 
@@ -202,13 +207,13 @@ def _added_up(rows: Rows) -> tuple[Select, dict[str, Scalar]]:
             totals[name] = wide(Total(Aggregation.COUNT))
         elif mirrored is None or mirrored[0] not in firsts:
             columns[firsts[made[name]]] = made[name]
-            totals[name] = _or_zero(_sum(Reference(firsts[made[name]])))
+            totals[name] = _or_zero(_sum_of_cells(firsts[made[name]]))
         else:
             value, counted, high = mirrored
             columns[f"d{name[1:]}"] = counted
             times = wide(Total(Aggregation.COUNT, Reference(f"d{name[1:]}")))
             most = apply(Operation.MULTIPLY, times, Constant(high, Wide.INTEGER))
-            totals[name] = apply(Operation.SUBTRACT, most, _or_zero(_sum(Reference(firsts[value]))))
+            totals[name] = apply(Operation.SUBTRACT, most, _or_zero(_sum_of_cells(firsts[value])))
     return replace(rows.select, columns=tuple(columns.items()) or (("c", whole(0)),)), totals
 
 

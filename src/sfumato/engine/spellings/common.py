@@ -63,5 +63,8 @@ class CommonSpelling:
     def wide_sum(self, x: str, over: str = "") -> str:
         return self.convert(f"SUM({x}){over}", Wide.INTEGER)
 
+    def narrow_sum(self, x: str, over: str = "") -> str:
+        return self.wide_sum(x, over)
+
     def items(self, x: str) -> str:
         return f"unnest({x})"

@@ -119,6 +119,8 @@ class Generator:
             argument = f"CASE WHEN {self.scalar(total.where)} THEN {argument} END"
         if total.aggregation is Aggregation.SUM:
             return self.spelling.wide_sum(argument, over)
+        if total.aggregation is Aggregation.SUM_OF_NARROW:
+            return self.spelling.narrow_sum(argument, over)
         if total.aggregation is Aggregation.UNITS:
             return f"COUNT(DISTINCT {argument}){over}"
         return f"{total.aggregation.name}({argument}){over}"

@@ -28,6 +28,7 @@ _STEPS: Mapping[Kind, str] = {
 }
 _LONGEST = 2**31 - 1
 """Places in a text are 32-bit numbers here."""
+_TIMES = "CAST({} AS DECIMAL(38,0))"
 _ESCAPES = "\\!#~^|"
 _LAST_CASED = 0x1F000
 """No letter from here on has a small or a capital form."""
@@ -119,6 +120,16 @@ class SparkSpelling(CommonSpelling):
 
     def wide_sum(self, x: str, over: str = "") -> str:
         return f"SUM(CAST({x} AS DECIMAL(38,0))){over}"
+
+    def narrow_sum(self, x: str, over: str = "") -> str:
+        """Add up 21, 21 and 22 bits of each number by themselves, which takes a fraction of the time of decimals.
+
+        x = 2^42 · (x >> 42) + 2^21 · (x >> 21 & 2^21 − 1) + (x & 2^21 − 1), where >> rounds down. Each part is within
+        ±2^21, so no sum leaves 64 bits before 2^42 rows; a table has at most 2^40.
+        """
+        parts = f"shiftright({x}, 42)", f"shiftright({x}, 21) & 2097151L", f"{x} & 2097151L"
+        high, middle, low = (f"CAST(SUM({each}){over} AS DECIMAL(38,0))" for each in parts)
+        return f"({high} * {_TIMES.format(2**42)} + {middle} * {_TIMES.format(2**21)} + {low})"
 
     def listed(self, number: int, kind: Type) -> str:
         return f"SELECT explode(CAST(:p{number} AS ARRAY<{self.types[kind]}>))"

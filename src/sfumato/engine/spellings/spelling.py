@@ -135,6 +135,10 @@ class Spelling(Protocol):
         """Write the exact sum of whole numbers in a group, wide; or of a window, which is written so."""
         ...
 
+    def narrow_sum(self, x: str, over: str = "") -> str:
+        """Write the exact sum, wide, of 64-bit numbers in a group, or of a window."""
+        ...
+
     def listed(self, number: int, kind: Type) -> str:
         """Write a SELECT of the values of a list that is a parameter of the statement."""
         ...
