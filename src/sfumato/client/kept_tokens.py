@@ -29,7 +29,7 @@ def tokens_path() -> Path:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept for a server: the token, and the file of certificates by which it is known, if one was named."""
+    """This is kept for a server: the token, and the file of certificates by which it is known, if one was named."""
 
     token: str
     certificate: str | None = None

@@ -103,7 +103,7 @@ class _Search:
 
     @property
     def certain(self) -> Fraction:
-        """The least parameter of which it was seen that it is enough."""
+        """Give the least parameter of which it was seen that it is enough."""
         assert self._high is not None
         return self._high[0]
 

@@ -1,4 +1,4 @@
-"""Where a proxy speaks TLS for a server, nobody else is answered: a token that comes past it travels in the clear.
+"""Only its proxies are answered by a server for which they speak TLS: a token that comes past them is in the clear.
 
 Which machine a connection comes from is known before anything is read of it. Whoever comes from another one is told by
 which address to come, and nothing that they sent is looked at.

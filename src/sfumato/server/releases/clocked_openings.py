@@ -1,4 +1,4 @@
-"""A policy that has changed is opened again in a thread of its own, and is seen when the clock says so.
+"""A changed policy is opened again in a thread of its own, and is seen when the clock says so.
 
 Opening a policy counts the rows of its sources and hashes them, which takes as long as there are rows. It happens when
 somebody asks after an owner has changed the policy's file or its data, so it must tell them no more than an answer

@@ -1,4 +1,4 @@
-"""What is free must not take a server's time from everybody else: it counts by what it takes to answer.
+"""Free work is counted by what it takes to answer: it must not take a server's time from everybody else.
 
 That is decided by what was sent, the policy and the price alone, never by rows, and it is known before the work is
 done. A workload counts by its questions, and everything by the bytes of what was sent. What a proposal is made of
@@ -73,7 +73,7 @@ def _rehearsed(proposal: Any, price: Mapping[str, Any], per_second: float) -> in
 
 
 def _seconds(proposal: Any, price: Mapping[str, Any]) -> float:
-    """Forecast how long a rehearsal takes, beyond what every one does."""
+    """Say how long a rehearsal takes, beyond what every one does."""
     if isinstance(proposal, SynthesisProposal):
         return proposal.forecast(**price).seconds
     if isinstance(proposal, MarginalsProposal):
