@@ -374,7 +374,7 @@ MEMORY = (
     Mutant(
         "a loss is accepted although its owner said no",
         Kind.CONSENT,
-        "cli/ledger.py",
+        "cli/commands/ledger.py",
         'let charging go on?", abort=True)',
         'let charging go on?", abort=False)',
         (
