@@ -19,7 +19,7 @@ MUTANTS = (
         "curator/owners/checking.py",
         "costs = sources.inspect(table.name) if private and not table.public else None",
         "costs = sources.inspect(table.name) if not table.public else None",
-        ("curator/test_checking.py::test_opening_and_asking_do_not_depend_on_it",),
+        ("curator/owners/test_checking.py::test_opening_and_asking_do_not_depend_on_it",),
     ),
     Mutant(
         "what a tighter limit gives is told of the limit as it is",
@@ -27,7 +27,7 @@ MUTANTS = (
         "curator/previews/advising.py",
         "return limits.tighten(rows, groups, rows_per_group)",
         "return limits.tighten(None, None, rows_per_group)",
-        ("curator/test_advising.py",),
+        ("curator/previews/test_advising.py",),
     ),
     Mutant(
         "a bound that is advised leaves the range of its column",
@@ -35,7 +35,7 @@ MUTANTS = (
         "curator/previews/advising.py",
         "if not low < to < high:",
         "if not to < high:",
-        ("curator/test_advising.py::test_a_bound_is_not_moved_out_of_the_range",),
+        ("curator/previews/test_advising.py::test_a_bound_is_not_moved_out_of_the_range",),
     ),
     Mutant(
         "a δ that nothing uses stays on the label",
@@ -51,7 +51,7 @@ MUTANTS = (
         "engine/duckdb/inspection.py",
         'owned = "sf_cells WHERE k" if own',
         'owned = "sf_cells" if own',
-        ("curator/test_checking.py::test_losses_by_limit",),
+        ("curator/owners/test_checking.py::test_losses_by_limit",),
     ),
 )
 

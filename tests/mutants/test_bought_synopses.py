@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_FREE = "curator/test_bought_synopses.py::"
-_CELLS = "publish/test_cell_functions.py::"
+_FREE = "curator/proposals/test_bought_synopses.py::"
+_CELLS = "publish/cells/test_cell_functions.py::"
 _SAME = (f"{_FREE}test_only_of_the_same_data_policy_and_limits",)
 _ONE_VALUE = (f"{_CELLS}test_one_value_is_what_the_engine_makes_of_it",)
 _INSIDE = (f"{_CELLS}test_a_range_holds_what_comes_out_of_any_value_inside",)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_PAIRS = "plan/test_building.py::test_a_statement_and_its_text_have_the_same_plan"
-_SHOWN = "plan/test_building.py::test_what_a_receipt_shows_is_what_was_asked"
+_PAIRS = "plan/sql/test_building.py::test_a_statement_and_its_text_have_the_same_plan"
+_SHOWN = "plan/sql/test_building.py::test_what_a_receipt_shows_is_what_was_asked"
 _TABLES = "curator/test_tables_of_one_unit.py"
-_PARTS = "plan/test_building.py::test_parts_are_parts_and_nothing_else"
+_PARTS = "plan/sql/test_building.py::test_parts_are_parts_and_nothing_else"
 
 MUTANTS = (
     Mutant(
@@ -88,7 +88,7 @@ MUTANTS = (
         "plan/sql/building.py",
         "        tree = source.tree.copy()\n        before =",
         "        tree = source.tree\n        before =",
-        ("plan/test_building.py::test_steps_leave_what_they_begin_with_as_it_was",),
+        ("plan/sql/test_building.py::test_steps_leave_what_they_begin_with_as_it_was",),
     ),
     Mutant(
         "one row per unit and key is one row per key",

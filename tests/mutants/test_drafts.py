@@ -11,7 +11,7 @@ MUTANTS = (
         "cli/commands/init.py",
         "looked_at = rows and bool(table.reasons or table.spelling)",
         "looked_at = bool(table.reasons or table.spelling)",
-        ("cli/test_init.py::test_rows_are_read_only_when_the_owner_lets_them_be",),
+        ("cli/commands/test_init.py::test_rows_are_read_only_when_the_owner_lets_them_be",),
     ),
     Mutant(
         "texts of a file are looked into that its owner was not asked about",
@@ -19,7 +19,7 @@ MUTANTS = (
         "cli/commands/init.py",
         "looked_at = rows and bool(table.reasons or table.spelling)",
         "looked_at = rows",
-        ("cli/test_init.py::test_rows_are_read_only_of_the_files_that_were_asked_about",),
+        ("cli/commands/test_init.py::test_rows_are_read_only_of_the_files_that_were_asked_about",),
     ),
     Mutant(
         "a code that SQLite calls a text becomes a number",
@@ -27,7 +27,7 @@ MUTANTS = (
         "curator/owners/sniffing.py",
         "if declared is Type.TEXT and written in (Type.DATE, Type.TIMESTAMP):",
         "if declared is Type.TEXT and written is not None:",
-        ("cli/test_init.py::test_texts_of_sqlite_that_are_dates_are_proposed_as_dates",),
+        ("cli/commands/test_init.py::test_texts_of_sqlite_that_are_dates_are_proposed_as_dates",),
     ),
     Mutant(
         "a key of another thing is taken for the unit unseen",
@@ -35,7 +35,7 @@ MUTANTS = (
         "cli/commands/init.py",
         "if default is None and not self.interview.take_defaults:",
         "if default is None:",
-        ("cli/test_init.py::test_no_unit_is_guessed_unseen",),
+        ("cli/commands/test_init.py::test_no_unit_is_guessed_unseen",),
     ),
     Mutant(
         "the kept answers can be read by others",
@@ -43,7 +43,7 @@ MUTANTS = (
         "cli/drafting/given_answers.py",
         "os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600",
         "os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644",
-        ("cli/test_init.py::test_an_interview_goes_on_where_it_was",),
+        ("cli/commands/test_init.py::test_an_interview_goes_on_where_it_was",),
     ),
     Mutant(
         "a copy can be read by more people than the original",
@@ -51,7 +51,7 @@ MUTANTS = (
         "engine/file_copies.py",
         "lost = _write_parquet(beside, made, fill, look.st_mode & 0o777)",
         "lost = _write_parquet(beside, made, fill, 0o644)",
-        ("cli/test_init.py::test_other_kinds_of_files_are_copied_with_consent",),
+        ("cli/commands/test_init.py::test_other_kinds_of_files_are_copied_with_consent",),
     ),
     Mutant(
         "an old copy stands for a file that has changed",
@@ -91,7 +91,7 @@ MUTANTS = (
         "curator/owners/policy_drafts.py",
         '_ID_BEGINNINGS = ("id", "identifier", "numero")',
         '_ID_BEGINNINGS = ("id", "identifier", "no", "numero")',
-        ("cli/test_init.py::test_what_counts_units_or_names_other_things_is_no_key",),
+        ("cli/commands/test_init.py::test_what_counts_units_or_names_other_things_is_no_key",),
     ),
     Mutant(
         "a code is taken for the key though there is an id",
@@ -99,7 +99,7 @@ MUTANTS = (
         "curator/owners/policy_drafts.py",
         '_ID_ENDINGS = ("id", "uuid", "key", "number", "num", "nr", "no")',
         '_ID_ENDINGS = ("code", "id", "uuid", "key", "number", "num", "nr", "no")',
-        ("cli/test_init.py::test_the_surest_key_is_taken_first",),
+        ("cli/commands/test_init.py::test_the_surest_key_is_taken_first",),
     ),
     Mutant(
         "what a default left out is not told",
@@ -107,7 +107,7 @@ MUTANTS = (
         "cli/commands/init.py",
         "if self.interview.answered(asked) == SKIP}",
         "if self.interview.answered(asked) in (SKIP, None)}",
-        ("cli/test_init.py::test_what_a_draft_leaves_out_is_told_with_a_line_and_a_flag_that_declare_it",),
+        ("cli/commands/test_init.py::test_what_a_draft_leaves_out_is_told_with_a_line_and_a_flag_that_declare_it",),
     ),
     Mutant(
         "nobody is told by which name rows were given to units",
@@ -115,7 +115,7 @@ MUTANTS = (
         "cli/commands/init.py",
         "if take_defaults and self.interview.answered(whose[label]) is None",
         "if self.interview.answered(whose[label]) is not None",
-        ("cli/test_init.py::test_a_draft_says_by_which_name_rows_were_given_to_units",),
+        ("cli/commands/test_init.py::test_a_draft_says_by_which_name_rows_were_given_to_units",),
     ),
 )
 

@@ -30,7 +30,7 @@ MUTANTS = (
         "engine/duckdb/scan.py",
         "THEN LEAST(GREATEST({sql}, {low}), {high}) END",
         "THEN LEAST({sql}, {high}) END",
-        ("engine/test_scan.py::test_hostile_cells_become_values_of_the_domain_or_null",),
+        ("engine/duckdb/test_scan.py::test_hostile_cells_become_values_of_the_domain_or_null",),
     ),
     Mutant(
         "a unit's norm lets signs cancel",
@@ -56,7 +56,7 @@ MUTANTS = (
         "engine/duckdb/relations.py",
         "union_by_name = false, can_have_nan = true",
         "union_by_name = false",
-        ("engine/test_scan.py::test_no_number_is_none_whatever_else_a_parquet_file_holds",),
+        ("engine/duckdb/test_scan.py::test_no_number_is_none_whatever_else_a_parquet_file_holds",),
     ),
     Mutant(
         "a cell that is no number counts as the largest",
@@ -65,8 +65,8 @@ MUTANTS = (
         "WHEN {number} <= CAST('inf' AS DOUBLE) THEN {high} END",
         "WHEN {number} > {high} THEN {high} END",
         (
-            "engine/test_scan.py::test_each_cell_means_the_same_in_every_kind_of_source",
-            "engine/test_scan.py::test_mixed_and_missing_cells_of_pandas",
+            "engine/duckdb/test_scan.py::test_each_cell_means_the_same_in_every_kind_of_source",
+            "engine/duckdb/test_scan.py::test_mixed_and_missing_cells_of_pandas",
         ),
     ),
     Mutant(
@@ -76,8 +76,8 @@ MUTANTS = (
         "CASE WHEN isnan({number}) OR {number} <> trunc({number}) THEN NULL",
         "CASE WHEN {number} <> trunc({number}) THEN NULL",
         (
-            "engine/test_scan.py::test_each_cell_means_the_same_in_every_kind_of_source",
-            "engine/test_scan.py::test_mixed_and_missing_cells_of_pandas",
+            "engine/duckdb/test_scan.py::test_each_cell_means_the_same_in_every_kind_of_source",
+            "engine/duckdb/test_scan.py::test_mixed_and_missing_cells_of_pandas",
         ),
     ),
     Mutant(
@@ -86,7 +86,7 @@ MUTANTS = (
         "engine/lowering/row_lowering.py",
         "inside = apply(Operation.BETWEEN, size, real(SMALLEST_REAL), real(LARGEST_REAL))",
         "inside = apply(Operation.AT_LEAST, size, real(SMALLEST_REAL))",
-        ("engine/test_row_lowering.py::test_hostile_values_in_every_place",),
+        ("engine/lowering/test_row_lowering.py::test_hostile_values_in_every_place",),
     ),
     Mutant(
         "the remainder by zero is an error",
@@ -94,7 +94,7 @@ MUTANTS = (
         "engine/lowering/row_lowering.py",
         "return _case(apply(Operation.UNEQUAL, y, Constant(0, kind)), y, otherwise=missing(kind))",
         "return y",
-        ("engine/test_row_lowering.py::test_hostile_values_in_every_place",),
+        ("engine/lowering/test_row_lowering.py::test_hostile_values_in_every_place",),
     ),
     Mutant(
         "a real too large for a whole number is an error",
@@ -102,7 +102,7 @@ MUTANTS = (
         "engine/lowering/row_lowering.py",
         "held = apply(Operation.BETWEEN, x, real(-_HELD), real(_HELD))",
         "held = present(x)",
-        ("engine/test_row_lowering.py::test_hostile_values_in_every_place",),
+        ("engine/lowering/test_row_lowering.py::test_hostile_values_in_every_place",),
     ),
     Mutant(
         "rows of nobody count without a limit",
@@ -112,7 +112,7 @@ MUTANTS = (
         'return "TRUE"',
         (
             "safety/test_regressions.py::test_rows_without_an_owner_are_nobodys",
-            "engine/test_scan.py::test_ids_are_grouped_as_they_are_and_rows_without_one_dropped",
+            "engine/duckdb/test_scan.py::test_ids_are_grouped_as_they_are_and_rows_without_one_dropped",
         ),
     ),
     Mutant(
@@ -186,8 +186,8 @@ MUTANTS = (
         "SELECT coalesce(max(n), 1)",
         "SELECT coalesce(min(n), 1)",
         (
-            "engine/test_sources.py::test_public_tables_tell_their_domains",
-            "engine/test_sources.py::test_nothing_is_counted_for_free_in_a_private_table",
+            "engine/spark/test_sources.py::test_public_tables_tell_their_domains",
+            "engine/spark/test_sources.py::test_nothing_is_counted_for_free_in_a_private_table",
         ),
     ),
     Mutant(
@@ -240,7 +240,7 @@ MUTANTS = (
         "engine/duckdb/connection.py",
         "if self._rows(table) > table.row_ceiling:",
         "if self._rows(table) > table.row_ceiling + 1:",
-        ("engine/test_sources.py::test_a_source_has_no_more_rows_than_its_ceiling",),
+        ("engine/spark/test_sources.py::test_a_source_has_no_more_rows_than_its_ceiling",),
     ),
     Mutant(
         "the groups of a sample are ranked without its key",

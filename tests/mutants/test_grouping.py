@@ -61,7 +61,7 @@ MUTANTS = (
         "plan/sql/statements.py",
         "building.source.relation.most_rows != 1",
         "building.source.relation.most_rows == 1",
-        ("plan/test_grouping.py::test_subtotals_of_units_are_refused_unless_a_unit_has_one_row",),
+        ("plan/sql/test_grouping.py::test_subtotals_of_units_are_refused_unless_a_unit_has_one_row",),
     ),
     Mutant(
         "rows that noise has picked are taken for sure",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_LEDGER = "ledger/test_period_accounts.py"
+_LEDGER = "ledger/accounts/test_period_accounts.py"
 _REPLAY = "safety/test_growing.py::test_units_of_unpaid_periods_change_nothing[month-month]"
 _HELD = "safety/test_growing.py::test_a_plan_held_to_periods_reads_no_other"
 _PLAN = "plan/test_account_periods.py"

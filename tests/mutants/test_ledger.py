@@ -11,7 +11,7 @@ MUTANTS = (
         "ledger/spending.py",
         "return self.spent + self.held",
         "return self.spent",
-        ("ledger/test_holds.py::test_a_hold_is_not_there_for_others_and_what_is_unspent_comes_back",),
+        ("ledger/accounts/test_holds.py::test_a_hold_is_not_there_for_others_and_what_is_unspent_comes_back",),
     ),
     Mutant(
         "a step may cost more than its tab holds",
@@ -19,7 +19,7 @@ MUTANTS = (
         "ledger/accounts/holds.py",
         "if not left.covers(cost):",
         "if False:",
-        ("ledger/test_holds.py::test_a_step_fits_in_every_component",),
+        ("ledger/accounts/test_holds.py::test_a_step_fits_in_every_component",),
     ),
     Mutant(
         "a tab left by an error gives back",
@@ -27,7 +27,7 @@ MUTANTS = (
         "ledger/accounts/holds.py",
         "self._end(keep=kind is not None)",
         "self._end(keep=False)",
-        ("ledger/test_holds.py::test_a_block_left_by_an_error_gives_nothing_back",),
+        ("ledger/accounts/test_holds.py::test_a_block_left_by_an_error_gives_nothing_back",),
     ),
     Mutant(
         "a tab that ran out of time gives back",
@@ -35,7 +35,7 @@ MUTANTS = (
         "ledger/accounts/holds.py",
         "self._end(keep=True)",
         "self._end(keep=False)",
-        ("ledger/test_holds.py::test_a_time_limit_gives_nothing_back",),
+        ("ledger/accounts/test_holds.py::test_a_time_limit_gives_nothing_back",),
     ),
     Mutant(
         "noise is charged for a sensitivity of one",
@@ -67,7 +67,7 @@ MUTANTS = (
         "ledger/stores/bodies.py",
         "return content.decode() if sha256(content).hexdigest() == digest else None",
         "return content.decode()",
-        ("ledger/test_bodies.py::test_a_lost_file_loses_its_answer_and_nothing_else",),
+        ("ledger/stores/test_bodies.py::test_a_lost_file_loses_its_answer_and_nothing_else",),
     ),
     Mutant(
         "a tab whose process died gives back",
@@ -75,7 +75,7 @@ MUTANTS = (
         "ledger/accounts/account.py",
         "transaction.close_tab(last.tab, keep=True, reason=reason)",
         "transaction.close_tab(last.tab, keep=False, reason=reason)",
-        ("ledger/test_holds.py::test_a_dead_process_leaves_its_hold_spent",),
+        ("ledger/accounts/test_holds.py::test_a_dead_process_leaves_its_hold_spent",),
     ),
     Mutant(
         "hidden state is charged step by step",
@@ -83,7 +83,7 @@ MUTANTS = (
         "ledger/accounts/account.py",
         "spends = whole or entry.interactive",
         "spends = whole",
-        ("ledger/test_holds.py::test_hidden_state_is_charged_whole_at_opening",),
+        ("ledger/accounts/test_holds.py::test_hidden_state_is_charged_whole_at_opening",),
     ),
     Mutant(
         "what has no bound costs the ledger nothing",
@@ -126,7 +126,7 @@ MUTANTS = (
         "ledger/accounts/account.py",
         "if taken is not None:",
         "if False:",
-        ("ledger/test_joined_sources.py::test_the_same_path_or_content_is_refused_by_another_account",),
+        ("ledger/accounts/test_joined_sources.py::test_the_same_path_or_content_is_refused_by_another_account",),
     ),
     Mutant(
         "a ledger that lost lines is written on",
@@ -182,7 +182,7 @@ MUTANTS = (
         "ledger/accounts/joined_sources.py",
         'fingerprint=keyed("content", source.fingerprint())',
         "fingerprint=source.fingerprint()",
-        ("ledger/test_joined_sources.py::test_the_same_path_or_content_is_refused_by_another_account",),
+        ("ledger/accounts/test_joined_sources.py::test_the_same_path_or_content_is_refused_by_another_account",),
     ),
     Mutant(
         "equal questions at once are all paid for",
@@ -190,7 +190,7 @@ MUTANTS = (
         "ledger/accounts/asking.py",
         "return found or next(iter(self._equal(transaction)), None)",
         "return found",
-        ("ledger/test_asking.py::test_those_who_could_not_pay_are_answered_too",),
+        ("ledger/accounts/test_asking.py::test_those_who_could_not_pay_are_answered_too",),
     ),
     Mutant(
         "an account is amended below what it spent",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_FAULTS = "ledger/test_postgres_faults.py::"
-_STORE = "ledger/test_postgres.py::"
+_FAULTS = "ledger/stores/test_postgres_faults.py::"
+_STORE = "ledger/stores/test_postgres.py::"
 
 MUTANTS = (
     Mutant(
@@ -163,7 +163,7 @@ MUTANTS = (
 )
 
 _KILLED = "ledger/test_killed_curators.py::"
-_EXPORTS = "ledger/test_complete_exports.py::"
+_EXPORTS = "ledger/proofs/test_complete_exports.py::"
 _HISTORIES = "ledger/test_two_histories.py::"
 _HOSTILE = "ledger/test_hostile_moves.py::"
 
@@ -334,7 +334,7 @@ MEMORY = (
         "server/people/told_errors.py",
         "if isinstance(error, LedgerInDoubt):",
         "if False:",
-        ("server/test_told_errors.py::test_whoever_asked_is_told_that_it_is_not_known_whether_it_was_charged",),
+        ("server/people/test_told_errors.py::test_whoever_asked_is_told_that_it_is_not_known_whether_it_was_charged",),
     ),
     Mutant(
         "a wait for a standby that was cancelled counts as a charge",
@@ -389,7 +389,7 @@ MEMORY = (
         'warnings.simplefilter("always", WeakLedger)',
         'warnings.simplefilter("ignore", WeakLedger)',
         (
-            "server/test_told_errors.py::test_what_is_weak_about_the_ledger_is_printed_where_the_server_runs_and_in_its_log",
+            "server/people/test_told_errors.py::test_what_is_weak_about_the_ledger_is_printed_where_the_server_runs_and_in_its_log",
         ),
     ),
     Mutant(

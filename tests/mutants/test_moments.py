@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_HOLDS = "plan/test_moments.py::test_a_range_holds_whenever_every_total_is_within_its_half_width"
+_HOLDS = "plan/aggregates/test_moments.py::test_a_range_holds_whenever_every_total_is_within_its_half_width"
 _SHARING = "plan/test_sharing.py"
 MUTANTS = (
     Mutant(
@@ -53,7 +53,7 @@ MUTANTS = (
         "plan/aggregates/moments.py",
         "slack = float(rounding) + _FLOATING * most",
         "slack = _FLOATING * most",
-        ("plan/test_moments.py::test_what_was_rounded_per_row_widens_the_range",),
+        ("plan/aggregates/test_moments.py::test_what_was_rounded_per_row_widens_the_range",),
     ),
     Mutant(
         "two noises put together are as wide as one",
@@ -69,7 +69,7 @@ MUTANTS = (
         "release/parts/splitting.py",
         "Fraction(each, sum(whole))",
         "Fraction(each, max(whole))",
-        ("release/test_splitting.py::test_shares_are_positive_and_add_up_to_one",),
+        ("release/parts/test_splitting.py::test_shares_are_positive_and_add_up_to_one",),
     ),
     Mutant(
         "every number is made from clipped totals",

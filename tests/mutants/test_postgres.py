@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_TESTS = "engine/test_postgres.py"
-_HOSTILE = "engine/test_postgres_hostile_sources.py"
+_TESTS = "engine/postgres/test_postgres.py"
+_HOSTILE = "engine/postgres/test_postgres_hostile_sources.py"
 _PLAIN = f"{_TESTS}::test_every_stored_type_is_read_as_it_is_declared"
 MUTANTS = (
     Mutant(
@@ -137,7 +137,9 @@ MUTANTS = (
         "engine/proving.py",
         "if not _same(found[at][place], case.means(row), near=case.near)",
         "if False",
-        ("engine/test_postgres_meanings.py::test_a_server_that_computes_otherwise_is_refused_by_the_functions_name",),
+        (
+            "engine/postgres/test_postgres_meanings.py::test_a_server_that_computes_otherwise_is_refused_by_the_functions_name",
+        ),
     ),
     Mutant(
         "ids that are days beyond the calendar are one person as text",
@@ -170,7 +172,9 @@ MUTANTS = (
         "_of_all(Total(Aggregation.SUM, i, apply(Operation.GREATER, i, whole(0)))),\n"
         '            lambda _: sum(max(row["i"] or 0, 0) for row in _ALL),',
         '_of_all(Total(Aggregation.SUM, i)),\n            lambda _: sum(row["i"] or 0 for row in _ALL),',
-        ("engine/test_postgres_meanings.py::test_a_server_that_computes_otherwise_is_refused_by_the_functions_name",),
+        (
+            "engine/postgres/test_postgres_meanings.py::test_a_server_that_computes_otherwise_is_refused_by_the_functions_name",
+        ),
     ),
     Mutant(
         "places in two orders go together as an engine likes",
@@ -178,7 +182,7 @@ MUTANTS = (
         "engine/lowering/window_lowering.py",
         "if len(self._tied()) < 2:",
         "if True:",
-        ("engine/test_postgres_meanings.py::test_orders_agree_on_rows_that_tie",),
+        ("engine/postgres/test_postgres_meanings.py::test_orders_agree_on_rows_that_tie",),
     ),
     Mutant(
         "people in more groups than count are counted in all of them",

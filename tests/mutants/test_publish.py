@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_MOVES = ("publish/test_measuring.py::test_one_unit_moves_every_block_within_its_sensitivity",)
-_COSTS = ("publish/test_measuring.py::test_what_a_block_costs_is_what_the_plan_says",)
-_CHARGE = ("publish/test_measuring.py::test_the_charge_is_recomputed_from_its_line",)
-_CELLS = ("publish/test_coded_columns.py::test_a_row_is_in_the_cell_that_sql_says",)
+_MOVES = ("publish/marginals/test_measuring.py::test_one_unit_moves_every_block_within_its_sensitivity",)
+_COSTS = ("publish/marginals/test_measuring.py::test_what_a_block_costs_is_what_the_plan_says",)
+_CHARGE = ("publish/marginals/test_measuring.py::test_the_charge_is_recomputed_from_its_line",)
+_CELLS = ("publish/marginals/test_coded_columns.py::test_a_row_is_in_the_cell_that_sql_says",)
 
 MUTANTS = (
     Mutant(
@@ -64,7 +64,7 @@ MUTANTS = (
         "publish/marginals/measuring.py",
         "Gaussian(each.deviation),",
         "Gaussian(plan.blocks[0].deviation),",
-        ("publish/test_measuring.py::test_sensitivities_of_blocks_hold_for_their_grid",),
+        ("publish/marginals/test_measuring.py::test_sensitivities_of_blocks_hold_for_their_grid",),
     ),
     Mutant(
         "a plan may be for fewer rows of a unit than are read",
@@ -72,7 +72,7 @@ MUTANTS = (
         "publish/marginals/measuring.py",
         "if self.plan.most != scaled.added.total or self.plan.unit_value != scaled.unit_value:",
         "if self.plan.unit_value != scaled.unit_value:",
-        ("publish/test_measuring.py::test_a_plan_for_fewer_rows_than_are_read_is_refused",),
+        ("publish/marginals/test_measuring.py::test_a_plan_for_fewer_rows_than_are_read_is_refused",),
     ),
     Mutant(
         "a price with δ pays for twice its ρ",
@@ -88,7 +88,7 @@ MUTANTS = (
         "curator/proposals/marginals.py",
         "            if price.kept_by(batch.curve):",
         "            if batch.curve:",
-        ("publish/test_measuring.py::test_a_price_is_kept_by_what_is_run",),
+        ("publish/marginals/test_measuring.py::test_a_price_is_kept_by_what_is_run",),
     ),
     Mutant(
         "tighter limits are stored under the same name",
@@ -96,7 +96,7 @@ MUTANTS = (
         "curator/proposals/marginals.py",
         'measured = digest("marginals", *own, self.workload, self.objective, self.limits)',
         'measured = digest("marginals", *own, self.workload, self.objective)',
-        ("publish/test_measuring.py::test_what_was_bought_is_free",),
+        ("publish/marginals/test_measuring.py::test_what_was_bought_is_free",),
     ),
     Mutant(
         "a value on an edge is in the bin below",
@@ -128,7 +128,7 @@ MUTANTS = (
         "release/releasing.py",
         "    if len(written) > entries.BODY:",
         "    if not written:",
-        ("publish/test_measuring.py::test_what_is_too_large_to_be_written_down_is_refused_before_spending",),
+        ("publish/marginals/test_measuring.py::test_what_is_too_large_to_be_written_down_is_refused_before_spending",),
     ),
     Mutant(
         "a cell for what is missing decides another column",
@@ -136,7 +136,7 @@ MUTANTS = (
         "publish/marginals/implied.py",
         "certain = decides & (seen | (possible.sum(1) == 1))",
         "certain = seen | (possible.sum(1) == 1)",
-        ("publish/test_implied.py",),
+        ("publish/marginals/test_implied.py",),
     ),
     Mutant(
         "counts within their noise decide another column",
@@ -144,7 +144,7 @@ MUTANTS = (
         "publish/marginals/implied.py",
         "shown = possible & (counts - widths > 0)",
         "shown = possible & (counts > 0)",
-        ("publish/test_implied.py",),
+        ("publish/marginals/test_implied.py",),
     ),
     Mutant(
         "counts that contradict a declaration decide another column",
@@ -152,7 +152,7 @@ MUTANTS = (
         "publish/marginals/implied.py",
         "seen = shown.sum(1) == 1",
         "seen = shown.sum(1) >= 1",
-        ("publish/test_implied.py",),
+        ("publish/marginals/test_implied.py",),
     ),
     Mutant(
         "cells that may have rows are left out of bounds",
@@ -160,7 +160,7 @@ MUTANTS = (
         "publish/marginals/bounds.py",
         "np.where(possible, weights.high, -np.inf)",
         "np.where(possible.all(), weights.high, -np.inf)",
-        ("publish/test_implied.py",),
+        ("publish/marginals/test_implied.py",),
     ),
     Mutant(
         "levels may overlap",

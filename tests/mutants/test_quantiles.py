@@ -46,7 +46,7 @@ MUTANTS = (
         "engine/lowering/total_lowering.py",
         "both = Union((light, Select(wanted, ranked, where=(*there, kept))))",
         "both = Union((light, Select(wanted, ranked, where=there)))",
-        (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
+        (_LAW, "engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
     ),
     Mutant(
         "rows of units beyond their limit count twice in ranks",
@@ -54,7 +54,7 @@ MUTANTS = (
         "engine/lowering/total_lowering.py",
         'light = Select(wanted, rows.select, where=(*there, Exists(Named("h"), "h", same_unit, negated=True)))',
         "light = Select(wanted, rows.select, where=there)",
-        (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
+        (_LAW, "engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
     ),
     Mutant(
         "values that are missing count in ranks",
@@ -62,7 +62,7 @@ MUTANTS = (
         "engine/lowering/total_lowering.py",
         "there = () if one in rows.ones else (apply(Operation.EQUAL, Reference(one), whole(1)),)",
         "there = ()",
-        ("engine/test_dense_arrays.py::test_values_are_counted_in_order",),
+        ("engine/arrays/test_dense_arrays.py::test_values_are_counted_in_order",),
     ),
     Mutant(
         "a range around a quantile is shown however surely it is asked for",
@@ -206,7 +206,7 @@ MUTANTS = (
         "engine/arrays/dense_arrays.py",
         "at = np.where(met, found, -1)",
         "at = np.where(met, found, 0)",
-        ("engine/test_dense_arrays.py::test_groups_of_several_keys_are_found",),
+        ("engine/arrays/test_dense_arrays.py::test_groups_of_several_keys_are_found",),
     ),
 )
 

@@ -92,7 +92,7 @@ MUTANTS = (
         "curator/proposals/table_auctions.py",
         "sensitivity=scores.spread / 2,",
         "sensitivity=scores.spread / 4,",
-        ("curator/test_table_auctions.py::test_the_price_is_charged_and_near_the_best",),
+        ("curator/proposals/test_table_auctions.py::test_the_price_is_charged_and_near_the_best",),
     ),
     Mutant(
         "a selection need not cover the spread of its scores",
@@ -100,7 +100,7 @@ MUTANTS = (
         "release/measurement.py",
         "mechanism.grid > 1 or mechanism.rate * reading.spread > mechanism.epsilon",
         "mechanism.grid > 1",
-        ("curator/test_table_auctions.py::test_what_is_charged_covers_what_one_bidder_changes",),
+        ("curator/proposals/test_table_auctions.py::test_what_is_charged_covers_what_one_bidder_changes",),
     ),
     Mutant(
         "a selection for other neighbours is taken",
@@ -108,7 +108,7 @@ MUTANTS = (
         "release/measurement.py",
         '        raise InvalidParameter("mechanism", repr(mechanism), rule)\n    if mechanism.grid > 1',
         "        pass\n    if mechanism.grid > 1",
-        ("curator/test_table_auctions.py::test_what_is_charged_covers_what_one_bidder_changes",),
+        ("curator/proposals/test_table_auctions.py::test_what_is_charged_covers_what_one_bidder_changes",),
     ),
     Mutant(
         "a count of the buyers is charged for one bid of a bidder",

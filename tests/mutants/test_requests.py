@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_ASKING = "ledger/test_asking.py"
+_ASKING = "ledger/accounts/test_asking.py"
 _REQUESTS = "curator/test_requests.py"
-_SERVER = "server/test_known_proposals.py"
+_SERVER = "server/releases/test_known_proposals.py"
 
 MUTANTS = (
     Mutant(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_DRAWN = ("publish/test_drawing.py",)
-_TYPED = ("publish/test_typed_rows.py",)
-_FILES = ("publish/test_model_files.py",)
-_CELLS = ("publish/test_coded_columns.py::test_a_row_is_in_the_cell_that_sql_says",)
+_DRAWN = ("publish/drawn_rows/test_drawing.py",)
+_TYPED = ("publish/drawn_rows/test_typed_rows.py",)
+_FILES = ("publish/files/test_model_files.py",)
+_CELLS = ("publish/marginals/test_coded_columns.py::test_a_row_is_in_the_cell_that_sql_says",)
 _SPIKES = ("policy/test_codings.py",)
 _RANGES = ("publish/test_synthetic.py::test_ranges_are_wider_where_noise_decided_what_was_measured",)
 _ROWS = ("publish/test_synthetic.py",)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_MOVED = "plan/test_factored_totals.py"
+_MOVED = "plan/readings/test_factored_totals.py"
 _SUMS = "mechanisms/test_weighted_sums.py"
-_FACADE = "curator/test_running_counts.py"
+_FACADE = "curator/proposals/test_running_counts.py"
 MUTANTS = (
     Mutant(
         "a row is in one block alone",

@@ -59,7 +59,7 @@ MUTANTS = (
         "engine/arrays/dense_arrays.py",
         "self._known.get(told(key), len(self._known)) for key",
         "self._known.get(told(key), 0) for key",
-        ("engine/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
+        ("engine/arrays/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
     ),
     Mutant(
         "whole numbers that are missing or not listed are in the first cell",
@@ -67,7 +67,7 @@ MUTANTS = (
         "engine/arrays/dense_arrays.py",
         "table = np.full(high - low + 3, len(cells), np.int32)",
         "table = np.full(high - low + 3, 0, np.int32)",
-        ("engine/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
+        ("engine/arrays/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
     ),
     Mutant(
         "numbers that are missing or not listed are in the first cell",
@@ -75,7 +75,7 @@ MUTANTS = (
         "engine/arrays/dense_arrays.py",
         "table = np.full(high - low + 3, len(cells), np.int32)",
         "table = np.zeros(high - low + 3, np.int32)",
-        ("engine/test_dense_arrays.py::test_whole_numbers_are_found_in_their_cells",),
+        ("engine/arrays/test_dense_arrays.py::test_whole_numbers_are_found_in_their_cells",),
     ),
     Mutant(
         "rows that have weights are counted as they arrive",
@@ -83,7 +83,7 @@ MUTANTS = (
         "plan/readings/dense_readings.py",
         "return self.bounded.strategy is Strategy.WHOLE and combinations > _MOST_GROUPED",
         "return combinations > _MOST_GROUPED",
-        ("engine/test_dense_arrays.py::test_rows_are_counted_as_they_arrive_where_combinations_are_many",),
+        ("engine/arrays/test_dense_arrays.py::test_rows_are_counted_as_they_arrive_where_combinations_are_many",),
     ),
     Mutant(
         "a coarse marginal is charged what a fine cell holds",
@@ -91,7 +91,7 @@ MUTANTS = (
         "plan/readings/dense_readings.py",
         "added = Sensitivity(1, scaled.added.total)",
         "added = Sensitivity(1, scaled.added.per_group / 2)",
-        ("engine/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
+        ("engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
     ),
     Mutant(
         "a replaced unit moves a marginal like an added one",
@@ -99,7 +99,7 @@ MUTANTS = (
         "plan/readings/dense_readings.py",
         "if scaled.sensitivity.neighbours is Neighbours.ADD_REMOVE:",
         "if scaled.sensitivity.neighbours:",
-        ("engine/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
+        ("engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
     ),
     Mutant(
         "values of rows that the sample drops are counted",
@@ -107,7 +107,7 @@ MUTANTS = (
         "engine/lowering/total_lowering.py",
         "both = Union((light, Select(wanted, ranked, where=(*there, kept))))",
         "both = Union((light, Select(wanted, ranked, where=there)))",
-        ("engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
+        ("engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
     ),
     Mutant(
         "a tree with one row too many is not limited",
@@ -115,7 +115,7 @@ MUTANTS = (
         "engine/lowering/total_lowering.py",
         "return most is not None and most <= allowed",
         "return most is not None and most <= allowed + 1",
-        ("engine/test_relation_lowering.py",),
+        ("engine/lowering/test_relation_lowering.py",),
     ),
     Mutant(
         "equal tables in memory are one version",
@@ -123,7 +123,7 @@ MUTANTS = (
         "ledger/accounts/joined_sources.py",
         "        return Source(MEMORY, content, part=part)",
         "        return Source(MEMORY, content)",
-        ("ledger/test_joined_sources.py::test_no_version_tells_whether_two_tables_in_memory_are_equal",),
+        ("ledger/accounts/test_joined_sources.py::test_no_version_tells_whether_two_tables_in_memory_are_equal",),
     ),
     Mutant(
         "a private table in memory is public under another name",
@@ -131,7 +131,7 @@ MUTANTS = (
         "ledger/accounts/joined_sources.py",
         "return source.path != MEMORY != other.path and bool(source.part)",
         "return bool(source.part)",
-        ("ledger/test_joined_sources.py::test_a_private_table_in_memory_is_not_public_under_another_name",),
+        ("ledger/accounts/test_joined_sources.py::test_a_private_table_in_memory_is_not_public_under_another_name",),
     ),
 )
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from mutants.running import Kind, Mutant, suite
 
 _TIME = "server/test_time_of_neighbours.py"
-_CLOCK = "server/test_answer_clock.py"
+_CLOCK = "server/releases/test_answer_clock.py"
 _CLIENTS = "server/test_many_clients.py"
 _HOSTILE = "server/test_hostile_requests.py"
 _COUNTER = "server/test_counter.py"
 _COUNTED = "test_what_is_sent_counts_by_its_questions_and_its_bytes_before_anything_is_made_of_it"
-_PEOPLE = "server/test_people_file.py"
+_PEOPLE = "server/people/test_people_file.py"
 _SERVING = "server/test_serving.py"
-_STATIC = "server/test_static_replies.py"
-_SPAWNED = "server/test_spawned_processes.py"
+_STATIC = "server/requests/test_static_replies.py"
+_SPAWNED = "server/processes/test_spawned_processes.py"
 _CHANGED = "server/test_changed_data.py"
 
 MUTANTS = (
@@ -95,7 +95,7 @@ MUTANTS = (
         "server/releases/running_releases.py",
         "if found is None or processes.alive(found[1]) is False else",
         "if found is None else",
-        ("server/test_running_releases.py",),
+        ("server/releases/test_running_releases.py",),
     ),
     Mutant(
         "an overrun is seen when it ends",
@@ -159,7 +159,7 @@ MUTANTS = (
         "server/people/token_limits.py",
         "            _settle(rows, number, charged=True)",
         "            _settle(rows, number, charged=False)",
-        ("server/test_token_limits.py",),
+        ("server/people/test_token_limits.py",),
     ),
     Mutant(
         "releases of a killed process are never forgotten",
@@ -167,7 +167,7 @@ MUTANTS = (
         "server/releases/running_releases.py",
         "        if processes.alive(process) is False:\n            rows.execute(",
         "        if processes.alive(process) is None:\n            rows.execute(",
-        ("server/test_running_releases.py",),
+        ("server/releases/test_running_releases.py",),
     ),
     Mutant(
         "a compressed body is read",
@@ -215,7 +215,7 @@ MUTANTS = (
         "server/people/told_errors.py",
         "    if role is Role.OWNER or not isinstance",
         "    if role in (Role.OWNER, Role.ANALYST) or not isinstance",
-        ("server/test_told_errors.py",),
+        ("server/people/test_told_errors.py",),
     ),
     Mutant(
         "how much is asked is told to everybody",
@@ -258,7 +258,7 @@ MUTANTS = (
         "server/releases/turns.py",
         "os.getpriority(os.PRIO_PROCESS, os.getpid()) + _NICENESS",
         "os.getpriority(os.PRIO_PROCESS, os.getpid())",
-        ("server/test_turns.py",),
+        ("server/releases/test_turns.py",),
     ),
     Mutant(
         "a reply leaves when it is ready",
@@ -266,7 +266,7 @@ MUTANTS = (
         "server/processes/reply_ticks.py",
         "                await ticks.next()\n",
         "                pass\n",
-        ("server/test_reply_ticks.py",),
+        ("server/processes/test_reply_ticks.py",),
     ),
     Mutant(
         "a tick comes when somebody waits for it",
@@ -274,7 +274,7 @@ MUTANTS = (
         "server/processes/reply_ticks.py",
         "                time.sleep(TICK - time.monotonic() % TICK)\n",
         "",
-        ("server/test_reply_ticks.py",),
+        ("server/processes/test_reply_ticks.py",),
     ),
     Mutant(
         "told to stop it takes new work",
@@ -395,7 +395,7 @@ MUTANTS = (
         "server/releases/turns.py",
         "self._taken(user, many, 0)",
         "self._taken(user, many, -math.inf)",
-        ("server/test_turns.py::test_who_owes_already_is_told_when_to_come_back_and_owes_no_more",),
+        ("server/releases/test_turns.py::test_who_owes_already_is_told_when_to_come_back_and_owes_no_more",),
     ),
     Mutant(
         "whoever asks for heads alone is not counted",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_REHEARSED = "curator/test_rehearsing.py"
+_REHEARSED = "curator/previews/test_rehearsing.py"
 _SHARED = "curator/test_curators.py"
 _FACES = "policy/test_public_faces.py"
 _ERRORS = "test_errors.py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_CURATOR = "curator/test_sessions.py"
+_CURATOR = "curator/proposals/test_sessions.py"
 _LAW = "safety/test_sessions.py"
 
 MUTANTS = (

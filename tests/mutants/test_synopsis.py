@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_ROWS = ("publish/test_answering.py::test_random_questions_hold_the_answer_of_the_rows",)
-_SURE = ("publish/test_answering.py::test_without_noise_the_answer_is_that_of_the_rows",)
-_BINS = ("publish/test_answering.py::test_what_bins_do_not_tell_is_bounded",)
-_TIGHT = ("publish/test_answering.py::test_bounds_are_as_tight_as_the_marginals_allow",)
-_SUBTOTALS = ("publish/test_answering.py::test_subtotals_are_sums_of_the_groups_that_are_shown",)
-_MISSING = ("publish/test_answering.py::test_what_may_be_missing_may_add_nothing",)
+_ROWS = ("publish/cells/test_answering.py::test_random_questions_hold_the_answer_of_the_rows",)
+_SURE = ("publish/cells/test_answering.py::test_without_noise_the_answer_is_that_of_the_rows",)
+_BINS = ("publish/cells/test_answering.py::test_what_bins_do_not_tell_is_bounded",)
+_TIGHT = ("publish/cells/test_answering.py::test_bounds_are_as_tight_as_the_marginals_allow",)
+_SUBTOTALS = ("publish/cells/test_answering.py::test_subtotals_are_sums_of_the_groups_that_are_shown",)
+_MISSING = ("publish/cells/test_answering.py::test_what_may_be_missing_may_add_nothing",)
 _SEALS = ("publish/test_synopsis.py::test_a_manifest_with_another_hash_is_refused",)
-_TOTALS = ("publish/test_group_totals.py",)
+_TOTALS = ("publish/marginals/test_group_totals.py",)
 _EDITS = ("publish/test_synopsis.py::test_every_edit_of_a_file_is_found",)
 _CAREFUL = ("publish/test_synopsis.py::test_careful_edits_are_found_too",)
 _SIZES = ("publish/test_synopsis.py::test_sizes_are_checked_before_anything_is_made",)

@@ -13,8 +13,8 @@ _COSTS = (
     "publish/synthesis/test_budget.py::test_all_steps_together_cost_what_was_claimed_and_no_more_than_the_price",
     "publish/synthesis/test_budget.py::test_noise_and_choices_never_cost_more_than_is_meant_for_them",
 )
-_LEDGER = ("curator/test_synthesis.py::test_the_ledger_has_every_step_and_nothing_else",)
-_ROWS = ("curator/test_synthesis.py::test_the_number_of_rows_is_never_exact_and_rests_on_what_was_released",)
+_LEDGER = ("curator/proposals/test_synthesis.py::test_the_ledger_has_every_step_and_nothing_else",)
+_ROWS = ("curator/proposals/test_synthesis.py::test_the_number_of_rows_is_never_exact_and_rests_on_what_was_released",)
 
 MUTANTS = (
     Mutant(
@@ -105,7 +105,7 @@ MUTANTS = (
         "curator/proposals/synthesis.py",
         "cost.renyi // 10**6 + charge_units(rounded_up)",
         "cost.renyi // 10**6 + 0 * charge_units(rounded_up)",
-        ("curator/test_synthesis.py::test_at_every_order_of_the_account_what_is_held_covers_all_steps",),
+        ("curator/proposals/test_synthesis.py::test_at_every_order_of_the_account_what_is_held_covers_all_steps",),
     ),
     Mutant(
         "an interrupt of a synthesis gives nothing back",
@@ -113,7 +113,7 @@ MUTANTS = (
         "curator/proposals/synthesis.py",
         "            self.tab.stop()\n",
         "            self.tab.forfeit()\n",
-        ("curator/test_synthesis.py::test_an_interrupt_between_steps_gives_the_rest_back",),
+        ("curator/proposals/test_synthesis.py::test_an_interrupt_between_steps_gives_the_rest_back",),
     ),
     Mutant(
         "a clock gives back",
@@ -121,7 +121,7 @@ MUTANTS = (
         "curator/proposals/synthesis.py",
         "        except _TimeIsUp:\n            self.tab.forfeit()\n",
         "        except _TimeIsUp:\n            self.tab.stop()\n",
-        ("curator/test_synthesis.py::test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back",),
+        ("curator/proposals/test_synthesis.py::test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back",),
     ),
     Mutant(
         "a step that the clock refuses gives back",
@@ -129,7 +129,7 @@ MUTANTS = (
         "curator/proposals/synthesis.py",
         "                raise\n            self.tab.forfeit()\n",
         "                raise\n            self.tab.stop()\n",
-        ("curator/test_synthesis.py::test_a_step_that_the_clock_refuses_leaves_the_model_so_far",),
+        ("curator/proposals/test_synthesis.py::test_a_step_that_the_clock_refuses_leaves_the_model_so_far",),
     ),
     Mutant(
         "the last round leaves some of the price",
@@ -145,7 +145,7 @@ MUTANTS = (
         "publish/synthesis/zeros.py",
         "        if places and cells.any():",
         "        if places and cells.all():",
-        ("curator/test_synthesis.py::test_impossible_cells_stay_empty",),
+        ("curator/proposals/test_synthesis.py::test_impossible_cells_stay_empty",),
     ),
     Mutant(
         "cells of one marginal share their noise",
@@ -185,7 +185,7 @@ MUTANTS = (
         "curator/proposals/synthesis.py",
         "        self.tab = self.on_tab.tab\n",
         "        self.tab = self.on_tab.tab\n        self.on_tab.engine.read(self.course.setting.reading, 1)\n",
-        ("curator/test_synthesis.py::test_each_step_is_charged_before_it_reads_and_rows_are_read_once",),
+        ("curator/proposals/test_synthesis.py::test_each_step_is_charged_before_it_reads_and_rows_are_read_once",),
     ),
     Mutant(
         "marginals are kept by their shapes",

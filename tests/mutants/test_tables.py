@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_OWNERS = "engine/test_owners.py"
+_OWNERS = "engine/duckdb/test_owners.py"
 _ALONE = f"{_OWNERS}::test_one_unit_moves_its_own_rows_alone"
 _ACROSS = "safety/test_towns.py::test_tables_meet_within_one_unit"
 _ORACLE = "safety/test_towns_oracle.py::test_nothing_is_lost_where_no_limit_is_reached"
@@ -106,7 +106,10 @@ MUTANTS = (
         "policy/toml_files.py",
         "every_row=rows, period=every, period_column=column))",
         "every_row=rows, period=every))",
-        ("curator/test_policy_account.py::test_a_period_is_part_of_the_unit_for_life", "policy/test_toml_files.py"),
+        (
+            "curator/accounts/test_policy_account.py::test_a_period_is_part_of_the_unit_for_life",
+            "policy/test_toml_files.py",
+        ),
     ),
     Mutant(
         "copies for owners do not count toward the ceiling",
@@ -202,7 +205,7 @@ MUTANTS = (
         "plan/values/bands.py",
         "return max(bisect_right(begun, each) - bisect_left(ended, each) for each in begun)",
         "return 1",
-        ("plan/test_bands.py", "safety/test_towns.py::test_tables_meet_within_one_unit"),
+        ("plan/values/test_bands.py", "safety/test_towns.py::test_tables_meet_within_one_unit"),
     ),
     Mutant(
         "bands that share an end do not overlap there",
@@ -210,7 +213,7 @@ MUTANTS = (
         "plan/values/bands.py",
         'last = min(last, (0, bound, -int(operator == "<")))',
         "last = min(last, (0, bound, -1))",
-        ("plan/test_bands.py",),
+        ("plan/values/test_bands.py",),
     ),
     Mutant(
         "a union counts as its first part",
@@ -218,7 +221,7 @@ MUTANTS = (
         "plan/bounding.py",
         "return sum(parts) if len(parts) == len(relation.inputs) else None",
         "return max(parts) if len(parts) == len(relation.inputs) else None",
-        ("curator/test_degrees.py",),
+        ("curator/proposals/test_degrees.py",),
     ),
     Mutant(
         "a node that changes its degree moves one number",
@@ -226,7 +229,7 @@ MUTANTS = (
         "plan/readings/total_readings.py",
         "return Sensitivity(self.most + 1, groups, total=2 * groups, neighbours=moved.neighbours)",
         "return Sensitivity(self.most + 1, groups, total=groups, neighbours=moved.neighbours)",
-        ("curator/test_degrees.py",),
+        ("curator/proposals/test_degrees.py",),
     ),
 )
 test_the_tests_of_tables_notice = suite(MUTANTS)

@@ -90,7 +90,7 @@ MUTANTS = (
         "release/found_groups.py",
         "        names = found.named(kept)\n",
         "        assert len(kept) <= most_keys(self.reading)\n        names = found.named(kept)\n",
-        ("curator/test_unknown_groups.py::test_as_many_keys_are_shown_as_an_answer_has",),
+        ("curator/previews/test_unknown_groups.py::test_as_many_keys_are_shown_as_an_answer_has",),
     ),
     Mutant(
         "only groups with rows are shown",
@@ -116,7 +116,7 @@ MUTANTS = (
         "release/found_groups.py",
         'return {"keys": int(self._threshold.error()), **good_enough(self.prepared)}',
         "return good_enough(self.prepared)",
-        ("curator/test_unknown_groups.py::test_a_stored_answer_is_as_good_only_if_it_shows_groups_as_small",),
+        ("curator/previews/test_unknown_groups.py::test_a_stored_answer_is_as_good_only_if_it_shows_groups_as_small",),
     ),
     Mutant(
         "a group is said to be shown rarely where it is shown often",
@@ -124,7 +124,7 @@ MUTANTS = (
         "curator/previews/unknown_groups.py",
         "least = int(threshold.error(_RARELY))",
         "least = int(threshold.error(_OFTEN))",
-        ("curator/test_unknown_groups.py::test_who_asks_is_told_before_spending_which_groups_will_not_show",),
+        ("curator/previews/test_unknown_groups.py::test_who_asks_is_told_before_spending_which_groups_will_not_show",),
     ),
     Mutant(
         "an answer that was bought is warned of as if it were to be paid again",
@@ -132,7 +132,7 @@ MUTANTS = (
         "curator/proposals/questions.py",
         "        if not bought:\n            said = (*said, *self._foretold",
         "        if True:\n            said = (*said, *self._foretold",
-        ("curator/test_unknown_groups.py::test_an_answer_that_was_bought_is_not_warned_of",),
+        ("curator/previews/test_unknown_groups.py::test_an_answer_that_was_bought_is_not_warned_of",),
     ),
 )
 

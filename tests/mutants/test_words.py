@@ -11,7 +11,7 @@ MUTANTS = (
         "engine/lowering/row_lowering.py",
         "x = _case(apply(Operation.AT_LEAST, x, whole(1 - 2**63)), x, otherwise=missing(Type.INTEGER))",
         "x = _case(apply(Operation.AT_LEAST, x, whole(-(2**62))), x, otherwise=x)",
-        ("engine/test_row_lowering.py::test_whole_quotients_are_exact_or_missing",),
+        ("engine/lowering/test_row_lowering.py::test_whole_quotients_are_exact_or_missing",),
     ),
     Mutant(
         "a quotient is bounded by the ends of its divisor alone",
@@ -29,7 +29,7 @@ MUTANTS = (
     ends""",
         """        return (x, y), Domain(Type.INTEGER)
     ends""",
-        ("plan/test_functions.py::test_ranges", "engine/test_row_lowering.py"),
+        ("plan/test_functions.py::test_ranges", "engine/lowering/test_row_lowering.py"),
     ),
     Mutant(
         "a date in words may be longer than is said",
@@ -37,7 +37,7 @@ MUTANTS = (
         "plan/values/functions/temporal.py",
         "letters = sum(len(each) if isinstance(each, str) else each.width for each in made)",
         "letters = len(str(written(form, Type.TEXT, 'the format')))",
-        ("engine/test_row_lowering.py", "plan/test_functions.py::test_ranges"),
+        ("engine/lowering/test_row_lowering.py", "plan/test_functions.py::test_ranges"),
     ),
     Mutant(
         "minutes are taken for parts of whole hours",
@@ -77,7 +77,7 @@ MUTANTS = (
         "plan/values/expressions.py",
         "return bool(read) and all(isinstance(each, Key) for each in read)",
         "return bool(read) and any(isinstance(each, (Key, Result)) for each in read)",
-        ("plan/test_sql.py", "curator/test_questions.py::test_functions_of_several_keys_and_of_missing_ones"),
+        ("plan/test_sql.py", "curator/proposals/test_questions.py::test_functions_of_several_keys_and_of_missing_ones"),
     ),
     Mutant(
         "a parameter may be a name",
@@ -85,7 +85,7 @@ MUTANTS = (
         "plan/sql/parameters.py",
         "if len(found) != len(places) or not all(map(_is_value, found)):",
         "if len(found) != len(places):",
-        ("plan/test_parameters.py::test_a_value_is_no_name",),
+        ("plan/sql/test_parameters.py::test_a_value_is_no_name",),
     ),
     Mutant(
         "values of parameters are shared by questions that differ in them",
@@ -93,7 +93,7 @@ MUTANTS = (
         "plan/sql/parameters.py",
         "node.replace(values[node.name].copy())",
         "node.replace(next(iter(values.values())).copy())",
-        ("plan/test_parameters.py::test_the_question_is_the_one_with_the_literal_written_in",),
+        ("plan/sql/test_parameters.py::test_the_question_is_the_one_with_the_literal_written_in",),
     ),
     Mutant(
         "a value that nothing asks for is passed over",
@@ -101,7 +101,7 @@ MUTANTS = (
         "plan/sql/parameters.py",
         "surplus = [name for name in values if name not in asked]",
         "surplus: list[str] = []",
-        ("plan/test_parameters.py::test_missing_surplus_and_bad_values_are_refused_by_name",),
+        ("plan/sql/test_parameters.py::test_missing_surplus_and_bad_values_are_refused_by_name",),
     ),
     Mutant(
         "two columns share an enumeration because their names join to one text",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_CURATOR = "curator/test_workloads.py"
+_CURATOR = "curator/proposals/test_workloads.py"
 _COMBINING = "safety/test_combining.py"
 
 MUTANTS = (
@@ -142,7 +142,7 @@ MUTANTS = (
         "ledger/accounts/holds.py",
         "if self.entry.curve.parts:",
         "if not self.entry.parts:",
-        ("ledger/test_holds.py::test_a_tab_is_settled_at_once_with_what_was_charged",),
+        ("ledger/accounts/test_holds.py::test_a_tab_is_settled_at_once_with_what_was_charged",),
     ),
     Mutant(
         "a share is not charged for its analyst's workload",

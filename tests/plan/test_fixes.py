@@ -9,9 +9,9 @@ import pytest
 import sfumato as sf
 from plan.described import CATALOG, described
 from plan.samples import read
+from plan.sql.test_sql_expressions import REFUSED
 from plan.test_keys import engine as engine
 from plan.test_sql import pairs
-from plan.test_sql_expressions import REFUSED
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan.keys import conditions, groups

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from publish.marginals.test_measuring import Row, policy_of, rows
 from publish.tables import counts, people, planned, published
-from publish.test_measuring import Row, policy_of, rows
 from sfumato.curator.context import Context
 from sfumato.curator.proposals.online import OnlineSession, proposed_online
 from sfumato.engine.duckdb.driver import DuckDB

@@ -17,8 +17,8 @@ import pytest
 
 import sfumato as sf
 from mechanisms.recorded import seeded
+from publish.marginals.test_measuring import PRICES, curator, policy_of, rows
 from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, published
-from publish.test_measuring import PRICES, curator, policy_of, rows
 from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
 from sfumato.ledger import Anchor, charged
 from sfumato.privacy import codec

@@ -12,8 +12,8 @@ import pyarrow
 import pytest
 from pyarrow import csv as arrow_csv
 
+from server.requests.test_proposals import SPECS
 from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server
-from server.test_proposals import SPECS
 from sfumato import errors
 from sfumato.curator import Explanation, Forecast, Standing, Tables
 from sfumato.ledger import Line

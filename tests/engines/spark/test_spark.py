@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from engine import test_dense_arrays
+from engine.arrays import test_dense_arrays
 from engine.tables import policy_of, tuples
 from engines.spark import compared
 from engines.spark.conftest import PANDAS, Cluster

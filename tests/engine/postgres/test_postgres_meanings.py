@@ -1,0 +1,348 @@
+"""PostgreSQL means what DuckDB means: functions value by value, and random plans to the last whole number."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from random import Random
+from typing import Any
+
+import duckdb
+import pytest
+
+pytest.importorskip("psycopg", reason="psycopg is not installed: PostgreSQL is NOT tested")
+
+from engine.lowered import TYPES, constant, selected
+from engine.lowering.test_row_lowering import ARGUMENTS, DOMAINS, HOSTILE, SLOTS, made, scanned
+from engine.on_postgres import Sessions
+from engine.tables import tuples
+from postgres_server import PostgresServer
+from safety import towns
+from safety.found import reading, rows
+from safety.test_towns import ACROSS, PERIODS, TREES
+from safety.tree_questions import tree
+from safety.worlds import question, text, world
+from sfumato.curator.context import Context
+from sfumato.curator.proposals.questions import Question
+from sfumato.engine import proving
+from sfumato.engine.carried_tables import Carried
+from sfumato.engine.seam import Engine
+from sfumato.engine.spellings.duckdb import DuckDBSpelling
+from sfumato.engine.spellings.duckdb_literals import name as quoted
+from sfumato.engine.spellings.postgres import TYPES as POSTGRES_TYPES, PostgresSpelling
+from sfumato.errors import EngineFailed, InvalidPolicy, Unsupported
+from sfumato.plan.bounding import Bounded, boundings, found_bounding
+from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.sharing import measured
+from sfumato.plan.values.expressions import Expression, columns
+from sfumato.plan.values.functions import FUNCTIONS, null
+from sfumato.policy import Domain, Policy, Type
+from sfumato.release.releasing import quietly
+
+NEAR = ("LN", "EXP", "POW")
+"""Functions that libraries round in their own ways: within a step of a double."""
+LETTERS = ["ΑΣ ας İıßẞ 😀", "  7 ", "2024-02-29", "TRUE", "1e-3", "\t5"]
+
+
+@pytest.fixture(scope="module")
+def sessions(postgres: PostgresServer) -> Iterator[Sessions]:
+    made = Sessions(postgres)
+    yield made
+    made.close()
+
+
+# Functions, value by value
+
+
+def _values(duck: duckdb.DuckDBPyConnection, domain: Domain) -> list[Any]:
+    """The hostile values of a type as a scan gives them; dates outside the calendar are NULL."""
+    kind, x = TYPES[domain.type], scanned(domain)
+    if domain.type.temporal:
+        ends = (dt.date.min, dt.date.max) if domain.type is Type.DATE else (dt.datetime.min, dt.datetime.max)
+        low, high = (constant(each, domain.type) for each in ends)
+        x = f"CASE WHEN {x} BETWEEN {low} AND {high} THEN {x} END"
+    raw = [[None if each is None else str(each)] for each in HOSTILE[domain.type]]
+    duck.execute(f"CREATE OR REPLACE TABLE raw (x {kind})")
+    duck.executemany(f"INSERT INTO raw VALUES (CAST(? AS {kind}))", raw)
+    more = LETTERS if domain == Domain("text") else []
+    return [*(row[0] for row in duck.execute(f"SELECT {x} FROM raw").fetchall()), *more]
+
+
+@pytest.fixture(scope="module")
+def hostile(sessions: Sessions) -> Iterator[tuple[duckdb.DuckDBPyConnection, Sessions, str]]:
+    """The same tables of hostile values on both: one column each, in as many slots as a function has arguments."""
+    schema = sessions.schema()
+    with duckdb.connect() as duck:
+        for each, domain in DOMAINS.items():
+            values = _values(duck, domain)
+            for slot in range(SLOTS):
+                column = f"{each}{slot}"
+                duck.execute(f'CREATE TABLE "{column}" ("{column}" {TYPES[domain.type]})')
+                duck.executemany(f'INSERT INTO "{column}" VALUES (?)', [[value] for value in values])
+                sessions.run(f'CREATE TABLE {schema}."{column}" ("{column}" {POSTGRES_TYPES[domain.type]})')
+                with sessions.session.cursor().copy(f'COPY {schema}."{column}" FROM STDIN') as copy:  # type: ignore[call-overload]
+                    for value in values:
+                        copy.write_row((value,))
+        yield duck, sessions, schema
+
+
+def _expressions() -> dict[tuple[str, ...], list[tuple[str, Expression]]]:
+    """Every function on columns and literals in every place, by the tables that it reads."""
+    found: dict[tuple[str, ...], list[tuple[str, Expression]]] = defaultdict(list)
+    for name in FUNCTIONS:
+        for choices in ARGUMENTS[name]:
+            missing = [[*each, null()] if isinstance(each[0], str) else each for each in choices]
+            for chosen in product(*missing):
+                one = made(name, chosen)
+                if one is not None:
+                    found[tuple(one[1])].append((name, one[0]))
+    return found
+
+
+def _compared(hostile: tuple[duckdb.DuckDBPyConnection, Sessions, str], most_tables: int, share: int) -> int:
+    """How many values were compared."""
+    duck, sessions, schema = hostile
+    sessions.run("SET TimeZone = 'UTC'", "SET DateStyle = 'ISO, YMD'")
+    spelling, compared = PostgresSpelling('"C.utf8"'), 0
+    for place, (tables, own) in enumerate(_expressions().items()):
+        if len(tables) > most_tables or (len(tables) > 1 and place % share):
+            continue
+        source = ", ".join(f"{schema}.{table}" for table in tables)
+        shown = ", ".join(
+            f'{table} COLLATE "C" AS {table}' if DOMAINS[table[1:-2]].type is Type.TEXT else table for table in tables
+        )
+        for at in range(0, len(own), 30):
+            part = own[at : at + 30]
+            read = list(dict.fromkeys(each for _, node in part for each in _columns(node)))
+            nodes = [*(node for _, node in part), *read]
+            theirs = selected(nodes, f"(SELECT {shown} FROM {source})" if tables else "(SELECT 1)", spelling)
+            ours = selected(nodes, f"(SELECT * FROM {', '.join(tables)})" if tables else "(SELECT 1)")
+            first = sorted(duck.execute(ours).fetchall(), key=lambda row: _sorted(row[len(part) :]))
+            second = sessions.session.execute(theirs.encode()).fetchall()
+            second.sort(key=lambda row: _sorted(row[len(part) :]))
+            assert len(first) == len(second)
+            for one, other in zip(first, second, strict=True):
+                for index, (name, node) in enumerate(part):
+                    compared += 1
+                    assert _same(one[index], other[index], near=name in NEAR), (name, node, one, other[index])
+    return compared
+
+
+def _columns(node: Expression) -> list[Expression]:
+    from sfumato.plan.values.expressions import Column
+
+    return [Column(each, domain) for each, domain in columns(node).items()]
+
+
+def _sorted(row: tuple[Any, ...]) -> tuple[str, ...]:
+    return tuple(repr(0.0 if isinstance(each, float) and each == 0 else each) for each in row)
+
+
+def _same(one: Any, other: Any, *, near: bool) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        if math.isnan(one):
+            return math.isnan(other)
+        return abs(one - other) <= 2 * math.ulp(one) if near else one == other
+    return bool(one == other) and type(one) is type(other)
+
+
+def test_functions_mean_the_same_on_hostile_values(
+    hostile: tuple[duckdb.DuckDBPyConnection, Sessions, str],
+) -> None:
+    assert _compared(hostile, 2, 24) > 15_000
+
+
+@pytest.mark.long
+def test_every_function_means_the_same_in_every_place(
+    hostile: tuple[duckdb.DuckDBPyConnection, Sessions, str],
+) -> None:
+    assert _compared(hostile, 3, 1) > 372_000
+
+
+# Random plans, to the last whole number
+
+EVERY = 99
+"""More boundings than any question has."""
+Choose = Callable[[tuple[Bounded, ...]], Sequence[Bounded]]
+
+
+def _bounded(engine: Engine, policy: Policy, asked: str) -> tuple[Any, tuple[Bounded, ...]] | None:
+    """A question with its boundings; None where its text is refused."""
+    try:
+        plan = question(engine, policy, asked)  # type: ignore[arg-type]
+        plan.groups  # noqa: B018 - found now
+    except Unsupported:
+        return None
+    totals = measured(plan.query.plan)
+    if plan.found:
+        return plan, (found_bounding(totals, plan.limits),)
+    return plan, tuple(boundings(totals, plan.limits, len(plan.groups)))
+
+
+Asked = tuple[str, Any, Bounded]
+"""A question's text, itself, and one bounding of its plan."""
+
+
+def _asked(first: Engine, second: Engine, policy: Policy, text: str, choose: Choose) -> list[Asked]:
+    """A question in the boundings that are chosen; none where it is refused, on both engines, or asks for a function
+    whose last place libraries round in their own ways.
+    """
+    if any(f"{each}(" in text for each in NEAR):
+        return []
+    found = _bounded(first, policy, text)
+    if found is None:
+        with pytest.raises(Unsupported):
+            question(second, policy, text).groups  # type: ignore[arg-type]  # noqa: B018
+        return []
+    plan, boundings = found
+    context = Context(policy, second, None, quietly, "version 1")  # type: ignore[arg-type]
+    again = Question(context, text, plan.query, plan.limits)
+    assert sorted(map(repr, again.groups)) == sorted(map(repr, plan.groups)), text
+    return [(text, plan, bounded) for bounded in choose(boundings)]
+
+
+def _totals(opened: Any, plan: Any, bounded: Bounded, key: int) -> Any:
+    if not plan.found:
+        return tuples(opened.read(GroupTotals(bounded, plan.groups), key))
+    own = reading(plan, bounded)
+    return rows(opened.read(own, key), len(own.declared))
+
+
+def _equal(first: Engine, second: Engine, policy: Policy, texts: Sequence[str], random: Random, most: int) -> int:
+    """How many bounded plans have equal totals on both engines, with at most so many boundings of a question: they are
+    read in one go, on one snapshot of each.
+    """
+
+    def choose(boundings: tuple[Bounded, ...]) -> Sequence[Bounded]:
+        return random.sample(boundings, min(most, len(boundings)))
+
+    asked = [each for text in texts for each in _asked(first, second, policy, text, choose)]
+    with first.check() as own, second.check() as theirs:
+        for text, plan, bounded in asked:
+            key = random.getrandbits(62)
+            one, other = (_totals(each, plan, bounded, key) for each in (own, theirs))
+            assert one == other, (text, bounded.strategy)
+    return len(asked)
+
+
+def _plans(sessions: Sessions, seed: int, plans: int, most: int, *texts: str) -> int:
+    """Equal plans of one random population with hostile cells, of texts that are given and of random ones."""
+    random = Random(seed)
+    population = world(random)
+    table = max(population.tables(random, 30).values(), key=len)
+    policy, own = population.policy(table), population.engine(table)
+    server = sessions.engine(policy)
+    try:
+        asks = [tree if population.units and random.random() < 0.4 else text for _ in range(plans)]
+        return _equal(own, server, policy, [*texts, *(ask(random, population) for ask in asks)], random, most)
+    finally:
+        own.close()
+        server.close()
+
+
+def test_orders_agree_on_rows_that_tie(sessions: Sessions) -> None:
+    """Which place in one order goes with which in another is decided once for rows that are equal in both."""
+    inner = (
+        "SELECT ROW_NUMBER() OVER (PARTITION BY who ORDER BY cost DESC) AS v FROM people WHERE SQRT(cost) > 1 "
+        "QUALIFY ROW_NUMBER() OVER (PARTITION BY who ORDER BY day) <= 2"
+    )
+    assert _plans(sessions, 100, 0, EVERY, f"SELECT COUNT(DISTINCT who), AVG(v) FROM ({inner}) AS t") >= 3
+
+
+def test_random_plans_have_equal_totals(sessions: Sessions) -> None:
+    """300 plans and more."""
+    assert sum(_plans(sessions, seed, 18, 3) for seed in range(100, 110)) >= 300
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(10))
+def test_thousands_of_plans_have_equal_totals(sessions: Sessions, part: int) -> None:
+    """3,000 and more bounded plans in all, in every bounding."""
+    assert sum(_plans(sessions, 1000 + 10 * part + seed, 15, EVERY) for seed in range(10)) > 250
+
+
+def _towns(sessions: Sessions, seed: int, every: str | None, texts: tuple[str, ...]) -> int:
+    """Equal plans over several tables: rows that others own, joins, unions, and units that lie in a period."""
+    random = Random(seed)
+    tables = towns.town(random, every).tables()["everybody's visits"]
+    policy, own = towns.policy(tables, every=every), towns.engine(tables, every)
+    server = sessions.engine(policy)
+    try:
+        return _equal(own, server, policy, texts, random, EVERY)
+    finally:
+        own.close()
+        server.close()
+
+
+@pytest.mark.parametrize("every", [None, "week"])
+def test_tables_that_meet_have_equal_totals(sessions: Sessions, every: str | None) -> None:
+    texts = PERIODS[every] if every else (*ACROSS, *TREES)[::4]
+    assert _towns(sessions, 5, every, texts) >= 2 * len(texts)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("every", [None, "day", "week"])
+def test_many_tables_that_meet(sessions: Sessions, every: str | None, seed: int) -> None:
+    texts = PERIODS[every] if every else (*ACROSS, *TREES)
+    assert _towns(sessions, seed, every, texts) >= 2 * len(texts)
+
+
+# Spellings prove themselves
+
+
+def _in_duckdb(table: Carried, carried: list[object]) -> str:
+    columns = []
+    for column, kind, values in zip(table.names, table.kinds, table.columns, strict=True):
+        carried.append(list(values))
+        columns.append(f"unnest(CAST(${len(carried)} AS {TYPES[kind]}[])) AS {quoted(column)}")
+    return f"(SELECT {', '.join(columns)})"
+
+
+def _run(statement: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
+    return duckdb.connect().execute(statement, parameters).fetchall()
+
+
+def test_what_is_proved_of_a_server_holds_of_duckdb_too() -> None:
+    proving.prove(DuckDBSpelling(), _in_duckdb, _run, "here")
+    assert proving.wrong_letters(DuckDBSpelling(), _in_duckdb, _run) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "broken", "told"),
+    [
+        ("half_away", lambda x: f"round_even({x}, 0)", "ROUND"),
+        ("divide_whole", lambda x, y: f"CAST(floor({x} / {y}) AS BIGINT)", "//"),
+        ("like", lambda x, pattern: f"({x} LIKE '{pattern}' ESCAPE '\\')", "LIKE"),
+        (
+            "least",
+            lambda *xs: f"CASE WHEN {' AND '.join(f'{x} IS NOT NULL' for x in xs)} THEN LEAST({', '.join(xs)}) END",
+            "LEAST",
+        ),
+        ("part", lambda x, part: f"CAST(date_part('{part}', {x}) + ({part == 'dow'})::INT AS BIGINT)", "EXTRACT(dow)"),
+        ("read", lambda x, kind: f"TRY_CAST({x} AS {TYPES[kind]})", "CAST to a time"),
+        ("seconds", lambda x: f"CAST(epoch({x}) + 62135596800 AS BIGINT)", "seconds of a time"),
+        ("slice", lambda x, *_: f"nonsense({x})", "SUBSTR"),
+        ("wide_sum", lambda x, over: f"CAST(SUM({x}){over} AS BIGINT)", "a SUM beyond 64 bits"),
+        ("wide_sum", lambda x, over: f"SUM(CAST({x} AS DOUBLE)){over}", "SUM"),
+        ("digest", lambda *texts: f"md5(concat_ws('', {', '.join(texts)}))", "MD5"),
+    ],
+)
+def test_a_server_that_computes_otherwise_is_refused_by_the_functions_name(
+    monkeypatch: pytest.MonkeyPatch, function: str, broken: Any, told: str
+) -> None:
+    monkeypatch.setattr(DuckDBSpelling, function, lambda _, *parts: broken(*parts))
+
+    def run(statement: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
+        try:
+            return _run(statement, parameters)
+        except duckdb.Error:
+            raise EngineFailed from None
+
+    with pytest.raises(InvalidPolicy) as refusal:
+        proving.prove(DuckDBSpelling(), _in_duckdb, run, "tables.t.source")
+    assert f"computes {told}" in str(refusal.value)
