@@ -76,6 +76,8 @@ def test_sums_are_counts_times_the_largest_size() -> None:
     assert change(found[Strategy.REWEIGHT])[0] == 10 * 60  # [-50, 60]
     assert found[Strategy.REWEIGHT].measures[0].signed
     assert change(found[Strategy.CLIP_L1])[::2] == (600, 180)
+    below = bounded_plans("SELECT region, SUM(age - 80) AS s FROM visits GROUP BY region")
+    assert change(below[Strategy.REWEIGHT])[0] == 10 * 80  # [-80, 30]: the lower end is further from 0
 
 
 def test_a_mean_costs_its_range_once_for_both_sums() -> None:
