@@ -164,6 +164,7 @@ MUTANTS = (
 
 _KILLED = "ledger/test_killed_curators.py::"
 _EXPORTS = "ledger/proofs/test_complete_exports.py::"
+_LOST = "ledger/proofs/test_lost_ledgers.py::"
 _HISTORIES = "ledger/test_two_histories.py::"
 _HOSTILE = "ledger/test_hostile_moves.py::"
 
@@ -518,6 +519,14 @@ MOVES = (
         "    except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):\n",
         "    except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):\n        return None\n",
         (f"{_EXPORTS}test_while_its_server_does_not_let_us_look_an_export_is_refused",),
+    ),
+    Mutant(
+        "a server that listens and lets nobody in is taken for a destroyed one",
+        Kind.REUSE,
+        "ledger/stores/postgres_sessions.py",
+        "if all(_lacks(one, database, address, timeout) for one in found):",
+        "if True:",
+        (f"{_LOST}test_a_server_that_listens_is_not_lost_whatever_it_says",),
     ),
     Mutant(
         "who moved a ledger does not remember that",

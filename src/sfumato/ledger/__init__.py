@@ -8,7 +8,8 @@ store, opening            the seam to what keeps the lines; from an address to a
 sqlite, sqlite_copies     lines in one file; lines written to a new one
 server_addresses          the address of a database, without a password
 postgres                  lines in a database that several machines share; postgres_sessions: one connection to it;
-                          postgres_schema: its tables and rights; postgres_faults: its indexes checked
+                          postgres_schema: its tables and rights; postgres_faults: its indexes checked;
+                          postgres_listeners: whether anybody listens at its address
 moving                    a ledger copied as it is to another place, and sealed where it was
 local_files, bodies       where a file may live; large answers as files beside the ledger
 transaction, anchors      what is read and appended at once; what must still be there

@@ -16,7 +16,8 @@ _PATIENCE = 10.0
 
 def require_lost(place: str, key: str) -> None:
     """Refuse an export, by the key of its ledger, while that ledger is still in its file here, or in its database,
-    whether it was moved or not, and where that cannot be seen. A server that does not answer may be destroyed.
+    whether it was moved or not, and where that cannot be seen. A server may be destroyed if no connection to it can
+    be made; one that listens is not, whatever it answers.
     """
     last = _at_a_server(place) if is_server_address(place) else _in_a_file(place)
     if last is None or last[0] != key:

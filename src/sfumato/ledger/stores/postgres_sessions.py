@@ -15,10 +15,12 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import psycopg
 from psycopg.abc import PQGen
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
+from sfumato.ledger.stores.postgres_listeners import Listener, listeners
 from sfumato.ledger.stores.postgres_schema import require_known
 from sfumato.ledger.stores.server_addresses import ServerAddress
 
@@ -38,8 +40,8 @@ _KEEPALIVE = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_c
 _UTF8 = "UTF8"
 _WARNING = "01"
 """The class of the server's codes for warnings."""
-_ANSWERED = "FATAL"
-"""What a server that refuses a connection says first; of one that does not answer, the driver says other words."""
+_REFUSED = "FATAL:  "
+"""What a server that refuses a connection says first, where it speaks English."""
 _inherited: list[object] = []
 """Connections of a parent process, which are never touched again."""
 
@@ -241,16 +243,20 @@ def connect(address: ServerAddress, timeout: float, place: str) -> Connection:
 
 
 def last_line(address: ServerAddress, timeout: float) -> tuple[str, list[tuple[str, str]]] | None:
-    """Read the key of the ledger at an address, and kind and detail of its last line; None where no server answers,
-    or none is kept there. Who may not look is refused.
+    """Read the key of the ledger at an address, and kind and detail of its last line; None where it is lost.
+
+    It is lost where a server lets us look and keeps none there. Where no session can be had, it is lost only if at
+    each host of the address no connection to a port or socket can be made, or a server says in just these words that
+    this database does not exist. Whatever else is said, and by whom: somebody listens, and who may not look is refused.
     """
     place = f"PostgreSQL, schema {address.schema}"
     try:
         connection = _connected(address, timeout)
-    except psycopg.OperationalError as error:
-        said = str(error)
-        if _ANSWERED not in said or ("database" in said and "does not exist" in said):
-            return None
+    except psycopg.Error as error:
+        with explained(place):
+            database, found = listeners(make_conninfo(address.url, **_options(address, timeout)), timeout)
+            if all(_lacks(one, database, address, timeout) for one in found):
+                return None
         raise refusal(error, place) from None
     with explained(place), contextlib.closing(connection):
         if not connection.execute("SELECT to_regclass(%s)", (f"{address.schema}.book",)).fetchall()[0][0]:
@@ -260,7 +266,23 @@ def last_line(address: ServerAddress, timeout: float) -> tuple[str, list[tuple[s
         return key, connection.execute(last.encode()).fetchall()
 
 
-def _connected(address: ServerAddress, timeout: float) -> Connection:
+def _lacks(listener: Listener, database: str, address: ServerAddress, timeout: float) -> bool:
+    """Tell whether who listens there says that there is no such database. The driver gives no code for it, and the
+    name of a role or a host may hold any words: what the server says is compared as a whole.
+    """
+    try:
+        _connected(address, timeout, **listener._asdict()).close()
+    except psycopg.OperationalError as error:
+        return str(error).partition(_REFUSED)[2].strip() == f'database "{database}" does not exist'
+    return False
+
+
+def _connected(address: ServerAddress, timeout: float, **instead: str) -> Connection:
+    options = {**_options(address, timeout), **instead}
+    return Connection.connect(address.url, autocommit=True, prepare_threshold=None, **options)
+
+
+def _options(address: ServerAddress, timeout: float) -> dict[str, Any]:
     options: dict[str, Any] = {
         **address.options(),
         "client_encoding": "UTF8",
@@ -268,8 +290,7 @@ def _connected(address: ServerAddress, timeout: float) -> Connection:
     }
     given = address.url.partition("?")[2]
     options |= {name: value for name, value in _KEEPALIVE.items() if name not in given}
-    options |= {} if "application_name" in given else {"application_name": "sfumato ledger"}
-    return Connection.connect(address.url, autocommit=True, prepare_threshold=None, **options)
+    return options | ({} if "application_name" in given else {"application_name": "sfumato ledger"})
 
 
 @contextlib.contextmanager
