@@ -229,8 +229,8 @@ MUTANTS = (
         "a long rehearsal counts as a short one",
         Kind.LIMITS,
         "server/counter.py",
-        "            self._questions.owe(",
-        "            (lambda *_: None)(",
+        "        self._questions.owe(caller.user, more, for_what_was_sent(act, spec))\n",
+        "",
         (
             "server/test_counter.py::test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_one_is_refused",
         ),

@@ -6,11 +6,14 @@ moment is exact, on however busy a machine.
 
 from __future__ import annotations
 
+import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -275,3 +278,42 @@ def test_a_budget_that_is_spent_refuses_when_what_has_changed_is_due(changing: C
     with pytest.raises(Overspent):
         buying(TOO_MUCH)(changing.small, "r")
     assert changing.small.charges() == 0
+
+
+# ── a file that changes while it is opened ─────────────────────────────────────────────────────
+
+
+def write(changing: Changing, share: str) -> None:
+    """Write another policy: with this share of ana's, or without ana."""
+    path = changing.small.folder / "clinic.toml"
+    kept = [part for part in re.split(r"(?m)^(?=\[)", path.read_text()) if not part.startswith("[analysts.ana]")]
+    path.write_text("".join(kept) + (f"\n[analysts.ana]\nshare = {share}\n" if share else "\n"))
+
+
+def standing_while_opened(changing: Changing, before: str, after: str) -> Any:
+    """Let the owner write one policy, which is opened for somebody's call, and then another; and let ana ask."""
+    changing.time.ends.clear()
+    write(changing, before)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(changing.small.counter.budget, changing.small.owner, "clinic")
+        assert changing.time.reads.wait(PATIENCE)
+        write(changing, after)
+        asked = pool.submit(changing.small.counter.account, changing.small.ana, "clinic")
+        until = time.monotonic() + PATIENCE
+        while changing.small.served._openings._waiting < 2 and not asked.done() and time.monotonic() < until:
+            time.sleep(0.01)
+        changing.time.ends.set()
+        first.result(PATIENCE)
+        return asked.result(PATIENCE)
+
+
+def test_a_share_that_is_written_while_the_file_is_opened_is_the_one_that_holds(changing: Changing) -> None:
+    """Whoever joins an opening of the file as it was before is not served by that: it may not name them."""
+    found = standing_while_opened(changing, before="", after="0.5")
+    assert found == changing.small.counter.account(changing.small.ana, "clinic")
+    assert found[1] == Fraction(1, 2)
+
+
+def test_whom_the_file_no_longer_names_is_not_served_by_an_opening_that_names_them(changing: Changing) -> None:
+    with pytest.raises(NotThere):
+        standing_while_opened(changing, before="0.25", after="")

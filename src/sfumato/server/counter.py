@@ -200,7 +200,7 @@ class Counter:
             rule = "an error is drawn against a price, and nothing here has either"
             raise Unsupported("no-picture", rule, fix="ask for it to be explained")
         more = for_what_is_proposed(proposal, act, price, self.settings.free_per_second)
-        self._questions.owe(caller.user, more)
+        self._questions.owe(caller.user, more, for_what_was_sent(act, spec))
         return getattr(proposal, act)(**price)
 
     @contextmanager
@@ -534,7 +534,7 @@ class Counter:
             self.people.require_open(name)  # a policy that is paused may be broken: its owner is at work
             raise
         more = for_what_is_proposed(proposal, "release", price, self.settings.free_per_second)
-        self._questions.owe(caller.user, more)
+        self._questions.owe(caller.user, more, for_what_was_sent("release", spec))
         self.served.require_files(name)  # what was answered about other data is no answer about these
         return _found(proposal, price, request_id)
 

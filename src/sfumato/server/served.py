@@ -41,6 +41,9 @@ from sfumato.server.releases.answer_clock import AnswerClock
 from sfumato.server.releases.clocked_openings import ClockedOpenings
 from sfumato.server.releases.known_proposals import KnownProposals
 
+_OPENINGS = 3
+"""How often a call waits for a policy that is changed meanwhile."""
+
 
 @dataclass(frozen=True)
 class Opened:
@@ -100,9 +103,14 @@ class Served:
         """Give what is open of a policy as its file is now."""
         if name not in self._paths:
             raise NotThere(f"policy {name}")
-        if not self._is_current(name):
+        for _ in range(_OPENINGS):  # an opening that others wait for may be of the file as it was before
+            if self._is_current(name):
+                return self._last(name)
             self._require_written(name)
             self._open_again(name, lambda: not self._is_current(name))
+        if not self._is_current(name):
+            rule = "a policy answers when its file has been opened, and this one is changed again and again"
+            raise ServerUnavailable(rule, place=f"policy {name}")
         return self._last(name)
 
     def last_opened(self, name: str) -> Opened | None:
@@ -157,7 +165,11 @@ class Served:
             raise NotThere(f"policy {name}")
         with _told_to_owners(caller, name):
             curator = self.curator(name)
-        return curator.as_analyst(caller.user) if caller.user in curator.policy.analysts else curator
+        if caller.user in curator.policy.analysts:
+            return curator.as_analyst(caller.user)
+        if caller.role is Role.ANALYST:  # the file has changed since it was looked at
+            raise NotThere(f"policy {name}")
+        return curator
 
     def seen_by(self, caller: Caller) -> tuple[str, ...]:
         """Name the policies that are there for a caller. Every policy is looked at, whichever is asked for, so that one

@@ -206,7 +206,7 @@ def test_an_answer_that_came_between_looking_and_charging_is_found(
     for rest in ({}, {"plan": "q", "request_id": "r"}):
         monkeypatch.setattr(asking.Asking, "_look", late)
         if rest:
-            monkeypatch.setattr("ledger.test_asking.ENTRY", {**ENTRY, **rest})
+            monkeypatch.setattr(f"{__name__}.ENTRY", {**ENTRY, **rest})
         assert ask(clinic, "mine") == (True, "other")
 
 

@@ -48,6 +48,16 @@ def test_what_is_owed_is_paid_back_before_the_next_question() -> None:
     free.take("ana")
 
 
+@pytest.mark.parametrize(("per_second", "taken"), [(20, 30), (4, 5), (2.5, 5), (0.5, 5)])
+def test_what_counts_as_more_than_there_ever_is_may_owe_more_and_is_answered(per_second: float, taken: int) -> None:
+    """The debt that a call itself has made is no reason to refuse it; another's at the same time is one."""
+    free = FreeQuestions(per_second, lambda: 0.0)
+    free.take("ana", taken)
+    free.owe("ana", 3, taken)
+    with pytest.raises(TooManyRequests):
+        free.owe("ana", 3, taken)
+
+
 def test_who_owes_already_is_told_when_to_come_back_and_owes_no_more() -> None:
     """Two costly questions are taken at the same time: both may be begun, and only one is worked on."""
     now = [0.0]

@@ -41,13 +41,13 @@ class FreeQuestions:
         with self._lock:
             self._taken(user, many, min(many, self._most))
 
-    def owe(self, user: str, many: int) -> None:
-        """Count what was taken as so many more, before it is answered: whoever took it asks the next when they are
-        paid back. One who owes already, for what was taken at the same time, is told when to come back.
+    def owe(self, user: str, many: int, taken: int = 1) -> None:
+        """Count what was taken, as so many, as so many more, before it is answered: whoever took it asks the next when
+        they are paid back. One who owes already, for what was taken at the same time, is told when to come back.
         """
         if many > 0:
             with self._lock:
-                self._taken(user, many, 0)
+                self._taken(user, many, min(0, self._most - taken))  # what it was taken on credit is no other's debt
 
     def _taken(self, user: str, many: int, wanted: float) -> None:
         """Count so many, where at least those that are wanted are left."""
