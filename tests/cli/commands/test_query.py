@@ -517,7 +517,7 @@ def test_who_only_waited_is_not_told_of_a_charge(
 
 
 def test_every_exit_code_is_documented_once() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "reference" / "exit-codes.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "exit-codes.md").read_text()
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][1:]
     assert {int(code): words for code, words in rows} == MEANINGS
     assert {each.exit_code for each in OUTCOMES.values()} <= set(MEANINGS)

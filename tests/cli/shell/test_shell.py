@@ -59,7 +59,7 @@ def test_a_conversation_at_a_terminal(policy: Path) -> None:
 
 
 def test_the_conversation_of_the_page(policy: Path) -> None:
-    page = Path(__file__).parents[4] / "docs/how-to/use-the-shell.md"
+    page = Path(__file__).parents[3] / "docs/how-to/use-the-shell.md"
     (shown,) = re.findall(r"```console\n(.*?)```", page.read_text(), re.S)
     typed = re.findall(r"^(.*?(?:> |\[y/N\] ))(.*)$", shown, re.M)
     with _shell(policy, TERM="dumb") as terminal:
@@ -82,7 +82,7 @@ def _steady(text: str) -> list[str]:
 
 
 def test_every_command_is_on_the_page() -> None:
-    page = (Path(__file__).parents[4] / "docs/how-to/use-the-shell.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/how-to/use-the-shell.md").read_text()
     assert [name for name in COMMANDS if f"`\\{name}" not in page] == []
 
 
