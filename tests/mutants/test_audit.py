@@ -277,7 +277,7 @@ MUTANTS = (
         "mechanisms/additive.py",
         "return lambda _, length: self._law.draw(size, length)",
         "return lambda _, length: np.repeat(self._law.draw(size, 1), length)",
-        (f"{_TOGETHER}[replace]",),
+        (f"{_TOGETHER}",),
         long=True,
     ),
     Mutant(

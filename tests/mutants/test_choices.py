@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_BOUNDS, _LIMITS, _LADDERS = (f"curator/test_{name}.py::" for name in ("private_bounds", "private_limits", "ladders"))
+_BOUNDS, _LIMITS, _LADDERS = (
+    f"curator/{name}.py::"
+    for name in ("proposals/test_private_bounds", "proposals/test_private_limits", "steps/test_ladders")
+)
 _LAW = (f"{_BOUNDS}test_no_outcome_is_more_than_e_to_the_epsilon_likelier",)
 _WORLDS = (f"{_BOUNDS}test_one_unit_moves_no_more_than_is_claimed_in_any_small_world",)
 _DRAWN = (f"{_BOUNDS}test_what_is_drawn_is_the_counts_and_the_two_numbers_and_nothing_else",)

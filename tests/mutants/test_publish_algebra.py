@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutants.running import Kind, Mutant, suite
 
 _BLOCKS, _PLANS, _ESTIMATES, _WIDTHS, _CONSISTENT, _ATTRIBUTES = (
-    f"publish/test_{name}.py::"
+    f"publish/marginals/test_{name}.py::"
     for name in ("blocks", "planning", "estimating", "half_widths", "consistency", "attributes")
 )
 _MOVED = (f"{_BLOCKS}test_no_unit_moves_a_block_by_more_than_its_sensitivity",)

@@ -393,7 +393,7 @@ MUTANTS = (
         "costly questions that were begun at the same time are all worked on",
         Kind.CONSENT,
         "server/releases/turns.py",
-        "self._taken(user, many, 0)",
+        "self._taken(user, many, min(0, self._most - taken))",
         "self._taken(user, many, -math.inf)",
         ("server/releases/test_turns.py::test_who_owes_already_is_told_when_to_come_back_and_owes_no_more",),
     ),
