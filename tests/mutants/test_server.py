@@ -10,6 +10,7 @@ _CLIENTS = "server/test_many_clients.py"
 _HOSTILE = "server/test_hostile_requests.py"
 _COUNTER = "server/test_counter.py"
 _COUNTED = "test_what_is_sent_counts_by_its_questions_and_its_bytes_before_anything_is_made_of_it"
+_RUNNING = "server/releases/test_running_releases.py"
 _PEOPLE = "server/people/test_people_file.py"
 _SERVING = "server/test_serving.py"
 _STATIC = "server/requests/test_static_replies.py"
@@ -436,6 +437,22 @@ MUTANTS = (
         'if "/" in name or',
         "if",
         (f"{_PEOPLE}::test_a_name_is_short_printable_and_free",),
+    ),
+    Mutant(
+        "an answer is written whole for every id that asks for it",
+        Kind.LIMITS,
+        "server/releases/running_releases.py",
+        "hashlib.sha256(kept.answer.encode()).hexdigest()",
+        "hashlib.sha256((request.id + kept.answer).encode()).hexdigest()",
+        (f"{_RUNNING}::test_many_ids_of_one_answer_keep_its_text_once",),
+    ),
+    Mutant(
+        "an answer that cannot be kept takes its user's turn for ever",
+        Kind.CONSENT,
+        "server/releases/flights.py",
+        "            self._end_without_answer(flight.request, late)\n",
+        "",
+        (f"{_COUNTER}::test_an_answer_that_cannot_be_kept_holds_nobody_up",),
     ),
 )
 

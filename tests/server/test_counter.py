@@ -51,7 +51,7 @@ from sfumato.server.people.charge_permits import ChargePermit
 from sfumato.server.people.known_people import Role
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.releases.running_releases import Phase
+from sfumato.server.releases.running_releases import Kept, Phase, Request, RunningReleases
 from sfumato.server.releases.static_costs import BYTES
 from sfumato.server.releases.turns import FreeQuestions
 
@@ -448,6 +448,44 @@ def test_an_answer_of_which_only_the_question_was_kept_is_found_again(small: Sma
     with small.people.database.writing() as rows:
         rows.execute("UPDATE answers SET answer = ''")
     assert small.counter.released(small.auditor, "clinic", first.line).answer.rows == first.answer.rows
+
+
+def test_a_stored_answer_is_kept_once_for_all_ids_that_ask_for_it(small: SmallServer) -> None:
+    first = small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    for number in range(20):
+        again = small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, f"again {number}")
+        assert (again.line, again.answer.rows) == (first.line, first.answer.rows)
+    assert small.counter.answered(small.ana, "clinic", "again 19").answer.rows == first.answer.rows
+    with small.people.database.reading() as rows:
+        kept = [rows.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("answers", "texts")]
+    assert kept == [21, 2]  # as it was bought, and as it is given for nothing
+
+
+@pytest.mark.parametrize("broken", ["the answer cannot be kept", "the file cannot be used"])
+def test_an_answer_that_cannot_be_kept_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """Each is stored in the ledger all the same, and its place among the user's releases is free again."""
+    small = open_server(tmp_path, releases_at_once=2)
+    end = RunningReleases.end
+
+    def failing(self: RunningReleases, request: Request, kept: Kept | None, late: int) -> None:
+        if kept is not None or broken == "the file cannot be used":
+            raise LedgerUnavailable("no room", place="people", fix="make room")
+        end(self, request, kept, late)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunningReleases, "end", failing)
+        for number in range(2):
+            with pytest.raises(LedgerUnavailable):
+                small.counter.release(small.ana, "clinic", "questions", questions(number), EPSILON, f"r{number}")
+    third = small.counter.start(small.ana, "clinic", "questions", questions(2), EPSILON, "r2")
+    assert not third.future.result(20).free
+    assert small.counter.release(small.ana, "clinic", "questions", questions(0), EPSILON, "r0").free
+    assert small.charges() == 3
+    with small.people.database.reading() as rows:
+        assert rows.execute("SELECT count(*) FROM running").fetchone() == (0,)
+    small.close()
 
 
 def test_what_was_not_bought_is_told_again_to_who_asked(small: SmallServer) -> None:

@@ -26,6 +26,7 @@ from sfumato.server.people.caller import Caller, Credentials
 from sfumato.server.people.database import beside
 from sfumato.server.people.known_people import Role
 from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.releases.running_releases import Kept, Request, RunningReleases
 
 
 class Clock:
@@ -280,7 +281,8 @@ def test_a_backup_of_a_ledger_has_its_people(tmp_path: Path) -> None:
     Path(tmp_path / "copies").mkdir()
     copy = tmp_path / "copies" / "sfumato.ledger"
     with small.people.database.writing() as rows:  # answered after the ledger was copied
-        rows.execute("INSERT INTO answers VALUES ('ana', 'clinic', 'later', 10000, 'questions', '{}', '{}', '')")
+        rows.execute("INSERT INTO answers VALUES ('ana', 'clinic', 'later', 10000, 'questions', '{}', '{}', 'hash')")
+        rows.execute("INSERT INTO texts VALUES ('hash', 'what was answered')")
     done = CliRunner().invoke(main, ["ledger", "backup", str(ledger), str(copy)])
     assert done.exit_code == 0, done.output
     again = PeopleFile(beside(copy))
@@ -290,12 +292,30 @@ def test_a_backup_of_a_ledger_has_its_people(tmp_path: Path) -> None:
     assert again.acts() == small.people.acts()
     with again.database.reading() as rows:
         kept = {table: rows.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("answers", "sessions")}
-        assert rows.execute("SELECT request FROM answers").fetchall() == [("r1",)]
+        assert rows.execute("SELECT request FROM answers JOIN texts ON hash = answer").fetchall() == [("r1",)]
+        assert rows.execute("SELECT count(*) FROM texts").fetchone() == (1,)
     assert kept == {"answers": 1, "sessions": 0}
     assert stat.S_IMODE(beside(copy).stat().st_mode) == 0o600
     again.close()
     assert CliRunner().invoke(main, ["ledger", "backup", str(ledger), str(copy)]).exit_code != 0  # it is there
     small.close()
+
+
+def test_a_file_of_the_version_before_is_made_one_of_this(tmp_path: Path) -> None:
+    path, kept = tmp_path / "people", Kept(7, "questions", "{}", "{}", "an answer")
+    PeopleFile(path).close()
+    with closing(sqlite3.connect(path)) as rows:
+        rows.execute("DROP TABLE texts")
+        rows.execute("ALTER TABLE answers DROP COLUMN answer")
+        rows.execute("INSERT INTO answers VALUES ('ana', 'clinic', 'old', 6, 'questions', '{}', '{}')")
+        rows.execute("PRAGMA user_version = 1")
+        rows.commit()
+    for _ in range(2):
+        with closing(PeopleFile(path)) as people:
+            running = RunningReleases(people.database, 2)
+            assert running.kept(Request("clinic", "ana", "old")) == Kept(6, "questions", "{}", "{}")
+            running.keep(Request("clinic", "ana", "new"), kept)
+            assert running.kept(Request("clinic", "ana", "new")) == kept
 
 
 def test_a_ledger_without_people_is_backed_up_without(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sfumato.ledger import processes
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.releases.running_releases import Phase, Request, RunningReleases
+from sfumato.server.releases.running_releases import Kept, Phase, Request, RunningReleases
 
 
 def test_what_a_killed_process_left_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,3 +26,43 @@ def test_what_a_killed_process_left_holds_nobody_up(tmp_path: Path, monkeypatch:
         assert not running.begin(Request("clinic", "ana", "d"))  # two are under way here
         assert running.phase(Request("clinic", "ana", "b")) is None
         assert running.phase(Request("clinic", "ana", "a")) is Phase.QUEUED
+
+
+def test_many_ids_of_one_answer_keep_its_text_once(tmp_path: Path) -> None:
+    kept = Kept(3, "questions", "{}", "{}", "an answer " * 50_000)
+    with closing(PeopleFile(tmp_path / "people")) as people:
+        running = RunningReleases(people.database, 2)
+        for number in range(20):
+            running.keep(Request("clinic", "ana", f"r{number}"), kept)
+        running.end(Request("clinic", "ben", "r"), kept, 0)
+        running.keep(Request("clinic", "ana", "r0"), Kept(4, "questions", "{}", "{}", "other"))  # an id has one answer
+        running.keep(Request("clinic", "ana", "old"), Kept(5, "questions", "{}", "{}"))
+        for user, request in (("ana", "r0"), ("ana", "r19"), ("ben", "r")):
+            assert running.kept(Request("clinic", user, request)) == kept
+        assert running.kept_line("clinic", 3, "ben") == (Request("clinic", "ben", "r"), kept)
+        assert running.kept_line("clinic", 3, None) == (Request("clinic", "ana", "r0"), kept)
+        assert running.kept(Request("clinic", "ana", "old")) == Kept(5, "questions", "{}", "{}")
+        with people.database.reading() as rows:
+            assert rows.execute("SELECT text FROM texts").fetchall() == [(kept.answer,)]
+    assert sum(each.stat().st_size for each in tmp_path.glob("people*")) < 2 * len(kept.answer)
+
+
+def test_what_has_landed_here_is_taken_over_and_what_runs_elsewhere_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other, new = (Request("clinic", "ana", key) for key in ("a", "b", "c"))
+    with closing(PeopleFile(tmp_path / "people")) as people:
+        running = RunningReleases(people.database, 2)
+        assert running.begin(one)
+        with monkeypatch.context() as patch:
+            patch.setattr(processes, "alive", lambda _: True)
+            patch.setattr(processes, "this_process", lambda: "another that lives on")
+            assert running.begin(other)
+            assert not running.begin(one, [one])
+        monkeypatch.setattr(processes, "alive", lambda _: True)
+        assert not running.begin(one)
+        assert not running.begin(other, [other])
+        assert running.begin(one, [one])  # the same id
+        assert not running.begin(new)
+        assert running.begin(new, [one])
+        assert running.phase(one) is None

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 
 from sfumato.errors import LedgerUnavailable
@@ -23,6 +24,8 @@ _IDENTITY = (
     "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), "
     "(SELECT count(*) FROM sqlite_schema)"
 )
+_TEXTS = "CREATE TABLE texts (hash TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT"
+"""Texts of answers are each there once, however many requests were answered with them; ``answers`` has their hashes."""
 SCHEMA = (
     "CREATE TABLE users (name TEXT PRIMARY KEY, role TEXT NOT NULL, made INTEGER NOT NULL, disabled INTEGER NOT NULL)"
     " STRICT",
@@ -47,8 +50,9 @@ SCHEMA = (
     " PRIMARY KEY (user, account, request)) STRICT",
     "CREATE INDEX by_line ON answers (account, line)",
     "CREATE TABLE overruns (account TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT",
+    _TEXTS,
 )
-_SINCE = {1: "ALTER TABLE answers ADD COLUMN answer TEXT NOT NULL DEFAULT ''"}
+_SINCE = {1: ("ALTER TABLE answers ADD COLUMN answer TEXT NOT NULL DEFAULT ''", _TEXTS)}
 """By the version of an older file, what makes it one of the next version."""
 
 
@@ -101,6 +105,7 @@ class PeopleDatabase:
             with self._lock, self._explained(), closing(sqlite3.connect(partial)) as copy:
                 self._opened().backup(copy)
                 copy.execute("DELETE FROM answers WHERE line > ?", (last_line,))
+                copy.execute("DELETE FROM texts WHERE hash NOT IN (SELECT answer FROM answers)")
                 for table in ("running", "sessions", "links"):
                     copy.execute(f"DELETE FROM {table}")
                 copy.commit()
@@ -145,7 +150,8 @@ class PeopleDatabase:
         try:
             version = self._version(connection)
             if version != VERSION:
-                for statement in [_SINCE[each] for each in range(version, VERSION)] if version else SCHEMA:
+                steps = [_SINCE[each] for each in range(version, VERSION)] if version else [SCHEMA]
+                for statement in chain.from_iterable(steps):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {VERSION}")

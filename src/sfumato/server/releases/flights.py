@@ -94,6 +94,8 @@ class Flights:
         self._running = running
         self._lock = threading.Lock()
         self._known: OrderedDict[Request, Flight] = OrderedDict()
+        self._left: set[Request] = set()
+        """Those that have landed while the people file could not be told so: their rows are still there."""
 
     def find(self, request: Request) -> Flight | None:
         """Find a flight of this process that is under way, or has ended lately."""
@@ -124,11 +126,16 @@ class Flights:
         return self._turns.drain(seconds)
 
     def begin(self, flight: Flight) -> bool:
-        """Begin a flight, if all processes together have room for it."""
+        """Begin a flight, if all processes together have room for it; those that have landed here take none."""
+        with self._lock:
+            left = frozenset(self._left)
         try:
-            return self._running.begin(flight.request)
+            begun = self._running.begin(flight.request, left)
         except LedgerUnavailable:  # it waits until the file can be used again
             return False
+        with self._lock:
+            self._left -= left
+        return begun
 
     def fly(self, flight: Flight) -> None:
         """Release the answer, which the clock holds back until it is due, and tell it."""
@@ -148,6 +155,7 @@ class Flights:
             self._running.end(flight.request, kept, late)
         except Exception as error:  # the answer is stored, and found by the same request
             released, refused = None, refused or error
+            self._end_without_answer(flight.request, late)
         flight.phase = Phase.DONE
         flight.buy = _landed  # whoever is told later how it ended keeps no curator open
         if released is not None:
@@ -156,6 +164,14 @@ class Flights:
             flight.future.set_exception(flight.told(refused or Unanswered(0)))
         with suppress(Exception):  # a log that cannot be written ends no turn
             flight.ended(flight)
+
+    def _end_without_answer(self, request: Request, late: int) -> None:
+        """End a flight whose answer could not be kept, now or when the next one begins: its user has the turn back."""
+        try:
+            self._running.end(request, None, late)
+        except Exception:  # the file cannot be used at all
+            with self._lock:
+                self._left.add(request)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ runs elsewhere is waited for. What was answered is kept there, too, as it was as
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,8 @@ from typing import Any
 from sfumato.errors import InvalidParameter, RequestDiffers
 from sfumato.ledger import processes
 from sfumato.server.people.database import PeopleDatabase
+
+_KEPT = "line, kind, spec, price, coalesce(text, '') FROM answers LEFT JOIN texts ON hash = answer"
 
 
 class Phase(StrEnum):
@@ -76,10 +79,14 @@ class RunningReleases:
         self._database = database
         self._at_once = at_once
 
-    def begin(self, request: Request) -> bool:
-        """Begin a release, unless its user has enough of them, or the same request runs already."""
+    def begin(self, request: Request, landed: Iterable[Request] = ()) -> bool:
+        """Begin a release, unless its user has enough of them, or the same request runs already.
+
+        Rows of requests that have landed in this process, and could not be ended then, hold nobody up.
+        """
         with self._database.writing() as rows:
             _forget_the_dead(rows)
+            _forget_the_landed(rows, landed)
             (mine,) = rows.execute("SELECT count(*) FROM running WHERE user = ?", (request.user,)).fetchone()
             named = (request.account, request.user, request.id)
             same = rows.execute(
@@ -134,7 +141,7 @@ class RunningReleases:
         """Find what a request was answered with."""
         with self._database.reading() as rows:
             found = rows.execute(
-                "SELECT line, kind, spec, price, answer FROM answers WHERE account = ? AND user = ? AND request = ?",
+                f"SELECT {_KEPT} WHERE account = ? AND user = ? AND request = ?",
                 (request.account, request.user, request.id),
             ).fetchone()
         return None if found is None else Kept(*found)
@@ -144,8 +151,7 @@ class RunningReleases:
         mine, given = ("", ()) if user is None else (" AND user = ?", (user,))
         with self._database.reading() as rows:
             found = rows.execute(
-                f"SELECT user, request, line, kind, spec, price, answer FROM answers"
-                f" WHERE account = ? AND line = ?{mine} ORDER BY rowid LIMIT 1",
+                f"SELECT user, request, {_KEPT} WHERE account = ? AND line = ?{mine} ORDER BY answers.rowid LIMIT 1",
                 (account, line, *given),
             ).fetchone()
         return None if found is None else (Request(account, found[0], found[1]), Kept(*found[2:]))
@@ -187,6 +193,14 @@ def _forget_the_dead(rows: sqlite3.Connection) -> None:
             rows.execute("DELETE FROM running WHERE rowid = ?", (number,))
 
 
+def _forget_the_landed(rows: sqlite3.Connection, landed: Iterable[Request]) -> None:
+    """Remove what flights of this process left that have landed."""
+    rows.executemany(
+        "DELETE FROM running WHERE account = ? AND user = ? AND request = ? AND process = ?",
+        [(each.account, each.user, each.id, processes.this_process()) for each in landed],
+    )
+
+
 def _count(rows: sqlite3.Connection, account: str, late: int) -> None:
     rows.execute(
         "INSERT INTO overruns VALUES (?, ?) ON CONFLICT DO UPDATE SET number = number + excluded.number",
@@ -195,7 +209,11 @@ def _count(rows: sqlite3.Connection, account: str, late: int) -> None:
 
 
 def _keep(rows: sqlite3.Connection, request: Request, kept: Kept) -> None:
-    rows.execute(
+    """Keep what a request was answered with. A text is written once: asked again under new ids, it takes no room."""
+    text = hashlib.sha256(kept.answer.encode()).hexdigest() if kept.answer else ""
+    added = rows.execute(
         "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (request.user, request.account, request.id, kept.line, kept.kind, kept.spec, kept.price, kept.answer),
+        (request.user, request.account, request.id, kept.line, kept.kind, kept.spec, kept.price, text),
     )
+    if added.rowcount and text:
+        rows.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (text, kept.answer))
