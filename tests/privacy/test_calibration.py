@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,7 +11,7 @@ import pytest
 import sfumato as sf
 from privacy import exact
 from privacy.families import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from sfumato.privacy.calibration import least_by
+from sfumato.privacy.calibration import above, least_by
 
 
 @pytest.mark.parametrize(
@@ -91,3 +92,11 @@ def test_what_is_found_is_enough_itself_where_rounding_is_not_monotone(place: in
         return 1 + place / 40 - float(size) + 1e-6 * (digest[0] - 127.5)
 
     assert short(least_by(short, "a goal")) <= 0
+
+
+def test_how_far_a_number_is_above_another_is_known_beyond_all_floats() -> None:
+    tiny, huge = Fraction(1, 10**400), Fraction(10**400)
+    assert above(5e-324, huge) < above(1.0, huge) < 0 < above(1.0, tiny) < above(1e308, tiny)
+    assert above(0.0, tiny) == -math.inf
+    assert above(math.inf, huge) == above(math.nan, huge) == math.inf
+    assert above(Fraction(1, 3), Fraction(1, 3)) <= 0 < above(Fraction(1, 3) + tiny, Fraction(1, 3))

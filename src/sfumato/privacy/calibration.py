@@ -68,9 +68,18 @@ def shortfall(curve: Curve, guarantee: Guarantee) -> float:
 
 
 def above(value: float | Fraction, most: Fraction) -> float:
-    """Compute the logarithm of a number beside the most that it may be; its sign is exact."""
-    ratio = math.log(value / most) if 0 < value < math.inf else -math.inf if value <= 0 else math.inf
+    """Give the logarithm of a number beside the most that it may be; its sign is exact, however far they are apart."""
+    if value <= 0:
+        return -math.inf
+    if not value < math.inf or most <= 0:
+        return math.inf
+    ratio = _logarithm(Fraction(value)) - _logarithm(most)
     return min(0.0, ratio) if value <= most else max(_TINY, ratio)
+
+
+def _logarithm(number: Fraction) -> float:
+    """Compute ln of a number that may be beyond all floats."""
+    return math.log(number.numerator) - math.log(number.denominator)
 
 
 def least(enough: Callable[[Fraction], bool], goal: str, precision: Fraction = _PRECISION) -> Fraction:

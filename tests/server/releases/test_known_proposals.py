@@ -58,7 +58,7 @@ def test_a_text_is_understood_once(small: SmallServer, monkeypatch: pytest.Monke
     for _ in range(3):
         assert small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "one").free
         small.counter.free(small.ana, "clinic", "questions", "columns", COUNT)
-    assert len(understood) == 2  # one finds the answer of that line, and the free one may spend
+    assert len(understood) == 1  # the answer is kept as it was told, and what is free is understood once
 
 
 def test_nobody_is_given_the_proposal_of_somebody_else(small: SmallServer) -> None:
@@ -187,7 +187,7 @@ def test_a_request_that_was_charged_and_stopped_is_not_charged_again(
 
 
 def test_a_rehearsal_counts_as_several_free_questions(tmp_path: Path) -> None:
-    small = open_server(tmp_path)
+    small = open_server(tmp_path, free_per_second=6)
     small.counter._questions = FreeQuestions(6, now=lambda: 0.0)
     small.counter.free(small.ana, "clinic", "questions", "rehearse", COUNT, {"epsilon": 1})
     small.counter.free(small.ana, "clinic", "questions", "columns", COUNT)
