@@ -642,7 +642,7 @@ def test_the_price_of_a_width_counts_as_a_question_for_each_column(small: SmallS
     sql = "SELECT COUNT(*) AS n, SUM(age) AS a, SUM(age + 1) AS b FROM visits"
     taken: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(small.counter._questions, "owe", lambda _, many: taken.append(many))
+        patch.setattr(small.counter._questions, "owe", lambda _, many, __: taken.append(many))
         small.counter.free(small.ana, "clinic", "questions", "price", {"sql": sql}, {"within": 500})
         small.counter.free(small.ana, "clinic", "questions", "error", {"sql": sql}, {"within": 500})
         small.counter.free(small.ana, "clinic", "questions", "error", {"sql": sql}, {"epsilon": 1})
