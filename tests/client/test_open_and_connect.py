@@ -142,7 +142,8 @@ def test_a_date_is_a_date(curators: Curators) -> None:
     asked = curators.curator.sql("SELECT day, COUNT(*) AS n, AVG(cost) AS c FROM visits GROUP BY day")
     answer = asked.release(epsilon=1)
     assert answer.column("day") == [dt.date(2024, 1, 1), dt.date(2024, 1, 2)]
-    assert all(isinstance(each, float) for each in answer.column("c"))
+    # A mean is NULL where the noisy count is not above 0: a server in another process draws noise of its own.
+    assert all(each is None or isinstance(each, float) for each in answer.column("c"))
     assert [each.type for each in asked.columns] == [Type.DATE, Type.INTEGER, Type.REAL]
     assert answer.to_arrow().schema.field("day").type == "date32[day]"
 
