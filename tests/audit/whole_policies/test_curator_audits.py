@@ -296,6 +296,17 @@ def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: Stage) ->
     assert ("limit(rows=1)" in tried[0].question) is bool(limits)
 
 
+def test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussian_noise(stage: Stage) -> None:
+    """It is understood, and refused when its groups are looked for: an audit that drew it goes on."""
+    text = "SELECT ward AS k0, COUNT(*) AS a0 FROM visits WHERE ward = 'A' AND ward = 'B' GROUP BY k0"
+    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[:1]))
+    run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
+    asked = [_Asked(DrawnQuestion(text, {}), DRAWN, gaussian=True)]
+    (tried,), _ = run.questions(asked)
+    assert (tried.answered, tried.doubts) == (False, ())
+    assert list(run.gaussian(asked)) == []
+
+
 def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Stage) -> None:
     """It ends what an account pays by ε alone, so it comes after everything else. How many rows there are is public
     under replace neighbours, and would not be drawn; how many of each ward is not.
@@ -310,17 +321,6 @@ def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Stage
     assert [each.doubts for each in tried] == [()] * 4
     assert ["Gaussian" in each.price for each in tried] == [False, False, True, True]
     assert all(each.answered and each.replay is not None and each.drawn is not None for each in tried)
-
-
-def test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussian_noise(stage: Stage) -> None:
-    """It is understood, and refused when its groups are looked for: an audit that drew it goes on."""
-    text = "SELECT ward AS k0, COUNT(*) AS a0 FROM visits WHERE ward = 'A' AND ward = 'B' GROUP BY k0"
-    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[:1]))
-    run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
-    asked = [_Asked(DrawnQuestion(text, {}), DRAWN, gaussian=True)]
-    (tried,), _ = run.questions(asked)
-    assert (tried.answered, tried.doubts) == (False, ())
-    assert list(run.gaussian(asked)) == []
 
 
 def test_the_owners_questions_come_first_and_drawn_ones_last(stage: Stage) -> None:
