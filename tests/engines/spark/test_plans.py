@@ -30,7 +30,7 @@ def _compared(seed: int, plans: int, folder: Path, given: compared.Given, *, qui
         spark.close()
 
 
-@pytest.mark.parametrize("seed", [6, 8, 10, 12, 13])
+@pytest.mark.parametrize("seed", [6, 12])
 def test_totals_are_those_of_duckdb(cluster: Cluster, tmp_path: Path, seed: int) -> None:
     """91 plans in all, one of these worlds has rows as its units."""
     assert _compared(seed, 6, tmp_path, compared.in_files(cluster), quick=True) >= (6 if seed == 6 else 18)
