@@ -96,6 +96,8 @@ class Flights:
         self._known: OrderedDict[Request, Flight] = OrderedDict()
         self._left: set[Request] = set()
         """Those that have landed while the people file could not be told so: their rows are still there."""
+        self._leaving = threading.Lock()
+        """Guards those alone: a flight begins inside the lock of the turns, which is taken inside the other one."""
 
     def find(self, request: Request) -> Flight | None:
         """Find a flight of this process that is under way, or has ended lately."""
@@ -127,13 +129,13 @@ class Flights:
 
     def begin(self, flight: Flight) -> bool:
         """Begin a flight, if all processes together have room for it; those that have landed here take none."""
-        with self._lock:
+        with self._leaving:
             left = frozenset(self._left)
         try:
             begun = self._running.begin(flight.request, left)
         except LedgerUnavailable:  # it waits until the file can be used again
             return False
-        with self._lock:
+        with self._leaving:
             self._left -= left
         return begun
 
@@ -170,7 +172,7 @@ class Flights:
         try:
             self._running.end(request, None, late)
         except Exception:  # the file cannot be used at all
-            with self._lock:
+            with self._leaving:
                 self._left.add(request)
 
 
