@@ -281,16 +281,16 @@ def _over_rows() -> list[Case]:
     numbers = [row["i"] for row in _ALL]
     return [
         Case("SUM", _of_all(Total(Aggregation.SUM, i)), lambda _: sum(row["i"] or 0 for row in _ALL)),
+        Case(
+            "a SUM beyond 64 bits",
+            _of_all(Total(Aggregation.SUM, i, apply(Operation.GREATER, i, whole(0)))),
+            lambda _: sum(max(row["i"] or 0, 0) for row in _ALL),
+        ),
         Case("a SUM of cells", _of_all(Total(Aggregation.SUM_OF_NARROW, i)), lambda _: sum(_there(*numbers))),
         Case(
             "a SUM of cells beyond 64 bits",
             _of_all(Total(Aggregation.SUM_OF_NARROW, i, apply(Operation.GREATER, i, whole(0)))),
             lambda _: sum(max(each, 0) for each in _there(*numbers)),
-        ),
-        Case(
-            "a SUM beyond 64 bits",
-            _of_all(Total(Aggregation.SUM, i, apply(Operation.GREATER, i, whole(0)))),
-            lambda _: sum(max(row["i"] or 0, 0) for row in _ALL),
         ),
         Case("MAX of texts", _of_all(Total(Aggregation.MAX, t)), lambda _: max(texts).decode()),
         Case(

@@ -329,6 +329,8 @@ def test_what_is_proved_of_a_server_holds_of_duckdb_too() -> None:
         ("slice", lambda x, *_: f"nonsense({x})", "SUBSTR"),
         ("wide_sum", lambda x, over: f"CAST(SUM({x}){over} AS BIGINT)", "a SUM beyond 64 bits"),
         ("wide_sum", lambda x, over: f"SUM(CAST({x} AS DOUBLE)){over}", "SUM"),
+        ("narrow_sum", lambda x, over: f"CAST(SUM({x}){over} AS BIGINT)", "a SUM of cells beyond 64 bits"),
+        ("narrow_sum", lambda x, over: f"SUM(CAST({x} AS DOUBLE)){over}", "a SUM of cells"),
         ("digest", lambda *texts: f"md5(concat_ws('', {', '.join(texts)}))", "MD5"),
     ],
 )
