@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.privacy.loss import Loss, sum_above
+from sfumato.privacy.loss import FamilyLoss, Loss, sum_above
 from sfumato.privacy.losses import ConcentratedLoss, PairLoss
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import float_above, raised
@@ -64,7 +64,7 @@ _LEAST_C, _MOST_C = 1e-7, 1e15
 class _Stack:
     """A stack holds members of one family side by side: parameters and counts of shape (members, 1)."""
 
-    family: type[Loss]
+    family: type[FamilyLoss]
     parameters: tuple[Any, ...]
     counts: Real
 
@@ -125,7 +125,7 @@ class Moments:
     def of(cls, parts: Sequence[tuple[Loss, int]]) -> Moments:
         gaussian: list[float] = []
         slack = 0.0
-        members: dict[object, list[tuple[Loss, int]]] = {}
+        members: dict[object, list[tuple[FamilyLoss, int]]] = {}
         for loss, count in parts:
             if isinstance(loss, GaussianLoss):
                 gaussian.append(count * float(loss.mu_squared))
@@ -135,6 +135,7 @@ class Moments:
                 gaussian.append(count * float(loss.mu_squared))
                 slack += count * loss.slack
             else:
+                assert isinstance(loss, FamilyLoss), loss  # others stand for their factors
                 members.setdefault(loss if isinstance(loss, PairLoss) else type(loss), []).append((loss, count))
         top = sum_above((loss.top, count) for loss, count in parts)
         return cls(
@@ -167,7 +168,7 @@ class Moments:
         return plain + sum(stack.log_bound(c, t) for stack in self.stacks)
 
 
-def _stacked(group: list[tuple[Loss, int]]) -> _Stack:
+def _stacked(group: list[tuple[FamilyLoss, int]]) -> _Stack:
     first = group[0][0]
     counts = np.array([[float(count)] for _, count in group])
     if isinstance(first, PairLoss):

@@ -22,6 +22,7 @@ Thm 10 and Prop. 8).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -43,7 +44,7 @@ ZERO = Fraction(0)
 
 
 @dataclass(frozen=True)
-class Loss:
+class Loss(ABC):
     """All families share this: a symmetric pair without failure, nothing known in closed form but its moments."""
 
     moments_known: ClassVar[bool] = True
@@ -85,11 +86,6 @@ class Loss:
         return f"{type(self).__name__}({', '.join(written)})"
 
     @property
-    def parameters(self) -> tuple[Any, ...]:
-        """Give what ``log_moment`` takes, as floats (or, for a finite pair, arrays)."""
-        raise NotImplementedError
-
-    @property
     def factors(self) -> tuple[tuple[Loss, int], ...]:
         """Give the pairs, and how often each, that stand for this one where losses are composed."""
         return ((self, 1),)
@@ -108,18 +104,36 @@ class Loss:
         """Find a loss that dominates this one and its reverse at every real ε."""
         return self
 
+    @abstractmethod
     def renyi(self, order: float) -> float:
-        raise NotImplementedError
+        """Give D_α of the pair outside its failure."""
 
     def delta(self, epsilon: float) -> tuple[float, float] | None:  # noqa: ARG002
         return None
 
+    @abstractmethod
     def group(self, k: int) -> Loss:
-        raise NotImplementedError
+        """Give the loss when k units change together."""
+
+    @property
+    def magnitude(self) -> float:
+        """Bound |L| up to Gaussian tails: rounding errors of ``log_moment`` scale with it."""
+        return float(self.top or 0)
+
+
+@dataclass(frozen=True, repr=False)
+class FamilyLoss(Loss):
+    """A loss of a family whose moments are known in closed form is composed with others of it at once."""
+
+    @property
+    @abstractmethod
+    def parameters(self) -> tuple[Any, ...]:
+        """Give what ``log_moment`` takes, as floats (or, for a finite pair, arrays)."""
 
     @staticmethod
+    @abstractmethod
     def log_moment(z: Complex, *parameters: Any) -> Complex:
-        raise NotImplementedError
+        """Give ln E_P[e^{zL}; L < ∞] at each z, for many members of the family at once."""
 
     @classmethod
     def log_bound(cls, c: float, t: float, *parameters: Any) -> Real:  # noqa: ARG003
@@ -131,11 +145,6 @@ class Loss:
         """Bound ln|M(c + it)/M(c)| from above at each height t, for all members or each: cheaper than the moment."""
         at_c = cls.log_moment(np.array([c + 0j]), *parameters).real
         return cls.log_moment(c + 1j * heights, *parameters).real - at_c
-
-    @property
-    def magnitude(self) -> float:
-        """Bound |L| up to Gaussian tails: rounding errors of ``log_moment`` scale with it."""
-        return float(self.top or 0)
 
 
 def two_atoms(high: Real, low: Real, phase: Real) -> Real:

@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec, pairs
-from sfumato.privacy.loss import LARGE, ROUNDING, ZERO, Complex, Loss, Real, two_atoms
+from sfumato.privacy.loss import LARGE, ROUNDING, ZERO, Complex, FamilyLoss, Loss, Real, two_atoms
 from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, exact, whole
 from sfumato.privacy.stable_functions import convex_excess, log_ratio, log_shrink_gap, shrink
 
@@ -23,7 +23,7 @@ _LONGEST_CHAIN = 8
 
 @codec.value("response-loss")
 @dataclass(frozen=True, repr=False)
-class ResponseLoss(Loss):
+class ResponseLoss(FamilyLoss):
     """This is the loss of randomised response over ``choices`` answers, with probability ``delta`` revealing all.
 
     With two choices it dominates every (ε, δ)-DP mechanism (Kairouz, Oh & Viswanath 2015, Thm 3.4).
@@ -107,7 +107,7 @@ class ResponseLoss(Loss):
 
 @codec.value("bounded-range-loss")
 @dataclass(frozen=True, repr=False)
-class BoundedRangeLoss(Loss):
+class BoundedRangeLoss(FamilyLoss):
     """A bounded-range loss spans at most ``eta`` for each pair of neighbours (the exponential mechanism).
 
     The worst pairs have two atoms, at t and t − η, for some t (Dong, Durfee & Rogers 2020, Lemma 1), and ``renyi`` is
@@ -201,7 +201,7 @@ class ConcentratedLoss(Loss):
 
 @codec.value("pair-loss")
 @dataclass(frozen=True, repr=False)
-class PairLoss(Loss):
+class PairLoss(FamilyLoss):
     """This is the loss of any two finite distributions, outcome by outcome, with exact probabilities.
 
     Outside the failure the pair is P′ = P given Q > 0 against Q′ = Q given P > 0: with f the larger failure

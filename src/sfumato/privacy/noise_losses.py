@@ -11,7 +11,7 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.privacy.loss import LARGE, ROUNDING, ZERO, Complex, Loss, Real, two_atoms
+from sfumato.privacy.loss import LARGE, ROUNDING, ZERO, Complex, FamilyLoss, Loss, Real, two_atoms
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact, whole
 from sfumato.privacy.stable_functions import excess_exp, log_theta_ratio, mean_excess, mills, shrink, shrink_real
 
@@ -23,7 +23,7 @@ def _lifted(y: float, beta: float) -> float:
 
 @codec.value("laplace-loss")
 @dataclass(frozen=True, repr=False)
-class LaplaceLoss(Loss):
+class LaplaceLoss(FamilyLoss):
     """This is the loss of Laplace noise of scale b on one coordinate moved by Δ: ``epsilon`` = Δ/b.
 
     ``step`` = 1/b when noise and shift are whole numbers (the discrete Laplace, P(x) ∝ e^{−|x|/b}), 0 when they are
@@ -164,7 +164,7 @@ class GaussianLoss(Loss):
 
 @codec.value("discrete-gaussian-loss")
 @dataclass(frozen=True, repr=False)
-class DiscreteGaussianLoss(Loss):
+class DiscreteGaussianLoss(FamilyLoss):
     """This is the loss of the discrete Gaussian, P(x) ∝ e^{−x²/2σ²} on ℤ, one coordinate moved by a whole ``shift`` s.
 
     M(z) = e^{z(z+1)s²/2σ²}·Θ(zs)/Θ(0) with Θ(u) = Σ_x e^{−(x+u)²/2σ²}, of period 1 and largest at 0 on the real
