@@ -116,7 +116,7 @@ def test_expected_payoffs_of_many_players_by_the_binomial() -> None:
     ],
     ids=["routes", "market entry", "public good"],
 )
-@pytest.mark.parametrize("delta", [0, "1e-6"])
+@pytest.mark.parametrize("delta", [pytest.param(0, marks=pytest.mark.long), "1e-6"])
 def test_no_deviation_found_beats_the_certificate(crowd: games.Crowd, delta: Any) -> None:
     """Regret and welfare lie more than six standard deviations (of 40 runs) within their limits."""
     advice = games.equilibrium(crowd, 1, delta, rounds=200).release()

@@ -134,7 +134,11 @@ SIZES: tuple[Any, ...] = (
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize(("groups", "most", "total"), [(1, 1, 1), (2, 1, 2), (2, 2, 3), (3, 2, 5)])
-@pytest.mark.parametrize("noise", SIZES, ids=repr)
+@pytest.mark.parametrize(
+    "noise",
+    [pytest.param(each, marks=[pytest.mark.long] if place in (1, 4, 6) else []) for place, each in enumerate(SIZES)],
+    ids=repr,
+)
 def test_noise_on_several_coordinates(
     noise: Any, groups: int, most: int, total: int, relation: str, long: bool
 ) -> None:

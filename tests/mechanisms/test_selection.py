@@ -61,7 +61,11 @@ LAWS = {sf.Exponential: exponential_law, sf.PermuteAndFlip: flip_law, sf.NoisyMa
 
 
 @pytest.mark.parametrize("make", LAWS)
-@pytest.mark.parametrize("scores", [[3, 2, 0], [5, 5, 5], [0, -4], [7], [10, 9, 9, 2]], ids=str)
+@pytest.mark.parametrize(
+    "scores",
+    [[3, 2, 0], [0, -4], [10, 9, 9, 2], *(pytest.param(each, marks=pytest.mark.long) for each in ([5, 5, 5], [7]))],
+    ids=str,
+)
 def test_choices_follow_the_law(make: type[Scored], scores: list[int]) -> None:
     mechanism = make("0.8")
     law = np.array(LAWS[make](scores, 0.4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutants.running import Kind, Mutant, suite
 
 _LEDGER = "ledger/accounts/test_period_accounts.py"
-_REPLAY = "safety/test_growing.py::test_units_of_unpaid_periods_change_nothing[month-month]"
+_REPLAY = "safety/test_growing.py::test_units_of_unpaid_periods_change_nothing[month-quarter]"
 _HELD = "safety/test_growing.py::test_a_plan_held_to_periods_reads_no_other"
 _PLAN = "plan/test_account_periods.py"
 _CURATOR = "curator/test_growing.py"

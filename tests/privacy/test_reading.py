@@ -31,7 +31,7 @@ def _loss_passes(p: list[Fraction], q: list[Fraction], limit: float) -> float:
     return float(sum(a for a, b in zip(p, q, strict=True) if a > Fraction(math.exp(limit)) * b))
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(distributions(4, zeros=True), distributions(4, zeros=True), st.sampled_from(["0.3", "0.05", "0.7"]))
 def test_the_loss_passes_the_reading_with_at_most_that_probability(
     p: list[Fraction], q: list[Fraction], share: str

@@ -44,7 +44,7 @@ def test_two_parts_in_opposite_orders() -> None:
     )  # one orientation for all
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(finite, min_size=2, max_size=3))
 def test_no_mixture_of_orders_exceeds_the_composed_curve(parts: list[Finite]) -> None:
     curve = sf.compose([sf.Curve.pair(p, q, "replace") for p, q in parts])

@@ -150,7 +150,7 @@ def test_tables_meet_within_one_unit(seed: int) -> None:
     assert replayed(seed, ACROSS + TREES, names=FEW, step=2) > 100
 
 
-@pytest.mark.parametrize("every", ["day", "week", "month"])
+@pytest.mark.parametrize("every", [pytest.param("day", marks=pytest.mark.long), "week", "month"])
 def test_a_person_in_one_period_is_the_unit(every: str) -> None:
     """The person who is added has rows in other periods already: limits are of each period by itself."""
     assert replayed(17, PATHS[:3] + PERIODS[every], every, FEW, step=2) > 100

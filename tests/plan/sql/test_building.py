@@ -369,7 +369,7 @@ def _derivations(draw: st.DrawFn) -> list[str]:
     return found
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(_derivations(), st.sampled_from([">", "<=", "="]))
 def test_derived_columns_mean_what_subqueries_do(made: list[str], sign: str) -> None:
     """One within another, as SQL has it: no operator of a derived column binds with what stands beside its name."""

@@ -134,6 +134,7 @@ def test_canaries_are_guessed_no_better_than_the_price_allows(price: Price, rela
     assert audited(worlds_of(relation, price), price, likelihood, by_number_of_rows, by_columns) <= EPSILON
 
 
+@pytest.mark.long
 def test_the_audit_notices_that_more_was_spent() -> None:
     """If each of 45 guesses is right, ε is above 1.02. One is wrong with a probability below 10⁻¹⁴: half the product of
     (1 + r/2)e^{−r/2} over all that is measured, where a canary moves Laplace noise by r of its scale.
