@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import pytest
 from scipy import stats
 
@@ -25,3 +26,20 @@ def test_limits_are_those_of_clopper_and_pearson(k: int, n: int, miss: float) ->
 def test_tails(k: int, n: int, p: float) -> None:
     exact = math.fsum(math.comb(n, j) * p**j * (1 - p) ** (n - j) for j in range(max(k, 0), n + 1))
     assert upper_tail(k, n, p) == pytest.approx(exact, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize(("k", "p"), [(1_406_849, 0.014), (3_109_575, 0.031)])
+def test_the_tail_of_very_many_trials_is_not_rounded_below_the_truth(k: int, p: float) -> None:
+    """Of a hundred million, as many as an audit may draw, logarithms of factorials are wrong in the seventh digit."""
+    n = 10**8
+    with mpmath.workdps(40):
+        chance = mpmath.mpf(p)
+        log_first = mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
+        term = mpmath.exp(log_first + k * mpmath.log(chance) + (n - k) * mpmath.log1p(-chance))
+        exact = total = term
+        for j in range(k, n):
+            term *= (n - j) * chance / ((j + 1) * (1 - chance))
+            total += term
+            if term < exact * 1e-20:
+                break
+        assert total <= upper_tail(k, n, p) <= total * (1 + 1e-5)

@@ -34,6 +34,7 @@ from sfumato.attacks.answerers import (
     RoundedAnswers,
     SuppressedAnswers,
     UncountedAnswers,
+    invented_bits,
     private_answers,
 )
 from sfumato.attacks.attribute import attribute
@@ -83,6 +84,7 @@ __all__ = [
     "for_replacing",
     "guess_ceiling",
     "homogeneous",
+    "invented_bits",
     "isolate",
     "least_proven",
     "linkage",

@@ -6,6 +6,10 @@ import math
 
 import numpy as np
 
+_ROUNDING, _ROUNDING_EACH = 1e-7, 2e-14
+"""More than logarithms of factorials may be wrong by, for all trials and for each of them: ln n! is about n·ln n, of
+which floating point knows fifteen digits."""
+
 
 def upper_tail(successes: int, trials: int, chance: float) -> float:
     """Compute P(X ≥ successes) for X binomial: the first term times the sum of what follows it, which falls
@@ -28,7 +32,8 @@ def upper_tail(successes: int, trials: int, chance: float) -> float:
     )
     following = np.arange(successes, min(trials, successes + 8 * math.isqrt(trials) + 200))
     ratios = (trials - following) / (following + 1) * (chance / (1 - chance))
-    return min(1.0, math.exp(min(0.0, log_first)) * (1 + float(np.cumprod(ratios).sum())) * (1 + 1e-7))
+    rounding = 1 + _ROUNDING + _ROUNDING_EACH * trials
+    return min(1.0, math.exp(min(0.0, log_first)) * (1 + float(np.cumprod(ratios).sum())) * rounding)
 
 
 def at_least(successes: int, trials: int, miss: float) -> float:

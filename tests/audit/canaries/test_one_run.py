@@ -146,6 +146,7 @@ def test_too_few_canaries_are_refused_with_a_number_that_would_do(claim: sf.Guar
         lambda: sf.audit.one_run(_noisy(1), CLAIM, 100, guesses=101),
         lambda: sf.audit.one_run(_noisy(1), CLAIM, 100, guesses=[]),
         lambda: sf.audit.one_run(_noisy(1), CLAIM, 100, confidence=1),
+        lambda: sf.audit.one_run(lambda _: pytest.fail("it was released"), CLAIM, 100, confidence="0.9999999999999999"),
         lambda: sf.audit.one_run(_noisy(1), sf.Guarantee(55), 100),
         lambda: sf.audit.one_run(lambda _: np.zeros(3), CLAIM, 100),
         lambda: sf.audit.one_run(lambda _: [math.nan] * 100, CLAIM, 100),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -275,6 +276,9 @@ def test_more_samples_see_more() -> None:
         lambda: sf.audit.falsify((lambda n: np.zeros((n, 0)),) * 2, sf.Guarantee(1), 1000),
         lambda: sf.audit.falsify((lambda n: np.zeros((n, 2)), lambda n: np.zeros((n, 3))), sf.Guarantee(1), 1000),
         lambda: sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), confidence=1),
+        lambda: sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), confidence="0.9999999999999999"),
+        lambda: sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1, "0.99999999999999999999")),
+        lambda: sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1, 1 - Fraction(1, 10**400))),
         lambda: sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), True),
         lambda: sf.audit.falsify((lambda _: 1, lambda _: 2), sf.Guarantee(1), 1000),
         lambda: sf.audit.falsify((lambda n: ["a"] * n, lambda n: ["b"] * n), sf.Guarantee(1), 1000),
@@ -283,3 +287,19 @@ def test_more_samples_see_more() -> None:
 def test_hostile_parameters(call: object) -> None:
     with pytest.raises(sf.InvalidParameter):
         call()  # type: ignore[operator]
+
+
+def test_the_largest_confidence_still_refutes() -> None:
+    """What it leaves is a chance of 10⁻¹⁵: one more nine is refused, since a double could not tell it from 1."""
+    apart = (np.zeros, np.ones)
+    verdict = sf.audit.falsify(apart, sf.Guarantee(1), 1000, 1 - Fraction(1, 10**15))
+    assert verdict.confidence < 1
+    assert 1 < verdict.lower_bound < math.log(1000 / math.log(1e15))
+    assert "0.999999999999999" in str(verdict)
+
+
+def test_numbers_at_the_end_of_floating_point_are_told_apart() -> None:
+    """Sums of them are no numbers any more, which is no reason for a warning, which tests make an error."""
+    largest = np.finfo(float).max
+    ends = [lambda n, s=side: s * np.where(np.arange(2 * n).reshape(n, 2) % 3, largest, 1.0) for side in (1, -1)]
+    assert not sf.audit.falsify(ends, sf.Guarantee(1), 1000).holds

@@ -217,6 +217,11 @@ def test_minutes_are_a_time_that_can_be_waited_for(minutes: object) -> None:
         sf.audit.curator(policy(), minutes)  # type: ignore[arg-type]
 
 
+def test_a_confidence_is_one_that_all_verdicts_can_share() -> None:
+    with pytest.raises(sf.InvalidParameter, match="at most 1 - 1e-9"):
+        sf.audit.curator(policy(), confidence="0.9999999999")
+
+
 def test_without_a_policy_there_is_no_audit(tmp_path: Path) -> None:
     with pytest.raises(sf.SfumatoError):
         sf.audit.curator(tmp_path / "none.toml")

@@ -35,12 +35,12 @@ from numpy.typing import NDArray
 from sfumato import notebook_html
 from sfumato.audit.lower_bounds.told_laws import ToldLaws
 from sfumato.audit.lower_bounds.verdict_pictures import draw_laws
-from sfumato.audit.lower_bounds.verdicts import sure
+from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, sure
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import Guarantee, codec
-from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, whole
+from sfumato.privacy.numbers import Number, exact, whole
 
 Present = NDArray[np.bool_]
 Release = Callable[[Present], Any]
@@ -147,7 +147,7 @@ def one_run(
     what the confidence leaves.
     """
     promise = Guarantee.of(claim, "claim")
-    level = exact(confidence, "confidence", INSIDE_UNIT)
+    level = exact(confidence, "confidence", CONFIDENCES)
     many = whole(canaries, "canaries", at_least=1)
     if many > _MOST_CANARIES:
         raise InvalidParameter("canaries", canaries, f"at most {_MOST_CANARIES:,}")

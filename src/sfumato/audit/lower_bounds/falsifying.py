@@ -23,11 +23,11 @@ from sfumato.audit.lower_bounds.mechanism_runs import MOST_COLUMNS, Sampler, run
 from sfumato.audit.lower_bounds.telling_events import Event, Outputs, best, candidates, plain_views
 from sfumato.audit.lower_bounds.told_laws import told_laws
 from sfumato.audit.lower_bounds.trained_events import MOST_ROWS, trained_views
-from sfumato.audit.lower_bounds.verdicts import Verdict, missed
+from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, Verdict, missed
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import at_least, at_most
 from sfumato.privacy import Guarantee
-from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, whole
+from sfumato.privacy.numbers import Number, exact, whole
 
 Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -62,7 +62,7 @@ def falsify(
     ε = 0 is a claim like any other: with δ = 0 it says that the two worlds have one law.
     """
     promise = Guarantee.of(claim, "claim")
-    level = exact(confidence, "confidence", INSIDE_UNIT)
+    level = exact(confidence, "confidence", CONFIDENCES)
     if isinstance(mechanism, str):
         fix = "hand over what a curator makes of the text: falsify(curator.sql(…), claim)"
         raise InvalidParameter(
@@ -107,7 +107,7 @@ def _judged(samples: Parted, promise: Guarantee, level: Fraction) -> Verdict:
     """Measure the events that were picked, each in its own direction, and keep the one that proves most."""
     delta = float(promise.delta)
     events = _events(samples.training, samples.picking, delta)
-    miss = missed(float(level), max(1, len(events)))
+    miss = missed(level, max(1, len(events)))
     counted: dict[int, Counts] = {}
     for event in events:
         if id(event.view) not in counted:
@@ -164,8 +164,9 @@ def least_samples(promise: Guarantee, level: Fraction) -> int:
     limit of each. So m must exceed ln(1/β)/−ln(1 − (1 − δ)/(1 + e^ε)); β and m are those of outputs with many columns,
     of which fewer samples are left to be measured, in more events.
     """
-    miss = missed(float(level), _MOST_EVENTS)
-    lies = (1 - float(promise.delta)) / (1 + math.exp(min(700.0, float(promise.epsilon))))
+    miss = missed(level, _MOST_EVENTS)
+    kept = max(1e-100, float(1 - promise.delta))  # what δ leaves, if only so much that nothing could be refuted
+    lies = kept / (1 + math.exp(min(400.0, float(promise.epsilon))))
     return max(100, math.ceil(math.log(miss) / math.log1p(-lies) / (1 - _TRAINING - _PICKING)) + 10)
 
 
@@ -175,8 +176,8 @@ def _enough(samples: int, promise: Guarantee, level: Fraction) -> int:
     if many > _MOST_SAMPLES:
         raise InvalidParameter("samples", samples, f"at most {_MOST_SAMPLES}")
     if least > _MOST_SAMPLES:
-        rule = f"an ε that {_MOST_SAMPLES} samples could refute"
-        raise InvalidParameter("claim", promise, rule, fix="enumerate the mechanism, or audit a claim of a smaller ε")
+        rule = f"an ε and a δ that {_MOST_SAMPLES} samples could refute"
+        raise InvalidParameter("claim", promise, rule, fix="enumerate the mechanism, or audit a smaller claim")
     if many < least:
         rule = f"at least {least:,}, which could refute {promise} if the two worlds had no output in common"
         raise InvalidParameter("samples", samples, rule)

@@ -25,6 +25,8 @@ MOST_ROWS = 20_000
 """Rows of each world that are learnt from."""
 _ROUNDS, _DEPTH, _CELLS, _RATE = 12, 3, 32, 0.7
 _MOST_FEATURES = 12
+_LARGEST = 1e100
+"""Numbers beyond this count as this: their squares are numbers, too."""
 _LEAST_WEIGHT = 5.0
 """A leaf weighs at least as much as twenty rows of which nothing is known."""
 
@@ -57,7 +59,7 @@ class Discriminant:
 def discriminant(first: Outputs, second: Outputs) -> Discriminant:
     """Find the weights; a combination of columns that hardly varies weighs most, as where noises cancel out."""
     both = np.concatenate([first, second]).astype(np.float64)
-    middle = np.median(np.where(np.isfinite(both), both, 0.0), axis=0)
+    middle = np.median(np.clip(np.where(np.isfinite(both), both, 0.0), -_LARGEST, _LARGEST), axis=0)
     sides = [_finite(side, middle) - middle for side in (first, second)]
     size = np.sqrt(np.mean(np.concatenate(sides) ** 2, axis=0))
     size[size == 0] = 1.0
@@ -72,7 +74,7 @@ def discriminant(first: Outputs, second: Outputs) -> Discriminant:
 def _finite(outputs: Outputs, middle: Floats) -> Floats:
     """Read numbers within the range in which squares of them are numbers, too."""
     values = outputs.astype(np.float64)
-    return np.clip(np.where(np.isnan(values), middle, values), -1e100, 1e100)
+    return np.clip(np.where(np.isnan(values), middle, values), -_LARGEST, _LARGEST)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sfumato import notebook_html
 from sfumato.audit.lower_bounds.told_laws import ToldLaws
@@ -14,10 +15,14 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import at_least, at_most, upper_tail
 from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import Guarantee, codec
+from sfumato.privacy.numbers import Range
 
 _OFTEN = 0.95
 """Each of two frequencies is as telling as this part of all runs makes it, so nine runs of ten are."""
 _FURTHEST = 60.0
+
+CONFIDENCES = Range("a number above 0 and at most 1 - 1e-15", Fraction(0), 1 - Fraction(1, 10**15), low_open=True)
+"""What an audit may be asked to be sure of: nearer to 1, a verdict could not tell its confidence from 1."""
 
 
 @codec.value("audit-verdict")
@@ -140,9 +145,11 @@ def sure(confidence: float) -> str:
     return f"{confidence:.{digits}f}".rstrip("0")
 
 
-def missed(confidence: float, events: int) -> float:
-    """Divide what a confidence leaves over all events and both limits of each: a union bound."""
-    return (1 - confidence) / events / 2
+def missed(confidence: Fraction | float, events: int) -> float:
+    """Divide what a confidence leaves over all events and both limits of each: a union bound. Of a fraction that is
+    near 1 it is exact, where floating point would know few digits of what is left.
+    """
+    return float((1 - confidence) / events / 2)
 
 
 def _usual_count(trials: int, chance: float) -> int:

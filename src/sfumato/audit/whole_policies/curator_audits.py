@@ -40,7 +40,7 @@ from sfumato.curator.accounts.policy_account import read_policy
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.mechanisms import bits
 from sfumato.policy import Policy
-from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, whole
+from sfumato.privacy.numbers import POSITIVE, Number, Range, exact, whole
 from sfumato.release.releasing import Progress, quietly
 
 _DRAWS = 10_000
@@ -55,6 +55,8 @@ _DRAWN_A_MINUTE = 3
 """Questions that are drawn, beside all templates, for every minute that the audit may take."""
 _LEAST_DRAWN = 2
 _SEEDS = 1 << 32
+_CONFIDENCES = Range("a number above 0 and at most 1 - 1e-9", Fraction(0), 1 - Fraction(1, 10**9), low_open=True)
+"""Hundreds of verdicts share what is left of it, and each of them has to have a confidence below 1."""
 
 
 def curator(
@@ -78,7 +80,7 @@ def curator(
     if allowed > 24 * 60:
         raise InvalidParameter("minutes", minutes, "at most 1440, which is a day")
     _require_price(declared)
-    level, begun = exact(confidence, "confidence", INSIDE_UNIT), time.time()
+    level, begun = exact(confidence, "confidence", _CONFIDENCES), time.time()
     drawn_from = bits.below(_SEEDS) if seed is None else whole(seed, "seed")
     progress("inventing tables")
     with set_up(declared) as stage:
