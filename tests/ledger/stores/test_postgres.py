@@ -17,7 +17,7 @@ import pytest
 
 import sfumato as sf
 from ledger.in_databases import SPENDER, Place
-from ledger.small_accounts import BEHIND, account, pure, script
+from ledger.small_accounts import BEHIND, NEVER_AGAIN, account, pure, script
 from ledger.test_chain import _make_busy
 from postgres_server import PostgresServer
 from sfumato.errors import WeakLedger
@@ -800,9 +800,11 @@ def test_a_backup_is_moved_with_an_anchor_that_it_holds_or_by_who_accepts_the_lo
         copy_ledger(tmp_path / "backup", tmp_path / "b", anchor=tmp_path / "now")
     with sf.Ledger.open(tmp_path / "backup") as ledger:
         ledger.backup(tmp_path / "again")
-    copy_ledger(tmp_path / "backup", tmp_path / "b", anchor=tmp_path / "then")
-    copy_ledger(tmp_path / "again", tmp_path / "c", accept_loss=True)
-    copy_ledger(tmp_path / "c", tmp_path / "d")  # which is a ledger, and no backup
+    with pytest.warns(WeakLedger, match=f"of which this backup was made: it {NEVER_AGAIN}"):  # it lives, unsealed
+        copy_ledger(tmp_path / "backup", tmp_path / "b", anchor=tmp_path / "then")
+    with pytest.warns(WeakLedger, match=f"of which this backup was made: it {NEVER_AGAIN}"):
+        copy_ledger(tmp_path / "again", tmp_path / "c", accept_loss=True)
+    copy_ledger(tmp_path / "c", tmp_path / "d")  # which is a ledger, and no backup: nobody is warned
 
 
 def test_a_ledger_is_not_copied_into_itself(place: Place, tmp_path: Path) -> None:
