@@ -279,6 +279,7 @@ def test_each_column_is_covered(busy: Place) -> None:
         ("DELETE FROM lines WHERE number = 1", 2),
         ("UPDATE lines SET number = -number WHERE number IN (20, 21)", -21),
         ("DROP INDEX by_account", None),
+        ("DROP INDEX by_plan", None),
         ("CREATE INDEX more ON lines (time)", None),
         ("CREATE TABLE extra (a int)", None),
         ("CREATE VIEW extra AS SELECT 1", None),
@@ -325,6 +326,7 @@ def test_triggers_that_are_not_always_on_are_named(busy: Place, how: str) -> Non
         lambda row: row._replace(own="0 0 0 0 - 0 0"),
         lambda row: row._replace(share="1"),
         lambda row: row._replace(cost="nonsense"),
+        lambda row: row._replace(cost="-5 0 0"),
     ],
 )
 def test_a_chain_resealed_to_its_end_still_has_to_add_up(busy: Place, change: Callable[[Row], Row]) -> None:
@@ -335,9 +337,41 @@ def test_a_chain_resealed_to_its_end_still_has_to_add_up(busy: Place, change: Ca
 
 
 def test_a_line_resealed_alone_breaks_the_next(busy: Place) -> None:
-    busy.reseal(20, lambda row: row._replace(question="another"), until=20)
+    for change in ({"question": "another"}, {"cost": "0 0 0"}):
+        busy.reseal(20, lambda row, change=change: row._replace(**change), until=20)
+        with busy.open() as ledger:
+            assert ledger.verify().bad in {20, 21}
+
+
+def test_a_charge_that_a_resealed_line_answers_again_is_named(busy: Place) -> None:
+    answer = next(row.number for row in busy.rows() if row.kind == "answer" and row.number > 30)
+    busy.reseal(answer, lambda row: row._replace(about=6))
     with busy.open() as ledger:
-        assert ledger.verify().bad in {20, 21}
+        assert ledger.verify().bad == answer
+
+
+def test_the_first_of_many_changed_lines_is_named_and_a_new_one_stops_charging_at_once(
+    busy: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening verifies from the last checkpoint; older damage is verify's to find."""
+    monkeypatch.setattr("sfumato.ledger.proofs.inspecting.CHECKPOINT", 10)
+    kept = {row.number: row.question for row in busy.rows()}
+    last = max(kept)
+    busy.edit("UPDATE lines SET question = 'x' WHERE number = 7")
+    with busy.open() as ledger:
+        ledger.account("other").charge(pure("0.001"))
+        assert ledger.verify().bad == 7
+        with pytest.raises(sf.LedgerDamaged):
+            ledger.account("other").charge(pure("0.001"))
+    busy.edit(f"UPDATE lines SET question = '{kept[7]}' WHERE number = 7")
+    for number in (last + 1, last, 42, 41, 28, 27, 15, 14, 13, 2, 1):
+        busy.edit(f"UPDATE lines SET question = 'x' WHERE number >= {number}")
+        with busy.open() as ledger:
+            if number >= last:
+                with pytest.raises(sf.LedgerDamaged) as refusal:
+                    ledger.account("other").charge(pure("0.001"))
+                assert refusal.value.number >= last
+            assert ledger.verify().bad == number
 
 
 @pytest.mark.parametrize("amcheck", [True, False])
