@@ -444,8 +444,8 @@ MOVES = (
         "the file of who was killed after moving a ledger does not say so",
         Kind.REUSE,
         "ledger/proofs/kept_anchors.py",
-        "[processes.this_process(), self.lineage, accounts, self._moved]",
-        '[processes.this_process(), self.lineage, accounts, ""]',
+        "moved = [self._moved] if self._moved else []",
+        "moved: list[str] = []",
         (f"{_HOSTILE}test_who_was_killed_after_moving_a_ledger_charges_the_new_one_and_never_the_old",),
     ),
     Mutant(

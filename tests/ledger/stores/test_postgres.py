@@ -309,6 +309,19 @@ def test_lines_and_shapes_that_were_changed_are_named(busy: Place, statement: st
                 ledger.account("other").charge(pure("0.001"))
 
 
+def test_a_key_that_was_changed_is_noticed_at_opening(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under another key nothing is recognised: known sources would get a second budget."""
+    monkeypatch.setattr("sfumato.ledger.proofs.inspecting.CHECKPOINT", 2)
+    with place.open() as ledger:
+        for _ in range(3):
+            account(ledger).charge(pure())
+    place.edit(f"UPDATE book SET key = '{'ab' * 32}'")
+    with place.open() as ledger:
+        with pytest.raises(sf.LedgerDamaged, match="the key in the ledger's header"):
+            account(ledger).charge(pure())
+        assert ledger.verify().bad == 1
+
+
 @pytest.mark.parametrize("how", ["DISABLE", "ENABLE", "ENABLE REPLICA"])
 def test_triggers_that_are_not_always_on_are_named(busy: Place, how: str) -> None:
     busy.server.execute(f"ALTER TABLE {busy.schema}.lines {how} TRIGGER kept")

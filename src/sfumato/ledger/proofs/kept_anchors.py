@@ -184,7 +184,8 @@ class Memory:
         the one before. No charge should wait long for it, so texts that were written before are not made again.
         """
         accounts = [(name, terms, total) for name, (_, terms, _, total) in self._since.items()]
-        text = json.dumps([processes.this_process(), self.lineage, accounts, self._moved])
+        moved = [self._moved] if self._moved else []
+        text = json.dumps([processes.this_process(), self.lineage, accounts, *moved])
         partial = path.with_suffix(".partial")
         try:
             handle = _new(partial)
