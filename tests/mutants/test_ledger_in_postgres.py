@@ -124,7 +124,7 @@ MUTANTS = (
         "a ledger that was moved charges on",
         Kind.REUSE,
         "ledger/guarded.py",
-        "if place != moving:",
+        "if head.moved_to != moving:",
         "if False:",
         (f"{_STORE}test_there_and_back_every_line_is_the_same",),
     ),
