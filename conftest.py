@@ -104,6 +104,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"NOT TESTED: {len(skipped)} {what}", red=True, bold=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What a user remembers of ledgers in databases is neither found by tests nor added to."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(scope="session")
 def long(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--long"))

@@ -211,11 +211,15 @@ def _process(served: Command) -> str:
     for _ in range(100):
         try:
             with served.client(served.owner) as client:
-                found = re.search(r'process="(\d+)"', client.get("/metrics").text)
-            assert found
-            return found[1]
+                answer = client.get("/metrics")
+            if answer.status_code == 200:
+                found = re.search(r'process="(\d+)"', answer.text)
+                assert found
+                return found[1]
+            assert answer.status_code == 429  # whoever looks again and again is told to wait
         except httpx.HTTPError:  # killed while it answered
-            time.sleep(0.05)
+            pass
+        time.sleep(0.05)
     raise AssertionError("nobody answers")
 
 

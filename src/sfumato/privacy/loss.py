@@ -123,7 +123,7 @@ class Loss(ABC):
 
 @dataclass(frozen=True, repr=False)
 class FamilyLoss(Loss):
-    """A loss of a family whose moments are known in closed form is composed with others of it at once."""
+    """This is a loss of a family whose moments are known in closed form: many of it are composed at once."""
 
     @property
     @abstractmethod

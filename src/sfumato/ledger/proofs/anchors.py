@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerUnavailable
@@ -69,7 +70,7 @@ class Anchor:
     def load(cls, path: str | os.PathLike[str]) -> Anchor:
         file = Path(local_files.address(path, "anchor"))
         try:
-            found = codec.loads(file.read_text())
+            found = _decoded(file.read_text())
         except (OSError, ValueError) as error:
             raise _unreadable(file) from error
         if not isinstance(found, Anchor):
@@ -237,3 +238,9 @@ def _difference(known: Cost, found: Cost) -> Cost:
         pure = 0  # closed already: it stays so
     renyi = None if known.renyi is None else max(0, known.renyi - (found.renyi or 0))
     return Cost(pure, renyi, max(0, known.failure - found.failure))
+
+
+@lru_cache(maxsize=256)
+def _decoded(text: str) -> object:
+    """Read what a text holds; the same texts are read whenever a ledger is opened, and few of them change."""
+    return codec.loads(text)

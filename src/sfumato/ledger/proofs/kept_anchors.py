@@ -23,6 +23,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -282,13 +283,8 @@ def of_the_same(transaction: Transaction, place: str) -> list[tuple[Path, Anchor
 def _read_running(path: Path) -> Running | None:
     try:
         stamp = _stamp(path)
-        process, lineage, accounts, *moved = json.loads(path.read_text(encoding="utf-8"))
-        _boot, _space, _number, _start = process.split(" ")
-        (number, seal), *before = lineage
-        since = [
-            AnchoredAccount(name, codec.loads_as(Terms, terms), read_cost(total)) for name, terms, total in accounts
-        ]
-        return Running(path, process, Anchor(number, seal, tuple(since), tuple(before), *moved), stamp)
+        process, anchor = _decoded(path.read_text(encoding="utf-8"))
+        return Running(path, process, anchor, stamp)
     except FileNotFoundError:
         return None  # closed meanwhile: the anchor of the whole ledger knows more
     except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -297,3 +293,13 @@ def _read_running(path: Path) -> Running | None:
             place=str(path),
             fix="let this user read it; remove it only if no line that it knows can be lost",
         ) from error
+
+
+@lru_cache(maxsize=256)
+def _decoded(text: str) -> tuple[str, Anchor]:
+    """Read which process has written a text, and what it knew; the same texts are read at every opening."""
+    process, lineage, accounts, *moved = json.loads(text)
+    _boot, _space, _number, _start = process.split(" ")
+    (number, seal), *before = lineage
+    since = [AnchoredAccount(name, codec.loads_as(Terms, terms), read_cost(total)) for name, terms, total in accounts]
+    return process, Anchor(number, seal, tuple(since), tuple(before), *moved)
