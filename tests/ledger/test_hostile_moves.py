@@ -113,7 +113,7 @@ def move_and_be_killed(place: Place, target: Path | str) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("to", ["a file", "a database"])
+@pytest.mark.parametrize("to", ["a file", pytest.param("a database", marks=pytest.mark.long)])
 def test_who_was_killed_after_moving_a_ledger_charges_the_new_one_and_never_the_old(
     place: Place, postgres: PostgresServer, tmp_path: Path, to: str
 ) -> None:
