@@ -13,6 +13,9 @@ PATIENT = sf.PrivacyUnit("patient")
 BEHIND = "ignore:this ledger does not contain line:sfumato.errors.WeakLedger"
 """What whoever opens a ledger that was rolled back is warned of, where a test does that on purpose."""
 
+NEVER_AGAIN = "must never be charged again"
+"""What whoever copies a backup or an export is warned of: its ledger may still be there, and nobody seals it."""
+
 
 def account(ledger: sf.Ledger, budget: sf.Budget | None = None, name: str = "clinic") -> sf.Account:
     return ledger.account(name, unit=PATIENT, budget=budget or sf.Budget(1))

@@ -15,6 +15,7 @@ import sfumato as sf
 from ledger import golden
 from ledger.recomputing import wrong
 from sfumato.ledger import charged
+from sfumato.ledger.moving import copy_ledger
 
 KINDS = {
     "account-open": 2,
@@ -40,9 +41,18 @@ def path(tmp_path: Path) -> Path:
     return copy
 
 
-@pytest.fixture
-def ledger(path: Path) -> Iterator[sf.Ledger]:
-    with sf.Ledger.open(path) as ledger:
+@pytest.fixture(params=["in its file", pytest.param("moved to a database", marks=pytest.mark.long)])
+def ledger(path: Path, request: pytest.FixtureRequest) -> Iterator[sf.Ledger]:
+    """The golden ledger where it was written, and line by line in PostgreSQL."""
+    if request.param == "in its file":
+        with sf.Ledger.open(path) as ledger:
+            yield ledger
+        return
+    from ledger.in_databases import Place
+
+    place = Place.make(request.getfixturevalue("postgres"))
+    copy_ledger(path, place.owner)
+    with place.open() as ledger:
         yield ledger
 
 

@@ -10,12 +10,14 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.ipc as ipc
 import pytest
@@ -28,10 +30,15 @@ from sfumato.engine.duckdb import files
 from sfumato.engine.sources.data_files import identified
 from sfumato.ledger.entries import microseconds
 from sfumato.ledger.keyed_hashes import KeyedHash
+from sfumato.ledger.local_files import anchor_folder
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import NOTHING, Spending, write_cost
+from sfumato.ledger.stores.opening import make_ledger
 from sfumato.mechanisms import bits
 from sfumato.release import measurement
+
+if TYPE_CHECKING:
+    from ledger.in_databases import Place
 
 POLICY = """
 [unit]
@@ -57,11 +64,32 @@ def answers_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement, "noisy", lambda _, exact: 0 * exact + 5)
 
 
-def life(folder: Path, *versions: str) -> dict[str, str]:
-    """Everything that leaves, after questions about one version of the file after another."""
+@pytest.fixture(params=["a file", pytest.param("a database", marks=pytest.mark.long)])
+def database(request: pytest.FixtureRequest) -> Place | None:
+    """Where the ledger is kept, unless that is a file beside the policy."""
+    if request.param == "a file":
+        return None
+    from ledger.in_databases import Place
+
+    return Place.make(request.getfixturevalue("postgres"))
+
+
+def begun(folder: Path, database: Place | None) -> str:
+    """A policy, and the address of its ledger, of which nothing is there and nobody knows anything."""
     folder.mkdir(exist_ok=True)
-    (folder / "clinic.toml").write_text(POLICY)
-    ledger, left = folder / "sfumato.ledger", {}
+    if database is None:
+        (folder / "clinic.toml").write_text(POLICY)
+        return str(folder / "sfumato.ledger")
+    database.drop()
+    make_ledger(database.owner, spender="spender")
+    shutil.rmtree(anchor_folder(), ignore_errors=True)
+    (folder / "clinic.toml").write_text(f'ledger = "{database.address}"\n{POLICY}')
+    return database.address
+
+
+def life(folder: Path, database: Place | None, *versions: str) -> dict[str, str]:
+    """Everything that leaves, after questions about one version of the file after another."""
+    ledger, left = begun(folder, database), {}
     for turn, version in enumerate(versions):
         (folder / "visits.csv").write_text(version)
         with sf.open(folder / "clinic.toml") as clinic:
@@ -78,14 +106,15 @@ def life(folder: Path, *versions: str) -> dict[str, str]:
             with ipc.open_file(folder / f"{turn}.arrow") as table:
                 left[f"arrow {turn}"] = json.dumps(table.read_all().to_pylist())
             left[f"objects {turn}"] = repr((clinic, [vars(each) for each in clinic.ledger], clinic.ledger.verify()))
-    policy, beside = str(folder / "clinic.toml"), Path(f"{ledger}.anchor")
-    left["anchor beside"] = beside.read_text()
+    policy = str(folder / "clinic.toml")
+    kept = [Path(f"{ledger}.anchor")] if database is None else sorted(anchor_folder().iterdir())
+    left["anchors that are kept"] = "".join(path.read_text() for path in kept)
     for command in (
         ["history", policy],
         ["history", policy, "--json"],
         ["check", policy, "--public"],
         ["budget", policy],
-        ["ledger", "verify", str(ledger)],
+        ["ledger", "verify", ledger],
     ):
         done = CliRunner().invoke(main, command)
         assert done.exit_code == 0, (command, done.output)
@@ -121,14 +150,17 @@ def neutral(text: str) -> str:
 
 
 @pytest.mark.parametrize("neighbour", [CHANGED, ABSENT])
-def test_nothing_that_leaves_tells_neighbouring_files_apart(tmp_path: Path, neighbour: str) -> None:
-    one, other = (life(tmp_path / "same", first, HERE) for first in (HERE + "60,1\n", neighbour + "60,1\n"))
+def test_nothing_that_leaves_tells_neighbouring_files_apart(
+    tmp_path: Path, database: Place | None, neighbour: str
+) -> None:
+    begin = (HERE + "60,1\n", neighbour + "60,1\n")
+    one, other = (life(tmp_path / "same", database, first, HERE) for first in begin)
     assert {name: neutral(text) for name, text in one.items()} == {name: neutral(text) for name, text in other.items()}
     assert "version 2" in one["receipt 1 SELECT COUNT(*) AS n FROM visits"]
 
 
-def test_nothing_tells_whether_an_old_content_came_back(tmp_path: Path) -> None:
-    one, other = (life(tmp_path / "same", HERE, CHANGED, last) for last in (HERE, ABSENT))
+def test_nothing_tells_whether_an_old_content_came_back(tmp_path: Path, database: Place | None) -> None:
+    one, other = (life(tmp_path / "same", database, HERE, CHANGED, last) for last in (HERE, ABSENT))
     assert {name: neutral(text) for name, text in one.items()} == {name: neutral(text) for name, text in other.items()}
 
 
@@ -159,14 +191,16 @@ def _opening(record: dict[str, object], salt: str) -> str:
     return row._replace(**texts).seal()
 
 
-def test_a_guess_of_the_file_is_found_in_nothing_that_leaves(tmp_path: Path) -> None:
-    left = life(tmp_path / "same", HERE)
+def test_a_guess_of_the_file_is_found_in_nothing_that_leaves(tmp_path: Path, database: Place | None) -> None:
+    left = life(tmp_path / "same", database, HERE)
     assert guessed(left, tmp_path / "same", KeyedHash(bytes(32))) == set()
 
 
-def test_the_guesser_succeeds_where_key_and_salts_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guesser_succeeds_where_key_and_salts_are_known(
+    tmp_path: Path, database: Place | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bits, "integer", lambda _: 0)
-    left = life(tmp_path / "same", HERE)
+    left = life(tmp_path / "same", database, HERE)
     assert guessed(left, tmp_path / "same", KeyedHash(bytes(32))) == {"hash", "seal"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 
 import sfumato as sf
 from ledger.in_databases import SPENDER, Place
-from ledger.small_accounts import BEHIND, account, pure
+from ledger.small_accounts import BEHIND, NEVER_AGAIN, account, pure
 from postgres_server import PostgresServer
+from sfumato.errors import WeakLedger
 from sfumato.ledger.moving import copy_ledger
 from sfumato.ledger.stores.opening import make_ledger
 
@@ -99,6 +101,63 @@ def test_a_ledger_that_moved_and_lost_its_seal_is_not_charged_by_who_moved_it(
         account(ledger).charge(pure("0.1"))
 
 
+def move_and_be_killed(place: Place, target: Path | str) -> None:
+    """The owner moves the ledger, and is killed before it closes the old one: its own file alone knows of the seal."""
+    child = os.fork()
+    if child == 0:
+        try:
+            sf.Ledger.close = lambda _: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+            copy_ledger(place.owner, target)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("to", ["a file", pytest.param("a database", marks=pytest.mark.long)])
+def test_who_was_killed_after_moving_a_ledger_charges_the_new_one_and_never_the_old(
+    place: Place, postgres: PostgresServer, tmp_path: Path, to: str
+) -> None:
+    with place.open() as ledger:
+        account(ledger).charge(pure("0.1"))
+        last = ledger.head[0]
+    other = Place.make(postgres)
+    move_and_be_killed(place, tmp_path / "new" if to == "a file" else other.owner)
+    open_new = (lambda: sf.Ledger.open(tmp_path / "new")) if to == "a file" else other.open
+    for _ in range(2):
+        with open_new() as ledger:
+            assert ledger.lost() == ()
+            account(ledger).charge(pure("0.1"))
+    lose(place, last)
+    with place.open() as ledger:
+        with pytest.raises(sf.LedgerBehind):
+            account(ledger).charge(pure("0.1"))
+        with pytest.raises(sf.LedgerUnavailable, match="and has lost the line that says so"):
+            ledger.acknowledge(reason="a failover")
+
+
+def test_what_is_kept_by_who_was_killed_after_moving_a_ledger_refuses_its_backup_and_can_be_named(
+    place: Place, tmp_path: Path
+) -> None:
+    """The ledger, and the one that it was moved to, are destroyed."""
+    with place.open() as ledger:
+        account(ledger).charge(pure("0.1"))
+        ledger.backup(tmp_path / "backup")
+        account(ledger).charge(pure("0.4"))
+    move_and_be_killed(place, tmp_path / "new")
+    place.drop()
+    (tmp_path / "new").unlink()
+    with pytest.raises(sf.LedgerUnavailable, match=f"was moved to {tmp_path / 'new'}") as refused:
+        copy_ledger(tmp_path / "backup", tmp_path / "again", accept_loss=True)
+    assert refused.value.place is not None
+    kept = Path(refused.value.place)
+    assert kept.suffix == ".running"
+    shutil.move(kept, tmp_path / "kept.running")
+    with pytest.warns(WeakLedger, match=NEVER_AGAIN):
+        copy_ledger(tmp_path / "backup", tmp_path / "again", anchor=tmp_path / "kept.running", accept_loss=True)
+    with sf.Ledger.open(tmp_path / "again") as ledger:
+        assert spent(ledger) >= Fraction(1, 2)
+
+
 def test_a_ledger_that_moves_there_and_back_to_its_address_is_charged_again(place: Place, tmp_path: Path) -> None:
     """The anchor of the address knows the line that sealed the old one, which no other ledger has."""
     with place.open() as ledger:
@@ -157,7 +216,8 @@ def test_a_file_of_another_ledger_that_cannot_be_read_stops_nobody(place: Place,
     with pytest.raises(sf.LedgerUnavailable, match="cannot be read"):  # it may be of this one
         copy_ledger(tmp_path / "backup", tmp_path / "new", anchor=tmp_path / "anchor")
     shutil.rmtree(folder)
-    copy_ledger(tmp_path / "backup", tmp_path / "new", anchor=tmp_path / "anchor")
+    with pytest.warns(WeakLedger, match=NEVER_AGAIN):
+        copy_ledger(tmp_path / "backup", tmp_path / "new", anchor=tmp_path / "anchor")
 
 
 def test_a_clock_that_steps_back_gives_nothing_back(place: Place) -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import sfumato as sf
 from ledger.in_databases import SPENDER, Place
-from ledger.small_accounts import account, pure
+from ledger.small_accounts import NEVER_AGAIN, account, pure
 from postgres_server import PostgresServer
 from sfumato.cli import main
 from sfumato.curator.accounts.policy_account import ledger_address, people_place, read_policy
@@ -75,7 +75,8 @@ def test_commands_take_the_address(place: Place, tmp_path: Path) -> None:
     target = Place(place.server, "from_commands")
     done("ledger", "init", target.owner, "--spender", SPENDER)
     assert run.invoke(main, ["ledger", "copy", str(tmp_path / "backup"), target.owner]).exit_code == 5
-    done("ledger", "copy", str(tmp_path / "backup"), target.owner, "--accept-loss")
+    told = done("ledger", "copy", str(tmp_path / "backup"), target.owner, "--accept-loss")
+    assert NEVER_AGAIN in told.replace("\n", " ")  # its ledger lives, and nothing has sealed it
     assert "as they were written" in done("ledger", "verify", target.address)
     refused = run.invoke(main, ["ledger", "verify", "postgresql://ana:hunter2@host/db"])
     assert refused.exit_code == 2

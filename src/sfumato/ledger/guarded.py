@@ -184,15 +184,14 @@ class GuardedStore:
         """Refuse to go on with a ledger in a database that was moved, where the line that sealed it is lost: it is
         known by its id that it is the old one.
         """
-        own = self.store.anchor_places[0]
-        known = Anchor.load(own) if self.store.shared and own.exists() else None
-        if known is not None and known.moved and not transaction.has(known.number, known.hash):
-            raise LedgerUnavailable(
-                f"this ledger was moved to {known.moved}, and has lost the line that says so: charged again, its "
-                "budget would be spent twice",
-                place=self.store.place,
-                fix="name the ledger that it was moved to, and remove this one",
-            )
+        for known in kept_anchors.of_its_id(self.store.anchor_places) if self.store.shared else ():
+            if known.moved and not transaction.has(known.number, known.hash):
+                raise LedgerUnavailable(
+                    f"this ledger was moved to {known.moved}, and has lost the line that says so: charged again, its "
+                    "budget would be spent twice",
+                    place=self.store.place,
+                    fix="name the ledger that it was moved to, and remove this one",
+                )
 
     def _watched(self) -> list[int]:
         """List the lines that every transaction looks at before it writes."""
@@ -367,10 +366,9 @@ def _require_here(head: Row | None, moving: str) -> None:
     """Refuse to write to a ledger that was moved, but for who finishes moving it to the same place."""
     if head is None or head.kind != "moved":
         return
-    place = json.loads(head.detail)["moved"]
-    if place != moving:
+    if head.moved_to != moving:
         raise LedgerUnavailable(
-            f"this ledger was moved to {place}: it can be read and verified for ever, and charges nothing more",
+            f"this ledger was moved to {head.moved_to}: it can be read and verified for ever, and charges nothing more",
             place=f"line {head.number}",
             fix="name the ledger that it was moved to",
         )

@@ -286,7 +286,7 @@ def open_guarded(
     """
     store = open_store(path, schema, float(exact(timeout, "timeout", NONNEGATIVE)))
     try:
-        given = [anchor if isinstance(anchor, Anchor) else Anchor.load(anchor)] if anchor is not None else []
+        given = [anchor if isinstance(anchor, Anchor) else kept_anchors.load(anchor)] if anchor is not None else []
         kept = [Anchor.load(place) for place in store.anchor_places if place.exists()]
         running = kept_anchors.running(store.anchor_places)
         found = inspecting.newest(store)

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 
 from sfumato.errors import InvalidParameter, LedgerDamaged, LedgerUnavailable, WeakLedger
@@ -33,8 +33,8 @@ _TIMEOUT = 30.0
 _ACCEPTED = "copied from a backup or an export: its owner accepts that charges which it lacks are forgotten"
 _FORGOTTEN = "filled again, after it was lost: its owner accepts that charges which were made here are forgotten"
 _NEVER_AGAIN = (
-    "nothing has sealed the ledger of which this export was made ({}): it must never be charged again, nor may another "
-    "copy of the export be moved elsewhere, or one budget is spent twice"
+    "nothing has sealed the ledger of which {} was made: it must never be charged again, nor may another copy of the "
+    "same be moved elsewhere, or one budget is spent twice"
 )
 Address = str | os.PathLike[str]
 
@@ -55,11 +55,11 @@ def copy_ledger(
     does a target that is lost and filled again.
     """
     exported = _export(source)
-    if exported is None:
-        return _copied(source, target, anchor, None, accept_loss=accept_loss)
-    with exported.restored() as restored:
-        moved = _copied(restored, target, anchor, exported, accept_loss=accept_loss)
-    warnings.warn(_NEVER_AGAIN.format(exported.place), WeakLedger, stacklevel=2)
+    with nullcontext(source) if exported is None else exported.restored() as ledger:
+        moved, is_backup = _copied(ledger, target, anchor, exported, accept_loss=accept_loss)
+    if is_backup:
+        which = "this backup" if exported is None else f"this export ({exported.place})"
+        warnings.warn(_NEVER_AGAIN.format(which), WeakLedger, stacklevel=2)
     return moved
 
 
@@ -70,11 +70,13 @@ def _copied(
     exported: CompleteExport | None,
     *,
     accept_loss: bool,
-) -> tuple[int, str]:
+) -> tuple[tuple[int, str], bool]:
+    """Copy a ledger; number and hash of the last line, and whether it was a backup, whose ledger nobody seals."""
     with Ledger(open_guarded(source, anchor=anchor)) as ledger:
         guarded = ledger._guarded  # noqa: SLF001 - of one package
         _require_same_export(guarded, exported)
-        if guarded.store.is_backup:
+        is_backup = guarded.store.is_backup
+        if is_backup:
             _remind(guarded, "" if exported is None else exported.place, accept_loss=accept_loss)
             if accept_loss:
                 _write_down(guarded, _place(target))
@@ -88,7 +90,7 @@ def _copied(
         guarded.store.require_owner()
         again = _is_sealed(guarded)
         moved = _moved(guarded, target, accept_loss=accept_loss)
-    return _write_down_again(target, moved) if again and accept_loss else moved
+    return (_write_down_again(target, moved) if again and accept_loss else moved), is_backup
 
 
 def _without_lines(source: Address) -> LedgerUnavailable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -79,6 +80,11 @@ class Row(NamedTuple):
     """128 random bits that leave the ledger nowhere: without them the hash of a line tests no guess of the line."""
     previous: str = ""
     hash: str = ""
+
+    @property
+    def moved_to(self) -> str:
+        """Name the place to which the ledger was moved, if this line says so; empty where it does not."""
+        return str(json.loads(self.detail)["moved"]) if self.kind == "moved" else ""
 
     def seal(self) -> str:
         """Compute the SHA-256 of every other column.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -60,8 +59,7 @@ class Transaction:
     @property
     def moved_to(self) -> str:
         """Name the place to which the ledger was moved, which its last line then says; empty where it was not."""
-        head = self.head
-        return str(json.loads(head.detail)["moved"]) if head is not None and head.kind == "moved" else ""
+        return "" if self.head is None else self.head.moved_to
 
     def page(
         self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int = -1

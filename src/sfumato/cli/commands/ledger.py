@@ -135,10 +135,9 @@ def acknowledge(file: Path | str, reason: str, anchor: Path | None, yes: bool) -
     Example:
       sfumato ledger acknowledge postgresql://curator@host/db --reason "failover on Tuesday"
     """
-    from sfumato.ledger import Anchor, Ledger
+    from sfumato.ledger import Ledger
 
-    given = None if anchor is None else Anchor.load(anchor)
-    with Ledger.open(file, anchor=given) as ledger:
+    with Ledger.open(file, anchor=anchor) as ledger:
         lost = ledger.lost()
         for each in lost:
             accounts = ", ".join(account.name for account in each.accounts)

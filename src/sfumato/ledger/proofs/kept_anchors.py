@@ -136,6 +136,8 @@ class Memory:
         when it opened the ledger."""
         self.last: tuple[int, str] | None = None
         """The last line that this process wrote, all threads together."""
+        self._moved = ""
+        """Where the ledger was moved to, if this last line says so."""
         self._last_turn = -1
         self._since: dict[str, tuple[int, str, Terms, str]] = {}
         """Of accounts that it charged: in which turn, their terms as text and as a value, and their total as text."""
@@ -161,7 +163,7 @@ class Memory:
         if turn >= self._last_turn:
             last, _ = written[-1]
             self.lineage = ((last.number, last.hash), *before)
-            self._last_turn, self.last = turn, self.lineage[0]
+            self._last_turn, self.last, self._moved = turn, self.lineage[0], last.moved_to
 
     def _text(self, number: int, terms: Terms) -> str:
         if number not in self._texts:
@@ -176,14 +178,15 @@ class Memory:
         (number, seal), *before = self.lineage
         since = list(self._since.items())
         accounts = [AnchoredAccount(name, terms, read_cost(total)) for name, (_, _, terms, total) in since]
-        return Anchor(number, seal, tuple(accounts), tuple(before))
+        return Anchor(number, seal, tuple(accounts), tuple(before), self._moved)
 
     def save(self, path: Path) -> None:
         """Write all that it knows beside and rename: a process that is killed leaves the whole file of this line, or of
         the one before. No charge should wait long for it, so texts that were written before are not made again.
         """
         accounts = [(name, terms, total) for name, (_, terms, _, total) in self._since.items()]
-        text = json.dumps([processes.this_process(), self.lineage, accounts])
+        moved = [self._moved] if self._moved else []
+        text = json.dumps([processes.this_process(), self.lineage, accounts, *moved])
         partial = path.with_suffix(".partial")
         try:
             handle = _new(partial)
@@ -238,6 +241,18 @@ def running(places: tuple[Path, ...]) -> tuple[Running, ...]:
     return tuple(each for each in found if each is not None)
 
 
+def load(path: str | os.PathLike[str]) -> Anchor:
+    """Read an anchor, or what a process that was killed has kept instead of one."""
+    kept = _read_running(Path(path)) if str(path).endswith(".running") else None
+    return Anchor.load(path) if kept is None else kept.anchor
+
+
+def of_its_id(places: tuple[Path, ...]) -> list[Anchor]:
+    """Read what this user has kept of the very ledger that these are the places of, and of no other at its address."""
+    whole = [Anchor.load(places[0])] if places[0].exists() else []
+    return whole + [each.anchor for each in running(places) if each.path.name.split(".")[0] == places[0].stem]
+
+
 def of_any_database(*, strict: bool) -> list[tuple[Path, Anchor]]:
     """Read all that this user has kept of ledgers in databases. What cannot be read is refused if ``strict``, and left
     out otherwise: it is of another ledger, or refused where that is opened.
@@ -283,8 +298,8 @@ def _read_running(path: Path) -> Running | None:
 @lru_cache(maxsize=256)
 def _decoded(text: str) -> tuple[str, Anchor]:
     """Read which process has written a text, and what it knew; the same texts are read at every opening."""
-    process, lineage, accounts = json.loads(text)
+    process, lineage, accounts, *moved = json.loads(text)
     _boot, _space, _number, _start = process.split(" ")
     (number, seal), *before = lineage
     since = [AnchoredAccount(name, codec.loads_as(Terms, terms), read_cost(total)) for name, terms, total in accounts]
-    return process, Anchor(number, seal, tuple(since), tuple(before))
+    return process, Anchor(number, seal, tuple(since), tuple(before), *moved)
