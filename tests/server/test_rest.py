@@ -321,7 +321,7 @@ PAID = {"sessions": {"values_epsilon": "0.01"}, "auctions": {"counting": "0.5"}}
 def test_other_releases_are_written_as_rows_too(served: RunningServer, kind: str) -> None:
     spec, columns, rows = ROWS[kind]
     price = {"epsilon": "0.02", **PAID.get(kind, {})}
-    place = served.buy("ana", f"rows of {kind}", kind=kind, spec=spec, price=price).headers["location"]
+    place = served.buy("ana", f"rows-of-{kind}", kind=kind, spec=spec, price=price).headers["location"]
     arrow = served.call("ana", "GET", place, params={"form": "arrow"})
     table = pyarrow.ipc.open_stream(arrow.content).read_all()
     assert (table.column_names[: len(columns)], table.num_rows) == (columns, rows)
