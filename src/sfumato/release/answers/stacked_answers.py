@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from sfumato.plots.chart_data import Interval
 from sfumato.policy import Type
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import Receipt
@@ -20,7 +21,8 @@ def stacked(names: Sequence[str], answers: Sequence[Answer], receipt: Receipt, w
         for column, kind in zip(own.values(), each.types, strict=True)
     }
     first = free("question", types)
-    rows, intervals = [], {column: [] for column in _of(answers, called, "intervals")}
+    rows = []
+    intervals: dict[str, list[Interval]] = {column: [] for column in _of(answers, called, "intervals")}
     for name, each, own in zip(names, answers, called, strict=True):
         for place, row in enumerate(each.rows):
             cells = dict(zip(own.values(), row, strict=True))
