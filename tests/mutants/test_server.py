@@ -442,8 +442,8 @@ MUTANTS = (
         "an answer is written whole for every id that asks for it",
         Kind.LIMITS,
         "server/releases/running_releases.py",
-        "hashlib.sha256(kept.answer.encode()).hexdigest()",
-        "hashlib.sha256((request.id + kept.answer).encode()).hexdigest()",
+        "    text = _hash(kept.answer)\n",
+        "    text = _hash(request.id + kept.answer)\n",
         (f"{_RUNNING}::test_many_ids_of_one_answer_keep_its_text_once",),
     ),
     Mutant(
@@ -453,6 +453,22 @@ MUTANTS = (
         "            self._end_without_answer(flight.request, late)\n",
         "",
         (f"{_COUNTER}::test_an_answer_that_cannot_be_kept_holds_nobody_up",),
+    ),
+    Mutant(
+        "an answer that was bought once is written anew under every name that its columns are given",
+        Kind.CONSENT,
+        "server/releases/running_releases.py",
+        "    return len(mine.fetchall()) < MOST_TEXTS\n",
+        "    return len(mine.fetchall()) <= MOST_TEXTS\n",
+        (f"{_RUNNING}::test_many_texts_of_one_line_take_so_much_room_and_no_more",),
+    ),
+    Mutant(
+        "a flight that begins and one that is taken wait for each other",
+        Kind.CONSENT,
+        "server/releases/flights.py",
+        "        self._leaving = threading.Lock()\n",
+        "        self._leaving = self._lock\n",
+        ("server/releases/test_flights.py",),
     ),
 )
 

@@ -28,7 +28,7 @@ from sfumato.server.serving import Given, run
 from sfumato.server.settings import Settings
 
 _FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["sfumato.server.serving"])
+_FORKED.set_forkserver_preload(["sfumato.server.serving", "duckdb", "cryptography.x509"])
 _SECONDS = 120
 
 

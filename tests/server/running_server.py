@@ -29,6 +29,8 @@ BY_ORIGIN = "SELECT origin, COUNT(*) AS flights FROM flights GROUP BY origin"
 
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """It trusts nobody, and is quickly made."""
+_FRESH = httpx.Limits(keepalive_expiry=1.0)
+"""A connection that was not used for a while is made anew, well before a server closes it, however slow the machine."""
 
 
 @dataclass
@@ -47,10 +49,12 @@ class RunningServer:
     def client(self, user: str | None = None) -> httpx.Client:
         """Give a client that shows a user's token."""
         shown = {} if user is None else {"Authorization": f"Bearer {self.tokens[user]}"}
-        transport = httpx.HTTPTransport(uds=self.socket) if self.socket else None
+        transport = httpx.HTTPTransport(uds=self.socket, limits=_FRESH) if self.socket else None
         own = self.counter.settings.certificate
         trusted = ssl.create_default_context(cafile=own) if own else _NO_TLS
-        return httpx.Client(base_url=self.url, headers=shown, timeout=120, transport=transport, verify=trusted)
+        return httpx.Client(
+            base_url=self.url, headers=shown, timeout=120, transport=transport, limits=_FRESH, verify=trusted
+        )
 
     def call(self, user: str | None, method: str, path: str, **more: Any) -> httpx.Response:
         """Make one call as a user."""

@@ -51,7 +51,7 @@ from sfumato.server.people.charge_permits import ChargePermit
 from sfumato.server.people.known_people import Role
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.releases.running_releases import Kept, Phase, Request, RunningReleases
+from sfumato.server.releases.running_releases import MOST_TEXTS, Kept, Phase, Request, RunningReleases
 from sfumato.server.releases.static_costs import BYTES
 from sfumato.server.releases.turns import FreeQuestions
 
@@ -459,6 +459,18 @@ def test_a_stored_answer_is_kept_once_for_all_ids_that_ask_for_it(small: SmallSe
     with small.people.database.reading() as rows:
         kept = [rows.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("answers", "texts")]
     assert kept == [21, 2]  # as it was bought, and as it is given for nothing
+
+
+def test_a_stored_answer_under_many_names_of_columns_takes_so_much_room_and_no_more(small: SmallServer) -> None:
+    first = small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    for number in range(MOST_TEXTS + 4):
+        named = {"sql": f"SELECT COUNT(*) AS n{number} FROM visits"}
+        again = small.counter.release(small.ana, "clinic", "questions", named, EPSILON, f"named {number}")
+        assert (again.line, again.free, again.answer.columns) == (first.line, True, (f"n{number}",))
+        told = small.counter.answered(small.ana, "clinic", f"named {number}")  # also where only the question is kept
+        assert (told.answer.columns, told.answer.rows) == (again.answer.columns, first.answer.rows)
+    with small.people.database.reading() as rows:
+        assert rows.execute("SELECT count(*) FROM texts").fetchone() == (MOST_TEXTS,)  # one of them was paid for
 
 
 @pytest.mark.parametrize("broken", ["the answer cannot be kept", "the file cannot be used"])

@@ -77,7 +77,7 @@ def test_no_answer_without_a_charge_and_no_charge_is_forgotten(tmp_path: Path, l
     rng = random.Random(20)
     with forked_server([policy], USERS, most="900", answer_after=0.05, free_per_second=1000) as served:
         kills = Kills(served)
-        for number in range(1000 if long else 10):
+        for number in range(1000 if long else 30):
             kills.round(number, rng.uniform(0, 0.25))
         before = dict(kills.answered)
         kills.again = len(kills.sent)

@@ -20,6 +20,7 @@ from sfumato.ledger import Line
 from sfumato.policy.public_faces import PublicFace
 from sfumato.privacy import Budget, codec
 from sfumato.release.answers.answer import Answer
+from sfumato.server.requests import proposals
 from sfumato.server.rest.interface import OPERATIONS
 
 POLICY = "/v1/policies/flights"
@@ -296,6 +297,44 @@ def test_cells_of_marginals_are_written_as_rows(served: RunningServer) -> None:
     csv = served.call("ana", "GET", place, headers={"Accept": "text/csv"})
     read = arrow_csv.read_csv(io.BytesIO(csv.content))
     assert (read.column_names, read.num_rows) == (table.column_names, table.num_rows)
+
+
+ROWS: dict[str, tuple[dict[str, Any], list[str], int]] = {
+    "workloads": (
+        {"questions": {"all": COUNT, "by origin": BY_ORIGIN}},
+        ["question", "flights", "origin", "flights_low", "flights_high"],
+        4,
+    ),
+    "sessions": (
+        {"threshold": 100, "questions": [COUNT, f"{COUNT} WHERE carrier = 'AS'"]},
+        ["question", "above", "value", "value_low", "value_high"],
+        2,
+    ),
+    "bounds": (SPECS["bounds"], ["column", "low", "high", "inside", "outside", "inside_low", "inside_high"], 1),
+    "auctions": (SPECS["auctions"], ["price", "buyers", "buyers_low", "buyers_high"], 1),
+}
+PAID = {"sessions": {"values_epsilon": "0.01"}, "auctions": {"counting": "0.5"}}
+"""What is released beside answers and marginals, with the columns and the number of its rows, where all is paid for."""
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_other_releases_are_written_as_rows_too(served: RunningServer, kind: str) -> None:
+    spec, columns, rows = ROWS[kind]
+    price = {"epsilon": "0.02", **PAID.get(kind, {})}
+    place = served.buy("ana", f"rows-of-{kind}", kind=kind, spec=spec, price=price).headers["location"]
+    arrow = served.call("ana", "GET", place, params={"form": "arrow"})
+    table = pyarrow.ipc.open_stream(arrow.content).read_all()
+    assert (table.column_names[: len(columns)], table.num_rows) == (columns, rows)
+    csv = served.call("ana", "GET", place, headers={"Accept": "text/csv"})
+    read = arrow_csv.read_csv(io.BytesIO(csv.content))
+    assert (read.column_names, read.num_rows) == (table.column_names, rows)
+    told = proposals.KINDS[kind].released.from_json(served.call("ana", "GET", place).text)
+    assert told.as_answer().to_arrow().equals(table)  # as whoever connects has it
+    svg = served.call("ana", "GET", place, params={"form": "svg"})
+    if kind == "workloads":
+        assert (svg.headers["content-type"], svg.text[:4]) == ("image/svg+xml", "<svg")
+    else:
+        refused(svg, 406, "invalid-request")
 
 
 def test_rows_of_a_synthetic_table_are_drawn_for_nothing(served: RunningServer) -> None:

@@ -81,6 +81,7 @@ class TableDescription:
         return paragraph(f"{self.name}: {self.about}", strong=True) + listed
 
 
+@codec.written_as("tables")
 @dataclass(frozen=True, repr=False)
 class Tables(Mapping[str, TableDescription]):
     """These are the tables that can be asked about, by name: printed, they say all that the policy does."""

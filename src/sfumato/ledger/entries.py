@@ -139,6 +139,7 @@ class Entry:
         }
 
 
+@codec.written_as("ledger-line")
 @dataclass(frozen=True)
 class Line:
     """A line of the ledger is shown here as people read it."""

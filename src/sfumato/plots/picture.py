@@ -14,7 +14,7 @@ from sfumato.errors import InvalidParameter, SfumatoError, installing
 KINDS = (".svg", ".png", ".html")
 FITTING = ' style="max-width:100%;height:auto"'
 """The one style in a picture: it is never wider than what shows it."""
-_KIND = "picture/1"
+KIND = "picture/1"
 _FINENESS = 2
 """Points of a PNG for each pixel of the picture."""
 
@@ -60,14 +60,14 @@ class Picture:
     def to_json(self) -> str:
         """Write the picture as JSON text, with a kind and a version."""
         own = {"svg": self.svg, "width": self.width, "height": self.height, "title": self.title}
-        return json.dumps({"kind": _KIND, **own})
+        return json.dumps({"kind": KIND, **own})
 
     @classmethod
     def from_json(cls, source: str) -> Picture:
         """Read back what ``to_json`` wrote; any other text is refused."""
         try:
             found = json.loads(source)
-            if found.pop("kind") != _KIND or set(found) != {"svg", "width", "height", "title"}:
+            if found.pop("kind") != KIND or set(found) != {"svg", "width", "height", "title"}:
                 raise ValueError
             return cls(str(found["svg"]), float(found["width"]), float(found["height"]), str(found["title"]))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

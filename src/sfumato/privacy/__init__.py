@@ -1,6 +1,6 @@
 """Privacy loss has its mathematics here: guarantee, sensitivity, curve, budget.
 
-numbers, codec        what a number means; one JSON form for every frozen value
+numbers, codec        what a number means; one JSON form for every frozen value (codec_schemas: its schema)
 guarantee, sensitivity  what is promised, to whom; how much one unit changes
 loss                  what a privacy loss says (stable_functions, pairs: small parts)
 noise_losses, losses  the losses we know exactly: of noise; of promises and finite pairs

@@ -40,6 +40,7 @@ MAPPING: Mapping[str, Any] = MappingProxyType({"sfumato-mapping": True})
 
 _types: dict[str, type] = {}
 _kinds: dict[type, str] = {}
+_written: dict[type, str] = {}
 _later: list[str] = []
 _V = TypeVar("_V", bound=type)
 _T = TypeVar("_T")
@@ -59,9 +60,29 @@ def value(tag: str, version: int = 1) -> Callable[[_V], _V]:
     return register
 
 
+def written_as(tag: str, version: int = 1) -> Callable[[_V], _V]:
+    """Say that values of a class write themselves as those that are registered under this tag are written."""
+
+    def register(cls: _V) -> _V:
+        _written[cls] = f"{tag}/{version}"
+        return cls
+
+    return register
+
+
+def written_class(cls: type) -> type:
+    """Give the class whose fields are written where a value of this class is."""
+    return _types[_written[cls]] if cls in _written else cls
+
+
 def kind(cls: type) -> str:
     """Give the tag and version under which values of this class are written."""
     return _kinds[cls]
+
+
+def values() -> Mapping[type, str]:
+    """Give every class that is registered so far, with the tag and version of its values."""
+    return MappingProxyType(_kinds)
 
 
 def later(module: str) -> None:

@@ -62,6 +62,7 @@ class _Written:
             raise InvalidParameter("fit", type(self.fit).__name__, "what a model was fitted from, and its receipt")
 
 
+@codec.written_as("fitted-model")
 @dataclass(frozen=True, eq=False)
 class FittedModel:
     """This is a model of a table: it gives every marginal of its columns, without a further charge."""

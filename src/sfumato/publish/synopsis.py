@@ -39,6 +39,7 @@ from sfumato.publish.marginals.several_releases import Several
 from sfumato.release.answers.answer import MEASURED, Answer
 from sfumato.release.answers.answer_pictures import foot, notes
 from sfumato.release.answers.receipts import INVENTED, Receipt
+from sfumato.release.answers.stacked_answers import free
 from sfumato.release.prices import Price
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class Synopsis:
             numbers["consistent"] = near.transpose(order).ravel().tolist()
             ranges["consistent"] = tuple((max(0.0, low), max(0.0, high)) for low, high in ranges["count"])
         names, kinds, keys = [each.name for each in own], [key_type(each) for each in own], cell_keys(own)
-        called = {each: _free(each, names) for each in numbers}
+        called = {each: free(each, names) for each in numbers}
         rows = tuple((*key, *cells) for key, cells in zip(keys, zip(*numbers.values(), strict=True), strict=True))
         receipt = _free_receipt(self.receipt, f"the marginal of {' and '.join(names)}", text(confidence))
         return Answer(
@@ -300,7 +301,7 @@ class Synopsis:
             names = [self.attributes[place].name for place in places]
             cells = self.marginal(names, consistent=False).to_arrow()
             which = pyarrow.array([" × ".join(names)] * cells.num_rows, pyarrow.string())
-            tables.append(cells.add_column(0, _free("marginal", self.columns), which))
+            tables.append(cells.add_column(0, free("marginal", self.columns), which))
         found = pyarrow.concat_tables(tables, promote_options="default")
         keys = [name for name in self.columns if name in found.column_names]
         counts = [name for name in found.column_names[1:] if name not in keys]
@@ -406,12 +407,6 @@ def _label(cell: Cell, kind: Type) -> Any:
     if not isinstance(cell, Listed) or kind is Type.TEXT:
         return answering.cell_name(cell)
     return float(cell.value) if kind is Type.REAL else cell.value  # type: ignore[arg-type]
-
-
-def _free(name: str, taken: Sequence[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
 
 
 def _free_receipt(receipt: Receipt, question: str, confidence: str) -> Receipt:

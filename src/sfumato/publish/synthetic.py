@@ -72,6 +72,7 @@ class _Written:
         codec.check_fields(self)
 
 
+@codec.written_as("synthetic")
 @dataclass(frozen=True, eq=False)
 class Synthetic:
     """This holds what was measured of a table and the model that was fitted to it, from which rows are drawn."""

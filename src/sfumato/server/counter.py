@@ -46,7 +46,7 @@ from sfumato.server.people.told_errors import told
 from sfumato.server.releases.answer_clock import AnswerClock, doublings
 from sfumato.server.releases.flights import Flight, Flights, Released
 from sfumato.server.releases.kept_answers import given_again
-from sfumato.server.releases.known_proposals import Sent
+from sfumato.server.releases.known_proposals import Proposed, Sent
 from sfumato.server.releases.running_releases import Kept, Phase, Request, RunningReleases, written
 from sfumato.server.releases.static_costs import LINES, for_what_is_proposed, for_what_was_sent
 from sfumato.server.releases.turns import FreeQuestions, Turns
@@ -193,7 +193,7 @@ class Counter:
     ) -> Any:
         proposal = self._proposal(caller, name, kind, spec, spends=True)
         if act == "propose":
-            return _proposed(proposal)
+            return proposal if isinstance(proposal, Listing) else Proposed.of(proposal)
         if act == "columns":
             return proposal.columns
         if not hasattr(proposal, act):
@@ -268,7 +268,8 @@ class Counter:
             request = Request(name, caller.user, entries.name(request_id, "request_id"))
             flight = self._flights.find(request)
             if flight is not None:
-                return Progress(flight.phase, flight.result().line if flight.phase is Phase.DONE else None)
+                now = flight.phase  # it may end meanwhile
+                return Progress(now, flight.result().line if now is Phase.DONE else None)
             kept, phase = self._running.kept(request), self._running.phase(request)
             if kept is None and phase is None:
                 raise NotThere(f"request {request_id}")
@@ -621,18 +622,6 @@ def _found(proposal: Any, price: Mapping[str, Any], request_id: str) -> Released
         return Released.of(proposal.release(**price, request_id=request_id, progress=_nothing_new))
     except NotStored:
         return None
-
-
-def _proposed(proposal: Any) -> Any:
-    """Say of a proposal what is known without a price; a listing, which needs none, is given whole."""
-    if isinstance(proposal, Listing):
-        return proposal
-    return {
-        "text": getattr(proposal, "text", ""),
-        "columns": proposal.columns,
-        "warnings": getattr(proposal, "warnings", ()),
-        "free": getattr(proposal, "free", False),
-    }
 
 
 def _nothing_new(phase: str) -> None:  # noqa: ARG001

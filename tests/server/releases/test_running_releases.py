@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sfumato.ledger import processes
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.releases.running_releases import Kept, Phase, Request, RunningReleases
+from sfumato.server.releases.running_releases import MOST_TEXTS, Kept, Phase, Request, RunningReleases
 
 
 def test_what_a_killed_process_left_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +46,29 @@ def test_many_ids_of_one_answer_keep_its_text_once(tmp_path: Path) -> None:
         with people.database.reading() as rows:
             assert rows.execute("SELECT text FROM texts").fetchall() == [(kept.answer,)]
     assert sum(each.stat().st_size for each in tmp_path.glob("people*")) < 2 * len(kept.answer)
+
+
+def test_many_texts_of_one_line_take_so_much_room_and_no_more(tmp_path: Path) -> None:
+    def told(number: int, line: int = 3) -> Kept:
+        return Kept(line, "questions", f"{{{number}}}", "{}", f"{line}: answer {number}")
+
+    with closing(PeopleFile(tmp_path / "people")) as people:
+        running = RunningReleases(people.database, 2)
+        running.end(Request("clinic", "ben", "bought"), told(100), 0)
+        for number in range(MOST_TEXTS + 1):
+            running.keep(Request("clinic", "ana", f"r{number}"), told(number))
+            running.keep(Request("clinic", "ana", f"s{number}"), told(number, line=4))
+        running.keep(Request("clinic", "ana", "same"), told(100))  # a text that is there takes no room
+        running.keep(Request("clinic", "ben", "r"), told(MOST_TEXTS))  # others have room of their own
+        running.end(Request("clinic", "ana", "paid"), told(200), 0)  # what is paid for is always kept
+        assert running.kept(Request("clinic", "ana", f"r{MOST_TEXTS - 1}")) == told(MOST_TEXTS - 1)
+        beyond = running.kept(Request("clinic", "ana", f"s{MOST_TEXTS}"))
+        assert beyond == replace(told(MOST_TEXTS, line=4), answer="")
+        assert running.kept(Request("clinic", "ana", "same")) == told(100)
+        assert running.kept(Request("clinic", "ben", "r")) == told(MOST_TEXTS)
+        assert running.kept(Request("clinic", "ana", "paid")) == told(200)
+        with people.database.reading() as rows:
+            assert rows.execute("SELECT count(*) FROM texts").fetchone() == (2 * MOST_TEXTS + 3,)
 
 
 def test_what_has_landed_here_is_taken_over_and_what_runs_elsewhere_is_not(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import httpx
+import jsonschema
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
@@ -19,7 +22,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from server.requests.test_proposals import SPECS
-from server.running_server import RunningServer, running_server
+from server.running_server import COUNT, RunningServer, running_server
+from sfumato.server.requests.specs import ACTS
 from sfumato.server.rest.interface import OPERATIONS
 from sfumato.server.rest.openapi import document
 
@@ -66,6 +70,129 @@ def test_types_are_closed_and_named() -> None:
     for name, schema in DESCRIBED["components"]["schemas"].items():
         assert schema["type"] == "object", name
         assert schema.get("additionalProperties", name == "Problem") is (name == "Problem"), name
+
+
+# ── every answer, as it is described ────────────────────────────────────────────────────────────
+
+PLACE = "/v1/policies/{policy}"
+Answered = tuple[str, str, httpx.Response]
+"""A path and a method as they are described, and what was answered there."""
+
+
+class Calls:
+    """Calls that are answered, at the paths that are described."""
+
+    def __init__(self, served: RunningServer) -> None:
+        self.served = served
+
+    def __call__(self, method: str, path: str, user: str = "olga", *, at: str = "", **more: Any) -> Answered:
+        place = re.sub(r"{(?!policy)\w+}", at, path).replace("{policy}", "flights")
+        return path, method.lower(), self.served.call(user, method, place, **more)
+
+    def bought(self, key: str, kind: str, spec: dict[str, Any], **headers: str) -> Answered:
+        sent = {"kind": kind, "spec": spec, "price": {"epsilon": "0.01"}}
+        return self("POST", f"{PLACE}/releases", json=sent, headers={"Idempotency-Key": key, **headers})
+
+    def looking(self) -> Iterator[Answered]:
+        given = {"policy", "If-None-Match", "after", "limit", "form"}
+        for path, method in NAMES:
+            if method == "get" and {*_taken(path, method)} <= given and "{line}" not in path:
+                yield self("GET", path)
+        yield self("GET", f"{PLACE}/history", params={"form": "lines"})
+        mark = {"If-None-Match": self("GET", "/v1/openapi.json")[2].headers["etag"]}
+        yield self("GET", "/v1/openapi.json", headers=mark)
+
+    def asking(self, acts: Sequence[str]) -> Iterator[Answered]:
+        price = {"propose": {}, "columns": {}, "plot": {}, "price": {"within": 10**6}}
+        for kind, spec in (*SPECS.items(), ("questions", {"sql": "SHOW TABLES"})):
+            for act in acts:
+                sent = {"act": act, "spec": spec, "price": price.get(act, {"epsilon": "0.05"})}
+                found = self("POST", f"{PLACE}/proposals/{kind}", json=sent)
+                if found[2].status_code != 422:  # not every kind tells everything
+                    yield found
+
+    def buying(self) -> Iterator[Answered]:
+        for kind, spec in (*SPECS.items(), ("questions", {"sql": "SHOW TABLES"})):
+            key = f"{kind}-{len(spec.get('sql', ''))}"
+            yield self.bought(key, kind, spec)
+            ended = self("GET", f"{PLACE}/releases", params={"key": key})
+            yield ended
+            if line := ended[2].json()["line"]:
+                yield self("GET", f"{PLACE}/releases/{{line}}", at=str(line))
+        other = {"sql": f"{COUNT} WHERE origin = 'EWR'"}
+        yield self.bought("later", "questions", other, Prefer="respond-async")
+        yield self("GET", f"{PLACE}/releases", params={"key": "later"})
+
+    def owning(self) -> Iterator[Answered]:
+        yield self("POST", "/v1/users", json={"name": "new", "role": "auditor"})
+        yield self("PUT", "/v1/users/{user}", at="new", json={"disabled": True})
+        token = self("POST", "/v1/tokens", json={"user": "eve", "days": 3, "most": "1/3", "label": "one"})
+        yield token
+        yield self("GET", "/v1/tokens")
+        yield self("DELETE", "/v1/tokens/{token}", at=str(token[2].json()["token"]["number"]))
+        yield self("POST", f"{PLACE}/pause", json={"paused": False})
+        policy = self.served.folder / "flights" / "flights.toml"
+        policy.write_text(policy.read_text().replace("epsilon = 3.0", "epsilon = 3.5"))
+        yield self("POST", f"{PLACE}/amend", json={"reason": "second year"})
+
+
+def _validator(path: str, method: str, answer: httpx.Response) -> Any:
+    """Find what is described of an answer, beside what that refers to."""
+    media = answer.headers["content-type"].partition(";")[0]
+    described = DESCRIBED["paths"][path][method]["responses"][str(answer.status_code)]["content"][media]["schema"]
+    return jsonschema.Draft202012Validator({**described, "components": DESCRIBED["components"]})
+
+
+def _broken(found: Any) -> Iterator[Any]:
+    """Break an answer at every place of its own, and of what was told or bought: by another type, by what is missing,
+    by what is too much.
+    """
+    if not isinstance(found, dict):
+        yield [[{}]]
+        return
+    yield {**found, "unknown": 1}
+    for name in found:
+        yield {**found, name: [[{}]]}
+        if name == "kind" or "kind" not in found:
+            yield {other: each for other, each in found.items() if other != name}
+    if "result" in found:
+        yield from ({**found, "result": twin} for twin in _broken(found["result"]))
+
+
+def test_every_answer_is_as_it_is_described(served: RunningServer, long: bool) -> None:
+    calls, seen, broken = Calls(served), set(), 0
+    acts = ACTS if long else ACTS[:-1]  # what is rehearsed is of the same types as what is bought
+    for path, method, answer in (*calls.looking(), *calls.asking(acts), *calls.buying(), *calls.owning()):
+        assert answer.status_code in (200, 201, 202, 304), (path, answer.text)
+        at = path, method, str(answer.status_code)
+        is_new = at not in seen
+        seen.add(at)
+        if not answer.headers.get("content-type", "").startswith("application/json"):
+            continue
+        validator, told = _validator(path, method, answer), answer.json()
+        wrong = [f"{each.json_path}: {each.message[:300]}" for each in validator.iter_errors(told)]
+        assert not wrong, (path, wrong)
+        for twin in _broken(told) if is_new else ():
+            assert not validator.is_valid(twin), (path, twin)
+            broken += 1
+    assert seen == {
+        (path, method, status)
+        for path, method in NAMES
+        for status in DESCRIBED["paths"][path][method]["responses"]
+        if status < "400"
+    }
+    assert broken > 200
+
+
+def test_every_answer_has_a_schema() -> None:
+    contents = [
+        content["schema"]
+        for path, method in NAMES
+        for status, answer in DESCRIBED["paths"][path][method]["responses"].items()
+        for content in answer.get("content", {}).values()
+    ]
+    assert len(contents) > len(NAMES)
+    assert all(contents)
 
 
 # ── every operation, for every role, with what the schema allows and with what it forbids ──────

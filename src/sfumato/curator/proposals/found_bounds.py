@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from sfumato.curator.steps.step_counts import StepCounts
+from sfumato.errors import InvalidParameter
 from sfumato.policy import Type, Value
 from sfumato.policy.domains import as_value
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, text
+from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import INVENTED, Receipt
 from sfumato.release.purchases import NOT_BOUGHT, Purchase
 
@@ -66,6 +68,23 @@ class Bounds:
             f"{self.column} in [{', '.join(map(toml_value, self.ends))}]: {max(0, self.steps.outside):,} values "
             f"outside (± {reach:,}), {max(0, self.steps.inside):,} inside, so with {sure} confidence at least "
             f"{percent(Fraction(int(share * 1000), 1000))} are covered{mark}"
+        )
+
+    def as_answer(self) -> Answer:
+        """Give one row: the bounds, and how many values lie inside and outside, with the ranges of these."""
+        if self.receipt is None:
+            raise InvalidParameter("receipt", None, "there: rows are given of what was bought")
+        reach = self.steps.rank_error(self.receipt.confidence or "0.95")
+        counts = {"inside": self.steps.inside, "outside": self.steps.outside}
+        ends = (float(each) if isinstance(each, Fraction) else each for each in (self.low, self.high))
+        return Answer(
+            ("column", "low", "high", *counts),
+            (Type.TEXT, self.type, self.type, Type.INTEGER, Type.INTEGER),
+            ((self.column, *ends, *counts.values()),),
+            {name: ((float(count - reach), float(count + reach)),) for name, count in counts.items()},
+            ("column",),
+            self.receipt,
+            (),
         )
 
     def to_json(self) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from sfumato.errors import InvalidParameter
+from sfumato.plots.chart_data import Interval
+from sfumato.policy import Type
 from sfumato.privacy import codec
+from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.comparisons import Compared
 
@@ -35,6 +39,28 @@ class SessionAnswers:
     def __len__(self) -> int:
         return len(self.answers)
 
+    def as_answer(self) -> Answer:
+        """Give a row for each question, with the noisy value and its range where values were paid for; a question that
+        was not asked any more has no answer in its row.
+        """
+        sure, paid = self.receipt.confidence or "0.95", any(each.value is not None for each in self.answers)
+        found = list(zip_longest(self.questions, self.answers))
+        values = [None if each is None or each.value is None else float(each.value) for _, each in found]
+        rows = [(question, None if each is None else each.above) for question, each in found]
+        columns, types = ("question", "above"), (Type.TEXT, Type.BOOLEAN)
+        if not paid:
+            return Answer(columns, types, tuple(rows), {}, ("question",), self.receipt, ())
+        ranges = tuple(_range(each, sure) for _, each in found)
+        return Answer(
+            (*columns, "value"),
+            (*types, Type.REAL),
+            tuple((*row, value) for row, value in zip(rows, values, strict=True)),
+            {"value": ranges},
+            ("question",),
+            self.receipt,
+            (),
+        )
+
     def to_json(self) -> str:
         """Write the answers as JSON text, with a kind and a version."""
         return codec.dumps(self)
@@ -43,3 +69,11 @@ class SessionAnswers:
     def from_json(cls, source: str) -> SessionAnswers:
         """Read back what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
+
+
+def _range(found: Compared | None, confidence: str) -> Interval:
+    """Say where the exact value lies, where there is a noisy one."""
+    reach = None if found is None else found.error(confidence)
+    if found is None or found.value is None or reach is None:
+        return None
+    return float(found.value - reach), float(found.value + reach)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace
+from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text
+from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import INVENTED, Receipt
 from sfumato.release.purchases import NOT_BOUGHT, Purchase
 
@@ -41,6 +44,19 @@ class Sold:
     def __repr__(self) -> str:
         buyers = "" if self.buyers is None else f", about {self.buyers:,} buyers"
         return f"<Sold at {text(self.price)}{buyers}>{INVENTED if self.rehearsed else ''}"
+
+    def as_answer(self) -> Answer:
+        """Give one row: the price, and how many bids reach it, with its range, where some of ε paid for that."""
+        if self.receipt is None:
+            raise InvalidParameter("receipt", None, "there: rows are given of what was bought")
+        price = float(self.price)
+        if self.buyers is None or self.counter is None:
+            return Answer(("price",), (Type.REAL,), ((price,),), {}, ("price",), self.receipt, ())
+        reach = int(self.counter.error(self.receipt.confidence or "0.95"))
+        ends = float(self.buyers - reach), float(self.buyers + reach)
+        types = (Type.REAL, Type.INTEGER)
+        rows = ((price, self.buyers),)
+        return Answer(("price", "buyers"), types, rows, {"buyers": (ends,)}, ("price",), self.receipt, ())
 
     def to_json(self) -> str:
         """Write the sale as JSON text, with a kind and a version."""

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, overload
 
 from sfumato.curator.previews.forecasts import Forecast
 from sfumato.errors import InvalidParameter
 from sfumato.notebook_html import paragraph, preformatted
+from sfumato.plots.answers import draw_panels
+from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import codec
 from sfumato.release.answers.answer import Answer, as_table
+from sfumato.release.answers.answer_pictures import foot, notes
 from sfumato.release.answers.receipts import Receipt
+from sfumato.release.answers.stacked_answers import stacked
+from sfumato.safe_text import printable
 
 
 @codec.value("answers")
@@ -58,6 +64,24 @@ class Answers:
 
     def __len__(self) -> int:
         return len(self.answers)
+
+    def as_answer(self) -> Answer:
+        """Give all answers as one: below each other, with the name of its question in every row."""
+        if not self.answers:
+            raise InvalidParameter("answers", (), "at least one: rows are given of what was asked")
+        last = max((each.receipt for each in self.answers), key=attrgetter("line"))
+        return stacked(self.names, self.answers, self.receipt or last, self.warnings)
+
+    def plot(self, path: str | None = None) -> Picture:
+        """Draw a small panel for each number of each question; with a path (.svg, .png, .html) it is saved, too."""
+        charts = [
+            replace(each.chart_data(column), name=f"{printable(name)}: {printable(column)}")
+            for name, each in self.items()
+            for column in each.columns
+            if column in each.intervals
+        ]
+        below = foot(self.as_answer().receipt)
+        return saved(draw_panels(charts, "Answers to each question", below, notes(charts)), path)
 
     def to_json(self) -> str:
         """Write all answers as JSON text, with a kind and a version."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sfumato.policy import Policy
+from sfumato.release.answers.answer_columns import Columns
 
 _MOST = 256
 
@@ -24,6 +26,22 @@ class Sent(NamedTuple):
     spec: str
     spends: bool
     until: int | None
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """This is what is known of a proposal without a price."""
+
+    text: str
+    columns: Columns | dict[str, Columns]
+    warnings: tuple[str, ...]
+    free: bool
+
+    @classmethod
+    def of(cls, proposal: Any) -> Proposed:
+        """Say of a proposal what it says itself."""
+        warnings, free = getattr(proposal, "warnings", ()), getattr(proposal, "free", False)
+        return cls(getattr(proposal, "text", ""), proposal.columns, tuple(warnings), free)
 
 
 class KnownProposals:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -18,6 +18,8 @@ from sfumato.errors import InvalidParameter, RequestDiffers
 from sfumato.ledger import processes
 from sfumato.server.people.database import PeopleDatabase
 
+MOST_TEXTS = 16
+"""Free texts of one line that are kept for a user: what is kept grows with what is bought, not with what is asked."""
 _KEPT = "line, kind, spec, price, coalesce(text, '') FROM answers LEFT JOIN texts ON hash = answer"
 
 
@@ -124,9 +126,11 @@ class RunningReleases:
             _count(rows, account, 1)
 
     def keep(self, request: Request, kept: Kept) -> None:
-        """Keep what shows an answer again that was stored before."""
+        """Keep what shows an answer again that was stored before, and is free. Under other names of its columns it is
+        another text: once a user has enough of those of one line, how it was asked for is kept alone.
+        """
         with self._database.writing() as rows:
-            _keep(rows, request, kept)
+            _keep(rows, request, kept if _has_room(rows, request, kept) else replace(kept, answer=""))
 
     def phase(self, request: Request) -> Phase | None:
         """Say how far a release is, in whatever process; None where it is not under way, or its process has ended."""
@@ -208,12 +212,27 @@ def _count(rows: sqlite3.Connection, account: str, late: int) -> None:
     )
 
 
+def _has_room(rows: sqlite3.Connection, request: Request, kept: Kept) -> bool:
+    """Tell whether a text is there already, or the user has asked for the line a few times only."""
+    if rows.execute("SELECT 1 FROM texts WHERE hash = ?", (_hash(kept.answer),)).fetchone():
+        return True
+    mine = rows.execute(
+        "SELECT 1 FROM answers WHERE account = ? AND line = ? AND user = ? LIMIT ?",
+        (request.account, kept.line, request.user, MOST_TEXTS),
+    )
+    return len(mine.fetchall()) < MOST_TEXTS
+
+
 def _keep(rows: sqlite3.Connection, request: Request, kept: Kept) -> None:
     """Keep what a request was answered with. A text is written once: asked again under new ids, it takes no room."""
-    text = hashlib.sha256(kept.answer.encode()).hexdigest() if kept.answer else ""
+    text = _hash(kept.answer)
     added = rows.execute(
         "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (request.user, request.account, request.id, kept.line, kept.kind, kept.spec, kept.price, text),
     )
     if added.rowcount and text:
         rows.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (text, kept.answer))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest() if text else ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +16,7 @@ import msgspec
 from starlette.responses import Response
 
 from sfumato.errors import InvalidRequest
+from sfumato.privacy import Budget, codec
 from sfumato.privacy.numbers import text
 from sfumato.server.requests.operations import JSON
 
@@ -34,6 +35,10 @@ def _plain(value: object) -> Any:
     """Let our values write themselves: their form has a kind, by which they are read again."""
     if hasattr(value, "to_json"):
         return msgspec.Raw(value.to_json().encode())
+    if isinstance(value, Budget):
+        return msgspec.Raw(codec.dumps(value).encode())
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -70,8 +75,8 @@ def _arrow(answer: Any) -> bytes:
 
 
 def _csv(answer: Any) -> str | bytes:
-    if hasattr(answer, "to_csv"):
-        return answer.to_csv()
+    if hasattr(rows := _rows(answer), "to_csv"):
+        return rows.to_csv()
     import pyarrow
     from pyarrow import csv
 
@@ -82,13 +87,18 @@ def _csv(answer: Any) -> str | bytes:
 
 def _table(answer: Any) -> Any:
     """Give the rows of an answer, the cells of marginals, or the rows that are drawn from a synthetic table."""
-    return answer.to_arrow() if hasattr(answer, "to_arrow") else answer.table()
+    return rows.to_arrow() if hasattr(rows := _rows(answer), "to_arrow") else answer.table()
+
+
+def _rows(answer: Any) -> Any:
+    """Give what was released as an answer with rows, where it is none itself."""
+    return answer.as_answer() if hasattr(answer, "as_answer") else answer
 
 
 FORMS = (
     Form("json", JSON, lambda answer: answer.to_json(), ("to_json",)),
-    Form("csv", "text/csv", _csv, ("to_csv", "to_arrow", "sample")),
-    Form("arrow", "application/vnd.apache.arrow.stream", _arrow, ("to_arrow", "sample")),
+    Form("csv", "text/csv", _csv, ("to_csv", "to_arrow", "as_answer", "sample")),
+    Form("arrow", "application/vnd.apache.arrow.stream", _arrow, ("to_arrow", "as_answer", "sample")),
     Form("svg", "image/svg+xml", lambda answer: answer.plot().svg, ("plot",)),
 )
 NAMES = tuple(each.name for each in FORMS)

@@ -57,7 +57,10 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     answers: tuple[str, ...] = (JSON,)
     """The forms of what comes back."""
-    status: tuple[int, ...] = (200,)
+    told: Mapping[int, Any] = field(default_factory=dict)
+    """The type of what comes back as JSON, by status; None where nothing does."""
+    tells: Mapping[str, Any] = field(default_factory=dict)
+    """Where that depends on a part of the path, the type by that part's value."""
     refused: tuple[int, ...] = ()
     """What it may be refused with beside what any call may be."""
 

@@ -7,17 +7,20 @@ refused below, before anything is charged.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from threading import Lock
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, Literal, TypeVar, cast, get_type_hints
 
 import msgspec
 
 from sfumato.caching import cached_property
 from sfumato.curator import Curator
+from sfumato.curator.listings import Listing
 from sfumato.curator.proposals.asked_sessions import AskedSession
 from sfumato.curator.proposals.found_bounds import Bounds
 from sfumato.curator.proposals.marginals import MarginalsProposal
@@ -35,9 +38,11 @@ from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.answer import Answer
+from sfumato.server.releases.known_proposals import Proposed
 from sfumato.server.requests import specs
 from sfumato.server.requests.sent_questions import parameters_of, viewed
-from sfumato.server.requests.specs import Act, Given
+from sfumato.server.requests.specs import ACTS, Act, Given
+from sfumato.server.requests.told_values import Told
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class Kind:
     make: Callable[[Curator, Any], Any]
     released: type[Any]
     """The class of what is bought, which reads its own JSON text."""
+    also: tuple[type[Any], ...] = ()
+    """Classes of other proposals that may be made of the same: what they give is given, too."""
 
     @cached_property
     def asked(self) -> type[Given]:
@@ -63,6 +70,24 @@ class Kind:
     def bought(self) -> type[Given]:
         """Give the type of what is sent to buy."""
         return self._defined("Bought", [("spec", self.spec), ("price", self.price)], tag_field="kind", tag=self.name)
+
+    @cached_property
+    def told(self) -> Any:
+        """Give the type of what is told for nothing: of every act, what the methods say that they give."""
+        offered = {act: given for act in ACTS if (given := self._given(act)) is not None}
+        told = {"propose": reduce(or_, self.also, Proposed), **offered}
+        return reduce(or_, (Told[Literal[act], given] for act, given in told.items()))  # type: ignore[valid-type]
+
+    @cached_property
+    def bought_as(self) -> Any:
+        """Give the type of what is released."""
+        return self._given("release")
+
+    def _given(self, act: str) -> Any:
+        """Find what the methods of all proposals of this kind say that they give; None where none has it."""
+        said = (_returned(each, act) for each in (self.offered, *self.also))
+        found = [self.released if isinstance(each, TypeVar) else each for each in said if each is not None]
+        return reduce(or_, found) if found else None
 
     def _defined(self, prefix: str, fields: list[Any], **more: Any) -> type[Given]:
         name = prefix + self.spec.__name__.removesuffix("Spec")
@@ -85,6 +110,15 @@ class Kind:
             if each.default is each.empty and each.name not in said:
                 raise InvalidParameter(each.name, None, f"given: {method} needs it for {self.name}")
         return said
+
+
+def _returned(cls: type[Any], name: str) -> Any:
+    """Give the type that a method or a property says it gives, or that of a field; None where there is none of them."""
+    found = inspect.getattr_static(cls, name, cls)
+    method = found.fget if isinstance(found, property) else found
+    said = method.__annotations__.get(name if method is cls else "return")
+    home = vars(sys.modules[method.__module__])
+    return None if said is None else get_type_hints(SimpleNamespace(__annotations__={name: said}), home)[name]
 
 
 def _not_offered(kind: str, method: str) -> Unsupported:
@@ -134,7 +168,7 @@ _MARGINALS = _calling("marginals")
 KINDS: Mapping[str, Kind] = {
     each.name: each
     for each in (
-        Kind("questions", specs.QuestionSpec, specs.QuestionPrice, Question, _question, Answer),
+        Kind("questions", specs.QuestionSpec, specs.QuestionPrice, Question, _question, Answer, (Listing,)),
         Kind("workloads", specs.WorkloadSpec, specs.WorkloadPrice, Workload, _calling("workload"), Answers),
         Kind(
             "marginals", specs.MarginalsSpec, specs.MarginalsPrice, MarginalsProposal, _calling("marginals"), Synopsis
@@ -149,6 +183,8 @@ KINDS: Mapping[str, Kind] = {
 """Everything that can be bought over the wire."""
 BOUGHT: Any = reduce(or_, (each.bought for each in KINDS.values()))
 """The type of whatever is sent to buy."""
+RELEASED: Any = reduce(or_, (each.bought_as for each in KINDS.values()))
+"""The type of whatever is bought."""
 _BY_TYPE = {each.bought: each for each in KINDS.values()}
 
 

@@ -16,6 +16,7 @@ from sfumato.errors import InvalidRequest, SfumatoError
 from sfumato.server.requests.operations import JSON, Handler, Operation, Parameter
 from sfumato.server.requests.problems import fault, problem
 from sfumato.server.requests.static_replies import REVALIDATED, StaticReply, static_reply
+from sfumato.server.requests.told_values import Description
 from sfumato.server.rest import routes_auditor, routes_health, routes_owner, routes_policies
 from sfumato.server.rest.openapi import document
 from sfumato.server.rest.routes_health import Metrics
@@ -45,7 +46,7 @@ OPERATIONS = (
         describe,
         roles=(),
         parameters=(Parameter("If-None-Match", "header", "The mark of what is there already."),),
-        status=(200, 304),
+        told={200: Description, 304: None},
     ),
 )
 _OWN_STATUS = {"Content-Type": 415, "Accept": 406}

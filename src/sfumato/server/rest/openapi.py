@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
+from sfumato.plots.picture import KIND, Picture
+from sfumato.privacy.codec_schemas import Schema, Schemas
 from sfumato.server.requests import problems
 from sfumato.server.requests.operations import JSON, MOST_DIGITS, Operation, Parameter
 from sfumato.version import __version__
@@ -17,7 +19,6 @@ _ABOUT = """Private answers with honest error bars, and a budget that holds. Onl
 else is free. Numbers that have to be exact are texts."""
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": 10**MOST_DIGITS - 1}
 _FORMS = {
-    JSON: {},
     "text/csv": {"type": "string"},
     "text/plain": {"type": "string"},
     "image/svg+xml": {"type": "string"},
@@ -31,16 +32,19 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     types = [*dict.fromkeys(_types(operations)), problems.Problem]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     written = dict(zip(types, schemas, strict=True))
+    told = Schemas(_REF, {Picture: KIND})
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
-        for path, name, body in _paths(each):
-            paths.setdefault(path, {})[each.method.lower()] = _operation(each, path, name, written.get(body))
+        for path, name, body, answers in _paths(each):
+            described = {status: answer and told.of(answer) for status, answer in answers.items()}
+            found = _operation(each, path, name, written.get(body), described)
+            paths.setdefault(path, {})[each.method.lower()] = found
     return {
         "openapi": "3.1.0",
         "info": {"title": "Sfumato", "version": __version__, "description": _ABOUT},
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": {**components, **told.components},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -53,21 +57,23 @@ def _types(operations: Sequence[Operation]) -> Iterator[Any]:
             yield each.body
 
 
-def _paths(operation: Operation) -> Iterator[tuple[str, str, Any]]:
-    """List the path of an operation, or one for each kind where what is sent depends on that."""
+def _paths(operation: Operation) -> Iterator[tuple[str, str, Any, Mapping[int, Any]]]:
+    """List the path of an operation, or one for each kind where what is sent and told depends on that."""
     path = operation.path.replace(":number}", "}")
     if not operation.bodies:
-        yield path, operation.name, operation.body
+        yield path, operation.name, operation.body, operation.told
     for kind, body in operation.bodies.items():
-        yield path.replace("{kind}", kind), f"{operation.name}_{kind}", body
+        yield path.replace("{kind}", kind), f"{operation.name}_{kind}", body, {200: operation.tells[kind]}
 
 
-def _operation(operation: Operation, path: str, name: str, body: dict[str, Any] | None) -> dict[str, Any]:
+def _operation(
+    operation: Operation, path: str, name: str, body: Schema | None, answers: Mapping[int, Schema | None]
+) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": name,
         "summary": operation.words,
         "parameters": [_parameter(each) for each in _parameters(operation, path)],
-        "responses": {**_answers(operation), **_refusals(operation)},
+        "responses": {**_answers(operation, answers), **_refusals(operation)},
         "security": [{"token": []}] if operation.roles else [],
     }
     if operation.roles:
@@ -96,12 +102,12 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _answers(operation: Operation) -> dict[str, Any]:
-    content = {form: {"schema": _FORMS[form]} for form in operation.answers}
-    return {
-        str(status): {"description": HTTPStatus(status).phrase, **({} if status == 304 else {"content": content})}
-        for status in operation.status
-    }
+def _answers(operation: Operation, told: Mapping[int, Schema | None]) -> dict[str, Any]:
+    found: dict[str, Any] = {str(status): {"description": HTTPStatus(status).phrase} for status in told}
+    for status, schema in told.items():
+        if schema is not None:
+            found[str(status)]["content"] = {form: {"schema": _FORMS.get(form, schema)} for form in operation.answers}
+    return found
 
 
 def _refusals(operation: Operation) -> dict[str, Any]:

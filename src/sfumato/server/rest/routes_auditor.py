@@ -9,11 +9,14 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
+from sfumato.ledger import Anchor
+from sfumato.ledger.proofs.exporting import Record
 from sfumato.privacy import codec
 from sfumato.server.people.caller import Caller
 from sfumato.server.requests.answer_forms import json_response
 from sfumato.server.requests.calls import counter_of, identified, in_thread
 from sfumato.server.requests.operations import AUDITOR, JSON, OWNER, Operation, Parameter
+from sfumato.server.requests.told_values import Verified
 
 _FORMS = {"json": JSON, "csv": "text/csv", "arrow": "application/vnd.apache.arrow.file"}
 
@@ -21,7 +24,7 @@ _FORMS = {"json": JSON, "csv": "text/csv", "arrow": "application/vnd.apache.arro
 async def verify(request: Request) -> Response:
     caller = await identified(request)
     found = await in_thread(counter_of(request).verify, caller)
-    return json_response({"holds": found.holds, "lines": found.lines, "bad": found.bad, "words": str(found)})
+    return json_response(Verified.of(found))
 
 
 async def export(request: Request) -> Response:
@@ -49,7 +52,15 @@ async def anchor(request: Request) -> Response:
 _ROLES = (OWNER, AUDITOR)
 _FORM = Parameter("form", "query", "How it is written.", {"enum": list(_FORMS), "default": "json"})
 OPERATIONS = (
-    Operation("verify", "GET", "/v1/ledger/verify", "Whether every line is as it was written.", verify, _ROLES),
+    Operation(
+        "verify",
+        "GET",
+        "/v1/ledger/verify",
+        "Whether every line is as it was written.",
+        verify,
+        _ROLES,
+        told={200: Verified},
+    ),
     Operation(
         "export",
         "GET",
@@ -59,6 +70,15 @@ OPERATIONS = (
         _ROLES,
         parameters=(_FORM,),
         answers=tuple(_FORMS.values()),
+        told={200: list[Record]},
     ),
-    Operation("anchor", "GET", "/v1/ledger/anchor", "Head and totals, to be kept elsewhere.", anchor, _ROLES),
+    Operation(
+        "anchor",
+        "GET",
+        "/v1/ledger/anchor",
+        "Head and totals, to be kept elsewhere.",
+        anchor,
+        _ROLES,
+        told={200: Anchor},
+    ),
 )

@@ -12,6 +12,7 @@ from sfumato.errors import Draining
 from sfumato.server.requests.answer_forms import json_response
 from sfumato.server.requests.calls import counter_of, identified, in_thread
 from sfumato.server.requests.operations import OWNER, Operation
+from sfumato.server.requests.told_values import Health
 from sfumato.version import __version__
 
 
@@ -52,14 +53,14 @@ class Metrics:
 
 
 async def alive(request: Request) -> Response:  # noqa: ARG001
-    return json_response({"status": "alive"})
+    return json_response(Health("alive"))
 
 
 async def ready(request: Request) -> Response:
     """Say whether new work is taken."""
     if request.app.state.stopping:
         raise Draining
-    return json_response({"status": "ready"})
+    return json_response(Health("ready"))
 
 
 async def metrics(request: Request) -> Response:
@@ -70,7 +71,9 @@ async def metrics(request: Request) -> Response:
 
 
 OPERATIONS = (
-    Operation("alive", "GET", "/healthz", "Whether the process lives.", alive, roles=()),
-    Operation("ready", "GET", "/readyz", "Whether new work is taken.", ready, roles=()),
-    Operation("metrics", "GET", "/metrics", "Calls and refusals.", metrics, roles=(OWNER,), answers=("text/plain",)),
+    Operation("alive", "GET", "/healthz", "Whether the process lives.", alive, roles=(), told={200: Health}),
+    Operation("ready", "GET", "/readyz", "Whether new work is taken.", ready, roles=(), told={200: Health}),
+    Operation(
+        "metrics", "GET", "/metrics", "Calls and refusals.", metrics, (OWNER,), answers=("text/plain",), told={200: str}
+    ),
 )

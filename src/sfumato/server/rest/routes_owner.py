@@ -7,15 +7,17 @@ from datetime import timedelta
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sfumato.server.people.known_people import Token, User
 from sfumato.server.requests.answer_forms import json_response
 from sfumato.server.requests.calls import counter_of, identified, in_thread, reading, sent, whole
 from sfumato.server.requests.operations import AUDITOR, CURSOR, MOST_LISTED, OWNER, Operation
 from sfumato.server.requests.specs import Amendment, ChangedUser, NewToken, NewUser, Pause
+from sfumato.server.requests.told_values import Acts, LineSummary, MadeToken, Overruns, Paused, Shares, Tokens, Users
 
 
 async def list_users(request: Request) -> Response:
     caller = await identified(request)
-    return json_response({"users": await in_thread(counter_of(request).users, caller)})
+    return json_response(Users(await in_thread(counter_of(request).users, caller)))
 
 
 async def add_user(request: Request) -> Response:
@@ -33,7 +35,7 @@ async def change_user(request: Request) -> Response:
 
 async def list_tokens(request: Request) -> Response:
     caller = await identified(request)
-    return json_response({"tokens": await in_thread(counter_of(request).tokens, caller)})
+    return json_response(Tokens(await in_thread(counter_of(request).tokens, caller)))
 
 
 async def new_token(request: Request) -> Response:
@@ -43,7 +45,7 @@ async def new_token(request: Request) -> Response:
     lasts = None if given.days is None else timedelta(days=given.days)
     new = counter_of(request).new_token
     token, text = await in_thread(new, caller, given.user, label=given.label, expires=lasts, most=given.most)
-    return json_response({"token": token, "text": text}, 201)
+    return json_response(MadeToken(token, text), 201)
 
 
 async def revoke_token(request: Request) -> Response:
@@ -53,52 +55,109 @@ async def revoke_token(request: Request) -> Response:
 
 async def show_shares(request: Request) -> Response:
     caller = await identified(request)
-    return json_response({"shares": await in_thread(counter_of(request).shares, caller, request.path_params["policy"])})
+    return json_response(Shares(await in_thread(counter_of(request).shares, caller, request.path_params["policy"])))
 
 
 async def amend(request: Request) -> Response:
     caller = await identified(request)
     given: Amendment = await sent(request, caller, Amendment)
     line = await in_thread(counter_of(request).amend, caller, request.path_params["policy"], given.reason)
-    return json_response(line.summary())
+    return json_response(LineSummary.of(line))
 
 
 async def pause(request: Request) -> Response:
     caller = await identified(request)
     given: Pause = await sent(request, caller, Pause)
     await in_thread(counter_of(request).pause, caller, request.path_params["policy"], paused=given.paused)
-    return json_response({"paused": given.paused})
+    return json_response(Paused(given.paused))
 
 
 async def list_acts(request: Request) -> Response:
     caller = await identified(request)
     with reading(request, caller):
         after, most = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED, 1)
-    return json_response({"acts": await in_thread(counter_of(request).acts, caller, after, most)})
+    return json_response(Acts(await in_thread(counter_of(request).acts, caller, after, most)))
 
 
 async def count_overruns(request: Request) -> Response:
     """Count what was answered later than the clock allowed. PRIVATE: it depends on rows."""
     caller = await identified(request)
     found = await in_thread(counter_of(request).overruns, caller, request.path_params["policy"])
-    return json_response({"overruns": found})
+    return json_response(Overruns(found))
 
 
 _OWNER, _POLICY = (OWNER,), "/v1/policies/{policy}"
 OPERATIONS = (
-    Operation("list_users", "GET", "/v1/users", "Who may come in.", list_users, _OWNER),
-    Operation("add_user", "POST", "/v1/users", "Let someone in.", add_user, _OWNER, NewUser, status=(201,)),
-    Operation("change_user", "PUT", "/v1/users/{user}", "Keep someone out.", change_user, _OWNER, ChangedUser),
-    Operation("list_tokens", "GET", "/v1/tokens", "Tokens, without their texts.", list_tokens, _OWNER),
-    Operation("new_token", "POST", "/v1/tokens", "Make a token.", new_token, _OWNER, NewToken, status=(201,)),
-    Operation("revoke_token", "DELETE", "/v1/tokens/{token:number}", "End a token.", revoke_token, _OWNER),
-    Operation("show_shares", "GET", f"{_POLICY}/shares", "Who may spend how much.", show_shares, _OWNER),
+    Operation("list_users", "GET", "/v1/users", "Who may come in.", list_users, _OWNER, told={200: Users}),
+    Operation("add_user", "POST", "/v1/users", "Let someone in.", add_user, _OWNER, NewUser, told={201: User}),
     Operation(
-        "amend", "POST", f"{_POLICY}/amend", "Take the budget of the file.", amend, _OWNER, Amendment, refused=(409,)
+        "change_user",
+        "PUT",
+        "/v1/users/{user}",
+        "Keep someone out.",
+        change_user,
+        _OWNER,
+        ChangedUser,
+        told={200: User},
+    ),
+    Operation("list_tokens", "GET", "/v1/tokens", "Tokens, without texts.", list_tokens, _OWNER, told={200: Tokens}),
+    Operation("new_token", "POST", "/v1/tokens", "Make a token.", new_token, _OWNER, NewToken, told={201: MadeToken}),
+    Operation(
+        "revoke_token",
+        "DELETE",
+        "/v1/tokens/{token:number}",
+        "End a token.",
+        revoke_token,
+        _OWNER,
+        told={200: Token},
     ),
     Operation(
-        "count_overruns", "GET", f"{_POLICY}/overruns", "PRIVATE: answers that came later.", count_overruns, _OWNER
+        "show_shares",
+        "GET",
+        f"{_POLICY}/shares",
+        "Who may spend how much.",
+        show_shares,
+        _OWNER,
+        told={200: Shares},
     ),
-    Operation("list_acts", "GET", "/v1/acts", "What owners did.", list_acts, (OWNER, AUDITOR), parameters=CURSOR),
-    Operation("pause", "POST", f"{_POLICY}/pause", "Answer nothing new, or again.", pause, _OWNER, Pause),
+    Operation(
+        "amend",
+        "POST",
+        f"{_POLICY}/amend",
+        "Take the budget of the file.",
+        amend,
+        _OWNER,
+        Amendment,
+        told={200: LineSummary},
+        refused=(409,),
+    ),
+    Operation(
+        "count_overruns",
+        "GET",
+        f"{_POLICY}/overruns",
+        "PRIVATE: answers that came later.",
+        count_overruns,
+        _OWNER,
+        told={200: Overruns},
+    ),
+    Operation(
+        "list_acts",
+        "GET",
+        "/v1/acts",
+        "What owners did.",
+        list_acts,
+        (OWNER, AUDITOR),
+        parameters=CURSOR,
+        told={200: Acts},
+    ),
+    Operation(
+        "pause",
+        "POST",
+        f"{_POLICY}/pause",
+        "Answer nothing new, or again.",
+        pause,
+        _OWNER,
+        Pause,
+        told={200: Paused},
+    ),
 )

@@ -6,18 +6,30 @@ import re
 from collections.abc import Sequence
 from urllib.parse import quote
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sfumato.curator import PeriodStandings, Standing
+from sfumato.curator.described_tables import Tables
 from sfumato.errors import InvalidRequest, NotThere
-from sfumato.privacy import codec
+from sfumato.policy.public_faces import PublicFace
 from sfumato.server.releases.flights import Flight
 from sfumato.server.releases.running_releases import Phase
 from sfumato.server.requests import answer_forms, proposals
 from sfumato.server.requests.answer_forms import json_response
 from sfumato.server.requests.calls import counter_of, identified, identify, in_thread, reading, require_json, whole
 from sfumato.server.requests.operations import ANALYST, CURSOR, MOST_LISTED, OWNER, Operation, Parameter
+from sfumato.server.requests.told_values import (
+    Bought,
+    CountedBudget,
+    Ended,
+    HistoryLines,
+    LineSummary,
+    PolicyNames,
+    Told,
+    UnderWay,
+    Unlisted,
+)
 
 _LINE_FORMS = ("summaries", "lines")
 """How lines of the ledger are given: what people want to know of each, or each whole, as the ledger has it."""
@@ -26,7 +38,7 @@ _KEY = re.compile(r"[!-~]{1,200}")
 
 async def list_policies(request: Request) -> Response:
     caller = await identified(request)
-    return json_response({"policies": await in_thread(counter_of(request).policies, caller)})
+    return json_response(PolicyNames(await in_thread(counter_of(request).policies, caller)))
 
 
 async def show_policy(request: Request) -> Response:
@@ -42,7 +54,7 @@ async def show_budget(request: Request) -> Response:
 async def show_account(request: Request) -> Response:
     caller = await identified(request)
     budget, share = await in_thread(counter_of(request).account, caller, request.path_params["policy"])
-    return json_response({"budget": msgspec.Raw(codec.dumps(budget).encode()), "share": share})
+    return json_response(CountedBudget(budget, share))
 
 
 async def show_tables(request: Request) -> Response:
@@ -63,22 +75,22 @@ def _told(request: Request, sent: bytes) -> Response:
     with reading(request, caller):
         require_json(request)
         act, spec, price = proposals.read_asked(kind, sent)
-    return json_response({"act": act, "result": counter_of(request).free(caller, policy, kind, act, spec, price)})
+    return json_response(Told(act, counter_of(request).free(caller, policy, kind, act, spec, price)))
 
 
 async def release(request: Request) -> Response:
     """Buy an answer, by the only call that spends: once for a key, however often it is sent."""
     flight = await in_thread(_started, request, await request.body())
-    policy = request.path_params["policy"]
-    if _prefers_async(request) and flight.phase is not Phase.DONE:
+    policy, phase = request.path_params["policy"], flight.phase
+    if _prefers_async(request) and phase is not Phase.DONE:
         place = {
             "Location": f"{_place(policy)}?key={quote(flight.request.id, safe='')}",
             "Preference-Applied": "respond-async",
         }
-        return json_response({"phase": flight.phase}, 202, {**place, "Retry-After": "1"})
+        return json_response(UnderWay(phase), 202, {**place, "Retry-After": "1"})
     found = await counter_of(request).wait(flight)
     place = {"Location": f"{_place(policy)}/{found.line}"} if found.line else {}
-    return json_response({"line": found.line, "free": found.free, "result": found.answer}, headers=place)
+    return json_response(Bought(found.line, found.free, found.answer), headers=place)
 
 
 def _started(request: Request, sent: bytes) -> Flight:
@@ -95,13 +107,13 @@ async def show_progress(request: Request) -> Response:
     caller, key = await identified(request), _key(request.query_params.getlist("key"), "the query, key")
     policy = request.path_params["policy"]
     found = await in_thread(counter_of(request).progress, caller, policy, key)
-    if found.line is None:
-        return json_response({"phase": found.phase}, headers={"Retry-After": "1"})
+    if found.phase is not Phase.DONE:
+        return json_response(UnderWay(found.phase), headers={"Retry-After": "1"})
     if not found.line:  # what was not bought has no place of its own
         answer = await in_thread(counter_of(request).answered, caller, policy, key)
-        return json_response({"phase": found.phase, "line": 0, "result": answer.answer})
+        return json_response(Unlisted(found.phase, 0, answer.answer))
     place = {"Location": f"{_place(policy)}/{found.line}"}
-    return json_response({"phase": found.phase, "line": found.line}, headers=place)
+    return json_response(Ended(found.phase, found.line), headers=place)
 
 
 async def show_release(request: Request) -> Response:
@@ -121,11 +133,9 @@ async def show_history(request: Request) -> Response:
     caller = await identified(request)
     after, most = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED, 1)
     page = await in_thread(counter_of(request).history, caller, request.path_params["policy"], after, most)
-    whole_lines = _history_form(request) == "lines"
-    lines: list[object] = [
-        each if whole_lines else {**each.summary(), "analyst": page.buyer(each)} for each in page.lines
-    ]
-    return json_response({"lines": lines, "next": page.next})
+    if _history_form(request) == "lines":
+        return json_response(HistoryLines(page.lines, page.next))
+    return json_response(HistoryLines(tuple(LineSummary.of(each, page.buyer(each)) for each in page.lines), page.next))
 
 
 def _history_form(request: Request) -> str:
@@ -170,11 +180,36 @@ _LINE_FORM = Parameter("form", "query", "What is told of each line.", {"enum": l
 _ASKING = (OWNER, ANALYST)
 _POLICY = "/v1/policies/{policy}"
 OPERATIONS = (
-    Operation("list_policies", "GET", "/v1/policies", "What may be asked about.", list_policies),
-    Operation("show_policy", "GET", _POLICY, "Tables and columns as they are declared.", show_policy),
-    Operation("show_budget", "GET", f"{_POLICY}/budget", "What is left.", show_budget),
-    Operation("show_account", "GET", f"{_POLICY}/account", "The budget, as it is counted.", show_account),
-    Operation("show_tables", "GET", f"{_POLICY}/tables", "What there is to ask, with questions to copy.", show_tables),
+    Operation(
+        "list_policies", "GET", "/v1/policies", "What may be asked about.", list_policies, told={200: PolicyNames}
+    ),
+    Operation(
+        "show_policy", "GET", _POLICY, "Tables and columns as they are declared.", show_policy, told={200: PublicFace}
+    ),
+    Operation(
+        "show_budget",
+        "GET",
+        f"{_POLICY}/budget",
+        "What is left.",
+        show_budget,
+        told={200: Standing | PeriodStandings},
+    ),
+    Operation(
+        "show_account",
+        "GET",
+        f"{_POLICY}/account",
+        "The budget, as it is counted.",
+        show_account,
+        told={200: CountedBudget},
+    ),
+    Operation(
+        "show_tables",
+        "GET",
+        f"{_POLICY}/tables",
+        "What there is to ask, with questions to copy.",
+        show_tables,
+        told={200: Tables},
+    ),
     Operation(
         "tell",
         "POST",
@@ -183,6 +218,7 @@ OPERATIONS = (
         tell,
         _ASKING,
         bodies={name: each.asked for name, each in proposals.KINDS.items()},
+        tells={name: each.told for name, each in proposals.KINDS.items()},
         refused=(402, 409, 422),
     ),
     Operation(
@@ -194,7 +230,7 @@ OPERATIONS = (
         _ASKING,
         body=proposals.BOUGHT,
         parameters=(_IDEMPOTENCY, _PREFER),
-        status=(200, 202),
+        told={200: Bought[proposals.RELEASED], 202: UnderWay},
         refused=(402, 409, 422),
     ),
     Operation(
@@ -204,6 +240,7 @@ OPERATIONS = (
         "How far a release is: queued, charged or done.",
         show_progress,
         parameters=(_SENT_KEY,),
+        told={200: UnderWay | Ended | Unlisted[proposals.RELEASED]},
         refused=(402, 409, 422),
     ),
     Operation(
@@ -214,6 +251,7 @@ OPERATIONS = (
         show_release,
         parameters=(_FORM,),
         answers=tuple(each.media_type for each in answer_forms.FORMS),
+        told={200: proposals.RELEASED},
         refused=(406, 409),
     ),
     Operation(
@@ -223,5 +261,6 @@ OPERATIONS = (
         "Lines of the ledger, oldest first.",
         show_history,
         parameters=(*CURSOR, _LINE_FORM),
+        told={200: HistoryLines},
     ),
 )
