@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from sfumato.curator import PeriodStandings, Standing
 from sfumato.ledger import Line, Verification
@@ -15,7 +15,13 @@ from sfumato.privacy import Budget
 from sfumato.server.people.known_people import Act, Token, User
 from sfumato.server.releases.running_releases import Phase
 
-A, R = TypeVar("A"), TypeVar("R")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+def of(generic: Any, *types: Any) -> Any:
+    """Give one of the generic types below with these types in it, which are known when the server starts."""
+    return generic[types]
 
 
 @dataclass(frozen=True)
