@@ -73,7 +73,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Unlisted(Generic[R]):
-    """Something that was not bought has no line, and is told at once."""
+    """It has no line, since nothing was bought, and is told at once."""
 
     phase: Literal[Phase.DONE]
     line: Literal[0]
@@ -153,7 +153,7 @@ class Acts:
 
 @dataclass(frozen=True)
 class Overruns:
-    """So many answers came later than the clock allowed. PRIVATE: it depends on rows."""
+    """This is how many answers were later than the clock allowed. PRIVATE: it depends on rows."""
 
     overruns: int
 
