@@ -39,7 +39,7 @@ from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.answer import Answer
 from sfumato.server.releases.known_proposals import Proposed
-from sfumato.server.requests import specs
+from sfumato.server.requests import specs, told_values
 from sfumato.server.requests.sent_questions import parameters_of, viewed
 from sfumato.server.requests.specs import ACTS, Act, Given
 from sfumato.server.requests.told_values import Told
@@ -76,7 +76,7 @@ class Kind:
         """Give the type of what is told for nothing: of every act, what the methods say that they give."""
         offered = {act: given for act in ACTS if (given := self._given(act)) is not None}
         told = {"propose": reduce(or_, self.also, Proposed), **offered}
-        return reduce(or_, (Told[Literal[act], given] for act, given in told.items()))  # type: ignore[valid-type]
+        return reduce(or_, (told_values.of(Told, Literal[act], given) for act, given in told.items()))
 
     @cached_property
     def bought_as(self) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from sfumato.curator import PeriodStandings, Standing
 from sfumato.ledger import Line, Verification
@@ -15,7 +15,13 @@ from sfumato.privacy import Budget
 from sfumato.server.people.known_people import Act, Token, User
 from sfumato.server.releases.running_releases import Phase
 
-A, R = TypeVar("A"), TypeVar("R")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+def of(generic: Any, *types: Any) -> Any:
+    """Give one of the generic types below with these types in it, which are known when the server starts."""
+    return generic[types]
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Unlisted(Generic[R]):
-    """Something that was not bought has no line, and is told at once."""
+    """It has no line, since nothing was bought, and is told at once."""
 
     phase: Literal[Phase.DONE]
     line: Literal[0]
@@ -147,7 +153,7 @@ class Acts:
 
 @dataclass(frozen=True)
 class Overruns:
-    """So many answers came later than the clock allowed. PRIVATE: it depends on rows."""
+    """This is how many answers were later than the clock allowed. PRIVATE: it depends on rows."""
 
     overruns: int
 

@@ -15,7 +15,7 @@ from sfumato.errors import InvalidRequest, NotThere
 from sfumato.policy.public_faces import PublicFace
 from sfumato.server.releases.flights import Flight
 from sfumato.server.releases.running_releases import Phase
-from sfumato.server.requests import answer_forms, proposals
+from sfumato.server.requests import answer_forms, proposals, told_values
 from sfumato.server.requests.answer_forms import json_response
 from sfumato.server.requests.calls import counter_of, identified, identify, in_thread, reading, require_json, whole
 from sfumato.server.requests.operations import ANALYST, CURSOR, MOST_LISTED, OWNER, Operation, Parameter
@@ -230,7 +230,7 @@ OPERATIONS = (
         _ASKING,
         body=proposals.BOUGHT,
         parameters=(_IDEMPOTENCY, _PREFER),
-        told={200: Bought[proposals.RELEASED], 202: UnderWay},
+        told={200: told_values.of(Bought, proposals.RELEASED), 202: UnderWay},
         refused=(402, 409, 422),
     ),
     Operation(
@@ -240,7 +240,7 @@ OPERATIONS = (
         "How far a release is: queued, charged or done.",
         show_progress,
         parameters=(_SENT_KEY,),
-        told={200: UnderWay | Ended | Unlisted[proposals.RELEASED]},
+        told={200: UnderWay | Ended | told_values.of(Unlisted, proposals.RELEASED)},
         refused=(402, 409, 422),
     ),
     Operation(
