@@ -313,7 +313,11 @@ ROWS: dict[str, tuple[dict[str, Any], list[str], int]] = {
     "bounds": (SPECS["bounds"], ["column", "low", "high", "inside", "outside", "inside_low", "inside_high"], 1),
     "auctions": (SPECS["auctions"], ["price", "buyers", "buyers_low", "buyers_high"], 1),
 }
-PAID = {"sessions": {"values_epsilon": "0.01"}, "auctions": {"counting": "0.5"}}
+PAID: dict[str, dict[str, Any]] = {
+    "workloads": {"fresh": True},  # what others have bought before has a line of its own
+    "sessions": {"values_epsilon": "0.01"},
+    "auctions": {"counting": "0.5"},
+}
 """What is released beside answers and marginals, with the columns and the number of its rows, where all is paid for."""
 
 
