@@ -28,6 +28,7 @@ from sfumato.policy import Policy
 from sfumato.release.releasing import Progress, quietly
 from sfumato.server.releases import clocked_openings
 from sfumato.server.releases.answer_clock import AnswerClock
+from sfumato.server.releases.running_releases import MOST_TEXTS
 
 EPSILON = {"epsilon": "0.1"}
 TOO_MUCH = {"epsilon": "2"}
@@ -271,6 +272,19 @@ def test_what_was_answered_about_other_data_is_not_given_for_these(changing: Cha
     assert (now.free, now.answer.receipt.data) == (False, "version 2")
     again = counter.release(changing.small.ana, "clinic", "questions", COUNT, EPSILON, "one")
     assert (again.line, again.answer.receipt.data) == (bought.line, "version 1")
+
+
+def test_a_key_beyond_those_whose_text_is_kept_shows_its_line_after_the_data_have_changed(changing: Changing) -> None:
+    counter, ana = changing.small.counter, changing.small.ana
+    bought = counter.release(ana, "clinic", "questions", COUNT, EPSILON, "one")
+    for number in range(MOST_TEXTS + 1):
+        named = {"sql": f"SELECT COUNT(*) AS n{number} FROM visits"}
+        counter.release(ana, "clinic", "questions", named, EPSILON, f"named {number}")
+    changing.change_data()
+    assert not counter.release(ana, "clinic", "questions", COUNT, EPSILON, "new").free
+    for key in ("named 0", f"named {MOST_TEXTS}"):
+        again = counter.answered(ana, "clinic", key)
+        assert (again.line, again.answer.rows, again.free) == (bought.line, bought.answer.rows, True)
 
 
 def test_a_budget_that_is_spent_refuses_when_what_has_changed_is_due(changing: Changing) -> None:

@@ -561,8 +561,9 @@ class Counter:
 
     def _shown_again(self, request: Request, kept: Kept) -> Released | None:
         """Show an answer that was given before: a line is one answer, whatever others buy later, and whatever becomes
-        of the policy and of who bought it. Of those that an earlier version gave it was not kept how they are shown:
-        they are found as they were asked for.
+        of the policy and of who bought it. Of those that an earlier version gave, and of free ones beyond the first
+        few of a line, it was not kept how they are shown: they are found as they were asked for, or else as the line
+        was shown to the same user first.
         """
         if kept.answer:
             return Released(kept.line, given_again(kept.answer), free=True)
@@ -570,7 +571,10 @@ class Counter:
         spec, price = json.loads(kept.spec), json.loads(kept.price)
         proposal = self._proposal(buyer, request.account, kept.kind, spec, spends=False, until=kept.line)
         found = _found(proposal, price, request.id)
-        return None if found is None else replace(found, free=True)
+        if found is not None:
+            return replace(found, free=True)
+        first = self._running.kept_line(request.account, kept.line, request.user)
+        return None if first is None or not first[1].answer else Released(kept.line, given_again(first[1].answer), True)
 
     def _with_new_data(self, caller: Caller, name: str, ask: Callable[[], T]) -> T:
         """Ask, and once more of the data as they are now where they have changed since they were opened."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from sfumato.errors import InvalidParameter
 from sfumato.policy import Type
+from sfumato.release.answers import stacked_answers
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.answers.stacked_answers import stacked
@@ -40,3 +45,28 @@ def test_columns_of_one_name_and_several_types_are_named_by_their_questions() ->
     assert found.columns == ("question_", "a: x", "b: x", "b: x_", "question")
     assert found.rows == (("a", 1, "own", None, None), ("b", None, None, 0.5, "what"))
     assert found.intervals == {"a: x": ((0.0, 2.0), None), "b: x_": (None, (0.0, 1.0))}
+
+
+def test_what_is_said_of_a_column_goes_with_it() -> None:
+    """A median is shown by its range, and a mean within what it can be; a count of the same name is another column."""
+    median = replace(answer({"x": Type.REAL}, (2.0,), x=((0.0, 2.0),)), ranks={"x": 0.5}, possible={"x": (0.0, 9.0)})
+    plain = answer({"x": Type.REAL}, (3.0,), x=((1.0, 5.0),))
+    found = stacked(["a", "b"], [median, plain], RECEIPT, ())
+    assert found.columns == ("question", "a: x", "b: x")
+    assert (found.ranks, found.possible) == ({"a: x": 0.5}, {"a: x": (0.0, 9.0)})
+
+
+def test_two_questions_never_share_a_column_by_their_names_alone() -> None:
+    first = answer({"c": Type.INTEGER, "b: c": Type.INTEGER}, (1, 2))
+    second = answer({"c": Type.REAL, "b: c": Type.REAL}, (1.5, 2.5))
+    found = stacked(["a: b", "a"], [first, second], RECEIPT, ())
+    assert len(set(found.columns)) == 5
+    assert found.rows == (("a: b", 1, 2, None, None), ("a", None, None, 1.5, 2.5))
+
+
+def test_more_cells_than_a_table_may_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacked_answers, "MOST_CELLS", 4)
+    two = [answer({each: Type.INTEGER}, (1,), (2,)) for each in "ab"]
+    with pytest.raises(InvalidParameter, match="8 cells"):
+        stacked(["x", "y"], two, RECEIPT, ())
+    assert stacked(["x", "y"], [two[0], two[0]], RECEIPT, ()).rows[-1] == ("y", 2)

@@ -67,10 +67,14 @@ class Answers:
 
     def as_answer(self) -> Answer:
         """Give all answers as one: below each other, with the name of its question in every row."""
+        return stacked(self.names, self.answers, self._last_receipt, self.warnings)
+
+    @property
+    def _last_receipt(self) -> Receipt:
+        """Give the receipt of all, or the last of theirs where all were bought before."""
         if not self.answers:
             raise InvalidParameter("answers", (), "at least one: rows are given of what was asked")
-        last = max((each.receipt for each in self.answers), key=attrgetter("line"))
-        return stacked(self.names, self.answers, self.receipt or last, self.warnings)
+        return self.receipt or max((each.receipt for each in self.answers), key=attrgetter("line"))
 
     def plot(self, path: str | None = None) -> Picture:
         """Draw a small panel for each number of each question; with a path (.svg, .png, .html) it is saved, too."""
@@ -80,7 +84,7 @@ class Answers:
             for column in each.columns
             if column in each.intervals
         ]
-        below = foot(self.as_answer().receipt)
+        below = foot(self._last_receipt)
         return saved(draw_panels(charts, "Answers to each question", below, notes(charts)), path)
 
     def to_json(self) -> str:

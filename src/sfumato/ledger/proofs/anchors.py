@@ -240,7 +240,7 @@ def _difference(known: Cost, found: Cost) -> Cost:
     return Cost(pure, renyi, max(0, known.failure - found.failure))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _decoded(text: str) -> object:
     """Read what a text holds; the same texts are read whenever a ledger is opened, and few of them change."""
     return codec.loads(text)

@@ -295,7 +295,7 @@ def _read_running(path: Path) -> Running | None:
         ) from error
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _decoded(text: str) -> tuple[str, Anchor]:
     """Read which process has written a text, and what it knew; the same texts are read at every opening."""
     process, lineage, accounts, *moved = json.loads(text)

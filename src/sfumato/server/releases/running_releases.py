@@ -19,7 +19,7 @@ from sfumato.ledger import processes
 from sfumato.server.people.database import PeopleDatabase
 
 MOST_TEXTS = 16
-"""Free texts of one line that are kept for a user: what is kept grows with what is bought, not with what is asked."""
+"""Free texts of one line that are kept for a user. How each request was asked is kept beside, in a row of its own."""
 _KEPT = "line, kind, spec, price, coalesce(text, '') FROM answers LEFT JOIN texts ON hash = answer"
 
 
