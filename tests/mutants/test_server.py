@@ -112,7 +112,7 @@ MUTANTS = (
         "server/releases/flights.py",
         "if known is not None and known.phase is not Phase.DONE:",
         "if known is not None and known.phase is Phase.DONE:",
-        (f"{_CLIENTS}::test_who_hangs_up_at_any_phase_and_asks_again_pays_once", "server/test_counter.py"),
+        ("server/releases/test_flights.py::test_of_equal_requests_under_way_there_is_one_flight",),
     ),
     Mutant(
         "a request that was answered is bought again",

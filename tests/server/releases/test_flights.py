@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.answer_clock import AnswerClock
@@ -48,11 +49,32 @@ def test_a_flight_begins_while_another_is_taken(tmp_path: Path) -> None:
         assert turns.drain(60)
 
 
-def _flight(name: str) -> Flight:
+def test_of_equal_requests_under_way_there_is_one_flight(tmp_path: Path) -> None:
+    """Whoever found none a moment ago, and brings the same request, is given the one that another brought meanwhile."""
+    held = threading.Event()
+
+    def buy(_: object) -> Released:
+        assert held.wait(60)
+        return Released(7, Answer(), free=False)
+
+    with closing(PeopleFile(tmp_path / "people")) as people:
+        turns = Turns(2, 16, 2)
+        flights = Flights(turns, AnswerClock(0.01), RunningReleases(people.database, 2))
+        first, second, other = (_flight(each, buy) for each in ("one", "one", "other"))
+        assert flights.take(first) is first
+        assert flights.take(second) is first
+        assert flights.take(other) is other
+        held.set()
+        assert first.future.result(60).line == 7
+        assert turns.drain(60)
+        assert not second.future.done()
+
+
+def _flight(name: str, buy: Callable[[Any], Any] = lambda _: Released(7, Answer(), free=False)) -> Flight:
     return Flight(
         Request("clinic", "ana", name),
         Kept(0, "questions", "{}", "{}"),
-        lambda _: Released(7, Answer(), free=False),
+        buy,
         0,
         lambda _: None,
     )
