@@ -82,6 +82,15 @@ def test_all_is_charged_at_the_opening_and_nothing_by_a_question(clinic: sf.Cura
     assert "above a noisy threshold of 4000, at most 2 times" in session.receipt.mechanisms
 
 
+def test_answers_of_a_session_are_shown_as_a_table_and_a_rehearsal_says_what_it_is(clinic: sf.Curator) -> None:
+    asked = clinic.above(4000, tables="visits", questions=[LOW, HIGH, LOW])
+    shown = repr(asked.release(2))
+    assert [line.split()[-1] for line in shown.splitlines() if "SELECT" in line] == ["false", "true", "NULL"]
+    assert "ε = 2" in shown
+    assert "REHEARSAL" in repr(asked.rehearse(2)).upper()
+    assert "<table>" in asked.rehearse(2)._repr_html_()
+
+
 def test_a_session_that_has_ended_is_not_asked(clinic: sf.Curator) -> None:
     session = clinic.above(4000, tables="visits").release(2)
     assert session.ask(HIGH)

@@ -39,6 +39,12 @@ class SessionAnswers:
     def __len__(self) -> int:
         return len(self.answers)
 
+    def __repr__(self) -> str:
+        return repr(self.as_answer())
+
+    def _repr_html_(self) -> str:
+        return self.as_answer()._repr_html_()
+
     def as_answer(self) -> Answer:
         """Give a row for each question, with the noisy value and its range where values were paid for; a question that
         was not asked any more has no answer in its row.
