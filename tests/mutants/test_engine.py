@@ -14,6 +14,7 @@ def _reached(asked: str, strategy: str) -> tuple[str, ...]:
 
 _COUNT = "COUNT(*) FROM people"
 _COUNTS = "region, COUNT(*) FROM people GROUP BY region"
+_PEOPLE = "region, COUNT(DISTINCT who) FROM people GROUP BY region"
 _SUMS = "region, SUM(age) FROM people GROUP BY region"
 MUTANTS = (
     Mutant(
@@ -130,6 +131,22 @@ MUTANTS = (
         "heavy = _heavy(rows, _light(bounded, scaling))\n    stages",
         "heavy = _heavy(rows, 1 + _light(bounded, scaling))\n    stages",
         _reached(_COUNTS, "CLIP_L1"),
+    ),
+    Mutant(
+        "people of one group more than count are not clipped",
+        Kind.LIMITS,
+        "engine/lowering/total_lowering.py",
+        "stages = (pairs, _heavy(once, _light(bounded, scaling)), own",
+        "stages = (pairs, _heavy(once, 1 + _light(bounded, scaling)), own",
+        _reached(_PEOPLE, "CLIP_L1"),
+    ),
+    Mutant(
+        "rows are counted as people are",
+        Kind.SENSITIVITY,
+        "engine/lowering/total_lowering.py",
+        "by_pair=by_pair and rows.maximal == {*rows.values})",
+        "by_pair=by_pair)",
+        ("safety/test_oracle.py::test_units_at_the_limits_and_one_beyond",),
     ),
     Mutant(
         "a group is clipped to one row more",

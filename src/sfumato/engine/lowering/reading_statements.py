@@ -44,8 +44,11 @@ def statement(reading: Reading[Any], key: int) -> Statement:
 def counted_statement(reading: Reading[Any], key: int) -> Statement:
     """Make the statement that reads, with equal rows counted on the server: no row of a table leaves it.
 
-    A value's row is (key…, value, how many rows have it), a cell's (key…, total).
+    A value's row is (key…, value, how many rows have it), a cell's (key…, total). A server keeps what a statement reads
+    twice on its disks, or makes it twice: there people are counted without keeping their pairs.
     """
+    if isinstance(reading, GroupTotals):
+        return total_lowering.statement(reading.bounded, key, by_pair=False)
     if isinstance(reading, ValueCounts):
         return _counted(total_lowering.values(reading, key))
     if isinstance(reading, Marginals | CellRows):

@@ -10,7 +10,7 @@ they are, plus a correction that only the rows of units beyond a limit are looke
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sfumato.engine.lowering.cell_lowering import by_cells, unvalued, valued
@@ -65,24 +65,29 @@ _MOST_CODES = 256
 """A key of more texts than these is grouped by as it is: its list would be longer than what it saves."""
 
 
-def statement(bounded: Bounded, key: int) -> Statement:
+def statement(bounded: Bounded, key: int, *, by_pair: bool = True) -> Statement:
     """Make the statement whose rows are (key…, total…), one for each group that has a row; ``key`` decides the
-    sample.
+    sample. Units that are counted alone are counted by their pairs of unit and group, where keeping those is cheap.
     """
     relations = RelationLowering(key)
-    limited = _limited(bounded, counted_rows(bounded, relations), relations, key)
+    rows = counted_rows(bounded, relations)
+    limited = _limited(bounded, rows, relations, key, by_pair=by_pair and rows.maximal == {*rows.values})
     return replace(limited, stages=(*relations.stages, *limited.stages))
 
 
-def _limited(bounded: Bounded, rows: Rows, relations: RelationLowering, key: int) -> Statement:
+def _limited(
+    bounded: Bounded, rows: Rows, relations: RelationLowering, key: int, *, by_pair: bool = False
+) -> Statement:
     if bounded.strategy is Strategy.WHOLE:
         return _whole(rows)
     if _never_beyond(bounded):
         return Statement((), _uncorrected(bounded, rows))
     coded = computed_once(bounded, _coded(bounded, rows), relations)
-    sampled = bounded.strategy is Strategy.SAMPLE
-    limited = _sample(bounded, coded, key) if sampled else _LOWERINGS[bounded.strategy](bounded, coded)
-    return _decoded(coded, limited)
+    if bounded.strategy is Strategy.SAMPLE:
+        return _decoded(coded, _sample(bounded, coded, key))
+    if bounded.strategy is Strategy.REWEIGHT:
+        return _decoded(coded, _reweight(bounded, coded))
+    return _decoded(coded, _clip_people(bounded, coded) if by_pair and coded.keys else _clip(bounded, coded))
 
 
 def found(reading: FoundTotals, key: int) -> Statement:
@@ -318,17 +323,27 @@ def _clip(bounded: Bounded, rows: Rows) -> Statement:
     if not rows.keys:  # one group: the cap is the norm
         totals = tuple((name, _or_zero(_sum(Reference(name)))) for name in rows.values)
         return Statement((_unit_totals(rows, rows.select, most),), Select(totals, cut))
-    scaled = [each for part in scaling for each in part.scaled()]
-    measured = _measured(rows, cut, scaling)
-    excess = tuple(
-        (name, apply(Operation.SUBTRACT, _sum(each), _finer(_sum(Reference(exact)), bits)))
-        for (name, each), exact, bits in zip(scaled, rows.exact, _bits(bounded), strict=True)
-    )
-    correction = Select((*same(rows.keys), *excess), measured, grouped=rows.keys)
     beyond = _beyond(rows, same(("u", *rows.keys, *rows.values), "r"))
     heavy = _heavy(rows, _light(bounded, scaling))
     stages = (heavy, _unit_totals(rows, beyond, most), _norms(cut, scaling))
-    return _corrected(bounded, rows, stages, correction)
+    return _corrected(bounded, rows, stages, _excess_of_units(bounded, rows, scaling, cut))
+
+
+def _clip_people(bounded: Bounded, rows: Rows) -> Statement:
+    """Cut counts of units alone over all groups: each unit has one row for each of its groups, which is made once, as
+    counting the units of a group would make it too.
+    """
+    scaling = [_Scaling.of(bounded, number) for number in range(len(bounded.measures))]
+    names = ("u", *rows.keys)
+    most = tuple(
+        (each, whole(1) if each in rows.ones else Total(Aggregation.MAX, Reference(each))) for each in rows.values
+    )
+    pairs = "p", Select((*same(names), *most), rows.select, grouped=names)
+    once = replace(rows, select=Select(same((*names, *rows.values)), Named("p")), maximal=frozenset(), cells=())
+    own = "g", _beyond(once, same((*names, *rows.values), "r"))
+    cut = _cut(once, scaling, [1] * len(rows.values))
+    stages = (pairs, _heavy(once, _light(bounded, scaling)), own, _norms(cut, scaling))
+    return _corrected(bounded, once, stages, _excess_of_units(bounded, once, scaling, cut))
 
 
 def _light(bounded: Bounded, scaling: Sequence[_Scaling]) -> int:
@@ -403,6 +418,16 @@ def _norms(cut: Select, scaling: Sequence[_Scaling]) -> tuple[str, Select]:
     """Find what each unit is scaled by."""
     norms = Select((*same("u"), *(part.norm() for part in scaling)), cut, grouped=("u",))
     return "n", Select((*same("u"), *((part.length, part.beyond()) for part in scaling)), norms)
+
+
+def _excess_of_units(bounded: Bounded, rows: Rows, scaling: Sequence[_Scaling], cut: Select) -> Select:
+    """Add up in each group what units beyond a limit count, cut and scaled, less what they have."""
+    scaled = [each for part in scaling for each in part.scaled()]
+    excess = tuple(
+        (name, apply(Operation.SUBTRACT, _sum(each), _finer(_sum(Reference(exact)), bits)))
+        for (name, each), exact, bits in zip(scaled, rows.exact, _bits(bounded), strict=True)
+    )
+    return Select((*same(rows.keys), *excess), _measured(rows, cut, scaling), grouped=rows.keys)
 
 
 def _measured(rows: Rows, cut: Select, scaling: Sequence[_Scaling]) -> Select:
@@ -617,10 +642,3 @@ def _lost(rows: Rows, name: str, kept: Scalar) -> Scalar:
         return _sum(apply(Operation.CASE, kept, whole(0), apply(Operation.NEGATE, value)))
     left = Total(Aggregation.MAX, apply(Operation.CASE, kept, value, whole(0)))
     return apply(Operation.SUBTRACT, left, Total(Aggregation.MAX, value))
-
-
-_LOWERINGS: dict[Strategy, Callable[[Bounded, Rows], Statement]] = {
-    Strategy.REWEIGHT: _reweight,
-    Strategy.CLIP_L1: _clip,
-    Strategy.CLIP_L2: _clip,
-}
