@@ -18,6 +18,14 @@ MUTANTS = (
         (f"{_TESTS}::test_a_source_that_changes_is_refused",),
     ),
     Mutant(
+        "names of files are taken for patterns of names",
+        Kind.REUSE,
+        "engine/spark/sources.py",
+        "paths = [_alone(each) for each in sorted(frame.inputFiles())]",
+        "paths = sorted(frame.inputFiles())",
+        (f"{_TESTS}::test_a_source_that_changes_is_refused",),
+    ),
+    Mutant(
         "an error of Spark's is passed on with the cell it quotes",
         Kind.CONSENT,
         "engine/spark/sessions.py",

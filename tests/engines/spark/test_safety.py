@@ -88,7 +88,7 @@ def _recorded(curator: Curator) -> Curator:
         return make(statement, scan)
 
     engine._frame = frame
-    engine.sources = SimpleNamespace(statements=statements)
+    engine.server = SimpleNamespace(statements=statements)
     return curator
 
 

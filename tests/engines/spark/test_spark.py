@@ -124,9 +124,10 @@ def test_csv_files_are_read_as_duckdb_reads_them(cluster: Cluster, tmp_path: Pat
 
 
 def test_a_source_that_changes_is_refused(cluster: Cluster, tmp_path: Path) -> None:
-    path = tmp_path / "rows"
+    """Whatever letters are in the names of its files."""
+    path = tmp_path / "100%20 of #1, 😀"
     path.mkdir()
-    pyarrow.parquet.write_table(_rows(), path / "one.parquet")
+    pyarrow.parquet.write_table(_rows(), path / "one [1] {a,b} *?.parquet")
     policy = _policy(cluster.address, path=str(path), format="parquet")
     spark = Spark(policy)
     reading = _reading(spark)

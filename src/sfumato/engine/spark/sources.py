@@ -9,11 +9,12 @@ table at all; and no stored answer is reused for them.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from sfumato.engine.sources.clean_scans import StoredColumn
 from sfumato.engine.spark.cells import stored
@@ -180,11 +181,21 @@ def _listing(load: Callable[[], Frame], session: Session) -> str:
     frame = load()
     if _cached(frame):
         raise EngineFailed
-    paths = sorted(frame.inputFiles())
+    paths = [_alone(each) for each in sorted(frame.inputFiles())]
     if not paths:
         return sha256(b"no files").hexdigest()
     files = session.spark.read.format("binaryFile").load(paths).select("path", "length", "modificationTime").collect()
     return sha256(repr(sorted((row[0], row[1], str(row[2])) for row in files)).encode()).hexdigest()
+
+
+def _alone(address: str) -> str:
+    """Spell the address of a file as a path that names it alone: an address has "%20" where there is a blank, and in a
+    path brackets and stars stand for other letters.
+
+    >>> print(_alone("file:/data/two%20words/part%20[1].parquet"))
+    file:/data/two words/part \\[1\\].parquet
+    """
+    return re.sub(r"([][{}*?\\])", r"\\\1", unquote(address))
 
 
 def _quoted(relation: str) -> str:
