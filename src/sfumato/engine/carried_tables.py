@@ -6,7 +6,7 @@ catalog and how often a public row is met, is known from them alone, so it is fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,10 +36,8 @@ class Carried:
 class CarriedTables:
     """These are the public tables of a policy whose private tables are on a server."""
 
-    def __init__(self, policy: Policy, fetched: Mapping[str, Any]) -> None:
-        """``fetched`` has the rows of public tables that are on a server themselves, as Arrow tables."""
-        self._policy, self._fetched = policy, fetched
-        self._local = DuckDB(without_private_data(policy, fetched))
+    def __init__(self, policy: Policy) -> None:
+        self._local = DuckDB(without_private_data(policy))
         self._carried: dict[str, Carried] = {}
         try:
             for name, table in policy.tables.items():
@@ -79,17 +77,24 @@ class CarriedTables:
         return self._local.identity()
 
     def data(self) -> tuple[Data, ...]:
-        """Identify the files that public tables are read from; those on a server are identified there."""
-        public = [name for name, table in self._policy.tables.items() if table.public and name not in self._fetched]
-        return tuple(found for name in public for found in self._local.sources.data(name))
+        """Identify what public tables are read from."""
+        return self._local.data(public=True)
 
     def close(self) -> None:
         self._local.close()
 
 
+def unread(table: str) -> InvalidPolicy:
+    return InvalidPolicy(
+        "the rows of this public table cannot be read",
+        place=f"tables.{table}.source",
+        fix="check its name, its rights, and that the server gives its columns as values",
+    )
+
+
 def too_large(table: str) -> InvalidPolicy:
     return InvalidPolicy(
-        f"a public table beside private ones on a server has at most {MOST_ROWS:,} rows",
+        f"a public table that goes from or to a server has at most {MOST_ROWS:,} rows",
         place=f"tables.{table}.source",
         fix="keep only the rows and columns that questions join",
     )

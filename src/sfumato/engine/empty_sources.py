@@ -6,9 +6,7 @@ price and the same error. That nothing private has a part in it needs no proof t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pyarrow
 
@@ -34,12 +32,10 @@ def without_data(policy: Policy) -> Policy:
     return replace(policy, tables=empty, id_type=ids, path=None)
 
 
-def without_private_data(policy: Policy, public: Mapping[str, Any]) -> Policy:
-    """Give the same policy with empty private tables; public tables that are given have these rows in memory."""
-    held = {name: InMemory(rows) for name, rows in public.items()}
-    held |= {name: _empty(each, policy) for name, each in policy.tables.items() if not each.public}
+def without_private_data(policy: Policy) -> Policy:
+    """Give the same policy with empty private tables."""
     tables = {
-        name: replace(each, source=held[name], relation=None) if name in held else each
+        name: each if each.public else replace(each, source=_empty(each, policy), relation=None)
         for name, each in policy.tables.items()
     }
     ids = policy.id_type or (None if policy.unit.every_row else Type.TEXT)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sfumato.engine.duckdb import connection, inspection
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.duckdb.paired_tables import PairedTables as PairedTables, paired_tables as paired_tables
-from sfumato.engine.seam import Engine, Inspector
-from sfumato.policy import Policy, Type
+from sfumato.engine.seam import Engine, Fetched, Inspector
+from sfumato.policy import Policy, Table, Type
 from sfumato.policy.table_sources import engine_of
 
 
@@ -21,7 +22,7 @@ def open_engine(policy: Policy, memory: str | None = None, threads: int | None =
     ``memory`` (such as "4GB") is what one question may take; beyond it the engine works on disk. ``threads`` is how
     many the engine reads with: as many as there are processors where nothing is said.
     """
-    kind = _engine(policy)
+    policy, kind = with_fetched_tables(policy), _engine(policy)
     if kind == "PostgreSQL":
         from sfumato.engine.postgres.driver import Postgres
 
@@ -35,6 +36,7 @@ def open_engine(policy: Policy, memory: str | None = None, threads: int | None =
 
 def open_inspector(policy: Policy) -> Inspector:
     """Open what shows an owner the exact cost of a policy's bounds and limits. PRIVATE."""
+    policy = with_fetched_tables(policy)
     if _engine(policy) == "PostgreSQL":
         from sfumato.engine.postgres.inspection import PostgresInspector
 
@@ -44,6 +46,32 @@ def open_inspector(policy: Policy) -> Inspector:
 
         return SparkInspector(policy)
     return inspection.DuckDBInspector(policy)
+
+
+def with_fetched_tables(policy: Policy) -> Policy:
+    """Give the same policy with the rows of public tables that servers hold, fetched from wherever each of them is."""
+    fetched = {name: _fetched(each) for name, each in policy.tables.items() if each.public and _on_server(each)}
+    if not fetched:
+        return policy
+    tables = {
+        name: replace(each, source=fetched[name], relation=None) if name in fetched else each
+        for name, each in policy.tables.items()
+    }
+    return replace(policy, tables=tables)
+
+
+def _on_server(table: Table) -> bool:
+    return engine_of(table.source)[0] != "DuckDB"
+
+
+def _fetched(table: Table) -> Fetched:
+    if engine_of(table.source)[0] == "PostgreSQL":
+        from sfumato.engine.postgres import public_tables as of_postgres
+
+        return of_postgres.fetch(table)
+    from sfumato.engine.spark import public_tables as of_spark
+
+    return of_spark.fetch(table)
 
 
 def _engine(policy: Policy) -> str:

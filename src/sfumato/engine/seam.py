@@ -14,7 +14,7 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import World
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import E, Reading
-from sfumato.policy import Domain
+from sfumato.policy import Domain, InMemory
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,14 @@ class OpenReading(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
+
+
+@dataclass(frozen=True)
+class Fetched(InMemory):
+    """These are the rows of a public table that a server holds, fetched from there when a policy was opened."""
+
+    data: tuple[Data, ...]
+    """Where they were fetched from: whatever their content is, they are known by that."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from sfumato.engine.duckdb.owners import Owners
 from sfumato.engine.duckdb.relations import Relation
 from sfumato.engine.duckdb.scan import Cell, Scan, copies
 from sfumato.engine.duckdb.spilling import Spill
-from sfumato.engine.seam import Data
+from sfumato.engine.seam import Data, Fetched
 from sfumato.engine.sources.column_names import folded
 from sfumato.engine.sources.data_files import identified
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
@@ -188,7 +188,11 @@ class Sources:
         return self._contents[table][1]
 
     def data(self, table: str) -> tuple[Data, ...]:
-        """The files a table is read from; for one in memory, an address made from its content."""
+        """The files a table is read from, or the server it was fetched from; for one in memory, an address made from
+        its content.
+        """
+        if isinstance(source := self.policy.tables[table].source, Fetched):
+            return source.data
         found = self._files.get(table)
         if found is not None:
             part = relations.stored_table(self.policy.tables[table], self._databases, self.run)

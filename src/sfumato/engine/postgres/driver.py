@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from sfumato.engine import proving
 from sfumato.engine.arrays.totals_arrays import exact_keys, parameter
-from sfumato.engine.carried_tables import MOST_ROWS, CarriedTables, too_large
+from sfumato.engine.carried_tables import CarriedTables
 from sfumato.engine.lowering import value_lowering
-from sfumato.engine.lowering.reading_statements import as_arrow, counted_statement, in_arrays
+from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
 from sfumato.engine.lowering.relational import Statement
 from sfumato.engine.postgres import stored_relations
 from sfumato.engine.postgres.connection import OLDEST, Server, finished
+from sfumato.engine.postgres.public_tables import data, database, digest, here
 from sfumato.engine.postgres.stored_cells import PostgresCells
 from sfumato.engine.postgres.stored_relations import StoredRelation
 from sfumato.engine.seam import Data, OpenReading, Unheld
-from sfumato.engine.sources.clean_cells import Stored
-from sfumato.engine.sources.clean_scans import AS_TYPES, CleanScans, StoredTable
+from sfumato.engine.sources.clean_scans import CleanScans, StoredTable
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.postgres import BYTES, TYPES, PostgresSpelling, name
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged, Unsupported
@@ -33,13 +31,11 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import Span, World
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import E, Reading
-from sfumato.policy import Policy, PostgresTable, Table, Type
+from sfumato.policy import Policy, Table, Type
 
 if TYPE_CHECKING:
     import psycopg
 
-Database = tuple[str, str, str]
-"""The number of a server, and the name and the number of a database there."""
 FREE_SECONDS = 5
 """How long the keys of a question may be looked for: it costs nothing, so it may not take long."""
 _LETTERS = ('pg_catalog."pg_c_utf8"', 'pg_catalog."C.utf8"', 'pg_catalog."C.UTF-8"', 'pg_catalog."default"')
@@ -67,13 +63,13 @@ class Postgres:
 
     def _set_up(self, private: Table) -> None:
         self.spelling = _proved(self.server, private.name)
-        self.database = _database(self.server.run)
+        self.database = database(self.server.run)
         here = {each: table for each, table in self._policy.tables.items() if not table.public}
         self.relations = {each: self._found(each, self.server.run) for each in here}
         tables = {each: StoredTable(found.sql, found.columns) for each, found in self.relations.items()}
         self.scans = CleanScans(self._policy, tables, PostgresCells(), self.spelling)
         self._texts = {each: self.scans.text(each) for each in tables}
-        self._carried = CarriedTables(self._policy, self._fetched())
+        self._carried = CarriedTables(self._policy)
         with self._first() as opened:
             for table in here.values():
                 self._check_ceiling(table, opened)
@@ -108,24 +104,6 @@ class Postgres:
                 place=f"tables.{table.name}.row_ceiling",
                 fix="raise it if a question may take longer, or give a source with fewer rows",
             )
-
-    def _fetched(self) -> dict[str, Any]:
-        """Read the rows of public tables that are on PostgreSQL servers: they are carried like those of files."""
-        found: dict[str, Any] = {}
-        self.public: dict[str, tuple[Database, StoredRelation]] = {}
-        for each, table in self._policy.tables.items():
-            if not table.public or not isinstance(table.source, PostgresTable):
-                continue
-            same = table.source.address == self.server.address
-            server = self.server if same else Server(table.source.address, f"tables.{each}.source")
-            try:
-                relation = self._found(each, server.run)
-                self.public[each] = _database(server.run), relation
-                found[each] = _rows_of(table, relation, server.run)
-            finally:
-                if not same:
-                    server.close()
-        return found
 
     # The seam
 
@@ -184,7 +162,7 @@ class Postgres:
         versions = [self._policy.tables[each].source.version for each in self.relations]
         told = versions if all(versions) else [self._opened, next(self._looks)]
         shapes = [(self.database, each, relation.shape) for each, relation in self.relations.items()]
-        return _digest(shapes, told, self._known.identity())
+        return digest(shapes, told, self._known.identity())
 
     def check_files(self) -> None:
         self._known.check_unchanged()
@@ -192,26 +170,17 @@ class Postgres:
     def data(self, *, public: bool) -> tuple[Data, ...]:
         """Identify the data that rows come from: by the server's own number, whatever host name it is called by."""
         if public:
-            own = (self._data(each, *found) for each, found in self.public.items())
-            return (*(each for some in own for each in some), *self._known.data())
-        own = (self._data(each, self.database, relation) for each, relation in self.relations.items())
-        return tuple(each for some in own for each in some)
+            return self._known.data()
+        return tuple(each for table in self.relations for each in self._data(table))
 
-    def _data(self, table: str, database: Database, relation: StoredRelation) -> tuple[Data, ...]:
-        """A view and a partitioned table are known by every table that their rows are in, each table by its name and by
-        its number, which it keeps when it is renamed.
-        """
-        version = self._policy.tables[table].source.version or ""
-        system, called, number = database
-        addresses = [f"postgresql://{system}/{called}/{schema}.{own}" for schema, own, _ in relation.made_of]
-        addresses += [f"postgresql://{system}/{number}/{own}" for _, _, own in relation.made_of]
-        return tuple(Data(each, partial(_digest, each, version)) for each in addresses)
+    def _data(self, table: str) -> tuple[Data, ...]:
+        return data(self.database, self.relations[table], self._policy.tables[table].source.version or "")
 
     def fingerprint(self, table: str) -> str:
         """Identify a table's version for its owner: by its declared version where it is private, else by its rows."""
         if table not in self.relations:
             return self._known.fingerprint(table)
-        return _digest(*(each.fingerprint() for each in self._data(table, self.database, self.relations[table])))
+        return digest(*(each.fingerprint() for each in self._data(table)))
 
     def remarks(self, table: str) -> tuple[str, ...]:
         """Say what an owner should know of a table on this server."""
@@ -261,7 +230,7 @@ class Postgres:
         """Refuse unless this is the database that was opened, and every table has the shape that it had then and may
         still be read.
         """
-        if _here(run) != self.database:
+        if here(run) != self.database:
             raise SourceChanged(next(iter(self.relations)))
         for table, before in self.relations.items():
             try:
@@ -398,27 +367,6 @@ def _no_table(table: str) -> str:
     raise AssertionError(table)
 
 
-def _database(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
-    try:
-        return _here(run)
-    except EngineFailed:
-        raise InvalidPolicy(
-            "this role may not read which server it is at, so two names of it would be two sources",
-            place="tables",
-            fix="GRANT EXECUTE ON FUNCTION pg_control_system() to it",
-        ) from None
-
-
-def _here(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
-    """Identify a database: by the number its server was given when it was made, its name and its own number."""
-    ((system, called, number),) = run(
-        "SELECT system_identifier::text, d.datname::text, d.oid::text FROM pg_control_system(), pg_database AS d "
-        "WHERE d.datname = current_database()",
-        (),
-    )
-    return system, called, number
-
-
 def _unread(place: str) -> InvalidPolicy:
     return InvalidPolicy(
         "the server does not read this source",
@@ -426,33 +374,6 @@ def _unread(place: str) -> InvalidPolicy:
         fix="check the role's rights on it and on what a view reads, that no row makes a view fail, and that nobody "
         "alters it just now",
     )
-
-
-def _rows_of(table: Table, relation: StoredRelation, run: Callable[..., list[tuple[Any, ...]]]) -> Any:
-    """Read the rows of a public table into an Arrow table."""
-    read = [each for each in relation.columns if each.kind in AS_TYPES]
-    cells = PostgresCells()
-    shown = ", ".join(_within_calendar(cells.plain(each), each.kind) for each in read)
-    try:
-        found = run(f"SELECT {shown} FROM {relation.sql} LIMIT {MOST_ROWS + 1}")
-    except EngineFailed:
-        raise InvalidPolicy(
-            "the rows of this public table cannot be read",
-            place=f"tables.{table.name}.relation",
-            fix="check its rights",
-        ) from None
-    if len(found) > MOST_ROWS:
-        raise too_large(table.name)
-    return as_arrow(found, [AS_TYPES[each.kind] for each in read], [each.name for each in read])
-
-
-def _within_calendar(x: str, kind: Stored) -> str:
-    """Make NULL of a date or a time that the calendar does not have."""
-    if kind is Stored.DATE:
-        return f"CASE WHEN {x} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN {x} END"
-    if kind is Stored.TIMESTAMP:
-        return f"CASE WHEN {x} >= TIMESTAMP '0001-01-01' AND {x} < TIMESTAMP '10000-01-01' THEN {x} END"
-    return x
 
 
 def _proved(server: Server, table: str) -> PostgresSpelling:
@@ -481,7 +402,3 @@ def _turns(server: Server, collation: str) -> bool:
         return not proving.wrong_letters(PostgresSpelling(collation), carried_scan, server.run)
     except EngineFailed:  # there is no such collation
         return False
-
-
-def _digest(*parts: object) -> str:
-    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()

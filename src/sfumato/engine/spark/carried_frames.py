@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from sfumato.engine import proving
-from sfumato.engine.carried_tables import MOST_ROWS, Carried, too_large
+from sfumato.engine.carried_tables import Carried
 from sfumato.engine.spark.sessions import Session, quietly
-from sfumato.engine.spark.sources import Frame, opened
+from sfumato.engine.spark.sources import Frame
 from sfumato.engine.spellings.spark import TYPES, SparkSpelling
 from sfumato.engine.spellings.spark_literals import name
 from sfumato.errors import InvalidPolicy
-from sfumato.policy import Policy
-from sfumato.policy.table_sources import SparkFrame, SparkTable
 
 _PROVED: set[tuple[str, str]] = set()
 """The Sparks whose new sessions were found to compute what spellings mean, each by its own id and its version."""
@@ -24,18 +22,6 @@ def carried(table: Carried, session: Session) -> Frame:
     schema = ", ".join(f"{name(each)} {TYPES[kind]}" for each, kind in columns)
     rows = list(zip(*table.columns, strict=True))
     return quietly(lambda: session.spark.createDataFrame(rows, schema))
-
-
-def fetched(policy: Policy, session: Session) -> dict[str, Any]:
-    """Find the rows of public tables that Spark holds, and fetch them."""
-    found = {}
-    for each, table in policy.tables.items():
-        if table.public and isinstance(table.source, SparkTable | SparkFrame):
-            source = opened(table.source, session, f"tables.{each}.source")
-            found[each] = quietly(source.frame.limit(MOST_ROWS + 1).toArrow)
-            if found[each].num_rows > MOST_ROWS:
-                raise too_large(each)
-    return found
 
 
 def prove(session: Session, place: str) -> None:

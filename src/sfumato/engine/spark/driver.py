@@ -21,10 +21,11 @@ from sfumato.engine.carried_tables import CarriedTables
 from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
 from sfumato.engine.lowering.relational import Statement
 from sfumato.engine.seam import Data, OpenReading, Unheld
-from sfumato.engine.spark.carried_frames import carried, fetched, prove
+from sfumato.engine.spark.carried_frames import carried, prove
 from sfumato.engine.spark.frames import Frame, FrameWriter
+from sfumato.engine.spark.public_tables import session_of
 from sfumato.engine.spark.scans import Scans
-from sfumato.engine.spark.sessions import Session, at_address, beside, quietly
+from sfumato.engine.spark.sessions import quietly
 from sfumato.engine.spark.sources import Source, content, opened
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
 from sfumato.mechanisms import bits
@@ -33,7 +34,6 @@ from sfumato.plan.keys import World
 from sfumato.plan.nodes import GroupKey, tables
 from sfumato.plan.readings.total_readings import E, Reading
 from sfumato.policy import Policy, Table
-from sfumato.policy.table_sources import SparkFrame
 
 _REMEMBERED = 1000
 _ENDING = 60.0
@@ -178,12 +178,12 @@ class SparkTables:
         self._process = os.getpid()
         self._lock = Lock()
         self._tag = f"sfumato-{bits.integer(64):x}"
-        self._numbers = count()
+        self._numbers, self._identities = count(), count()
         self._running: dict[str, int] = {}
         """From the tag of a reading to the thread that it is of."""
         self._public: dict[str, Frame] = {}
         private = [each for each in policy.tables.values() if not each.public]
-        self.session = _session(private[0])
+        self.session = session_of(private[0])
         try:
             prove(self.session, _place(private[0]))
             self._sources = {each.name: opened(each.source, self.session, _place(each)) for each in private}
@@ -192,7 +192,7 @@ class SparkTables:
             self._scans = {each.name: _made(self.scans, each) for each in private}
             for each in private:
                 self._check_ceiling(each)
-            self.here = CarriedTables(policy, fetched(policy, self.session))
+            self.here = CarriedTables(policy)
         except BaseException:
             self.session.close()
             raise
@@ -274,8 +274,11 @@ class SparkTables:
                 raise SourceChanged(table)
 
     def identity(self) -> str:
-        """Give the version of the data: a digest over every source's look, as opened, and over the public tables."""
-        return sha256(repr([sorted(self._looks.items()), self.here.identity()]).encode()).hexdigest()
+        """Give the version of the data: a digest over every source's look, as opened, and over the public tables. While
+        nothing tells whether a source changed, no two versions are one.
+        """
+        changing = [] if all(each.held for each in self._sources.values()) else [next(self._identities)]
+        return sha256(repr([sorted(self._looks.items()), changing, self.here.identity()]).encode()).hexdigest()
 
     def data(self, *, public: bool) -> tuple[Data, ...]:
         if public:
@@ -334,12 +337,6 @@ class SparkTables:
                 place=f"tables.{table.name}.row_ceiling",
                 fix="raise it if a question may take longer, or give a source with fewer rows",
             )
-
-
-def _session(table: Table) -> Session:
-    if isinstance(table.source, SparkFrame):
-        return beside(table.source.frame, _place(table))
-    return at_address(table.source.address, _place(table))
 
 
 def _place(table: Table) -> str:

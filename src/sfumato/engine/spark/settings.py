@@ -37,6 +37,7 @@ PINNED: dict[str, str] = {
     "spark.sql.parquet.binaryAsString": "false",
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
     "spark.sql.parquet.mergeSchema": "false",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # one unit's folder decides the others' type
     # the ends of a column that a file states leave NaN out, and one unit's row moves them: no row is skipped by them
     "spark.sql.parquet.filterPushdown": "false",
     "spark.sql.orc.filterPushdown": "false",

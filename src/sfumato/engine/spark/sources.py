@@ -30,6 +30,10 @@ _IN_FILES = {"parquet", "csv", "orc", "text"}
 _OF_LINES = {"csv", "json", "xml"}
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """Where a column of texts keeps that it is a CHAR."""
+_PARTITIONS = re.compile(r"(/[^/=]+=[^/]*)+$")
+"""The folders inside a table that its partitions are kept in, such as day=2024-06-01."""
+MOST_FILES = 100
+"""A table of more files than these is known by its folder alone."""
 _AS_OF = {"delta": "versionAsOf", "iceberg": "snapshot-id"}
 
 
@@ -89,9 +93,9 @@ def _opened(source: SparkTable | SparkFrame, session: Session, place: str) -> So
                 place=place,
                 fix="take the table out of the cache (UNCACHE TABLE, or unpersist)",
             )
-        return _of_frame(load(), addresses, lambda: _listing(load, session))
+        return _of_frame(frame := load(), (*addresses, *_files(frame, source)), lambda: _listing(load, session))
     nonce = str(bits.integer(128))
-    return _of_frame(load(), addresses, lambda: nonce, held=False)
+    return _of_frame(frame := load(), (*addresses, *_files(frame, source)), lambda: nonce, held=False)
 
 
 def _addresses(source: SparkTable, described: Mapping[str, str]) -> tuple[str, ...]:
@@ -103,6 +107,17 @@ def _addresses(source: SparkTable, described: Mapping[str, str]) -> tuple[str, .
     named = ".".join(parts) if all(parts) else described.get("name") or source.relation.replace("`", "")
     where = described.get("location", "")
     return (f"spark://{server}/{named}", *([_located(where, server)] if where else []))
+
+
+def _files(frame: Frame, source: SparkTable) -> list[str]:
+    """Know rows by the folders that they are kept in, whatever view or pattern leads there, and by their files where
+    these are few: a single file that is named shares its folder with other tables.
+    """
+    server, paths = _host(source.address), [unquote(each) for each in frame.inputFiles()]
+    folders = [_PARTITIONS.sub("", posixpath.dirname(each)) for each in paths]
+    named = _located(source.path or "", server)
+    known = dict.fromkeys(_located(each, server) for each in (*folders, *(paths if len(paths) <= MOST_FILES else ())))
+    return [] if [_located(each, server) for each in paths] == [named] else [each for each in known if each != named]
 
 
 def _located(path: str, server: str) -> str:
