@@ -52,7 +52,7 @@ MUTANTS = (
         "a view is known by its own name alone",
         Kind.REUSE,
         "engine/postgres/stored_relations.py",
-        "names = tuple((schema, called, number) for schema, called, _, number in made_of)",
+        "names = tuple((schema, called, number) for schema, called, _, number, _ in made_of)",
         "names = ((schema, called, oid),)",
         (f"{_TESTS}::test_one_source_has_one_address_whatever_it_is_called",),
     ),

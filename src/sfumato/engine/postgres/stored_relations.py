@@ -22,8 +22,6 @@ _TEXTS = ("S", "E")
 _FOUND = """
 SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, row_security_active(c.oid), c.relpersistence::text,
        coalesce(pg_get_viewdef(CASE WHEN c.relkind = 'v' THEN c.oid END), ''),
-       has_table_privilege(c.oid, 'INSERT') OR has_table_privilege(c.oid, 'UPDATE')
-       OR has_table_privilege(c.oid, 'DELETE') OR has_table_privilege(c.oid, 'TRUNCATE'),
        has_table_privilege(c.oid, 'SELECT')
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2
@@ -58,8 +56,9 @@ WITH RECURSIVE made(oid) AS (
         WHERE r.ev_class = made.oid
     ) AS next
 )
-SELECT n.nspname, c.relname, c.relkind::text, c.oid::bigint FROM made JOIN pg_class AS c ON c.oid = made.oid
-JOIN pg_namespace AS n ON n.oid = c.relnamespace ORDER BY 1, 2
+SELECT n.nspname, c.relname, c.relkind::text, c.oid::bigint,
+       has_any_column_privilege(c.oid, 'INSERT, UPDATE') OR has_table_privilege(c.oid, 'DELETE, TRUNCATE')
+FROM made JOIN pg_class AS c ON c.oid = made.oid JOIN pg_namespace AS n ON n.oid = c.relnamespace ORDER BY 1, 2
 """
 
 
@@ -79,7 +78,7 @@ class StoredRelation:
     what a view reads.
     """
     writable: bool = field(compare=False)
-    """Whether the role may change its rows."""
+    """Whether the role may change its rows: all of them or one of its columns, in it or where a view reads them."""
 
     @property
     def sql(self) -> str:
@@ -109,7 +108,7 @@ def found(relation: str, table: str, run: Run, *, locked: bool = True) -> Stored
             place=place,
             fix='name it with its schema, such as relation = "public.visits"',
         )
-    ((oid, schema, called, kind, secured, persistence, definition, writable, readable),) = rows
+    ((oid, schema, called, kind, secured, persistence, definition, readable),) = rows
     if kind not in (_READ if locked else (*_READ, _KEPT_VIEW)) or persistence == "t":
         raise InvalidPolicy(
             "a source is a table, a partitioned table or a view",
@@ -131,13 +130,14 @@ def found(relation: str, table: str, run: Run, *, locked: bool = True) -> Stored
         )
     columns = tuple(_column(*row) for row in run(_COLUMNS, (oid,)))
     made_of = run(_MADE_OF, (oid,))
-    if any(each == _FOREIGN for _, _, each, _ in made_of):
+    if any(each == _FOREIGN for _, _, each, _, _ in made_of):
         raise InvalidPolicy(
             "a view or partitioned table over a foreign table is no source: it has no snapshot",
             place=place,
             fix="copy the rows into a table of this database",
         )
-    names = tuple((schema, called, number) for schema, called, _, number in made_of)
+    names = tuple((schema, called, number) for schema, called, _, number, _ in made_of)
+    writable = any(each for *_, each in made_of)
     return StoredRelation(oid, schema, called, kind, definition, columns, names, writable)
 
 
