@@ -37,7 +37,7 @@ ANY = (*LISTED, "note", "cost", "day", "age", "LENGTH(note)", "COALESCE(note, 'n
 _REFUSED = ("too-many-groups", "unbounded", "no-groups", "unlisted-values", "too-many-cells")
 
 
-def _text(random: Random, *, found: bool = False) -> str:
+def text(random: Random, *, found: bool = False) -> str:
     """A random question about values: of a table, beside public rows, or of a union."""
     keys = ["note"] if found else []
     keys += random.sample(KEYS[:4], random.choice((0, 1, 1, 2)))
@@ -83,9 +83,9 @@ def replayed(seed: int, plans: int, *, found: bool = False, place: Place = HERE)
     tables: dict[str, Any] = {name: place.engine(made.policy(rows)) for name, rows in made.tables(random, 60).items()}
     compared = 0
     for _ in range(plans):
-        text = _text(random, found=found)
+        asked_text = text(random, found=found)
         try:
-            asked = question(tables[""], tables[""]._policy, text)
+            asked = question(tables[""], tables[""]._policy, asked_text)
             groups = tuple(("7", *group) for group in asked.groups) if asked.found else asked.groups
             readings = _readings(asked, groups)
         except Unsupported as refusal:
