@@ -23,7 +23,7 @@ T = TypeVar("T")
 _SIZE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})? ?[KMGT]i?B")
 Parameters = Sequence[object]
 _SETTINGS = {
-    "search_path": "pg_catalog",
+    "search_path": "pg_catalog, pg_temp",
     "TimeZone": "UTC",
     "DateStyle": "ISO, YMD",
     "IntervalStyle": "postgres",
@@ -41,7 +41,9 @@ _SETTINGS = {
     "statement_timeout": "1h",
     "idle_in_transaction_session_timeout": "0",
 }
-"""These hold for one transaction, and are its first statement: behind a pool the next may be in another session."""
+"""These hold for one transaction, and are its first statement: behind a pool the next may be in another session, where
+others may have left temporary tables and types, which are found last where they are named, and first where not.
+"""
 _SINCE = {"transaction_timeout": (170000, "0")}
 """Settings that servers know since a version."""
 OLDEST = 140000
@@ -323,5 +325,10 @@ def _begin(session: psycopg.Connection[Any], settings: dict[str, str]) -> None:
         session.read_only = True
         session.prepare_threshold = None
     known = {name: value for name, (since, value) in _SINCE.items() if session.info.server_version >= since}
-    pinned = (f"SET LOCAL {name} = '{value}'" for name, value in (settings | known).items())
+    pinned = (f"SET LOCAL {name} = {_quoted(value)}" for name, value in (settings | known).items())
     session.execute("; ".join(pinned).encode())
+
+
+def _quoted(value: str) -> str:
+    """Write a setting, each part of a list by itself: in one text, several schemas would be one schema's name."""
+    return ", ".join(f"'{each}'" for each in value.split(", "))
