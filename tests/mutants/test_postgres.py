@@ -6,6 +6,7 @@ from mutants.running import Kind, Mutant, suite
 
 _TESTS = "engine/postgres/test_postgres.py"
 _HOSTILE = "engine/postgres/test_postgres_hostile_sources.py"
+_SESSIONS = "engine/postgres/test_postgres_sessions.py"
 _PLAIN = f"{_TESTS}::test_every_stored_type_is_read_as_it_is_declared"
 MUTANTS = (
     Mutant(
@@ -52,7 +53,7 @@ MUTANTS = (
         "a view is known by its own name alone",
         Kind.REUSE,
         "engine/postgres/stored_relations.py",
-        "names = tuple((schema, called, number) for schema, called, _, number in made_of)",
+        "names = tuple((schema, called, number) for schema, called, _, number, *_ in made_of)",
         "names = ((schema, called, oid),)",
         (f"{_TESTS}::test_one_source_has_one_address_whatever_it_is_called",),
     ),
@@ -111,6 +112,46 @@ MUTANTS = (
         "    if session.autocommit:  # it is new\n",
         "    if not session.autocommit:\n        return\n    if True:\n",
         (f"{_HOSTILE}::test_settings_hold_in_every_transaction",),
+    ),
+    Mutant(
+        "temporary tables of others are found first",
+        Kind.KEYS,
+        "engine/postgres/connection.py",
+        '"search_path": "pg_catalog, pg_temp"',
+        '"search_path": "pg_catalog"',
+        (f"{_HOSTILE}::test_what_others_left_in_a_session_is_not_found",),
+    ),
+    Mutant(
+        "a view below a view may become another",
+        Kind.REUSE,
+        "engine/postgres/stored_relations.py",
+        "for *_, each, _ in made_of if each}",
+        'for *_, each, _ in made_of if each and each.startswith(f"{oid}:")}',
+        (f"{_HOSTILE}::test_a_view_below_a_view_is_part_of_its_shape",),
+    ),
+    Mutant(
+        "a role that may change one column is said to read alone",
+        Kind.CONSENT,
+        "engine/postgres/stored_relations.py",
+        "has_any_column_privilege(c.oid, 'INSERT, UPDATE')",
+        "has_table_privilege(c.oid, 'INSERT, UPDATE')",
+        (f"{_SESSIONS}::test_a_role_that_can_write_anywhere_is_told_so",),
+    ),
+    Mutant(
+        "a role that may change what a view reads is said to read alone",
+        Kind.CONSENT,
+        "engine/postgres/stored_relations.py",
+        "writable = any(each for *_, each in made_of)",
+        "writable = any(each for *_, number, _, each in made_of if number == oid)",
+        (f"{_SESSIONS}::test_a_role_that_can_write_anywhere_is_told_so",),
+    ),
+    Mutant(
+        "Kerberos stands in for the certificate of a server",
+        Kind.CONSENT,
+        "engine/postgres/connection.py",
+        '"sslmode": _VERIFIED, "gssencmode": "disable"}',
+        '"sslmode": _VERIFIED}',
+        (f"{_SESSIONS}::test_kerberos_does_not_stand_in_for_a_certificate",),
     ),
     Mutant(
         "rows of every version have one identity",

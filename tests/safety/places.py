@@ -34,6 +34,11 @@ class Place:
 HERE = Place("DuckDB", lambda policy: policy, 1)
 
 
+def on_server(sessions: Any) -> Place:
+    """The place of a PostgreSQL server, by a session of its administrator."""
+    return Place("PostgreSQL", sessions.policy, 6)
+
+
 def log(engine: Any) -> Any:
     """The statements that were sent to an engine, which can be cleared."""
     return engine.sources.statements if isinstance(engine, DuckDB) else engine.server.statements
@@ -54,5 +59,5 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     from engine.on_postgres import Sessions
 
     sessions = Sessions(request.getfixturevalue("postgres"))
-    yield Place(request.param, sessions.policy, 6)
+    yield on_server(sessions)
     sessions.close()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from itertools import combinations
 from random import Random
+from typing import Any
 
 import pytest
 
 from engine.tables import tuples
 from safety import towns
+from safety.places import HERE, Place, sent
 from safety.worlds import changes, question
-from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import boundings, for_neighbours
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.privacy import Neighbours
@@ -100,24 +101,26 @@ def replayed(
     every: str | None = None,
     names: tuple[str, ...] | None = None,
     step: int = 1,
+    place: Place = HERE,
 ) -> int:
     """How many pairs of totals were compared, of all tables or of some; with every strategy, or with every so manieth,
     others for the next text: how tables meet is read before a unit's rows are bounded.
     """
     random = Random(seed)
     tables = towns.town(random, every).tables()
-    engines = {name: towns.engine(tables[name], every) for name in names or tables}
+    engines = {name: place.engine(towns.policy(tables[name], every=every)) for name in names or tables}
     try:
-        place = f"seed {seed} {every}"
+        seeded = f"seed {seed} {every}"
         return sum(
-            _compared(place, random, text, engines, slice(index % step, None, step)) for index, text in enumerate(texts)
+            _compared(seeded, random, text, engines, slice(index % step, None, step))
+            for index, text in enumerate(texts)
         )
     finally:
         for each in engines.values():
             each.close()
 
 
-def _compared(place: str, random: Random, text: str, engines: dict[str, DuckDB], strategies: slice) -> int:
+def _compared(place: str, random: Random, text: str, engines: dict[str, Any], strategies: slice) -> int:
     asked = question(engines[""], engines[""]._policy, text)
     key, compared = random.getrandbits(62), 0
     options = boundings(asked.query.plan, asked.limits, len(asked.groups))
@@ -125,7 +128,7 @@ def _compared(place: str, random: Random, text: str, engines: dict[str, DuckDB],
         totals = {
             name: tuples(each.read(GroupTotals(bounded, tuple(asked.groups)), key)) for name, each in engines.items()
         }
-        assert len({each.sources.statements[-1] for each in engines.values()}) == 1, (place, text)
+        assert len({sent(each)[-1] for each in engines.values()}) == 1, (place, text)
         for relation, first, second in _pairs(list(engines)):
             claimed = for_neighbours(bounded, relation)
             for change in changes(claimed, totals[first], totals[second]):

@@ -15,7 +15,7 @@ import pytest
 
 import sfumato as sf
 from engine.tables import policy_of
-from safety.places import Place
+from safety.places import HERE, Place
 from safety.test_outcomes import _same, _silence, curators, only_ours, outcome  # noqa: F401 - fixtures
 from safety.test_replay import replay
 from safety.tree_questions import tree
@@ -25,22 +25,22 @@ from sfumato.policy import Table
 pytestmark = pytest.mark.timeout(3600)
 
 
-def _replayed(seeds: range, plans: int, many: int) -> None:
-    found = [replay(seed, plans, many, tree, units=True) for seed in seeds]
+def replayed(seeds: range, plans: int, many: int, place: Place = HERE) -> None:
+    found = [replay(seed, plans, many, tree, units=True, place=place) for seed in seeds]
     answered, refused, compared = map(sum, zip(*found, strict=True))
     print(f"{answered} plans, {refused} refused, {compared} comparisons")
     assert answered >= len(seeds) * plans * 0.7
 
 
 def test_neighbours_differ_by_at_most_the_claim(long: bool) -> None:
-    _replayed(range(500, 504 if long else 502), 5, 60)
+    replayed(range(500, 504 if long else 502), 5, 60)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(10))
 def test_thousands_of_trees(part: int) -> None:
     """2,000 trees in all, with units of up to 3,000 rows."""
-    _replayed(range(5000 + 20 * part, 5020 + 20 * part), 10, 3_000)
+    replayed(range(5000 + 20 * part, 5020 + 20 * part), 10, 3_000)
 
 
 TREES = [tree(Random(seed), type("Units", (), {"units": True})()) for seed in range(400)]

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from safety.found import reading, side_by_side
+from safety.places import HERE, Place, sent
 from safety.worlds import Row, World, changes, question
 from sfumato.curator.proposals.questions import Question
-from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import for_neighbours
 from sfumato.plan.readings.total_readings import Found
 from sfumato.privacy import Neighbours
@@ -76,14 +76,14 @@ EPSILON, DELTA = 3, "0.04"
 EPSILONS = (0.0, 1.5, 3.0)
 
 
-def engines(units: bool, relation: str) -> dict[str, tuple[DuckDB, Question]]:
+def engines(units: bool, relation: str, place: Place = HERE) -> dict[str, tuple[Any, Any]]:
     world = World(units, LIMITS, COLUMNS, STORED, {}, ())
     found = {}
     for name, rows in UNITS.items():
         if units or len(rows) <= 1:
             policy = world.policy([*OTHERS, *rows], relation)
-            found[name] = (DuckDB(policy), policy)
-    return found  # type: ignore[return-value]
+            found[name] = (place.engine(policy), policy)
+    return found
 
 
 def _prepared(tables: dict[str, Any], text: str) -> tuple[Question, Prepared]:
@@ -176,15 +176,19 @@ def test_the_law_of_the_whole_release_is_within_the_charge(units: bool, relation
 
 @pytest.mark.parametrize("units", [True, False], ids=["units", "every row"])
 def test_what_neighbours_hold_differs_by_at_most_the_claim(units: bool, long: bool) -> None:
+    replayed(units, range(1, 5 if long else 3))
+
+
+def replayed(units: bool, keys: range, place: Place = HERE) -> None:
     """Record and replay: totals of every measure, and who holds a key, which is one count for all declared values."""
-    tables = engines(units, "add-remove")
+    tables = engines(units, "add-remove", place)
     for text in TEXTS if units else BY_ROW:
         asked, prepared = _prepared(tables, text)
         plain = {name: engine for name, (engine, _) in tables.items()}
         seen = 0
-        for key in range(1, 5 if long else 3):
+        for key in keys:
             totals = side_by_side(plain, reading(asked, prepared.bounded), key)
-            assert len({engine.sources.statements[-1] for engine in plain.values()}) == 1
+            assert len({sent(engine)[-1] for engine in plain.values()}) == 1
             for relation in Neighbours:
                 claimed = for_neighbours(prepared.bounded, relation)
                 for a, b in _pairs(tables, relation.value):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from safety import worlds
+from safety.places import HERE, Place
 from safety.worlds import KEYS, PREDICATES, question
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
@@ -36,7 +37,7 @@ ANY = (*LISTED, "note", "cost", "day", "age", "LENGTH(note)", "COALESCE(note, 'n
 _REFUSED = ("too-many-groups", "unbounded", "no-groups", "unlisted-values", "too-many-cells")
 
 
-def _text(random: Random, *, found: bool = False) -> str:
+def text(random: Random, *, found: bool = False) -> str:
     """A random question about values: of a table, beside public rows, or of a union."""
     keys = ["note"] if found else []
     keys += random.sample(KEYS[:4], random.choice((0, 1, 1, 2)))
@@ -76,15 +77,15 @@ def _check(bounded: Bounded, before: Any, after: Any, replaced: bool, table: boo
         assert (np.asarray(after) >= np.asarray(before)).all(), "what a unit adds has one sign"
 
 
-def _replayed(seed: int, plans: int, *, found: bool = False) -> int:
+def replayed(seed: int, plans: int, *, found: bool = False, place: Place = HERE) -> int:
     random = Random(seed)
     made = worlds.world(random)
-    tables = {name: made.engine(rows) for name, rows in made.tables(random, 60).items()}
+    tables: dict[str, Any] = {name: place.engine(made.policy(rows)) for name, rows in made.tables(random, 60).items()}
     compared = 0
     for _ in range(plans):
-        text = _text(random, found=found)
+        asked_text = text(random, found=found)
         try:
-            asked = question(tables[""], tables[""]._policy, text)
+            asked = question(tables[""], tables[""]._policy, asked_text)
             groups = tuple(("7", *group) for group in asked.groups) if asked.found else asked.groups
             readings = _readings(asked, groups)
         except Unsupported as refusal:
@@ -108,17 +109,17 @@ def _replayed(seed: int, plans: int, *, found: bool = False) -> int:
 
 def test_neighbours_differ_by_at_most_the_claim() -> None:
     """Added and replaced units at every edge of the limits, in several groups, with NULLs, filters, joins, unions."""
-    assert sum(_replayed(seed, 2) for seed in range(3)) > 50
+    assert sum(replayed(seed, 2) for seed in range(3)) > 50
 
 
 def test_groups_that_are_found_are_read_within_the_same_claim() -> None:
-    assert sum(_replayed(seed, 2, found=True) for seed in range(20, 22)) > 20
+    assert sum(replayed(seed, 2, found=True) for seed in range(20, 22)) > 20
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_hundreds_of_plans() -> None:
-    assert sum(_replayed(seed, 10, found=seed % 3 == 0) for seed in range(100, 130)) > 5000
+    assert sum(replayed(seed, 10, found=seed % 3 == 0) for seed in range(100, 130)) > 5000
 
 
 def _policy(rows: list[dict[str, Any]], limits: tuple[int, int, int], relation: str = "add-remove") -> Policy:

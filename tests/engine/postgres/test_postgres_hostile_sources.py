@@ -18,7 +18,7 @@ from postgres_server import PostgresServer, installations
 from safety.worlds import question
 from sfumato import Curator
 from sfumato.engine.opening import open_engine
-from sfumato.engine.postgres import connection
+from sfumato.engine.postgres import connection, stored_relations
 from sfumato.engine.postgres.driver import Postgres
 from sfumato.errors import EngineFailed, InvalidPolicy, SourceChanged, SourceTaken
 from sfumato.ledger import Ledger
@@ -162,6 +162,44 @@ def test_a_declared_version_is_of_one_shape(sessions: Sessions, visits: str) -> 
         found.append(engine.identity())
         engine.close()
     assert found[0] == found[1] != found[2]
+
+
+def test_a_view_below_a_view_is_part_of_its_shape(sessions: Sessions, visits: str) -> None:
+    below, view = visits.replace("visits", "below"), visits.replace("visits", "seen")
+    sessions.run(f"CREATE VIEW {below} AS SELECT * FROM {visits}", f"CREATE VIEW {view} AS SELECT * FROM {below}")
+    engine = Postgres(declared(sessions.server, view, version="1"))
+    before = engine.relations["visits"].shape
+    engine.check().close()
+    sessions.run(f"CREATE OR REPLACE VIEW {below} AS SELECT * FROM {visits} WHERE who > 3")
+    with pytest.raises(SourceChanged):
+        engine.check()
+    assert stored_relations.found(view, "visits", engine.server.run).shape != before
+    engine.close()
+
+
+@pytest.mark.skipif(
+    not installations() or installations()[0].version < 18, reason="columns are computed at reading since version 18"
+)
+def test_a_column_that_is_computed_at_reading_is_part_of_the_shape(sessions: Sessions) -> None:
+    """Such a column is what a view is: its owner is told so, and another expression is another source."""
+    relation = f"{sessions.schema()}.visits"
+    sessions.run(
+        f"CREATE TABLE {relation} (who int, ward text, half int GENERATED ALWAYS AS (who / 2) VIRTUAL) "
+        "PARTITION BY LIST (ward)",
+        f"CREATE TABLE {relation}_north PARTITION OF {relation} FOR VALUES IN ('north')",
+    )
+    half = {"half": {"type": "integer", "bounds": [0, 9]}}
+    engine = Postgres(declared(sessions.server, relation, half))
+    assert any("computed when they are read" in each for each in engine.remarks("visits"))
+    sessions.run(
+        f"CREATE TABLE {relation}_south PARTITION OF {relation} FOR VALUES IN ('south')",
+        f"INSERT INTO {relation} VALUES (8, 'south')",
+    )
+    assert read(engine, "SELECT SUM(half) FROM visits") == [(4,)]
+    sessions.run(f"ALTER TABLE {relation} ALTER COLUMN half SET EXPRESSION AS (who / 4)")
+    with pytest.raises(SourceChanged):
+        engine.check()
+    engine.close()
 
 
 def test_partitions_come_and_go(sessions: Sessions) -> None:
@@ -320,7 +358,7 @@ def test_settings_hold_in_every_transaction(sessions: Sessions, visits: str) -> 
     engine = Postgres(declared(sessions.server, visits))
     asked = ("TimeZone", "search_path", "row_security", "transaction_read_only", "idle_in_transaction_session_timeout")
     shown = "SELECT " + ", ".join(f"current_setting('{each}')" for each in asked)
-    pinned = [("UTC", "pg_catalog", "off", "on", "0")]
+    pinned = [("UTC", "pg_catalog, pg_temp", "off", "on", "0")]
     assert engine.server.run(shown) == pinned
     (idle,) = engine.server._idle
     idle.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE; SET TimeZone = 'Asia/Tokyo'")  # type: ignore[call-overload]
@@ -329,6 +367,19 @@ def test_settings_hold_in_every_transaction(sessions: Sessions, visits: str) -> 
     assert engine.server.run(shown) == pinned
     assert engine.server._idle == [idle]
     assert idle.execute("SELECT current_setting('TimeZone')").fetchall() == [("Asia/Tokyo",)]
+    engine.close()
+
+
+def test_what_others_left_in_a_session_is_not_found(sessions: Sessions, visits: str) -> None:
+    """Behind a pool others may have made temporary tables and types that are called as the server's own are."""
+    engine = Postgres(declared(sessions.server, visits))
+    (idle,) = engine.server._idle
+    idle.read_only = False
+    idle.execute("CREATE TEMPORARY TABLE pg_class (oid oid); CREATE TYPE pg_temp.text AS ENUM ('x')")
+    idle.commit()
+    idle.read_only = True
+    assert read(engine, "SELECT COUNT(*) FROM visits WHERE ward = 'north'") == [(9,)]
+    assert engine.server._idle == [idle]
     engine.close()
 
 

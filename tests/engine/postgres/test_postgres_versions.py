@@ -16,6 +16,8 @@ OWN = (
     "engine/postgres/test_postgres.py",
     "engine/postgres/test_postgres_hostile_sources.py",
     "engine/postgres/test_postgres_meanings.py",
+    "engine/postgres/test_postgres_readings.py",
+    "engine/postgres/test_postgres_sessions.py",
 )
 
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _SIZE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})? ?[KMGT]i?B")
 Parameters = Sequence[object]
 _SETTINGS = {
-    "search_path": "pg_catalog",
+    "search_path": "pg_catalog, pg_temp",
     "TimeZone": "UTC",
     "DateStyle": "ISO, YMD",
     "IntervalStyle": "postgres",
@@ -41,7 +41,9 @@ _SETTINGS = {
     "statement_timeout": "1h",
     "idle_in_transaction_session_timeout": "0",
 }
-"""These hold for one transaction, and are its first statement: behind a pool the next may be in another session."""
+"""These hold for one transaction, and are its first statement: behind a pool the next may be in another session, where
+others may have left temporary tables and types, which are found last where they are named, and first where not.
+"""
 _SINCE = {"transaction_timeout": (170000, "0")}
 """Settings that servers know since a version."""
 OLDEST = 140000
@@ -254,14 +256,16 @@ def _options(address: str, place: str) -> dict[str, Any]:
     local = all(host.startswith(("/", "@")) or host in _LOCAL for host in hosts)
     served = "service" in given or "PGSERVICE" in os.environ  # a service may number a host that is called otherwise
     remote = not local or (served and not numbered)
-    if remote and given.get("sslmode", _VERIFIED) != _VERIFIED:
+    verified = {"sslmode": _VERIFIED, "gssencmode": "disable"}  # where Kerberos encrypts, no certificate is looked at
+    if remote and any(given.get(name, value) != value for name, value in verified.items()):
         raise InvalidPolicy(
             "over a network the server's certificate is verified",
             place=place,
-            fix=f"write sslmode={_VERIFIED} or leave it out, with sslrootcert=<file> if the certificate is your own",
+            fix=f"write sslmode={_VERIFIED} or leave it out, with sslrootcert=<file> if the certificate is your own, "
+            "and leave out gssencmode",
         )
     if remote:
-        given["sslmode"] = _VERIFIED
+        given |= verified
     return {"connect_timeout": _CONNECT_SECONDS, "application_name": "sfumato", **given, "client_encoding": "UTF8"}
 
 
@@ -270,13 +274,17 @@ _REFUSED = {
     "28000": ("the server does not let this role in", "check the role and the server's pg_hba.conf"),
     "3D000": ("there is no such database on the server", "name a database that exists"),
     "53300": ("the server has no room for another session", "close some, or raise max_connections"),
+    "08001": (
+        "the server does not prove over TLS that it is the one that is named",
+        "name the certificate that vouches for it, sslrootcert=<file>, and the host as it is named there",
+    ),
 }
 
 
 def _unreachable(error: Any, place: str) -> InvalidPolicy:
     """Say why there is no session, in words of our own: no message of a server is passed on."""
     said = str(error)
-    code = getattr(error, "sqlstate", None) or next((each for each, words in _SAID.items() if words in said), None)
+    code = getattr(error, "sqlstate", None) or next((each for words, each in _SAID.items() if words in said), None)
     rule, fix = _REFUSED.get(
         code or "", ("the PostgreSQL server cannot be reached", "check the address, and that it runs")
     )
@@ -284,12 +292,19 @@ def _unreachable(error: Any, place: str) -> InvalidPolicy:
 
 
 _SAID = {
-    "28P01": "password authentication failed",
-    "3D000": "does not exist",
-    "28000": "no pg_hba.conf entry",
-    "53300": "too many clients",
+    "password authentication failed": "28P01",
+    "no password supplied": "28P01",
+    "no pg_hba.conf entry": "28000",
+    "pg_hba.conf rejects": "28000",
+    "permission denied for database": "28000",
+    "FATAL:  role ": "28000",
+    "too many": "53300",
+    "remaining connection slots": "53300",
+    "certificate": "08001",
+    "SSL": "08001",
+    "does not exist": "3D000",
 }
-"""A failed start of a session has a text and no code: by these words it is told which it is."""
+"""A failed start of a session has a text and no code: by the first of these words in it is told which it is."""
 
 
 def _begin(session: psycopg.Connection[Any], settings: dict[str, str]) -> None:
@@ -310,5 +325,10 @@ def _begin(session: psycopg.Connection[Any], settings: dict[str, str]) -> None:
         session.read_only = True
         session.prepare_threshold = None
     known = {name: value for name, (since, value) in _SINCE.items() if session.info.server_version >= since}
-    pinned = (f"SET LOCAL {name} = '{value}'" for name, value in (settings | known).items())
+    pinned = (f"SET LOCAL {name} = {_quoted(value)}" for name, value in (settings | known).items())
     session.execute("; ".join(pinned).encode())
+
+
+def _quoted(value: str) -> str:
+    """Write a setting, each part of a list by itself: in one text, several schemas would be one schema's name."""
+    return ", ".join(f"'{each}'" for each in value.split(", "))

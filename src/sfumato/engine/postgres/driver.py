@@ -195,6 +195,11 @@ class Postgres:
                 "the rows of one unit.",
             ),
             (
+                relation.is_computed,
+                "Some of its columns are computed when they are read: they are trusted to fail for no row, since a "
+                "failure after the charge would tell of that row.",
+            ),
+            (
                 self._policy.tables[table].source.version is None,
                 "No version is declared, so no stored answer is reused: add version to say that the rows are as they "
                 "were.",

@@ -21,9 +21,6 @@ _TEXTS = ("S", "E")
 
 _FOUND = """
 SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, row_security_active(c.oid), c.relpersistence::text,
-       coalesce(pg_get_viewdef(CASE WHEN c.relkind = 'v' THEN c.oid END), ''),
-       has_table_privilege(c.oid, 'INSERT') OR has_table_privilege(c.oid, 'UPDATE')
-       OR has_table_privilege(c.oid, 'DELETE') OR has_table_privilege(c.oid, 'TRUNCATE'),
        has_table_privilege(c.oid, 'SELECT')
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2
@@ -58,8 +55,13 @@ WITH RECURSIVE made(oid) AS (
         WHERE r.ev_class = made.oid
     ) AS next
 )
-SELECT n.nspname, c.relname, c.relkind::text, c.oid::bigint FROM made JOIN pg_class AS c ON c.oid = made.oid
-JOIN pg_namespace AS n ON n.oid = c.relnamespace ORDER BY 1, 2
+SELECT n.nspname, c.relname, c.relkind::text, c.oid::bigint,
+       CASE WHEN c.relkind IN ('v', 'm') THEN c.oid || ': ' || pg_get_viewdef(c.oid) ELSE (
+           SELECT string_agg(a.attname || ' = ' || pg_get_expr(d.adbin, d.adrelid), ', ' ORDER BY a.attname)
+           FROM pg_attribute AS a JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+           WHERE a.attrelid = c.oid AND a.attgenerated = 'v' AND NOT a.attisdropped) END,
+       has_any_column_privilege(c.oid, 'INSERT, UPDATE') OR has_table_privilege(c.oid, 'DELETE, TRUNCATE')
+FROM made JOIN pg_class AS c ON c.oid = made.oid JOIN pg_namespace AS n ON n.oid = c.relnamespace ORDER BY 1, 2
 """
 
 
@@ -71,15 +73,15 @@ class StoredRelation:
     schema: str
     called: str
     kind: str
-    definition: str
-    """Of a view."""
+    definitions: tuple[str, ...]
+    """Of every view that its rows come through, and of columns that are computed when they are read."""
     columns: tuple[StoredColumn, ...]
     made_of: tuple[tuple[str, str, int], ...] = field(compare=False)
     """Schema, name and number of every relation whose rows it shows, itself too: partitions, which may come and go, and
     what a view reads.
     """
     writable: bool = field(compare=False)
-    """Whether the role may change its rows."""
+    """Whether the role may change its rows: all of them or one of its columns, in it or where a view reads them."""
 
     @property
     def sql(self) -> str:
@@ -89,11 +91,16 @@ class StoredRelation:
     def shape(self) -> tuple[object, ...]:
         """Give all that decides what its rows are but the rows themselves."""
         columns = [(each.name, each.kind.name, each.told) for each in self.columns]
-        return self.oid, self.schema, self.called, self.kind, self.definition, columns
+        return self.oid, self.schema, self.called, self.kind, self.definitions, columns
 
     @property
     def is_view(self) -> bool:
         return self.kind == _VIEW
+
+    @property
+    def is_computed(self) -> bool:
+        """Tell whether some of its columns are computed when they are read, though it is no view."""
+        return not self.is_view and bool(self.definitions)
 
 
 def found(relation: str, table: str, run: Run, *, locked: bool = True) -> StoredRelation:
@@ -109,7 +116,7 @@ def found(relation: str, table: str, run: Run, *, locked: bool = True) -> Stored
             place=place,
             fix='name it with its schema, such as relation = "public.visits"',
         )
-    ((oid, schema, called, kind, secured, persistence, definition, writable, readable),) = rows
+    ((oid, schema, called, kind, secured, persistence, readable),) = rows
     if kind not in (_READ if locked else (*_READ, _KEPT_VIEW)) or persistence == "t":
         raise InvalidPolicy(
             "a source is a table, a partitioned table or a view",
@@ -131,14 +138,16 @@ def found(relation: str, table: str, run: Run, *, locked: bool = True) -> Stored
         )
     columns = tuple(_column(*row) for row in run(_COLUMNS, (oid,)))
     made_of = run(_MADE_OF, (oid,))
-    if any(each == _FOREIGN for _, _, each, _ in made_of):
+    if any(each == _FOREIGN for _, _, each, *_ in made_of):
         raise InvalidPolicy(
             "a view or partitioned table over a foreign table is no source: it has no snapshot",
             place=place,
             fix="copy the rows into a table of this database",
         )
-    names = tuple((schema, called, number) for schema, called, _, number in made_of)
-    return StoredRelation(oid, schema, called, kind, definition, columns, names, writable)
+    names = tuple((schema, called, number) for schema, called, _, number, *_ in made_of)
+    definitions = tuple(sorted({each for *_, each, _ in made_of if each}))
+    writable = any(each for *_, each in made_of)
+    return StoredRelation(oid, schema, called, kind, definitions, columns, names, writable)
 
 
 def _parts(relation: str, place: str) -> tuple[str, str]:
