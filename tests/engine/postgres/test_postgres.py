@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -207,6 +208,24 @@ def test_what_is_checked_is_what_is_read(sessions: Sessions, visits: str) -> Non
     engine.close()
 
 
+def test_a_table_that_takes_the_place_of_another_is_not_read(sessions: Sessions, visits: str) -> None:
+    """Renaming a schema waits for no lock of its tables. What was charged fails, and nothing is charged after that."""
+    schema = visits.partition(".")[0]
+    other = sessions.schema()
+    sessions.run(f"CREATE TABLE {other}.visits AS SELECT who::numeric / 7 AS who, ward, age, note FROM {visits}")
+    with contextlib.closing(Postgres(declared(sessions.server, visits))) as engine:
+        reading = _reading(engine, BY_WARD, Strategy.REWEIGHT)
+        with engine.check(reading) as opened, engine.hold() as held:
+            held.check(reading)
+            sessions.run(f"ALTER SCHEMA {schema} RENAME TO {schema}_old", f"ALTER SCHEMA {other} RENAME TO {schema}")
+            with pytest.raises(EngineFailed):
+                opened.read(reading, 7)
+            with pytest.raises(SourceChanged):
+                held.check(reading)
+            with pytest.raises(SourceChanged):
+                engine.check(reading)
+
+
 def test_a_snapshot_holds_the_rows_of_its_first_reading(sessions: Sessions, visits: str) -> None:
     engine = Postgres(declared(sessions.server, visits))
     reading = _reading(engine, BY_WARD, Strategy.REWEIGHT)
@@ -359,7 +378,7 @@ def test_a_public_table_with_a_collation_names_its_own_groups(sessions: Sessions
     )
     zones = Table("zones", sessions.server.address(), public=True, relation=f"{schema}.zones")
     policy = declared(sessions.server, visits)
-    engine = Postgres(replace(policy, tables={**policy.tables, "zones": zones}))
+    engine = open_engine(replace(policy, tables={**policy.tables, "zones": zones}))
     asked = "SELECT zone, COUNT(*), SUM(size) FROM visits JOIN zones USING (ward) GROUP BY zone"
     reading = _reading(engine, asked, Strategy.REWEIGHT)
     totals = dict(zip((key for (key,) in reading.groups), tuples(engine.read(reading, 7)), strict=True))

@@ -316,7 +316,7 @@ def test_a_public_date_beyond_the_calendar_is_none(sessions: Sessions, visits: s
     )
     zones = Table("zones", sessions.server.address(), public=True, relation=f"{schema}.zones")
     policy = declared(sessions.server, visits)
-    engine = Postgres(replace(policy, tables={**policy.tables, "zones": zones}))
+    engine = open_engine(replace(policy, tables={**policy.tables, "zones": zones}))
     asked = "SELECT COUNT(*), COUNT(since), COUNT(till) FROM visits JOIN zones USING (ward)"
     assert read(engine, asked) == [(9, 0, 0)]
     engine.close()

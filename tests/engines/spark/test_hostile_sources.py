@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ import pytest
 from engine.tables import tuples
 from engines.spark.conftest import PANDAS, Cluster
 from engines.spark.test_spark import _policy, _reading, _rows
+from sfumato.curator.curators import Curator
+from sfumato.engine.opening import open_engine
+from sfumato.engine.spark import public_tables
 from sfumato.engine.spark.carried_frames import prove
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.sessions import beside
-from sfumato.errors import InvalidPolicy, SourceChanged
+from sfumato.errors import InvalidPolicy, SourceChanged, SourceTaken
 from sfumato.plan.bounding import Limits, Strategy, boundings
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
@@ -134,3 +138,86 @@ def test_rows_in_the_cache_are_not_read(cluster: Cluster) -> None:
         finally:
             cluster.classic.catalog.uncacheTable("visits")
         spark.check(_reading(spark)).close()
+
+
+def test_one_folder_of_a_table_changes_no_cell_of_others(cluster: Cluster, tmp_path: Path) -> None:
+    """Folders of partitions are texts, whatever folders there are: "01" is not 1, with or without a unit in "north"."""
+    found = []
+    for extra in (False, True):
+        (folder := tmp_path / f"rows {extra}").mkdir()
+        for place, people in {"01": range(9), "1": range(20, 23), **({"north": [99]} if extra else {})}.items():
+            (part := folder / f"place={place}").mkdir()
+            pyarrow.parquet.write_table(
+                pa.table({"who": list(people), "cost": [1.0] * len(people)}), part / "a.parquet"
+            )
+        columns = {"place": {"values": ["1", "01", "north"]}}
+        policy = _policy(cluster.address, columns, path=str(folder), format="parquet")
+        with contextlib.closing(Spark(policy)) as spark:
+            plan = parse("SELECT place, COUNT(*) FROM t GROUP BY place", spark.catalog()).plan
+            bounded = next(iter(boundings(plan, Limits.of(policy.tables["t"]), 3)))
+            totals = tuples(spark.read(GroupTotals(bounded, (("1",), ("01",), ("north",))), 1))
+            found.append([total >> bounded.measures[0].bits for (total,) in totals])
+    assert found == [[3, 9, 0], [3, 9, 1]]
+
+
+def test_rows_are_known_by_their_folders_whatever_leads_there(cluster: Cluster, stored: Path) -> None:
+    """By a view, a pattern, or a file of a folder that has few; a file that is named alone has no folder of its own."""
+    pyarrow.parquet.write_table(_rows(5), stored.parent / "alone.parquet")
+
+    def addresses(**said: str) -> set[str]:
+        with contextlib.closing(Spark(_policy(cluster.address, **said))) as spark:
+            return {each.address for each in spark.data(public=False)}
+
+    cluster.classic.sql("CREATE VIEW seen AS SELECT *, 1 AS one FROM visits")
+    try:
+        whole = addresses(path=str(stored), format="parquet")
+        for said in ({"relation": "seen"}, {"relation": "visits"}):
+            assert whole & addresses(**said)
+        for path in (f"{stored}/*.parquet", f"{stored}/one.parquet"):
+            assert whole & addresses(path=path, format="parquet")
+        assert not whole & addresses(path=f"{stored.parent}/alone.parquet", format="parquet")
+    finally:
+        cluster.classic.sql("DROP VIEW seen")
+
+
+@pytest.mark.usefixtures("stored")
+def test_nothing_of_a_view_is_of_one_version(cluster: Cluster) -> None:
+    cluster.classic.sql("CREATE VIEW seen AS SELECT * FROM visits")
+    try:
+        with contextlib.closing(Spark(_policy(cluster.address, relation="seen"))) as spark:
+            assert spark.identity() != spark.identity()
+        with contextlib.closing(Spark(_policy(cluster.address, relation="visits"))) as spark:
+            assert spark.identity() == spark.identity()
+    finally:
+        cluster.classic.sql("DROP VIEW seen")
+
+
+def test_a_public_table_is_fetched_from_the_spark_that_it_names(cluster: Cluster, stored: Path, tmp_path: Path) -> None:
+    """Private rows may be anywhere; the ledger is asked about it by where it is, and it has at most so many rows."""
+    zones = Table("zones", cluster.address, public=True, path=str(stored), format="parquet")
+    here = Table("t", pa.table({"who": [1, 2], "place": ["north", "north"]}), {"place": {}}, id="who", max_rows=1)
+    policy = Policy(PrivacyUnit("person"), Budget(5), {"t": here, "zones": zones})
+    with contextlib.closing(open_engine(policy)) as engine:
+        known = {each.address for each in engine.data(public=True)}
+        assert engine.catalog().tables["zones"].columns
+    with contextlib.closing(Spark(_policy(cluster.address, relation="visits"))) as spark:
+        assert known & {each.address for each in spark.data(public=False)}
+    elsewhere = replace(zones, source=replace(zones.source, address="sc://127.0.0.1:1"))
+    for private in (here, _policy(cluster.address, path=str(stored), format="parquet").tables["t"]):
+        with pytest.raises(InvalidPolicy, match="zones"):
+            open_engine(replace(policy, tables={"t": private, "zones": elsewhere}))
+    own = {"t": Table("t", cluster.address, {}, id="who", max_rows=1, path=str(stored), format="parquet")}
+    Curator(Policy(PrivacyUnit("person"), Budget(5), own, account="first"), tmp_path / "c.ledger").close()
+    with pytest.raises(SourceTaken):
+        Curator(replace(policy, account="second"), tmp_path / "c.ledger")
+
+
+def test_public_rows_of_spark_are_carried_up_to_a_limit(
+    cluster: Cluster, stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zones = Table("zones", cluster.address, public=True, path=str(stored), format="parquet")
+    monkeypatch.setattr(public_tables, "MOST_ROWS", 20)
+    assert public_tables.fetch(zones).table.num_rows == 20
+    monkeypatch.setattr(public_tables, "MOST_ROWS", 19)
+    with pytest.raises(InvalidPolicy, match="has at most"):
+        public_tables.fetch(zones)

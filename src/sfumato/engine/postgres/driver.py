@@ -246,6 +246,16 @@ class Postgres:
                 raise SourceChanged(table)
         self._known.check_unchanged()
 
+    def check_names(self, run: stored_relations.Run) -> None:
+        """Refuse unless the names in statements still lead to the tables that were opened. Renaming a schema waits for
+        no lock of its tables, and statements find names as they are now, whatever their snapshot is.
+        """
+        named = ", ".join(f"to_regclass(${place + 1})::oid::bigint" for place, _ in enumerate(self.relations))
+        (now,) = run(f"SELECT {named}", [each.sql for each in self.relations.values()])
+        for table, number in zip(self.relations, now, strict=True):
+            if number != self.relations[table].oid:
+                raise SourceChanged(table)
+
 
 class Transaction:
     """An open reading is a transaction at the server: read-only, on one snapshot, its tables locked in their shape.
@@ -272,6 +282,7 @@ class Transaction:
             self._engine.check_unchanged(run)
             for reading in readings:
                 self.plan(*self._engine.written(counted_statement(reading, 0)))
+            self._engine.check_names(run)
 
     def plan(self, statement: str, parameters: Sequence[object] = ()) -> None:
         """Let the server plan a statement, which takes its locks; what the plan is nobody looks at."""
@@ -289,6 +300,10 @@ class Transaction:
     def read(self, reading: Reading[E], key: int) -> E:
         """Run one statement and give its rows in arrays."""
         found = self.rows(*self._engine.written(counted_statement(reading, key)))
+        try:
+            self._engine.check_names(self.rows)
+        except SourceChanged:  # it was charged: what was read may be of another table
+            raise EngineFailed from None
         return cast("E", in_arrays(found, reading))
 
     def _guarded(self, action: Callable[[], Any]) -> Any:

@@ -64,9 +64,11 @@ class PostgresCells:
         return f"({name(column.name)} IS NOT NULL)"
 
     def listed(self, column: StoredColumn, most: int, item: CleanItem) -> str:
-        """Count the items as they come: an array may begin at any number, and have several dimensions."""
+        """Count the items as they come: an array may begin at any number, and have several dimensions. No more of them
+        are made than count, however long the array is.
+        """
         cells = ", ".join(f"{sql} AS {each}" for sql, each in item.cells.items())
-        items = f"UNNEST({name(column.name)}) WITH ORDINALITY AS u({name(ITEM)}, sf_place) WHERE sf_place <= {most}"
+        items = f"(SELECT UNNEST({name(column.name)}) AS {name(ITEM)} LIMIT {most}) AS u"
         generator = Generator(PostgresSpelling(), lambda _: f"(SELECT {cells} FROM {items})")
         clean = generator.statement(Statement((), item.select(Table(column.name))))
         return f"(SELECT ARRAY_AGG(v) FROM ({clean}) AS i)"
