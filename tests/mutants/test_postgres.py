@@ -207,6 +207,14 @@ MUTANTS = (
         ("engine/postgres/test_public_tables.py",),
     ),
     Mutant(
+        "a partition that another account protects is read as it comes",
+        Kind.REUSE,
+        "engine/postgres/driver.py",
+        "            if now != before or not {*now.made_of} <= {*before.made_of}:",
+        "            if now != before:",
+        (f"{_HOSTILE}::test_partitions_come_and_go",),
+    ),
+    Mutant(
         "every item of an array counts",
         Kind.SENSITIVITY,
         "engine/postgres/stored_cells.py",

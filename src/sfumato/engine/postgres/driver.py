@@ -242,7 +242,7 @@ class Postgres:
                 now = self._found(table, run)
             except InvalidPolicy:
                 raise SourceChanged(table) from None
-            if now != before:
+            if now != before or not {*now.made_of} <= {*before.made_of}:  # a part that came may be another account's
                 raise SourceChanged(table)
         self._known.check_unchanged()
 
