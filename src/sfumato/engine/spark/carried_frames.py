@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sfumato.engine import proving
 from sfumato.engine.carried_tables import MOST_ROWS, Carried, too_large
+from sfumato.engine.lowering.relational import Statement
+from sfumato.engine.spark.frames import FrameWriter
 from sfumato.engine.spark.sessions import Session, quietly
 from sfumato.engine.spark.sources import Frame, opened
 from sfumato.engine.spellings.spark import TYPES, SparkSpelling
@@ -51,7 +54,11 @@ def prove(session: Session, place: str) -> None:
     def run(statement: str, _: Any) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in quietly(lambda: session.spark.sql(statement).collect())]
 
-    proving.prove(spelling, _scan, run, place)
+    def compute(statement: Statement, source: Callable[[str], str]) -> list[tuple[Any, ...]]:
+        frames = FrameWriter(lambda table: session.spark.sql(f"SELECT * FROM {source(table)}"), session.expression)
+        return [tuple(row) for row in quietly(lambda: frames.statement(statement).collect())]
+
+    proving.prove(proving.Dialect(spelling, _scan, run, "array({})", compute), place)
     for function in proving.wrong_letters(spelling, _scan, run):
         raise InvalidPolicy(
             f"this server computes {function} in another way than questions mean it",
