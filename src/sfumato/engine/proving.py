@@ -323,7 +323,8 @@ def wrong_of_rows(dialect: Dialect, some: Sequence[Case] | None = None) -> str |
 
 def wrong_of_statements(dialect: Dialect, some: Sequence[StatementCase] | None = None) -> str | None:
     """Name the first of some whole statements, or of all, that an engine computes in another way or not at all."""
-    proved = statement_cases.cases() if some is None else some
+    listed = statement_cases.declared() if dialect.compute is None else []
+    proved = [*statement_cases.cases(), *listed] if some is None else some
     try:
         return statement_cases.wrong(proved, _stated(dialect, proved))
     except EngineFailed:
@@ -351,6 +352,7 @@ def _stated(dialect: Dialect, proved: Sequence[StatementCase]) -> list[tuple[Any
     statement = statement_cases.statement(proved)
     if dialect.compute is not None:
         return dialect.compute(statement, sources.__getitem__)
+    carried.extend(list(values) for case in proved for values in case.values)
     return dialect.run(Generator(dialect.spelling, sources.__getitem__).statement(statement), carried)
 
 

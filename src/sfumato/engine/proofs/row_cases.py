@@ -89,10 +89,11 @@ def _truths() -> list[Case]:
         Case("IS FALSE", apply(Operation.IS_FALSE, b), lambda row: row["b"] is False),
         Case("IN", apply(Operation.IN, n, whole(2), i), lambda row: _any(row["n"] == 2, _equal(row["n"], row["i"]))),
         meant("IN of texts", _in_texts("north", "Straße"), ("t",), lambda x: x in ("north", "Straße")),
+        meant("BETWEEN", apply(Operation.BETWEEN, i, whole(0), whole(7)), ("i",), lambda x: 0 <= x <= 7),
         Case(
-            "BETWEEN",
-            apply(Operation.BETWEEN, n, whole(2), i),
-            lambda row: _all(row["n"] >= 2, None if row["i"] is None else row["n"] <= row["i"]),
+            "BETWEEN of NULL",
+            apply(Operation.BETWEEN, n, whole(3), i),
+            lambda row: _all(row["n"] >= 3, None if row["i"] is None else row["n"] <= row["i"]),
         ),
     ]
 
@@ -195,11 +196,15 @@ _UNITS = (("second", -90), ("minute", 61), ("hour", -25), ("day", 1), ("week", -
 def _moments() -> list[Case]:
     """Take parts of dates and move times, those of two centuries: others might leave the calendar."""
     s, ends = of("s"), (Constant(dt.datetime(year, 1, 1), Type.TIMESTAMP) for year in (1900, 2100))
-    within = apply(Operation.BETWEEN, s, *ends)
+    within, day = apply(Operation.BETWEEN, s, *ends), Constant(_DAY, Type.DATE)
     return [
         *(
             one(f"EXTRACT({part}) of a date", Operation.PART, "y", means, part)
             for part, means in _PARTS_OF_DATES.items()
+        ),
+        *(
+            meant(f"DATE_DIFF of {kind}", apply(Operation.DAYS, of(column), day), (column,), _days_before)
+            for column, kind in (("y", "dates"), ("s", "times"))
         ),
         one("seconds of a date", Operation.SECONDS, "y", lambda y: (y - dt.date.min).days * 86_400),
         *(
@@ -212,6 +217,13 @@ def _moments() -> list[Case]:
             for unit, amount in (*_UNITS, ("year", 1))
         ),
     ]
+
+
+_DAY = dt.date(2000, 1, 3)
+
+
+def _days_before(moment: dt.date) -> int:
+    return _DAY.toordinal() - moment.toordinal()
 
 
 _PARTS_OF_DATES: dict[str, Callable[[dt.date], int]] = {

@@ -6,6 +6,7 @@ seven whole numbers a row, after the place of the case.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,11 +18,13 @@ from sfumato.engine.lowering.relational import (
     Exists,
     Items,
     Join,
+    Listed,
     Named,
     Operation,
     Reference,
     Scalar,
     Select,
+    Span,
     Statement,
     Table,
     Total,
@@ -30,7 +33,7 @@ from sfumato.engine.lowering.relational import (
     apply,
     whole,
 )
-from sfumato.engine.proofs.proved_rows import ALL, Row, of, there
+from sfumato.engine.proofs.proved_rows import ALL, KINDS, Row, of, there
 from sfumato.policy import Type
 
 ROWS, LISTS = "proof", "lists"
@@ -46,11 +49,49 @@ class StatementCase:
     """What each value is called where it is wrong; the first also where the rows or their keys are."""
     select: Select
     rows: tuple[tuple[Any, ...], ...]
+    values: tuple[tuple[Any, ...], ...] = ()
+    """Lists that are handed over beside the statement, after the columns of the rows; at most one case has any."""
 
 
 def cases() -> list[StatementCase]:
     """List the statements that are proved."""
     return [*_groups(), *_joins(), *_tests(), _united(), _items()]
+
+
+def declared() -> list[StatementCase]:
+    """List the statements about declared values, for an engine that lists them itself: those of lists and of spans."""
+    lists = tuple(
+        Select((("k", apply(Operation.CONVERT, of("x"), detail=(Type.TEXT,))), *_values(whole(at))), Listed(at, kind))
+        for at, kind in enumerate(_LISTED, len(KINDS) + 1)
+    )
+    rows = ((_shown(x), at) for at, each in enumerate(_LISTED.values(), len(KINDS) + 1) for x in (*each, None))
+    both = Select((("k", of("k")), *_values(of("v0"))), Union(lists))
+    spans = (
+        StatementCase(
+            (f"a span of {name}",),
+            Select((("k", of("x")), *_values(whole(1))), Span(Constant(values[0], kind), len(values))),
+            tuple((_shown(each), 1) for each in (*values, None)),
+        )
+        for name, kind, values in _SPANS
+    )
+    return [StatementCase(("a list of values",), both, tuple(rows), tuple(_LISTED.values())), *spans]
+
+
+def _shown(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+_LISTED: dict[Type, tuple[Any, ...]] = {
+    Type.INTEGER: (2**62, -7, 0),
+    Type.TEXT: ("north", "NORTH", "it's é😀 ", ""),
+    Type.DATE: (dt.date(1, 1, 1), dt.date(9999, 12, 31)),
+}
+_EVE = dt.datetime(1999, 12, 31, 23)
+_SPANS: tuple[tuple[str, Type, tuple[Any, ...]], ...] = (
+    ("whole numbers", Type.INTEGER, (-1, 0, 1)),
+    ("days", Type.DATE, tuple(_EVE.date() + dt.timedelta(each) for each in range(4))),
+    ("hours", Type.TIMESTAMP, tuple(_EVE + dt.timedelta(hours=each) for each in range(2))),
+)
 
 
 def statement(proved: Sequence[StatementCase]) -> Statement:
