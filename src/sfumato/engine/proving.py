@@ -326,7 +326,7 @@ def wrong_of_statements(dialect: Dialect, some: Sequence[StatementCase] | None =
     listed = statement_cases.declared() if dialect.compute is None else []
     proved = [*statement_cases.cases(), *listed] if some is None else some
     try:
-        return statement_cases.wrong(proved, _stated(dialect, proved))
+        return next(iter(statement_cases.differing(proved, _stated(dialect, proved))), None)
     except EngineFailed:
         if len(proved) == 1:
             return proved[0].names[0]

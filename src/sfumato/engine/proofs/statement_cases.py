@@ -116,17 +116,24 @@ def _wide(scalar: Scalar) -> Scalar:
     return apply(Operation.CONVERT, scalar, detail=(Wide.INTEGER,))
 
 
-def wrong(proved: Sequence[StatementCase], found: Sequence[tuple[Any, ...]]) -> str | None:
-    """Name the first value that is not what is meant, or the case whose rows are others."""
-    for place, case in enumerate(proved):
-        rows = [(row[1], *row[2 : 2 + len(case.names)]) for row in found if row[0] == place]
-        if Counter(rows) == Counter(case.rows):
-            continue
-        for at, name in enumerate(case.names):
-            if Counter((row[0], row[1 + at]) for row in rows) != Counter((row[0], row[1 + at]) for row in case.rows):
-                return name
-        return case.names[0]
-    return None
+def differing(proved: Sequence[StatementCase], found: Sequence[tuple[Any, ...]]) -> list[str]:
+    """Name the values that are not what is meant."""
+    return [
+        name for place, case in enumerate(proved) for name in _wrong(case, [row for row in found if row[0] == place])
+    ]
+
+
+def _wrong(case: StatementCase, found: Sequence[tuple[Any, ...]]) -> list[str]:
+    """Name the values of one case that are wrong beside their keys, or the case if only the rows are."""
+    rows = [(row[1], *row[2 : 2 + len(case.names)]) for row in found]
+    if Counter(rows) == Counter(case.rows):
+        return []
+    wrong = [name for at, name in enumerate(case.names, 1) if _column(rows, at) != _column(case.rows, at)]
+    return wrong or [case.names[0]]
+
+
+def _column(rows: Sequence[tuple[Any, ...]], at: int) -> Counter[tuple[Any, Any]]:
+    return Counter((row[0], row[at]) for row in rows)
 
 
 def _groups() -> list[StatementCase]:
