@@ -235,8 +235,8 @@ MUTANTS = (
         Kind.WRAP,
         "engine/proving.py",
         "_of_all(Total(Aggregation.SUM, i, apply(Operation.GREATER, i, whole(0)))),\n"
-        '            lambda _: sum(max(row["i"] or 0, 0) for row in _ALL),',
-        '_of_all(Total(Aggregation.SUM, i)),\n            lambda _: sum(row["i"] or 0 for row in _ALL),',
+        '            lambda _: sum(max(row["i"] or 0, 0) for row in ALL),',
+        '_of_all(Total(Aggregation.SUM, i)),\n            lambda _: sum(row["i"] or 0 for row in ALL),',
         (
             "engine/postgres/test_postgres_meanings.py::test_a_server_that_computes_otherwise_is_refused_by_the_functions_name",
         ),

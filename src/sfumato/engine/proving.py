@@ -26,7 +26,6 @@ from sfumato.engine.lowering.relational import (
     Ordered,
     Over,
     Rank,
-    Reference,
     Scalar,
     Select,
     Statement,
@@ -36,6 +35,9 @@ from sfumato.engine.lowering.relational import (
     apply,
     whole,
 )
+from sfumato.engine.proofs import row_cases, statement_cases
+from sfumato.engine.proofs.proved_rows import ALL, KINDS, ROWS, Case, Row, meant, of, one, there
+from sfumato.engine.proofs.statement_cases import StatementCase
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spelling import Spelling
 from sfumato.errors import EngineFailed, InvalidPolicy
@@ -48,170 +50,27 @@ Scan = Callable[[Carried, list[object]], str]
 """Writes what FROM says to read carried values, and adds what is handed over beside the statement."""
 Run = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
-_KINDS = {
-    "n": Type.INTEGER,
-    "i": Type.INTEGER,
-    "j": Type.INTEGER,
-    "d": Type.REAL,
-    "e": Type.REAL,
-    "t": Type.TEXT,
-    "y": Type.DATE,
-    "s": Type.TIMESTAMP,
-    "b": Type.BOOLEAN,
-    "zi": Type.TEXT,
-    "zr": Type.TEXT,
-    "zy": Type.TEXT,
-    "zs": Type.TEXT,
-}
+
+@dataclass(frozen=True)
+class Dialect:
+    """A dialect is what an engine proves: its spellings, and how it is asked to compute."""
+
+    spelling: Spelling
+    scan: Scan
+    run: Run
+    lists: str = "ARRAY[{}]"
+    """How a list of items is made of what stands in the braces."""
+    compute: Callable[[Statement, Callable[[str], str]], list[tuple[Any, ...]]] | None = None
+    """How a whole statement is computed over the tables that FROM reads so, where it is not written as one text."""
+
+
 _SURELY_HELD = 2**60
 """Doubles up to this size are surely held as whole numbers of 64 bits."""
-Row = dict[str, Any]
-_ROWS: tuple[tuple[Any, ...], ...] = (
-    (
-        1,
-        7,
-        2,
-        2.5,
-        0.1,
-        "it's 100% a_b\\c",
-        dt.date(2024, 2, 29),
-        dt.datetime(2024, 2, 29, 23, 59, 59, 999999),
-        True,
-        " 007 ",
-        "1e3",
-        "2024-02-29",
-        "2024-02-29 23:59:59.999999+05:30",
-    ),
-    (
-        2,
-        -7,
-        3,
-        -2.5,
-        1.0,
-        "Straße",
-        dt.date(1, 1, 1),
-        dt.datetime(1, 1, 1),
-        False,
-        "-9",
-        " -.5 ",
-        "0001-01-01",
-        "0001-01-02T00:00Z",
-    ),
-    (
-        3,
-        2**62,
-        -1,
-        0.49999999999999994,
-        7.25,
-        "NORTH",
-        dt.date(9999, 12, 31),
-        dt.datetime(9999, 12, 31, 23, 59),
-        None,
-        "8999999999999999999",
-        "0.1",
-        "9999-12-31",
-        "9999-12-31",
-    ),
-    (
-        4,
-        -(2**62),
-        9,
-        -0.5,
-        1e-09,
-        "north",
-        dt.date(1969, 12, 31),
-        dt.datetime(1969, 12, 31, 23, 59, 59, 500000),
-        True,
-        "+12",
-        "1e-199",
-        "1969-12-31",
-        "1969-12-31 23:59:59.5-14:59",
-    ),
-    (
-        5,
-        0,
-        4,
-        1000000000000000.0 + 0.5,
-        3.0,
-        "",
-        dt.date(2000, 1, 3),
-        dt.datetime(2000, 1, 3, 0, 0, 0, 1),
-        False,
-        "0",
-        "9007199254740993",
-        "2000-01-03",
-        "2000-01-03 00:00:00.000001",
-    ),
-    (
-        6,
-        2**62,
-        5,
-        3.5,
-        123456.789,
-        "é😀 ",
-        dt.date(2021, 1, 3),
-        dt.datetime(2021, 1, 3, 12),
-        None,
-        "5",
-        "2.2250738585072014e-100",
-        "2021-01-03",
-        "2021-01-03 12:00+02",
-    ),
-    (7, None, None, None, None, None, None, None, None) + (None,) * 4,
-    (
-        8,
-        -1,
-        -7,
-        -1e300,
-        1e300,
-        "a\nb",
-        dt.date(2020, 12, 31),
-        dt.datetime(2020, 12, 31, 6, 7, 8),
-        True,
-        "-0",
-        "-0.0",
-        "2020-12-31",
-        "2020-12-31 06:07:08",
-    ),
-)
-_ALL = tuple(dict(zip(_KINDS, each, strict=True)) for each in _ROWS)
 LETTERS = (
     "aAzZ éÉ ßẞ İıIi ŉ ǅǆǄ ſ ΑΣασς ᾳᾼ ΐ ЖжЁё Ԥԥ ԱաՖֆև ẖ Åå K ﬁ Ⅷⅷ ⓐⒶ Ａａ 𐐀𐐨 😀",
     "ΣΑΣ ΟΔΟΣ straße ISTANBUL İSTANBUL ﬀ ŸÿŽž ƀɃ ȺⱥɐⱯ",
 )
 """Letters that servers turn in different ways: with more than one letter, by where they stand, or not at all."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A case is one spelling with what it means of a row; a meaning is only asked for what is there."""
-
-    name: str
-    scalar: Scalar
-    means: Callable[[Row], Any]
-    near: bool = False
-    """Whether a result may be one step of a double away."""
-
-
-def _of(column: str) -> Reference:
-    return Reference(column, "r")
-
-
-def _meant(
-    name: str, scalar: Scalar, columns: tuple[str, ...], means: Callable[..., Any], *, near: bool = False
-) -> Case:
-    """Prove what is meant of the values that a row has in some columns: NULL where one of them is."""
-
-    def of_row(row: Row) -> Any:
-        values = [row[each] for each in columns]
-        return None if None in values else means(*values)
-
-    return Case(name, scalar, of_row, near)
-
-
-def _one(name: str, operation: Operation, column: str, means: Callable[[Any], Any], *detail: object) -> Case:
-    """Apply an operation to one column."""
-    return _meant(name, apply(operation, _of(column), detail=detail), (column,), means)
 
 
 def _numbers() -> list[Case]:
@@ -220,10 +79,10 @@ def _numbers() -> list[Case]:
 
 def _rounded() -> list[Case]:
     return [
-        _one("FLOOR", Operation.FLOOR, "d", lambda x: float(math.floor(x))),
-        _one("CEIL", Operation.CEILING, "d", lambda x: float(math.ceil(x))),
-        _one("TRUNC", Operation.TRUNCATE, "d", lambda x: float(math.trunc(x))),
-        _one("ROUND", Operation.HALF_AWAY, "d", _away),
+        one("FLOOR", Operation.FLOOR, "d", lambda x: float(math.floor(x))),
+        one("CEIL", Operation.CEILING, "d", lambda x: float(math.ceil(x))),
+        one("TRUNC", Operation.TRUNCATE, "d", lambda x: float(math.trunc(x))),
+        one("ROUND", Operation.HALF_AWAY, "d", _away),
         _held("the nearest whole number", Operation.NEAREST, lambda x: round(Fraction(x))),
         _held("the whole number toward zero", Operation.TOWARD_ZERO, int),
     ]
@@ -237,20 +96,20 @@ def _away(x: float) -> float:
 
 def _held(name: str, operation: Operation, means: Callable[[float], int]) -> Case:
     """Round a double where a whole number of 64 bits surely holds it; NULL elsewhere."""
-    d, ends = _of("d"), (Constant(Fraction(end), Type.REAL) for end in (-_SURELY_HELD, _SURELY_HELD))
+    d, ends = of("d"), (Constant(Fraction(end), Type.REAL) for end in (-_SURELY_HELD, _SURELY_HELD))
     guarded = apply(Operation.CASE, apply(Operation.BETWEEN, d, *ends), apply(operation, d))
-    return _meant(name, guarded, ("d",), lambda x: means(x) if abs(x) <= _SURELY_HELD else None)
+    return meant(name, guarded, ("d",), lambda x: means(x) if abs(x) <= _SURELY_HELD else None)
 
 
 def _whole_numbers() -> list[Case]:
-    i, j, both = _of("i"), _of("j"), ("i", "j")
+    i, j, both = of("i"), of("j"), ("i", "j")
     divided = apply(Operation.DIVIDE_WIDE, *(apply(Operation.CONVERT, each, detail=(Wide.INTEGER,)) for each in (i, j)))
     return [
-        _meant("//", apply(Operation.DIVIDE_WHOLE, i, j), both, _quotient),
-        _meant("%", apply(Operation.REMAINDER, i, j), both, lambda x, y: x - y * _quotient(x, y)),
-        _meant("// of wide numbers", apply(Operation.CONVERT, divided, detail=(Type.INTEGER,)), both, _quotient),
-        Case("LEAST", apply(Operation.LEAST, i, whole(5), j), lambda row: min(_there(row["i"], 5, row["j"]))),
-        Case("GREATEST", apply(Operation.GREATEST, i, whole(5), j), lambda row: max(_there(row["i"], 5, row["j"]))),
+        meant("//", apply(Operation.DIVIDE_WHOLE, i, j), both, _quotient),
+        meant("%", apply(Operation.REMAINDER, i, j), both, lambda x, y: x - y * _quotient(x, y)),
+        meant("// of wide numbers", apply(Operation.CONVERT, divided, detail=(Type.INTEGER,)), both, _quotient),
+        Case("LEAST", apply(Operation.LEAST, i, whole(5), j), lambda row: min(there(row["i"], 5, row["j"]))),
+        Case("GREATEST", apply(Operation.GREATEST, i, whole(5), j), lambda row: max(there(row["i"], 5, row["j"]))),
     ]
 
 
@@ -258,39 +117,35 @@ def _quotient(x: int, y: int) -> int:
     return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
 
 
-def _there(*values: Any) -> list[Any]:
-    return [each for each in values if each is not None]
-
-
 def _reals() -> list[Case]:
-    e = _of("e")
+    e = of("e")
     return [
-        _meant("+", apply(Operation.ADD, e, Constant(Fraction("0.2"), Type.REAL)), ("e",), lambda x: x + 0.2),
-        _meant("*", apply(Operation.MULTIPLY, e, Constant(Fraction("0.1"), Type.REAL)), ("e",), lambda x: x * 0.1),
-        _meant("/", apply(Operation.DIVIDE, Constant(Fraction(1), Type.REAL), e), ("e",), lambda x: 1 / x),
-        _one("SQRT", Operation.SQRT, "e", math.sqrt),
-        _meant("LN", apply(Operation.LN, e), ("e",), math.log, near=True),
-        _one("a real of a whole number", Operation.CONVERT, "i", float, Type.REAL),
+        meant("+", apply(Operation.ADD, e, Constant(Fraction("0.2"), Type.REAL)), ("e",), lambda x: x + 0.2),
+        meant("*", apply(Operation.MULTIPLY, e, Constant(Fraction("0.1"), Type.REAL)), ("e",), lambda x: x * 0.1),
+        meant("/", apply(Operation.DIVIDE, Constant(Fraction(1), Type.REAL), e), ("e",), lambda x: 1 / x),
+        one("SQRT", Operation.SQRT, "e", math.sqrt),
+        meant("LN", apply(Operation.LN, e), ("e",), math.log, near=True),
+        one("a real of a whole number", Operation.CONVERT, "i", float, Type.REAL),
     ]
 
 
 def _over_rows() -> list[Case]:
     """Prove sums and orders of all rows; one sum is beyond what 64 bits hold, so that no narrower type passes."""
-    i, t = _of("i"), _of("t")
-    texts = [each.encode() for each in _there(*(row["t"] for row in _ALL))]
-    numbers = [row["i"] for row in _ALL]
+    i, t = of("i"), of("t")
+    texts = [each.encode() for each in there(*(row["t"] for row in ALL))]
+    numbers = [row["i"] for row in ALL]
     return [
-        Case("SUM", _of_all(Total(Aggregation.SUM, i)), lambda _: sum(row["i"] or 0 for row in _ALL)),
+        Case("SUM", _of_all(Total(Aggregation.SUM, i)), lambda _: sum(row["i"] or 0 for row in ALL)),
         Case(
             "a SUM beyond 64 bits",
             _of_all(Total(Aggregation.SUM, i, apply(Operation.GREATER, i, whole(0)))),
-            lambda _: sum(max(row["i"] or 0, 0) for row in _ALL),
+            lambda _: sum(max(row["i"] or 0, 0) for row in ALL),
         ),
-        Case("a SUM of cells", _of_all(Total(Aggregation.SUM_OF_NARROW, i)), lambda _: sum(_there(*numbers))),
+        Case("a SUM of cells", _of_all(Total(Aggregation.SUM_OF_NARROW, i)), lambda _: sum(there(*numbers))),
         Case(
             "a SUM of cells beyond 64 bits",
             _of_all(Total(Aggregation.SUM_OF_NARROW, i, apply(Operation.GREATER, i, whole(0)))),
-            lambda _: sum(max(each, 0) for each in _there(*numbers)),
+            lambda _: sum(max(each, 0) for each in there(*numbers)),
         ),
         Case("MAX of texts", _of_all(Total(Aggregation.MAX, t)), lambda _: max(texts).decode()),
         Case(
@@ -310,29 +165,29 @@ def _on_texts() -> list[Case]:
 
 
 def _of_texts() -> list[Case]:
-    t, quoted = _of("t"), _ROWS[0][5]
+    t, quoted = of("t"), ROWS[0][5]
     north, a, accented, bar = (Constant(each, Type.TEXT) for each in ("north", "a", "é", "|"))
-    digested = apply(Operation.DIGEST, Constant("7", Type.TEXT), t, _of("zi"))
+    digested = apply(Operation.DIGEST, Constant("7", Type.TEXT), t, of("zi"))
     return [
-        _one("LENGTH", Operation.LENGTH, "t", len),
-        _one("LIKE", Operation.LIKE, "t", lambda x: "\\" in x, "%\\%"),
-        _one("_ in LIKE", Operation.LIKE, "t", lambda x: len(x) == 3, "___"),
-        _meant("equality of texts", apply(Operation.EQUAL, t, north), ("t",), lambda x: x == "north"),
-        _meant(
+        one("LENGTH", Operation.LENGTH, "t", len),
+        one("LIKE", Operation.LIKE, "t", lambda x: "\\" in x, "%\\%"),
+        one("_ in LIKE", Operation.LIKE, "t", lambda x: len(x) == 3, "___"),
+        meant("equality of texts", apply(Operation.EQUAL, t, north), ("t",), lambda x: x == "north"),
+        meant(
             "a text with a quote",
             apply(Operation.EQUAL, t, Constant(quoted, Type.TEXT)),
             ("t",),
             lambda x: x == quoted,
         ),
-        _one("TRIM", Operation.TRIM, "t", lambda x: x.strip(" a"), " a", True, True),
-        _one("LTRIM", Operation.TRIM, "t", lambda x: x.lstrip(" ai"), " ai", True, False),
-        _one("RTRIM", Operation.TRIM, "t", lambda x: x.rstrip(" "), " ", False, True),
-        _meant("SUBSTR", apply(Operation.SLICE, t, whole(2), whole(3)), ("t",), lambda x: x[1:4]),
-        _meant("SUBSTR far", apply(Operation.SLICE, t, whole(2**31), whole(2**31)), ("t",), lambda _: ""),
-        _meant("REPLACE", apply(Operation.REPLACE, t, a, accented), ("t",), lambda x: x.replace("a", "é")),
-        _meant("||", apply(Operation.JOIN, t, bar), ("t",), lambda x: x + "|"),
-        Case("MD5", digested, lambda row: _md5("|".join(_there("7", row["t"], row["zi"])))),
-        _one("a regular expression over lines", Operation.MATCHES, "t", lambda x: x == "a", "a|b"),
+        one("TRIM", Operation.TRIM, "t", lambda x: x.strip(" a"), " a", True, True),
+        one("LTRIM", Operation.TRIM, "t", lambda x: x.lstrip(" ai"), " ai", True, False),
+        one("RTRIM", Operation.TRIM, "t", lambda x: x.rstrip(" "), " ", False, True),
+        meant("SUBSTR", apply(Operation.SLICE, t, whole(2), whole(3)), ("t",), lambda x: x[1:4]),
+        meant("SUBSTR far", apply(Operation.SLICE, t, whole(2**31), whole(2**31)), ("t",), lambda _: ""),
+        meant("REPLACE", apply(Operation.REPLACE, t, a, accented), ("t",), lambda x: x.replace("a", "é")),
+        meant("||", apply(Operation.JOIN, t, bar), ("t",), lambda x: x + "|"),
+        Case("MD5", digested, lambda row: _md5("|".join(there("7", row["t"], row["zi"])))),
+        one("a regular expression over lines", Operation.MATCHES, "t", lambda x: x == "a", "a|b"),
     ]
 
 
@@ -342,14 +197,14 @@ def _md5(text: str) -> str:
 
 def _read_and_written() -> list[Case]:
     return [
-        _one("CAST of a whole number to text", Operation.CONVERT, "i", str, Type.TEXT),
-        _one("CAST of a date to text", Operation.CONVERT, "y", lambda y: y.isoformat(), Type.TEXT),
-        _one("CAST of a time to text", Operation.CONVERT, "s", _shown_time, Type.TEXT),
-        _one("CAST to a whole number", Operation.READ, "zi", int, Type.INTEGER),
-        _one("CAST to a real", Operation.READ, "zr", float, Type.REAL),
-        _one("CAST to a date", Operation.READ, "zy", dt.date.fromisoformat, Type.DATE),
-        _one("CAST to a time", Operation.READ, "zs", _utc, Type.TIMESTAMP),
-        _one("a regular expression", Operation.MATCHES, "zs", lambda _: True, GRAMMARS[Type.TIMESTAMP]),
+        one("CAST of a whole number to text", Operation.CONVERT, "i", str, Type.TEXT),
+        one("CAST of a date to text", Operation.CONVERT, "y", lambda y: y.isoformat(), Type.TEXT),
+        one("CAST of a time to text", Operation.CONVERT, "s", _shown_time, Type.TEXT),
+        one("CAST to a whole number", Operation.READ, "zi", int, Type.INTEGER),
+        one("CAST to a real", Operation.READ, "zr", float, Type.REAL),
+        one("CAST to a date", Operation.READ, "zy", dt.date.fromisoformat, Type.DATE),
+        one("CAST to a time", Operation.READ, "zs", _utc, Type.TIMESTAMP),
+        one("a regular expression", Operation.MATCHES, "zs", lambda _: True, GRAMMARS[Type.TIMESTAMP]),
     ]
 
 
@@ -366,14 +221,14 @@ def _utc(text: str) -> dt.datetime:
 def _dates() -> list[Case]:
     epoch = dt.datetime(1, 1, 1)
     return [
-        *(_one(f"EXTRACT({part})", Operation.PART, "s", partial(_part, part), part) for part in PARTS),
+        *(one(f"EXTRACT({part})", Operation.PART, "s", partial(_part, part), part) for part in PARTS),
         *_starts(),
         *_moved(),
-        _meant("DATE_DIFF", apply(Operation.DAYS, _of("y"), _of("s")), ("y", "s"), lambda y, s: (s.date() - y).days),
-        _one("seconds of a time", Operation.SECONDS, "s", lambda s: (s - epoch) // dt.timedelta(seconds=1)),
-        _one("a date as a time", Operation.CONVERT, "y", lambda y: dt.datetime(y.year, y.month, y.day), Type.TIMESTAMP),
-        _one("a time as a date", Operation.CONVERT, "s", lambda s: s.date(), Type.DATE),
-        Case("IS TRUE", apply(Operation.IS_TRUE, _of("b")), lambda row: row["b"] is True),
+        meant("DATE_DIFF", apply(Operation.DAYS, of("y"), of("s")), ("y", "s"), lambda y, s: (s.date() - y).days),
+        one("seconds of a time", Operation.SECONDS, "s", lambda s: (s - epoch) // dt.timedelta(seconds=1)),
+        one("a date as a time", Operation.CONVERT, "y", lambda y: dt.datetime(y.year, y.month, y.day), Type.TIMESTAMP),
+        one("a time as a date", Operation.CONVERT, "s", lambda s: s.date(), Type.DATE),
+        Case("IS TRUE", apply(Operation.IS_TRUE, of("b")), lambda row: row["b"] is True),
     ]
 
 
@@ -382,17 +237,17 @@ def _starts() -> list[Case]:
     of_dates = [(unit, "y", calendar.truncated, Type.DATE) for unit in days]
     of_times = [(unit, "s", _truncated, Type.TIMESTAMP) for unit in (*days, "hour", "minute", "second")]
     return [
-        _one(f"DATE_TRUNC({unit})", Operation.START, column, partial(means, unit), unit, kind)
+        one(f"DATE_TRUNC({unit})", Operation.START, column, partial(means, unit), unit, kind)
         for unit, column, means, kind in (*of_dates, *of_times)
     ]
 
 
 def _moved() -> list[Case]:
     """Move dates by units, those of two centuries: others might leave the calendar."""
-    y, ends = _of("y"), (Constant(dt.date(year, 1, 1), Type.DATE) for year in (1900, 2100))
+    y, ends = of("y"), (Constant(dt.date(year, 1, 1), Type.DATE) for year in (1900, 2100))
     within = apply(Operation.BETWEEN, y, *ends)
     return [
-        _meant(
+        meant(
             f"a date and {amount} {unit}",
             apply(Operation.CASE, within, apply(Operation.MOVED, y, detail=(amount, unit, Type.DATE))),
             ("y",),
@@ -428,19 +283,12 @@ def _part(part: str, s: dt.datetime) -> int:
 
 def cases() -> list[Case]:
     """List what is proved, letters aside."""
-    return [*_numbers(), *_on_texts(), *_dates()]
+    return [*_numbers(), *_on_texts(), *_dates(), *row_cases.cases()]
 
 
-def prove(spelling: Spelling, scan: Scan, run: Run, place: str) -> None:
+def prove(dialect: Dialect, place: str) -> None:
     """Refuse an engine that computes something else than our spellings mean, and name what."""
-    proved = cases()
-    try:
-        found = _computed(spelling, scan, run, proved)
-    except EngineFailed:
-        found = []
-    wrong = (
-        next((case.name for case, *_ in _differing(proved, found)), None) if found else _failing(spelling, scan, run)
-    )
+    wrong = wrong_of_rows(dialect) or wrong_of_statements(dialect)
     if wrong is None:
         return
     raise InvalidPolicy(
@@ -454,7 +302,7 @@ def wrong_letters(spelling: Spelling, scan: Scan, run: Run) -> list[str]:
     """List the functions that turn letters in another way than one for one."""
     table = Carried(("n", "t"), (Type.INTEGER, Type.TEXT), (range(len(LETTERS)), LETTERS))
     columns = [("lower", Operation.LOWER, letters.lower), ("upper", Operation.UPPER, letters.upper)]
-    made = tuple((name, apply(operation, _of("t"))) for name, operation, _ in columns)
+    made = tuple((name, apply(operation, of("t"))) for name, operation, _ in columns)
     found = _rows(spelling, scan, run, table, made)
     return [
         name.upper()
@@ -463,10 +311,49 @@ def wrong_letters(spelling: Spelling, scan: Scan, run: Run) -> list[str]:
     ]
 
 
-def _computed(spelling: Spelling, scan: Scan, run: Run, proved: Sequence[Case]) -> list[tuple[Any, ...]]:
-    table = Carried(tuple(_KINDS), tuple(_KINDS.values()), tuple(zip(*_ROWS, strict=True)))
+def wrong_of_rows(dialect: Dialect, some: Sequence[Case] | None = None) -> str | None:
+    """Name the first of some cases, or of all, that an engine computes in another way or not at all."""
+    proved = cases() if some is None else some
+    try:
+        found = _computed(dialect, proved)
+    except EngineFailed:
+        return _failing(dialect, proved)
+    return next((case.name for case, *_ in _differing(proved, found)), None)
+
+
+def wrong_of_statements(dialect: Dialect, some: Sequence[StatementCase] | None = None) -> str | None:
+    """Name the first of some whole statements, or of all, that an engine computes in another way or not at all."""
+    listed = statement_cases.declared() if dialect.compute is None else []
+    proved = [*statement_cases.cases(), *listed] if some is None else some
+    try:
+        return next(iter(statement_cases.differing(proved, _stated(dialect, proved))), None)
+    except EngineFailed:
+        if len(proved) == 1:
+            return proved[0].names[0]
+    failing = (wrong_of_statements(dialect, [case]) for case in proved)
+    return next((name for name in failing if name is not None), "several statements in one")
+
+
+def _carried_rows() -> Carried:
+    return Carried(tuple(KINDS), tuple(KINDS.values()), tuple(zip(*ROWS, strict=True)))
+
+
+def _computed(dialect: Dialect, proved: Sequence[Case]) -> list[tuple[Any, ...]]:
     made = tuple((f"c{place}", case.scalar) for place, case in enumerate(proved))
-    return _rows(spelling, scan, run, table, made)
+    return _rows(dialect.spelling, dialect.scan, dialect.run, _carried_rows(), made)
+
+
+def _stated(dialect: Dialect, proved: Sequence[StatementCase]) -> list[tuple[Any, ...]]:
+    """Compute whole statements; the rows are read as they are, and beside lists of two of their columns."""
+    carried: list[object] = []
+    rows = dialect.scan(_carried_rows(), carried)
+    lists = f"(SELECT n, CASE WHEN i IS NOT NULL THEN {dialect.lists.format('i, j')} END AS l FROM {rows} AS q)"
+    sources = {statement_cases.ROWS: rows, statement_cases.LISTS: lists}
+    statement = statement_cases.statement(proved)
+    if dialect.compute is not None:
+        return dialect.compute(statement, sources.__getitem__)
+    carried.extend(list(values) for case in proved for values in case.values)
+    return dialect.run(Generator(dialect.spelling, sources.__getitem__).statement(statement), carried)
 
 
 def _rows(
@@ -475,7 +362,7 @@ def _rows(
     """Compute columns over carried rows, in the order of their numbers."""
     carried: list[object] = []
     source = scan(table, carried)
-    select = Select((("n", _of("n")), *made), Table("proof"))
+    select = Select((("n", of("n")), *made), Table("proof"))
     text = Generator(spelling, lambda _: source).statement(Statement((), select))
     return [tuple(row[1:]) for row in sorted(run(text, carried), key=lambda row: row[0])]
 
@@ -485,16 +372,16 @@ def _differing(proved: Sequence[Case], found: Sequence[tuple[Any, ...]]) -> list
     return [
         (case, row, found[at][place])
         for place, case in enumerate(proved)
-        for at, row in enumerate(_ALL)
+        for at, row in enumerate(ALL)
         if not _same(found[at][place], case.means(row), near=case.near)
     ]
 
 
-def _failing(spelling: Spelling, scan: Scan, run: Run) -> str | None:
+def _failing(dialect: Dialect, proved: Sequence[Case]) -> str:
     """Name the first case that the engine cannot compute at all."""
-    for case in cases():
+    for case in proved:
         try:
-            _computed(spelling, scan, run, [case])
+            _computed(dialect, [case])
         except EngineFailed:
             return case.name
     return "several functions in one statement"

@@ -308,7 +308,7 @@ def _run(statement: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
 
 
 def test_what_is_proved_of_a_server_holds_of_duckdb_too() -> None:
-    proving.prove(DuckDBSpelling(), _in_duckdb, _run, "here")
+    proving.prove(proving.Dialect(DuckDBSpelling(), _in_duckdb, _run), "here")
     assert proving.wrong_letters(DuckDBSpelling(), _in_duckdb, _run) == []
 
 
@@ -346,5 +346,5 @@ def test_a_server_that_computes_otherwise_is_refused_by_the_functions_name(
             raise EngineFailed from None
 
     with pytest.raises(InvalidPolicy) as refusal:
-        proving.prove(DuckDBSpelling(), _in_duckdb, run, "tables.t.source")
+        proving.prove(proving.Dialect(DuckDBSpelling(), _in_duckdb, run), "tables.t.source")
     assert f"computes {told}" in str(refusal.value)

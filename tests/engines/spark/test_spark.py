@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,10 +20,15 @@ from engines.spark import compared
 from engines.spark.conftest import PANDAS, Cluster
 from sfumato.engine import proving
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.engine.lowering.relational import Aggregation, Exists, Operation, Total
 from sfumato.engine.opening import open_engine, open_inspector
+from sfumato.engine.proofs import statement_cases
 from sfumato.engine.spark import carried_frames, settings
 from sfumato.engine.spark.driver import Spark
+from sfumato.engine.spark.frames import FrameWriter
 from sfumato.engine.spark.sessions import at_address, quietly
+from sfumato.engine.spellings import generator
+from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spark import SparkSpelling
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
 from sfumato.plan.aggregates.measures import Count, Sum
@@ -215,6 +221,8 @@ TWINS: dict[str, SparkSpelling] = {
     "EXTRACT(dow)": _twin(part=lambda x, part: f"CAST(EXTRACT({part} FROM {x}) AS BIGINT)"),
     "MD5": _twin(digest=lambda *texts: f"md5(concat({', '.join(texts)}))"),
     "seconds of a time": _twin(seconds=lambda x: f"unix_seconds(CAST({x} AS TIMESTAMP))"),
+    "LEAST of reals": _twin(least=lambda *xs: f"array_min(array({xs[0]}, {xs[0]}))"),
+    "a time and 61 minute": _twin(moved=lambda x, amount, unit, _: f"({x} + make_dt_interval(0, 0, {amount % 60}))"),
 }
 
 
@@ -224,13 +232,10 @@ def test_a_wrong_spelling_is_found_by_its_name(cluster: Cluster) -> None:
     missing = [name for name in TWINS if name not in cases]
     assert not missing, (missing, sorted(cases))
 
-    def run(statement: str, _: Any) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in quietly(lambda: session.spark.sql(statement).collect())]
-
     def wrong(spelling: SparkSpelling, *names: str) -> bool:
         some = [cases[name] for name in names]
         try:
-            found = proving._computed(spelling, carried_frames._scan, run, some)
+            found = proving._computed(carried_frames._dialect(session, spelling), some)
         except EngineFailed:
             return True
         return bool(proving._differing(some, found))
@@ -238,6 +243,62 @@ def test_a_wrong_spelling_is_found_by_its_name(cluster: Cluster) -> None:
     assert [name for name, twin in TWINS.items() if not wrong(twin, name)] == []
     assert not wrong(SparkSpelling(), *TWINS)
     session.close()
+
+
+OPERATIONS: dict[str, tuple[Operation, Callable[..., str]]] = {
+    "<> of whole numbers": (Operation.UNEQUAL, lambda _, x, y: f"(NOT ({x} <=> {y}))"),
+    "< of reals": (Operation.LESS, lambda _, x, y: f"({x} <= {y})"),
+    "<= of reals": (Operation.AT_MOST, lambda _, x, y: f"({x} < {y})"),
+    ">= of reals": (Operation.AT_LEAST, lambda _, x, y: f"({x} > {y})"),
+    "AND": (Operation.AND, lambda _, x, y: f"({x} AND COALESCE({y}, FALSE))"),
+    "OR": (Operation.OR, lambda _, x, y: f"({x} OR COALESCE({y}, FALSE))"),
+    "NOT": (Operation.NOT, lambda _, x: f"({x} IS NOT TRUE)"),
+    "IN": (Operation.IN, lambda _, x, *xs: f"COALESCE({x} IN ({', '.join(xs)}), FALSE)"),
+    "IS NULL": (Operation.IS_NULL, lambda _, x: f"({x} IS NOT TRUE)"),
+    "IS FALSE": (Operation.IS_FALSE, lambda _, x: f"({x} IS NOT TRUE)"),
+    "COALESCE": (Operation.COALESCE, lambda _, x, *__: x),
+    "- of whole numbers": (Operation.SUBTRACT, lambda _, x, y: f"({x} + {y})"),
+    "the negative of a whole number": (Operation.NEGATE, lambda _, x: x),
+    "ABS of a whole number": (Operation.ABS, lambda _, x: x),
+    "SIGN of a whole number": (Operation.SIGN, lambda _, x: f"ABS(SIGN({x}))"),
+    "EXP": (Operation.EXP, lambda _, x: f"expm1({x})"),
+    "POWER": (Operation.POWER, lambda _, x, __: f"({x} * {x})"),
+}
+"""What the generator writes for all engines, written wrong; no case has two of them in it."""
+
+
+def test_wrong_operations_and_statements_are_found_by_their_names(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = at_address(cluster.address, "tables.t.source")
+    dialect = carried_frames._dialect(session, SparkSpelling())
+    joined, tested = FrameWriter._joined, FrameWriter._tested
+    total, grouped = Generator._total, FrameWriter._grouped
+
+    def other_total(self: Generator, asked: Total, over: str = "") -> str:
+        counted = asked.aggregation is Aggregation.UNITS
+        return total(self, replace(asked, aggregation=Aggregation.COUNT) if counted else asked, over)
+
+    for operation, wrong in OPERATIONS.values():
+        monkeypatch.setitem(generator._WRITERS, operation, wrong)
+    some = [case for case in proving.cases() if case.name in OPERATIONS]
+    differing = proving._differing(some, proving._computed(dialect, some))
+    assert {case.name for case, *_ in differing} == set(OPERATIONS)
+    monkeypatch.undo()
+    monkeypatch.setattr(FrameWriter, "_joined", lambda s, f, j, x: joined(s, f, replace(j, outer=not j.outer), x))
+    monkeypatch.setattr(FrameWriter, "_tested", lambda s, f, t, x: tested(s, f, _opposite(t), x))
+    monkeypatch.setattr(FrameWriter, "_grouped", lambda s, f, x: grouped(s, f, replace(x, having=None)))
+    monkeypatch.setattr(Generator, "_total", other_total)
+    monkeypatch.setattr(SparkSpelling, "items", lambda _, x: f"explode(slice({x}, 1, 1))")
+    cases = statement_cases.cases()
+    told = set(statement_cases.differing(cases, proving._stated(dialect, cases)))
+    assert told >= {"INNER JOIN", "LEFT JOIN", "EXISTS", "NOT EXISTS", "HAVING", "COUNT DISTINCT", "items of a list"}
+    assert told.isdisjoint({"COUNT", "SUM of a group", "MIN of a group", "MAX of a group", "UNION ALL"})
+    session.close()
+
+
+def _opposite(test: Any) -> Any:
+    return replace(test, negated=not test.negated) if isinstance(test, Exists) else test
 
 
 # Refusals, and what nobody may see

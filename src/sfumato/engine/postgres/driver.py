@@ -413,7 +413,7 @@ def _proved(server: Server, table: str) -> PostgresSpelling:
                 "PostgreSQL 14 or a newer one is read", place=place, fix=f"this server has {int(version) // 10000}"
             )
     spelling = PostgresSpelling(next((each for each in _LETTERS if _turns(server, each)), None))
-    proving.prove(spelling, carried_scan, server.run, place)
+    proving.prove(proving.Dialect(spelling, carried_scan, server.run), place)
     return spelling
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sfumato.engine import proving
 from sfumato.engine.carried_tables import Carried
+from sfumato.engine.lowering.relational import Statement
+from sfumato.engine.spark.frames import FrameWriter
 from sfumato.engine.spark.sessions import Session, quietly
 from sfumato.engine.spark.sources import Frame
 from sfumato.engine.spellings.spark import TYPES, SparkSpelling
@@ -34,11 +37,9 @@ def prove(session: Session, place: str) -> None:
         return
     spelling = SparkSpelling()
 
-    def run(statement: str, _: Any) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in quietly(lambda: session.spark.sql(statement).collect())]
-
-    proving.prove(spelling, _scan, run, place)
-    for function in proving.wrong_letters(spelling, _scan, run):
+    dialect = _dialect(session, spelling)
+    proving.prove(dialect, place)
+    for function in proving.wrong_letters(spelling, _scan, dialect.run):
         raise InvalidPolicy(
             f"this server computes {function} in another way than questions mean it",
             place=place,
@@ -46,6 +47,19 @@ def prove(session: Session, place: str) -> None:
         )
     if not session.cloned:
         _PROVED.add(known)
+
+
+def _dialect(session: Session, spelling: SparkSpelling) -> proving.Dialect:
+    """Say how this Spark computes: rows from SQL, and whole statements from frames, as those of questions are."""
+
+    def run(statement: str, _: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in quietly(lambda: session.spark.sql(statement).collect())]
+
+    def compute(statement: Statement, source: Callable[[str], str]) -> list[tuple[Any, ...]]:
+        frames = FrameWriter(lambda table: session.spark.sql(f"SELECT * FROM {source(table)}"), session.expression)
+        return [tuple(row) for row in quietly(lambda: frames.statement(statement).collect())]
+
+    return proving.Dialect(spelling, _scan, run, "array({})", compute)
 
 
 def _scan(table: Carried, _: list[object]) -> str:

@@ -1,0 +1,323 @@
+"""These cases prove the logic of three values, comparisons, arithmetic and windows, over rows that are handed over."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import operator
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from sfumato.engine.lowering.relational import (
+    Aggregation,
+    Beside,
+    Constant,
+    Frame,
+    Operation,
+    Ordered,
+    Over,
+    Place,
+    Rank,
+    Scalar,
+    Total,
+    apply,
+    whole,
+)
+from sfumato.engine.proofs.proved_rows import ALL, Case, Row, meant, of, one, there
+from sfumato.plan.values import calendar
+from sfumato.policy import Type
+
+Truth = bool | None
+
+_COMPARISONS: tuple[tuple[str, Operation, Callable[[Any, Any], bool]], ...] = (
+    ("=", Operation.EQUAL, operator.eq),
+    ("<>", Operation.UNEQUAL, operator.ne),
+    ("<", Operation.LESS, operator.lt),
+    ("<=", Operation.AT_MOST, operator.le),
+    (">", Operation.GREATER, operator.gt),
+    (">=", Operation.AT_LEAST, operator.ge),
+)
+
+
+def cases() -> list[Case]:
+    """List the cases of single rows and of windows over them."""
+    return [*_compared(), *_truths(), *_chosen(), *_arithmetic(), *_moments(), *_extremes(), *_places(), *_frames()]
+
+
+def _compared() -> list[Case]:
+    """Compare whole numbers, doubles, texts by their bytes, dates and times; NULL where one of two is."""
+    north, day = Constant("north", Type.TEXT), Constant(dt.date(2000, 1, 3), Type.DATE)
+    noon = Constant(dt.datetime(2021, 1, 3, 12), Type.TIMESTAMP)
+    f, g = (apply(Operation.CONVERT, of(each), detail=(Type.REAL,)) for each in "fg")
+    return [
+        case
+        for name, operation, means in _COMPARISONS
+        for case in (
+            meant(f"{name} of whole numbers", apply(operation, of("n"), of("j")), ("n", "j"), means),
+            meant(f"{name} of reals", apply(operation, f, g), ("f", "g"), partial(_of_reals, means)),
+            meant(f"{name} of texts", apply(operation, of("t"), north), ("t",), partial(_of_bytes, means)),
+            meant(f"{name} of dates", apply(operation, of("y"), day), ("y",), partial(_against, means, day.value)),
+            meant(f"{name} of times", apply(operation, of("s"), noon), ("s",), partial(_against, means, noon.value)),
+        )
+    ]
+
+
+def _of_reals(means: Callable[[Any, Any], bool], *written: str) -> bool:
+    """Compare two doubles: what is no number equals itself and is above all numbers, and −0 equals 0."""
+    one, other = ((math.isnan(x), 0.0 if math.isnan(x) else x) for x in map(float, written))
+    return means(one, other)
+
+
+def _of_bytes(means: Callable[[Any, Any], bool], text: str) -> bool:
+    return means(text.encode(), b"north")
+
+
+def _against(means: Callable[[Any, Any], bool], value: Any, x: Any) -> bool:
+    return means(x, value)
+
+
+def _truths() -> list[Case]:
+    """Prove the tables of three truths: ``b`` and ``a`` are all nine pairs of them."""
+    b, a, n, i = of("b"), of("a"), of("n"), of("i")
+    return [
+        Case("AND", apply(Operation.AND, b, a), lambda row: _all(row["b"], row["a"])),
+        Case("OR", apply(Operation.OR, b, a), lambda row: _any(row["b"], row["a"])),
+        one("NOT", Operation.NOT, "b", operator.not_),
+        Case("IS NULL", apply(Operation.IS_NULL, b), lambda row: row["b"] is None),
+        Case("IS FALSE", apply(Operation.IS_FALSE, b), lambda row: row["b"] is False),
+        Case("IN", apply(Operation.IN, n, whole(2), i), lambda row: _any(row["n"] == 2, _equal(row["n"], row["i"]))),
+        meant("IN of texts", _in_texts("north", "Straße"), ("t",), lambda x: x in ("north", "Straße")),
+        meant("BETWEEN", apply(Operation.BETWEEN, i, whole(0), whole(7)), ("i",), lambda x: 0 <= x <= 7),
+        Case(
+            "BETWEEN of NULL",
+            apply(Operation.BETWEEN, n, whole(3), i),
+            lambda row: _all(row["n"] >= 3, None if row["i"] is None else row["n"] <= row["i"]),
+        ),
+    ]
+
+
+def _in_texts(*texts: str) -> Scalar:
+    return apply(Operation.IN, of("t"), *(Constant(each, Type.TEXT) for each in texts))
+
+
+def _all(*truths: Truth) -> Truth:
+    return False if False in truths else None if None in truths else True
+
+
+def _any(*truths: Truth) -> Truth:
+    return True if True in truths else None if None in truths else False
+
+
+def _equal(one: Any, other: Any) -> Truth:
+    return None if None in (one, other) else one == other
+
+
+def _chosen() -> list[Case]:
+    """Choose among values of which some are NULL."""
+    b, a, i, n, d, e, y = map(of, "baindey")
+    day, text = Constant(dt.date(2000, 1, 3), Type.DATE), Constant("north", Type.TEXT)
+    some = tuple(sorted(("NORTH", "north", "Straße")))
+    coded = apply(Operation.CONVERT, apply(Operation.CODE, of("t"), detail=some), detail=(Type.TEXT,))
+    return [
+        Case(
+            "CASE",
+            apply(Operation.CASE, b, whole(1), a, whole(2), whole(3)),
+            lambda row: 1 if row["b"] else 2 if row["a"] else 3,
+        ),
+        Case("COALESCE", apply(Operation.COALESCE, i, n), lambda row: there(row["i"], row["n"])[0]),
+        *_ends("of reals", (d, e, Constant(Fraction(1, 2), Type.REAL)), lambda row: there(row["d"], row["e"], 0.5)),
+        *_ends("of dates", (y, day), lambda row: there(row["y"], day.value)),
+        *_ends("of texts", (of("t"), text), lambda row: there(row["t"], "north"), lambda x: x.encode()),
+        meant(
+            "a code of a text",
+            apply(Operation.CASE, _in_texts(*some), coded),
+            ("t",),
+            lambda x: x if x in some else None,
+        ),
+    ]
+
+
+def _ends(
+    kind: str,
+    scalars: tuple[Scalar, ...],
+    values: Callable[[Row], list[Any]],
+    key: Callable[[Any], Any] | None = None,
+) -> list[Case]:
+    return [
+        Case(f"LEAST {kind}", apply(Operation.LEAST, *scalars), lambda row: min(values(row), key=key)),
+        Case(f"GREATEST {kind}", apply(Operation.GREATEST, *scalars), lambda row: max(values(row), key=key)),
+    ]
+
+
+def _arithmetic() -> list[Case]:
+    """Compute at the ends of 64 bits and with halves; what a library rounds in its own way is within one step."""
+    j, n, d, e, both = of("j"), of("n"), of("d"), of("e"), ("j", "n")
+    real = partial(Constant, kind=Type.REAL)
+    narrow = apply(Operation.BETWEEN, d, real(Fraction(-600)), real(Fraction(600)))
+    small = apply(Operation.BETWEEN, e, real(Fraction(0)), real(Fraction(10**9)))
+    power = apply(Operation.POWER, e, real(Fraction(5, 2)))
+    return [
+        meant("+ of whole numbers", apply(Operation.ADD, j, n), both, operator.add),
+        meant("- of whole numbers", apply(Operation.SUBTRACT, j, n), both, operator.sub),
+        meant("* of whole numbers", apply(Operation.MULTIPLY, j, n), both, operator.mul),
+        meant("-", apply(Operation.SUBTRACT, e, real(Fraction("0.3"))), ("e",), lambda x: x - 0.3),
+        one("the negative of a whole number", Operation.NEGATE, "i", operator.neg),
+        one("the negative of a real", Operation.NEGATE, "d", operator.neg),
+        one("ABS of a whole number", Operation.ABS, "i", abs),
+        one("ABS of a real", Operation.ABS, "d", abs),
+        meant("SIGN of a whole number", _signed("i"), ("i",), lambda x: (x > 0) - (x < 0)),
+        meant("SIGN of a real", _signed("d"), ("d",), lambda x: (x > 0) - (x < 0)),
+        meant(
+            "EXP",
+            apply(Operation.CASE, narrow, apply(Operation.EXP, d)),
+            ("d",),
+            lambda x: math.exp(x) if abs(x) <= 600 else None,
+            near=True,
+        ),
+        meant(
+            "POWER",
+            apply(Operation.CASE, small, power),
+            ("e",),
+            lambda x: math.pow(x, 2.5) if x <= 10**9 else None,
+            near=True,
+        ),
+    ]
+
+
+def _signed(column: str) -> Scalar:
+    return apply(Operation.CONVERT, apply(Operation.SIGN, of(column)), detail=(Type.INTEGER,))
+
+
+_UNITS = (("second", -90), ("minute", 61), ("hour", -25), ("day", 1), ("week", -2), ("month", 1), ("quarter", -1))
+
+
+def _moments() -> list[Case]:
+    """Take parts of dates and move times, those of two centuries: others might leave the calendar."""
+    s, ends = of("s"), (Constant(dt.datetime(year, 1, 1), Type.TIMESTAMP) for year in (1900, 2100))
+    within, day = apply(Operation.BETWEEN, s, *ends), Constant(_DAY, Type.DATE)
+    return [
+        *(
+            one(f"EXTRACT({part}) of a date", Operation.PART, "y", means, part)
+            for part, means in _PARTS_OF_DATES.items()
+        ),
+        *(
+            meant(f"DATE_DIFF of {kind}", apply(Operation.DAYS, of(column), day), (column,), _days_before)
+            for column, kind in (("y", "dates"), ("s", "times"))
+        ),
+        one("seconds of a date", Operation.SECONDS, "y", lambda y: (y - dt.date.min).days * 86_400),
+        *(
+            meant(
+                f"a time and {amount} {unit}",
+                apply(Operation.CASE, within, apply(Operation.MOVED, s, detail=(amount, unit, Type.TIMESTAMP))),
+                ("s",),
+                partial(_shifted, amount, unit),
+            )
+            for unit, amount in (*_UNITS, ("year", 1))
+        ),
+    ]
+
+
+_DAY = dt.date(2000, 1, 3)
+
+
+def _days_before(moment: dt.date) -> int:
+    return _DAY.toordinal() - moment.toordinal()
+
+
+_PARTS_OF_DATES: dict[str, Callable[[dt.date], int]] = {
+    "year": lambda y: y.year,
+    "quarter": lambda y: (y.month + 2) // 3,
+    "month": lambda y: y.month,
+    "week": lambda y: y.isocalendar()[1],
+    "day": lambda y: y.day,
+    "dow": lambda y: y.isoweekday() % 7,
+    "isodow": lambda y: y.isoweekday(),
+    "doy": lambda y: y.timetuple().tm_yday,
+}
+
+
+def _shifted(amount: int, unit: str, time: dt.datetime) -> dt.datetime | None:
+    return calendar.shifted(time, amount, unit) if 1900 <= time.year < 2100 else None
+
+
+def _extremes() -> list[Case]:
+    """Take the least and the greatest of all rows; texts go by their bytes."""
+    kinds = {"i": "whole numbers", "d": "reals", "t": "texts", "y": "dates", "s": "times"}
+    ends: tuple[tuple[Aggregation, Callable[..., Any]], ...] = ((Aggregation.MIN, min), (Aggregation.MAX, max))
+    return [
+        Case(
+            f"{end.name} of {kind}",
+            Over(Total(end, of(column)), (whole(0),), (), Frame.WHOLE),
+            partial(_end, choose, column),
+        )
+        for end, choose in ends
+        for column, kind in kinds.items()
+        if (end, column) != (Aggregation.MAX, "t")
+    ]
+
+
+def _end(choose: Callable[..., Any], column: str, _: Row) -> Any:
+    return choose(there(*(row[column] for row in ALL)), key=lambda x: x.encode() if isinstance(x, str) else x)
+
+
+def _places() -> list[Case]:
+    """Number the rows by ``i``, of which two are equal and one is NULL, and look at rows beside them."""
+    i, n, all_rows = of("i"), of("n"), (whole(0),)
+    return [
+        Case("ROW_NUMBER", Rank(all_rows, (Ordered(i, descending=True), n)), _numbered),
+        Case("RANK", Rank(all_rows, (i,), Place.RANK), lambda row: 1 + len(_before(row))),
+        Case("DENSE_RANK", Rank(all_rows, (i,), Place.DENSE_RANK), lambda row: 1 + len(set(_before(row)))),
+        Case("LAG", Beside(i, -1, None, all_rows, (n,)), lambda row: _beside(row["n"] - 1, None)),
+        Case("LEAD", Beside(i, 2, whole(-5), all_rows, (n,)), lambda row: _beside(row["n"] + 2, -5)),
+    ]
+
+
+def _key(row: Row) -> tuple[bool, int]:
+    """Order by ``i``, NULL last."""
+    return row["i"] is None, row["i"] or 0
+
+
+def _before(row: Row) -> list[tuple[bool, int]]:
+    return [_key(each) for each in ALL if _key(each) < _key(row)]
+
+
+def _numbered(row: Row) -> int:
+    ordered = sorted(ALL, key=lambda each: (each["i"] is None, -(each["i"] or 0), each["n"]))
+    return 1 + ordered.index(row)
+
+
+def _beside(number: int, default: int | None) -> int | None:
+    return ALL[number - 1]["i"] if 1 <= number <= len(ALL) else default
+
+
+def _frames() -> list[Case]:
+    """Add up the rows before each, with and without those that tie with it, and those of its partition."""
+    i, n, b, all_rows, total = of("i"), of("n"), of("b"), (whole(0),), Total(Aggregation.SUM, of("n"))
+    return [
+        Case(
+            "a window up to its peers",
+            Over(total, all_rows, (i,), Frame.PEERS),
+            lambda row: _sum(each for each in ALL if _key(each) <= _key(row)),
+        ),
+        Case(
+            "a window up to its row",
+            Over(total, all_rows, (i, n), Frame.ROWS),
+            lambda row: _sum(each for each in ALL if (_key(each), each["n"]) <= (_key(row), row["n"])),
+        ),
+        Case(
+            "PARTITION BY",
+            Over(total, (b,), (), Frame.WHOLE),
+            lambda row: _sum(each for each in ALL if each["b"] is row["b"]),
+        ),
+        Case(
+            "COUNT in a window",
+            Over(Total(Aggregation.COUNT, i), (b,), (), Frame.WHOLE),
+            lambda row: len(there(*(each["i"] for each in ALL if each["b"] is row["b"]))),
+        ),
+    ]
+
+
+def _sum(rows: Iterable[Row]) -> int:
+    return sum(row["n"] for row in rows)
