@@ -17,6 +17,8 @@ import pytest
 
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of Java: a short run is over before what its second compiler makes of a program is worth the making."""
+ICEBERG = "SFUMATO_ICEBERG_JAR"
+"""The variable that names the file of Iceberg for this Spark, if there is one."""
 PANDAS = "ignore:PySpark does not yet fully support pandas:FutureWarning"
 
 
@@ -69,9 +71,22 @@ def _started(folder: Path, port: int, java: str) -> Any:
             "spark.worker.cleanup.enabled": "true",
             "spark.driver.extraJavaOptions": java,
             "spark.executor.extraJavaOptions": java,
+            **(_iceberg(jar, folder) if (jar := os.environ.get(ICEBERG)) else {}),
         }.items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
+
+
+def _iceberg(jar: str, folder: Path) -> dict[str, str]:
+    """A catalog of Iceberg tables in a folder, never remembered: what is changed is seen at once."""
+    return {
+        "spark.driver.extraClassPath": jar,
+        "spark.executor.extraClassPath": jar,
+        "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.ice.type": "hadoop",
+        "spark.sql.catalog.ice.warehouse": str(folder / "iceberg"),
+        "spark.sql.catalog.ice.cache-enabled": "false",
+    }
 
 
 def _free_port() -> int:

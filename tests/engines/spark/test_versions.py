@@ -1,4 +1,4 @@
-"""What is said to Spark of tables that keep their versions: Delta and Iceberg themselves are not here to be asked."""
+"""What is said to Spark of tables that keep their versions; ``test_iceberg`` asks the real thing where it is."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ _READ = {
     ("delta", "relation"): [
         ("sql", "DESCRIBE HISTORY `main`.`clinic`.`vis``its` LIMIT 1"),
         ("select", "version"),
-        ("format", "delta"),
         ("option", "versionAsOf", "7"),
         ("table", "`main`.`clinic`.`vis``its`"),
     ],
@@ -62,8 +61,7 @@ _READ = {
         ("table", "`main`.`clinic`.`vis``its`.refs"),
         ("filter", "name = 'main'"),
         ("select", "snapshot_id"),
-        ("format", "iceberg"),
-        ("option", "snapshot-id", "7"),
+        ("option", "versionAsOf", "7"),
         ("table", "`main`.`clinic`.`vis``its`"),
     ],
     ("iceberg", "path"): [
@@ -79,25 +77,53 @@ _READ = {
 _NAMES = {"relation": "main.clinic.vis`its", "path": "s3://clinic/visits"}
 
 
+_FOUND = {("delta", "relation"): 2, ("delta", "path"): 2, ("iceberg", "relation"): 3, ("iceberg", "path"): 4}
+"""How many calls find the newest version, before it is read."""
+_DETAIL = {
+    "relation": ("sql", "DESCRIBE DETAIL `main`.`clinic`.`vis``its`"),
+    "path": ("sql", "DESCRIBE DETAIL delta.`s3://clinic/visits`"),
+}
+
+
+def _looked(form: str, by: str) -> list[tuple[Any, ...]]:
+    """A look: the version is analysed again, and a table of Delta's is asked which one it is."""
+    named = [_DETAIL[by], ("select", "id")] if form == "delta" else []
+    return _READ[form, by][_FOUND[form, by] :] + named
+
+
 @pytest.mark.parametrize(("form", "by"), _READ)
 def test_the_newest_version_is_found_once_and_read(form: str, by: str) -> None:
     spark = Said((7,))
     source = _opened(form, spark, **{by: _NAMES[by]})
     assert spark.calls == _READ[form, by]
     assert source.held
-    assert source.look() == "7"
-    assert spark.calls == _READ[form, by]  # a look asks nothing: a version stays as it is
+    assert source.look() == ("7 of 7" if form == "delta" else "7")
+    assert spark.calls == _READ[form, by] + _looked(form, by)
 
 
 @pytest.mark.parametrize(("form", "by"), _READ)
 def test_a_version_that_is_named_is_read(form: str, by: str) -> None:
-    spark = Said()
+    spark = Said((5,))
     source = _opened(form, spark, version="7", **{by: _NAMES[by]})
-    assert spark.calls == _READ[form, by][-3:]
-    assert source.look() == "7"
+    assert spark.calls == _READ[form, by][_FOUND[form, by] :]
+    assert source.look() == ("7 of 5" if form == "delta" else "7")
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+@pytest.mark.parametrize("version", ["main", "-1", "1.5", " 7", "²"])
+def test_a_version_that_may_move_is_refused(form: str, version: str) -> None:
+    with pytest.raises(InvalidPolicy, match="is a whole number; a branch would move") as refused:
+        _opened(form, Said((7,)), relation="visits", version=version)
+    assert refused.value.place == "tables.t.version"
 
 
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
 def test_a_table_without_a_version_is_refused(form: str) -> None:
     with pytest.raises(InvalidPolicy, match=f"cannot read a version of a table in {form}"):
         _opened(form, Said(), relation="visits")
+
+
+def test_a_name_in_a_catalog_is_no_path() -> None:
+    with pytest.raises(InvalidPolicy, match="Iceberg takes a path without a / for a name") as refused:
+        _opened("iceberg", Said((7,)), path="clinic.visits", format="iceberg", version="7")
+    assert refused.value.place == "tables.t.path"

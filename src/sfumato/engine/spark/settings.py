@@ -26,6 +26,7 @@ PINNED: dict[str, str] = {
     "spark.sql.retainGroupColumns": "true",
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.timeTravelVersionKey": "versionAsOf",  # else a table would be read as it is now
     "spark.sql.legacy.charVarcharAsString": "false",
     "spark.sql.readSideCharPadding": "true",
     # which rows a source has, and what its cells are

@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -34,7 +35,7 @@ _PARTITIONS = re.compile(r"(/[^/=]+=[^/]*)+$")
 """The folders inside a table that its partitions are kept in, such as day=2024-06-01."""
 MOST_FILES = 100
 """A table of more files than these is known by its folder alone."""
-_AS_OF = {"delta": "versionAsOf", "iceberg": "snapshot-id"}
+_KEEP_VERSIONS = ("delta", "iceberg")
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def _opened(source: SparkTable | SparkFrame, session: Session, place: str) -> So
     described = {} if source.relation is None else _described(source.relation, session)
     form = source.format if source.relation is None else described.get("provider", "").lower()
     addresses = _addresses(source, described)
-    if form in _AS_OF:
+    if form in _KEEP_VERSIONS:
         return _as_of(source, form, session, addresses, place)
     if source.version is not None:
         raise InvalidPolicy(
@@ -146,11 +147,22 @@ def _loader(source: SparkTable, session: Session) -> Callable[[], Frame]:
 
 def _as_of(source: SparkTable, form: str, session: Session, addresses: tuple[str, ...], place: str) -> Source:
     """Read one version of a table that keeps its versions: the one that is named, or the newest there is now."""
+    if source.version is not None and not (source.version.isascii() and source.version.isdigit()):
+        raise InvalidPolicy(
+            "a version of a Delta table, and a snapshot of an Iceberg table, is a whole number; a branch would move",
+            place=place.removesuffix("source") + "version",
+            fix="write the number that the history of the table shows",
+        )
+    if form == "iceberg" and source.path is not None and "/" not in source.path:
+        raise InvalidPolicy(
+            "Iceberg takes a path without a / for a name in a catalog, and a table has one name",
+            place=place.removesuffix("source") + "path",
+            fix='write relation = "catalog.schema.table" instead of path and format',
+        )
     try:
         version = source.version or str(_newest(source, form, session.spark).collect()[0][0])
-        reader = session.spark.read.format(form).option(_AS_OF[form], version)
-        frame = reader.load(source.path) if source.relation is None else reader.table(_quoted(source.relation))
-        return _of_frame(frame, addresses, lambda: version)
+        load = partial(_version_frame, source, form, session.spark, version)
+        return _of_frame(load(), addresses, lambda: _still_there(source, form, session.spark, version, load))
     except Exception:
         raise InvalidPolicy(
             f"this Spark cannot read a version of a table in {form}, or there is none of this name",
@@ -159,14 +171,44 @@ def _as_of(source: SparkTable, form: str, session: Session, addresses: tuple[str
         ) from None
 
 
+def _version_frame(source: SparkTable, form: str, spark: Any, version: str) -> Frame:
+    """Read a version with the columns it had.
+
+    By its name a table is read as Spark's own time travel does: Iceberg's ``snapshot-id`` would show the columns that
+    the table has now, and a column that was dropped and added again would be empty in rows that have it.
+    """
+    if source.relation is not None:
+        return spark.read.option("versionAsOf", version).table(_quoted(source.relation))
+    option = "snapshot-id" if form == "iceberg" else "versionAsOf"
+    return spark.read.format(form).option(option, version).load(source.path)
+
+
+def _still_there(source: SparkTable, form: str, spark: Any, version: str, load: Callable[[], Frame]) -> str:
+    """Name a version, which must still be one that can be read.
+
+    A snapshot of Iceberg's has a number of its own. Delta counts from 0 in every table, so the table is named beside
+    it: another one may have been made in its place.
+    """
+    _ = load().schema  # Spark looks for the version: no row is read
+    if form == "iceberg":
+        return version
+    (table,) = spark.sql(f"DESCRIBE DETAIL {_delta(source)}").select("id").collect()
+    return f"{version} of {table[0]}"
+
+
 def _newest(source: SparkTable, form: str, spark: Any) -> Frame:
     """Find the newest version of a table: the last operation of Delta's history, or where Iceberg's main branch is."""
-    relation = None if source.relation is None else _quoted(source.relation)
     if form == "delta":
-        named = relation or f"delta.{name(source.path or '')}"
-        return spark.sql(f"DESCRIBE HISTORY {named} LIMIT 1").select("version")
-    branches = spark.table(f"{relation}.refs") if relation else spark.read.format(form).load(f"{source.path}#refs")
+        return spark.sql(f"DESCRIBE HISTORY {_delta(source)} LIMIT 1").select("version")
+    if source.relation is None:
+        branches = spark.read.format(form).load(f"{source.path}#refs")
+    else:
+        branches = spark.table(f"{_quoted(source.relation)}.refs")
     return branches.filter("name = 'main'").select("snapshot_id")
+
+
+def _delta(source: SparkTable) -> str:
+    return f"delta.{name(source.path or '')}" if source.relation is None else _quoted(source.relation)
 
 
 def _of_frame(frame: Frame, addresses: tuple[str, ...], look: Callable[[], str], *, held: bool = True) -> Source:
