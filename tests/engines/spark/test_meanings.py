@@ -32,7 +32,7 @@ STORED = {
 
 @pytest.fixture(scope="module")
 def hostile(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Session, Path]]:
-    """The same tables of hostile values on both, which Spark reads from files so that it computes nothing beforehand."""
+    """The same tables of hostile values on both; Spark reads them from files, so that it knows no value beforehand."""
     folder, session = tmp_path_factory.mktemp("hostile"), at_address(cluster.address, "here")
     with duckdb.connect() as duck:
         for column, domain, values in hostile_columns(duck):
@@ -57,7 +57,8 @@ def test_functions_mean_the_same_on_hostile_values(
     count, seen = 0, set()
     for tables, part in batches(most_tables, share, 30):
         nodes = with_columns(part)
-        files = ", ".join(f"parquet.`{folder}/{each.strip('"')}.parquet`" for each in tables)
+        names = [each.strip('"') for each in tables]
+        files = ", ".join(f"parquet.`{folder}/{each}.parquet`" for each in names)
         theirs = selected(nodes, f"(SELECT * FROM {files})" if tables else "(SELECT 1)", SparkSpelling())
         ours = selected(nodes, f"(SELECT * FROM {', '.join(tables)})" if tables else "(SELECT 1)")
         found = [tuple(row) for row in quietly(lambda sql=theirs: session.spark.sql(sql).collect())]  # type: ignore[misc]
