@@ -28,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).parent / "tests"))  # tests share helpers:
 _WANTED = {
     "Chromium": "tests of pages need a browser (apt-get install chromium)",
     "PostgreSQL": "tests need a PostgreSQL server (apt-get install postgresql)",
+    "NO JAVA": "tests of Spark need Java (apt-get install openjdk-17-jre-headless)",
+    "NO PYSPARK": "tests of Spark need pyspark (pip install pyspark)",
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,18 +13,36 @@ import pytest
 from engines.spark import compared
 from engines.spark.conftest import PANDAS, Cluster
 from safety import test_lists, test_towns, towns
+from safety.strange_rows import strange_rows
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.plan.bounding import Strategy
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.filterwarnings(PANDAS)]
 
 
-def _compared(seed: int, plans: int, folder: Path, given: compared.Given, *, quick: bool = False) -> int:
-    """A population of which one unit goes beyond its limits, on both engines."""
-    made, words = compared.world_questions(seed, plans)
+# fmt: off
+PARTS = (
+    30, 31, 92, 88, 95, 92, 90, 29, 100, 85, 79, 91, 91, 31, 77, 95, 95, 91, 88, 96,
+    106, 89, 95, 88, 29, 88, 81, 84, 108, 102, 30, 95, 95, 31, 31, 30, 102, 96, 88, 90,
+)
+# fmt: on
+"""How many plans with known keys the questions of each world of the long run have, in all their boundings."""
+FOUND = 2
+"""Questions of each of those worlds whose keys are found."""
+
+
+def _compared(
+    seed: int, plans: int, folder: Path, given: compared.Given, *, found: int = 0, only: Sequence[int] = (), quick: bool
+) -> Counter[str]:
+    """A population of which one unit goes beyond its limits, with rows that no unit owns and letters of all kinds, on
+    both engines: all questions that are drawn of it, or only those in some places.
+    """
+    made, words = compared.world_questions(seed, plans, found)
     tables = made.tables(Random(seed), 30)
-    rows = tables[sorted(tables)[seed % len(tables)]]
+    rows = (*tables[sorted(tables)[seed % len(tables)]], *strange_rows(made))
     here, spark = made.engine(rows), compared.on_spark(made.policy(rows), folder, given)
-    asked = [each for text in words for each in compared.asked(here, text)]
+    chosen = [words[place] for place in only] or words
+    asked = [each for text in chosen for each in compared.asked(here, text)]
     try:
         return compared.compare(here, spark, asked, seed, scan=compared.quickly(spark) if quick else None)
     finally:
@@ -30,22 +50,37 @@ def _compared(seed: int, plans: int, folder: Path, given: compared.Given, *, qui
         spark.close()
 
 
-@pytest.mark.parametrize("seed", [6, pytest.param(12, marks=pytest.mark.long)])
-def test_totals_are_those_of_duckdb(cluster: Cluster, tmp_path: Path, seed: int) -> None:
-    """One world in the normal run, which has little time; in the long run another, whose rows are its units."""
-    assert _compared(seed, 6, tmp_path, compared.in_files(cluster), quick=True) >= (6 if seed == 6 else 18)
-
-
-def test_totals_of_a_classic_frame_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
-    assert _compared(2, 3, tmp_path, compared.in_frames(cluster)) > 2
+def test_totals_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
+    """The normal run has little time, so a few short questions: every bounding, and keys that are found."""
+    counted = _compared(7, 7, tmp_path, compared.in_files(cluster), found=1, only=(2, 6, 7), quick=True)
+    assert counted == dict.fromkeys([*(each.value for each in Strategy), compared.FOUND], 1)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(40))
+@pytest.mark.parametrize(("seed", "most"), [(6, 6), (12, 18)])
+def test_totals_of_more_worlds_are_those_of_duckdb(cluster: Cluster, tmp_path: Path, seed: int, most: int) -> None:
+    """The rows of the first are its units, the other has units of several rows."""
+    assert _compared(seed, 6, tmp_path, compared.in_files(cluster), quick=True).total() >= most
+
+
+def test_totals_of_a_classic_frame_are_those_of_duckdb(cluster: Cluster, tmp_path: Path) -> None:
+    """Rows are units: each is counted whole."""
+    assert _compared(2, 3, tmp_path, compared.in_frames(cluster), quick=False) == {Strategy.WHOLE.value: 3}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(len(PARTS)))
 def test_thousands_of_plans(cluster: Cluster, tmp_path: Path, part: int) -> None:
-    """3,000 plans and more in all; every tenth world in a frame of classic Spark, every fourth as questions read it."""
+    """More than 3,000 in all; every tenth world in a frame of classic Spark, every fourth as questions read it."""
     given = compared.in_frames(cluster) if part % 10 == 9 else compared.in_files(cluster)
-    assert _compared(1000 + part, 31, tmp_path, given, quick=part % 4 != 0) >= 25
+    counted = _compared(1000 + part, 31, tmp_path, given, found=FOUND, quick=part % 4 != 0)
+    assert counted.pop(compared.FOUND) == FOUND
+    assert counted.total() == PARTS[part]
+    assert len(counted) in (1, len(Strategy)), "rows are units and all are whole, or all boundings are there"
+
+
+def test_the_parts_of_the_long_run_are_thousands_of_plans() -> None:
+    assert sum(PARTS) >= 3_000
 
 
 def _town(folder: Path, given: compared.Given, texts: tuple[str, ...], every: str | None, seed: int = 1) -> int:
@@ -55,7 +90,7 @@ def _town(folder: Path, given: compared.Given, texts: tuple[str, ...], every: st
     spark = compared.on_spark(towns.policy(rows, every=every), folder, given)
     asked = [each for text in texts for each in compared.asked(here, text)]
     try:
-        return compared.compare(here, spark, asked, seed)
+        return compared.compare(here, spark, asked, seed).total()
     finally:
         here.close()
         spark.close()
@@ -74,7 +109,7 @@ def test_lists_are_those_of_duckdb(cluster: Cluster, tmp_path: Path, unit: str) 
     spark = compared.on_spark(here._policy, tmp_path, compared.in_files(cluster))
     try:
         asked = [each for text in texts for each in compared.asked(here, text)]
-        assert compared.compare(here, spark, asked, 4) > 5
+        assert compared.compare(here, spark, asked, 4).total() > 5
     finally:
         here.close()
         spark.close()

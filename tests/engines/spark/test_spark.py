@@ -18,7 +18,7 @@ from engine.arrays import test_dense_arrays
 from engine.tables import policy_of, tuples
 from engines.spark import compared
 from engines.spark.conftest import PANDAS, Cluster
-from sfumato.engine import proving
+from sfumato.engine import carried_tables, proving
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering.relational import Aggregation, Exists, Operation, Total
 from sfumato.engine.opening import open_engine, open_inspector
@@ -302,6 +302,48 @@ def _opposite(test: Any) -> Any:
 
 
 # Refusals, and what nobody may see
+
+
+@pytest.mark.long
+def test_public_tables_are_carried_up_to_a_limit(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of this process, and those that Spark holds itself; one row more is refused before any is read there."""
+    for module in (carried_tables, carried_frames):
+        monkeypatch.setattr(module, "MOST_ROWS", 3)
+    private = _policy(cluster.classic.createDataFrame(_rows()))
+    asked = "SELECT COUNT(*), SUM(weight) FROM t JOIN wards USING (place)"
+    for rows in (3, 4):
+        held = pa.table({"place": ["north"] * rows, "weight": list(range(rows))})
+        for source in (held, cluster.classic.createDataFrame(held)):
+            both = replace(private, tables={**private.tables, "wards": Table("wards", source, public=True)})
+            if rows == 4:
+                with pytest.raises(InvalidPolicy, match="at most 3 rows"):
+                    Spark(both)
+                continue
+            with contextlib.closing(Spark(both)) as spark:
+                ((met, weight),) = tuples(spark.read(_reading(spark, Strategy.REWEIGHT, asked), 1))
+                assert met > 0
+                assert weight > 0
+
+
+@pytest.mark.long
+def test_no_more_rows_are_received_than_there_are_groups(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many rows and units a table has, and however they are bounded."""
+    for count in (300, 3_000):
+        received: list[int] = []
+        with contextlib.closing(Spark(_policy(cluster.classic.createDataFrame(_rows(count))))) as spark:
+            run = spark.tables.run
+
+            def counted(make: Any, run: Any = run, received: list[int] = received) -> Any:
+                rows = run(make)
+                received.append(len(rows))
+                return rows
+
+            monkeypatch.setattr(spark.tables, "run", counted)
+            strategies = (Strategy.CLIP_L1, Strategy.CLIP_L2, Strategy.SAMPLE)
+            for strategy in strategies:
+                spark.read(_reading(spark, strategy), 5)
+        assert len(received) == len(strategies)
+        assert all(0 < each <= len(PLACES) for each in received)
 
 
 @pytest.mark.parametrize(
