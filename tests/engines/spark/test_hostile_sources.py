@@ -195,7 +195,9 @@ def test_nothing_of_a_view_is_of_one_version(cluster: Cluster) -> None:
 def test_a_public_table_is_fetched_from_the_spark_that_it_names(cluster: Cluster, stored: Path, tmp_path: Path) -> None:
     """Private rows may be anywhere; the ledger is asked about it by where it is, and it has at most so many rows."""
     zones = Table("zones", cluster.address, public=True, path=str(stored), format="parquet")
-    here = Table("t", pa.table({"who": [1, 2], "place": ["north", "north"]}), {"place": {"type": "text"}}, id="who", max_rows=1)
+    here = Table(
+        "t", pa.table({"who": [1, 2], "place": ["north", "north"]}), {"place": {"type": "text"}}, id="who", max_rows=1
+    )
     policy = Policy(PrivacyUnit("person"), Budget(5), {"t": here, "zones": zones})
     with contextlib.closing(open_engine(policy)) as engine:
         known = {each.address for each in engine.data(public=True)}
@@ -206,7 +208,7 @@ def test_a_public_table_is_fetched_from_the_spark_that_it_names(cluster: Cluster
     for private in (here, _policy(cluster.address, path=str(stored), format="parquet").tables["t"]):
         with pytest.raises(InvalidPolicy, match="zones"):
             open_engine(replace(policy, tables={"t": private, "zones": elsewhere}))
-    own = {"t": Table("t", cluster.address, {}, id="who", max_rows=1, path=str(stored), format="parquet")}
+    own = {"t": _policy(cluster.address, path=str(stored), format="parquet").tables["t"]}
     Curator(Policy(PrivacyUnit("person"), Budget(5), own, account="first"), tmp_path / "c.ledger").close()
     with pytest.raises(SourceTaken):
         Curator(replace(policy, account="second"), tmp_path / "c.ledger")

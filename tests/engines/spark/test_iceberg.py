@@ -1,4 +1,4 @@
-"""Tables of Iceberg, read by Spark as of one snapshot: where SFUMATO_ICEBERG_JAR names Iceberg's file for this Spark."""
+"""Tables of Iceberg, read by Spark as of one snapshot, where SFUMATO_ICEBERG_JAR names Iceberg's file for it."""
 
 from __future__ import annotations
 
