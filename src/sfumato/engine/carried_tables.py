@@ -94,7 +94,7 @@ def unread(table: str) -> InvalidPolicy:
 
 def too_large(table: str) -> InvalidPolicy:
     return InvalidPolicy(
-        f"a public table that goes from or to a server has at most {MOST_ROWS:,} rows",
+        f"a public table is fetched from a server, or carried to one, with at most {MOST_ROWS:,} rows",
         place=f"tables.{table}.source",
         fix="keep only the rows and columns that questions join",
     )

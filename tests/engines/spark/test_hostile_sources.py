@@ -221,5 +221,5 @@ def test_public_rows_of_spark_are_carried_up_to_a_limit(
     monkeypatch.setattr(public_tables, "MOST_ROWS", 20)
     assert public_tables.fetch(zones).table.num_rows == 20
     monkeypatch.setattr(public_tables, "MOST_ROWS", 19)
-    with pytest.raises(InvalidPolicy, match="has at most"):
+    with pytest.raises(InvalidPolicy, match="with at most"):
         public_tables.fetch(zones)

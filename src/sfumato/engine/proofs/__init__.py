@@ -1,1 +1,1 @@
-"""What an engine computes at its opening to prove itself is listed here: rows, spellings and whole statements."""
+"""These are the cases that an engine computes at its opening, to prove itself: rows, spellings and whole statements."""

@@ -263,7 +263,7 @@ def _end(choose: Callable[..., Any], column: str, _: Row) -> Any:
 
 
 def _places() -> list[Case]:
-    """Number the rows by ``i``, of which two are equal and one is NULL, and look at rows beside them."""
+    """Give numbers to the rows by ``i``, of which two are equal and one is NULL, and look at rows beside them."""
     i, n, all_rows = of("i"), of("n"), (whole(0),)
     return [
         Case("ROW_NUMBER", Rank(all_rows, (Ordered(i, descending=True), n)), _numbered),

@@ -1,4 +1,4 @@
-"""The rows of a public table that Spark holds are fetched in a session of their own, at the Spark that is named."""
+"""Public tables that Spark holds are fetched, each in a session of its own at the Spark that it names."""
 
 from __future__ import annotations
 

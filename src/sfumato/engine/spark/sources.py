@@ -111,7 +111,7 @@ def _addresses(source: SparkTable, described: Mapping[str, str]) -> tuple[str, .
 
 
 def _files(frame: Frame, source: SparkTable) -> list[str]:
-    """Know rows by the folders that they are kept in, whatever view or pattern leads there, and by their files where
+    """Name rows by the folders that they are kept in, whatever view or pattern leads there, and by their files where
     these are few: a single file that is named shares its folder with other tables.
     """
     server, paths = _host(source.address), [unquote(each) for each in frame.inputFiles()]
