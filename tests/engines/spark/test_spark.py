@@ -222,7 +222,7 @@ TWINS: dict[str, SparkSpelling] = {
     "MD5": _twin(digest=lambda *texts: f"md5(concat({', '.join(texts)}))"),
     "seconds of a time": _twin(seconds=lambda x: f"unix_seconds(CAST({x} AS TIMESTAMP))"),
     "LEAST of reals": _twin(least=lambda *xs: f"array_min(array({xs[0]}, {xs[0]}))"),
-    "a time and 61 minute": _twin(moved=lambda x, amount, unit, _: f"({x} + make_dt_interval(0, 0, {amount % 60}))"),
+    "a time and 61 minute": _twin(moved=lambda x, amount, *_: f"({x} + make_dt_interval(0, 0, {amount % 60}))"),
 }
 
 
