@@ -28,7 +28,7 @@ def strange_rows(made: World) -> tuple[Row, ...]:
 
 
 def found_question(random: Random, made: World) -> str:
-    """A question whose keys are found in the data, of units with an id: others hold no key together."""
+    """A question whose keys are found in the data, alone or beside keys that are declared."""
     people = random.choice((("COUNT(DISTINCT who)",), ())) if made.units else ()
     measures = (*people, *random.sample(_VALUES, random.randint(1, 2)))
     keys = (random.choice(_KEYS), *random.choice(((), ("flag",), ("code",))))

@@ -134,7 +134,7 @@ def _most_rows(policy: Policy, words: str) -> int:
     most = sum(table.source.table.num_rows for table in policy.tables.values() if not table.public)
     for name, table in policy.tables.items():
         if table.public and f"JOIN {name} " in f"{words} ":
-            most *= max(1, *Counter(table.source.table.column(0).to_pylist()).values(), 1)
+            most *= max(Counter(table.source.table.column(0).to_pylist()).values(), default=1)
     return most
 
 
