@@ -1,4 +1,4 @@
-"""Public tables that Spark holds are fetched, each in a session of its own at the Spark that it names."""
+"""Public tables are fetched here from a Spark, each in a session of its own at the one that it names."""
 
 from __future__ import annotations
 
