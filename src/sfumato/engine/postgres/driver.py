@@ -250,8 +250,7 @@ class Postgres:
         """Refuse unless the names in statements still lead to the tables that were opened. Renaming a schema waits for
         no lock of its tables, and statements find names as they are now, whatever their snapshot is.
         """
-        named = ", ".join(f"to_regclass(${place + 1})::oid::bigint" for place, _ in enumerate(self.relations))
-        (now,) = run(f"SELECT {named}", [each.sql for each in self.relations.values()])
+        now = stored_relations.numbers([each.sql for each in self.relations.values()], run)
         for table, number in zip(self.relations, now, strict=True):
             if number != self.relations[table].oid:
                 raise SourceChanged(table)

@@ -65,6 +65,12 @@ FROM made JOIN pg_class AS c ON c.oid = made.oid JOIN pg_namespace AS n ON n.oid
 """
 
 
+_NUMBERS = """
+SELECT to_regclass(called)::oid::bigint FROM UNNEST(CAST($1 AS TEXT[])) WITH ORDINALITY AS u(called, place)
+ORDER BY place
+"""
+
+
 @dataclass(frozen=True)
 class StoredRelation:
     """This is a relation as its catalog describes it: equal descriptions are of one shape."""
@@ -148,6 +154,11 @@ def found(relation: str, table: str, run: Run, *, locked: bool = True) -> Stored
     definitions = tuple(sorted({each for *_, each, _ in made_of if each}))
     writable = any(each for *_, each in made_of)
     return StoredRelation(oid, schema, called, kind, definitions, columns, names, writable)
+
+
+def numbers(names: Sequence[str], run: Run) -> list[int | None]:
+    """Find the numbers of the relations that names lead to now, in their order; None where one leads nowhere."""
+    return [number for (number,) in run(_NUMBERS, (list(names),))]
 
 
 def _parts(relation: str, place: str) -> tuple[str, str]:
