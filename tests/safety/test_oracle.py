@@ -264,7 +264,10 @@ def expected(question: Asked, strategy: str) -> dict[tuple[Any, ...], list[float
 def _measured(
     question: Asked, frame: Frame, names: list[Any], groups: int, strategy: str, kind: str, value: Part, only: Part
 ) -> tuple[dict[Any, Any], Any]:
-    """A measure's number by group, and that of a group without rows."""
+    """A measure's number by group, and that of a group without rows. A sum or a number of values of which the mean is
+    measured is made from its two totals, which are limited together.
+    """
+    own_kind, kind = kind, "mean" if _of_the_mean(question, kind, value, only) else kind
     counted = np.asarray(only.meaning(frame), bool)
     low, high = value.bounds
     x = np.asarray(value.meaning(frame), float)
@@ -283,10 +286,19 @@ def _measured(
     if kind != "mean":
         return dict(zip(totals.index, totals["v0"], strict=True)), 0.0
     a, b = totals["v0"], totals["v1"]
+    if own_kind != "mean":
+        made = (a + b if own_kind == "filled" else high * a + low * b) / (high - low)
+        return dict(zip(totals.index, made, strict=True)), 0.0
     means = {
         g: None if p + q <= 0 else (high * p + low * q) / (p + q) for g, p, q in zip(totals.index, a, b, strict=True)
     }
     return means, None
+
+
+def _of_the_mean(question: Asked, kind: str, value: Part, only: Part) -> bool:
+    """Whether a mean of the same rows is measured: it is asked, or both the sum and the number are."""
+    asked = {each for each, *of in question.measures if of == [value, only]}
+    return kind in ("sum", "filled") and ("mean" in asked or asked >= {"sum", "filled"})
 
 
 def _limited(
