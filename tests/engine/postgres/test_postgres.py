@@ -417,7 +417,8 @@ def test_every_stored_type_is_read_as_it_is_declared(sessions: Sessions) -> None
         f"INSERT INTO {relation} VALUES ('NaN', 'NaN', 1, 'infinity', 'infinity', 'inf', true),"
         "('Infinity', '-Infinity', -32768, '-infinity', '-infinity', '-1e999', false),"
         "(1e400, 3e38, 5, '0044-03-15 BC', '2024-01-01 23:30-02', '1e-400', NULL),"
-        "(-7.5, 7, 7, '5874897-12-31', '294276-12-31', ' 7 ', true), (1e-400, 0.5, 0, '2024-02-29', NULL, '7.0', true)",
+        "(-7.5, 7, 7, '5874897-12-31', '294276-12-31', ' 7 ', true), (1e-400, 0.5, 0, '2024-02-29', NULL, '7.0', true),"
+        "(-99, NULL, NULL, NULL, NULL, NULL, NULL)",
     )
     columns = {
         "a": {"type": "real", "bounds": [-10, 10], "grid": "0.5"},
@@ -431,8 +432,11 @@ def test_every_stored_type_is_read_as_it_is_declared(sessions: Sessions) -> None
     engine = Postgres(declared(sessions.server, relation, columns=columns, id="row", max_rows=None))
     asked = "SELECT SUM(a), COUNT(a), SUM(b), COUNT(b), SUM(c), SUM(f), COUNT(f), SUM(g), COUNT(g) FROM visits"
     (totals,) = read(engine, asked)
-    # a: 10, 10, −7.5, 0 in halves; b: −9, 9, 7 (0.5 is not whole); c: 1, 0, 5, 6, 0; f: 20, −20, 0, 7, 7
-    assert totals == (25, 4, 7, 3, 12, 14, 5, 3, 4)
+    # a: 10, 10, −7.5, 0, −10 in halves; b: −9, 9, 7 (0.5 is not whole); c: 1, 0, 5, 6, 0; f: 20, −20, 0, 7, 7
+    assert totals == (5, 5, 7, 3, 12, 14, 5, 3, 4)
+    assert read(engine, "SELECT COUNT(*) FILTER (WHERE a = -10), COUNT(*) FILTER (WHERE a = 10) FROM visits") == [
+        (1, 2)
+    ]
     days = "SELECT COUNT(*) FILTER (WHERE d = DATE '2024-12-31'), COUNT(*) FILTER (WHERE d = DATE '2024-01-01'), "
     days += "COUNT(*) FILTER (WHERE e = DATE '2024-01-02'), COUNT(e) FROM visits"
     assert read(engine, days) == [(2, 2, 1, 4)]
