@@ -1,0 +1,118 @@
+"""The command line of ``scripts/mutation``: record which tests run what, run mutants, report what became of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from mutation.records import Records
+from mutation.rules import all_sites
+from mutation.sources import ROOT
+
+FOLDER = ROOT / ".mutation"
+EQUIVALENT = Path(__file__).with_name("equivalent.txt")
+TESTS = """
+tests/privacy tests/mechanisms tests/plan tests/release tests/safety tests/vectors tests/publish tests/ledger
+tests/curator tests/engine tests/surveys tests/questions tests/audit
+"""
+"""The default tests that kill; those of servers, browsers and clusters are left out: they need what a fork has not."""
+IGNORED = ("tests/engine/postgres", "tests/engine/spark")
+KILLED = frozenset({"killed", "hung"})
+
+
+def equivalent_mutants() -> dict[str, str]:
+    """Read the mutants that change nothing a user or an attacker could see, each with its proof."""
+    lines = EQUIVALENT.read_text(encoding="utf-8").splitlines()
+    entries = "\n".join(line for line in lines if not line.startswith("#")).split("\n\n")
+    parted = (entry.strip().partition("\n") for entry in entries if entry.strip())
+    return {mutant: " ".join(proof.split()) for mutant, _, proof in parted}
+
+
+def record(jobs: int) -> int:
+    """Run the default tests once with markers in every block."""
+    FOLDER.mkdir(exist_ok=True)
+    for old in FOLDER.glob("tests.*"):
+        old.unlink()
+    workers = ["-n", str(jobs), "--dist", "loadfile"]
+    return _pytest("mutation.recording", workers, {"MUTATION_RECORD": str(FOLDER / "tests")}).wait()
+
+
+def run(names: Sequence[str], jobs: int, cap: float, *, folder: Path = FOLDER) -> int:
+    """Run mutants that have no result yet, in several processes."""
+    listing = folder / "mutants.txt"
+    listing.write_text("\n".join(names) + "\n", encoding="utf-8")
+    options = ["--mutants", str(listing), "--records", str(folder), "--cap", str(cap)]
+    running = [_pytest("mutation.running", [*options, "--part", f"{part}/{jobs}"], {}) for part in range(jobs)]
+    return max(process.wait() for process in running)
+
+
+def _pytest(plugin: str, options: Sequence[str], settings: dict[str, str]) -> subprocess.Popen[bytes]:
+    ignored = [f"--ignore={path}" for path in IGNORED]
+    tests = [path for path in TESTS.split() if (ROOT / path).exists()]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", *options, *ignored, *tests]
+    environment = os.environ | settings | {"PYTHONPATH": str(ROOT / "tests"), "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+
+
+def drawn(count: int | None, seed: str, only: str) -> list[str]:
+    """Draw mutants by a seed, or list all, in one order."""
+    names = [name for site in all_sites() if (name := str(site.mutant)).startswith(only)]
+    order = random.Random(seed)
+    order.shuffle(names)
+    return names[:count]
+
+
+def report(names: Sequence[str], *, folder: Path = FOLDER) -> float:
+    """Print what became of mutants, by package and by rule; return the share that was killed."""
+    equivalent, wanted = equivalent_mutants(), set(names)
+    results = {line["mutant"]: line for line in Records(folder, tests=False).results() if line["mutant"] in wanted}
+    outcomes = {name: "equivalent" if name in equivalent else line["outcome"] for name, line in results.items()}
+    for title, part in (("package", lambda name: name.partition(".")[0]), ("rule", lambda name: name.split(" | ")[1])):
+        table: dict[str, Counter[str]] = defaultdict(Counter)
+        for name, outcome in outcomes.items():
+            table[part(name)][outcome] += 1
+        print(f"by {title}:")
+        for key, counts in sorted(table.items()):
+            print(f"  {key:20} {_share(counts):6.1%}  {dict(counts)}")
+    for name, outcome in sorted(outcomes.items()):
+        if outcome not in KILLED | {"equivalent", "unfit"}:
+            print(f"{outcome}: {name}")
+    counts = Counter(outcomes.values())
+    print(f"{len(outcomes)} of {len(names)} mutants run: {dict(counts)}; {_share(counts):.1%} of the reached killed")
+    return _share(counts)
+
+
+def _share(counts: Counter[str]) -> float:
+    killed = sum(counts[outcome] for outcome in KILLED)
+    return killed / max(1, killed + counts["survived"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/mutation", description=__doc__)
+    parser.add_argument("--record", action="store_true", help="first record which tests run which blocks")
+    parser.add_argument("--sample", type=int, help="how many mutants to draw")
+    parser.add_argument("--all", action="store_true", help="run every mutant; goes on where it stopped")
+    parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**6)), help="decides which are drawn")
+    parser.add_argument("--only", default="", help="the beginning of the mutants' names, such as privacy.budget")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--cap", type=float, default=20.0, help="seconds of tests for one mutant")
+    parser.add_argument("--report", action="store_true", help="run nothing, tell what is known")
+    options = parser.parse_args()
+    if options.record or not any(FOLDER.glob("tests.*")):
+        record(options.jobs)
+    print(f"seed {options.seed}", flush=True)
+    names = drawn(None if options.all else options.sample or 300, options.seed, options.only)
+    if not options.report:
+        run(names, options.jobs, options.cap)
+    report(names)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

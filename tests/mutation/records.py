@@ -1,0 +1,64 @@
+"""What was recorded of the tests, and what became of each mutant."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mutation.rules import Site
+from mutation.sources import block_indexes, functions, module_tree
+
+
+class Records:
+    """A folder of files in which every line is a JSON value: which tests ran which blocks, and results of mutants."""
+
+    def __init__(self, folder: Path, *, tests: bool = True) -> None:
+        self.folder = folder
+        self._seconds: dict[str, float] = {}
+        self._tests: dict[str, set[str]] = defaultdict(set)
+        for line in _lines(folder, "tests.*") if tests else ():
+            self._seconds[line["test"]] = line["seconds"]
+            for block in line["blocks"]:
+                self._tests[block].add(line["test"])
+
+    def seconds(self, test: str) -> float:
+        return self._seconds.get(test, 1.0)
+
+    def covering(self, site: Site, killers: Counter[str]) -> list[str]:
+        """List the tests that ran a mutant's block: of each test function the shortest first, known killers first."""
+        function = site.mutant.function
+        node = site_node(site)
+        block = block_indexes(function.module, function.qualname)[id(node)]
+        tests = sorted(self._tests[f"{function.module}:{function.qualname}:{block}"], key=self.seconds)
+        seen: Counter[str] = Counter()
+        ranked = []
+        for test in tests:
+            name = test.partition("[")[0]
+            ranked.append((seen[name], self.seconds(test) / (1 + killers[name]), test))
+            seen[name] += 1
+        return [test for _, _, test in sorted(ranked)]
+
+    def finished(self) -> set[str]:
+        return {line["mutant"] for line in self.results()}
+
+    def results(self) -> list[dict[str, Any]]:
+        return list(_lines(self.folder, "results.*"))
+
+
+def _lines(folder: Path, pattern: str) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.glob(pattern)):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            yield json.loads(line)
+
+
+def site_node(site: Site) -> ast.AST:
+    """Return the node of the module's tree that a mutant changes."""
+    function = site.mutant.function
+    node: Any = dict(functions(module_tree(function.module)))[function.qualname]
+    for field, index in site.path:
+        node = getattr(node, field) if index is None else getattr(node, field)[index]
+    return node

@@ -1,0 +1,152 @@
+"""Mutants are what the rules say and reach whoever holds a function; equivalent ones exist and have a proof."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mutation.command import equivalent_mutants
+from mutation.replacing import LiveFunctions, Overlay, install_builtins
+from mutation.rules import Site, function_sites, mutated_function, sites
+from mutation.sources import Function, block_indexes, blocks, functions, module_tree
+
+
+def offered(body: str, rule: str) -> set[str]:
+    """Return what one rule makes of a function with this body, in a module that has ``ceil`` and ``floor``."""
+    (function,) = ast.parse(f"def f(a, b, c):\n    {body}").body
+    assert isinstance(function, ast.FunctionDef)
+    return {site.mutant.after for site in function_sites(Function("math", "f"), function) if site.mutant.rule == rule}
+
+
+@pytest.mark.parametrize(
+    ("rule", "body", "expected"),
+    [
+        ("constant", "return 3", {"4", "2", "6"}),
+        ("constant", "return a[0]", {"1"}),
+        ("constant", "return 0.5", {"1.0"}),
+        ("constant", "return True", {"False"}),
+        ("constant", "raise ValueError(3)", set()),
+        ("comparison", "return a < b", {"a <= b"}),
+        ("comparison", "return a <= b < c", {"a < b < c", "a <= b <= c"}),
+        ("comparison", "return a == b", {"a != b"}),
+        ("extreme", "return max(a, b)", {"min"}),
+        ("extreme", "return a.minimum(b)", {"a.maximum"}),
+        ("rounding", "return ceil(a)", {"floor"}),
+        ("rounding", "return a // b", {"-(-a // b)"}),
+        ("condition", "return a and b and c", {"b and c", "a and c", "a and b"}),
+        ("condition", "return a if b else c", {"a", "c"}),
+        ("condition", "return [x for x in a if b if c]", {"for x in a if c", "for x in a if b"}),
+        ("condition", "if a: return b", {"if False", "if True"}),
+        ("negation", "return not a", {"a"}),
+        ("negation", "return -a", {"a"}),
+        ("term", "return a + b", {"a", "b"}),
+        ("term", "return a - b", {"a"}),
+        ("term", "return a * b", {"a", "b"}),
+        ("term", "return a / b", {"a"}),
+        ("term", "return a ** b", {"a"}),
+        ("term", "a += b", {"pass"}),
+        ("term", "return sum(a)", {"sum(list(a)[1:])"}),
+        ("term", "return 'text' + a", set()),
+        ("left out", "a.check(b)", {"pass"}),
+        ("left out", "del a[b]", {"pass"}),
+        ("left out", "return replace(a, salt=b, key=c)", {"replace(a, key=c)", "replace(a, salt=b)"}),
+    ],
+)
+def test_a_rule_offers_its_changes_and_no_others(rule: str, body: str, expected: set[str]) -> None:
+    assert offered(body, rule) == expected
+
+
+def site_of(name: str) -> Site:
+    module = f"sfumato.{name.partition(':')[0]}"
+    return next(site for site in sites(module) if str(site.mutant) == name)
+
+
+def in_child(work: Callable[[], str]) -> str:
+    """Return what a forked child says, which may change its functions as it likes."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writer, work().encode())
+        except BaseException as error:  # shown by the parent's assertion
+            os.write(writer, repr(error).encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with open(reader, encoding="utf-8") as said:
+        return said.read()
+
+
+TURNED = "release.parts.question_parts:rounded_up | rounding | math.ceil → math.floor | 1"
+SCRIPT = """
+from fractions import Fraction
+from sfumato.release.parts.question_parts import rounded_up
+print(rounded_up(Fraction(1, 3)) > Fraction(1, 3))
+"""
+
+
+def test_a_change_reaches_importers_and_subprocesses_and_tells_that_it_ran(tmp_path: Path) -> None:
+    def work() -> str:
+        ran: list[bool] = []
+        install_builtins(lambda: ran.append(True))
+        LiveFunctions().replace(site_of(TURNED))
+        Overlay(tmp_path).write(site_of(TURNED))
+        scope: dict[str, object] = {"print": str}
+        exec(SCRIPT, scope)  # an importer in this process
+        from sfumato.release.parts import question_parts
+
+        same = scope["rounded_up"] is question_parts.rounded_up
+        started = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True).stdout
+        return f"{same} {len(ran)} {started.strip()}"
+
+    assert in_child(work) == "True 1 False"
+    assert subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+def test_draws_are_reused_where_they_are_equal() -> None:
+    def work() -> str:
+        import numpy as np
+
+        from sfumato import Laplace
+
+        install_builtins(lambda: None)
+        reused = __reused_draw__  # type: ignore[name-defined] # noqa: F821
+        first, second = (reused(Laplace(2**20).apply, np.arange(8) + start) - start for start in (0, 100))
+        other = reused(Laplace(2**21).apply, np.arange(8))
+        return f"{(first == second).all()} {(first == other).all()}"
+
+    assert in_child(work) == "True False"
+
+
+def test_every_equivalent_mutant_exists_and_has_a_proof() -> None:
+    proofs = equivalent_mutants()
+    existing = {str(site.mutant) for module in {_module(name) for name in proofs} for site in sites(module)}
+    assert not proofs.keys() - existing, "these were changed: look again whether what they became is equivalent"
+    assert all(len(proof) > 20 for proof in proofs.values())
+
+
+def _module(mutant: str) -> str:
+    return f"sfumato.{mutant.partition(':')[0]}"
+
+
+def test_blocks_are_innermost() -> None:
+    module = "sfumato.privacy.sensitivity"
+    for qualname, function in functions(module_tree(module)):
+        indexes = block_indexes(module, qualname)
+        for index, statements in enumerate(blocks(function)):
+            assert indexes[id(statements[0])] == index
+
+
+def test_a_changed_tree_differs_only_there() -> None:
+    site = site_of(TURNED)
+    changed, _ = mutated_function(site)
+    before, after = (ast.unparse(tree).splitlines() for tree in (module_tree(site.mutant.function.module), changed))
+    assert [line for line, plain in zip(after, before, strict=True) if line != plain] == [
+        "    return Fraction(math.floor(size * power)) / power"
+    ]
