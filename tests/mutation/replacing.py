@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mutation.rules import Site, mutated_function
+from mutation.rules import Site, mutated_module
 from mutation.sources import PACKAGE, SOURCES, module_path, target_modules
 
 MARKER = "__mutant_ran__"
@@ -52,8 +52,7 @@ class LiveFunctions:
 
     def replace(self, site: Site) -> None:
         function = site.mutant.function
-        tree, _ = mutated_function(site, MARKER)
-        module = compile(tree, str(module_path(function.module)), "exec", dont_inherit=True)
+        module = compile(mutated_module(site, MARKER), str(module_path(function.module)), "exec", dont_inherit=True)
         (code,) = [code for code in _codes(module) if code.co_qualname == function.qualname and _outermost(code)]
         live = self._by_code[_code_key(code)]
         if not live:
@@ -90,8 +89,7 @@ class Overlay:
     def write(self, site: Site) -> None:
         original = module_path(site.mutant.function.module)
         target = self._sources / original.relative_to(SOURCES)
-        tree, _ = mutated_function(site)
-        target.write_text(ast.unparse(tree), encoding="utf-8")
+        target.write_text(ast.unparse(mutated_module(site)), encoding="utf-8")
         before = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(self._sources), before)))
         # bytecode is kept by the second of a file's change: two mutants of one second would be taken for one

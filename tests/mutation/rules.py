@@ -314,26 +314,25 @@ def all_sites() -> list[Site]:
     return [site for module in target_modules() for site in sites(module)]
 
 
-def mutated_function(site: Site, marker: str | None = None) -> tuple[ast.Module, FunctionNode]:
-    """Return the module's tree with the change in it, and the changed function.
+def mutated_function(site: Site, marker: str | None = None) -> FunctionNode:
+    """Return a copy of the function with the change in it.
 
     A ``marker`` is called before the changed statement, so that a run can tell whether the change was reached.
     """
-    tree = copy.deepcopy(module_tree(site.mutant.function.module))
-    function = dict(functions(tree))[site.mutant.function.qualname]
-    parent: Any = function
+    function = site.mutant.function
+    changed = copy.deepcopy(dict(functions(module_tree(function.module)))[function.qualname])
+    parent: Any = changed
     block: tuple[list[ast.stmt], int] | None = None
     for field, index in site.path[:-1]:
-        value = getattr(parent, field)
-        if index is not None and isinstance(value[index], ast.stmt):
-            block = (value, index)
-        parent = value if index is None else value[index]
-    field, index = site.path[-1]
-    if index is None:
-        replaced = getattr(parent, field)
-        setattr(parent, field, ast.copy_location(copy.deepcopy(site.replacement), replaced))
-    else:
         values = getattr(parent, field)
+        if index is not None and isinstance(values[index], ast.stmt):
+            block = (values, index)
+        parent = values if index is None else values[index]
+    field, index = site.path[-1]
+    values = getattr(parent, field)
+    if index is None:
+        setattr(parent, field, ast.copy_location(copy.deepcopy(site.replacement), values))
+    else:
         if isinstance(values[index], ast.stmt):
             block = (values, index)
         values[index] = ast.copy_location(copy.deepcopy(site.replacement), _located(values[index]))
@@ -341,7 +340,27 @@ def mutated_function(site: Site, marker: str | None = None) -> tuple[ast.Module,
         statements, place = block
         call = ast.Expr(ast.Call(ast.Name(marker, ast.Load()), [], []))
         statements.insert(place, ast.copy_location(call, statements[place]))
-    return ast.fix_missing_locations(tree), function
+    return ast.fix_missing_locations(changed)
+
+
+def mutated_module(site: Site, marker: str | None = None) -> ast.Module:
+    """Return the module's tree with the change in it; whatever lies beside the function is shared with the original."""
+    function = site.mutant.function
+    tree = module_tree(function.module)
+    original = dict(functions(tree))[function.qualname]
+    return ast.Module(_exchanged(tree.body, original, mutated_function(site, marker)), tree.type_ignores)
+
+
+def _exchanged(body: list[ast.stmt], original: ast.stmt, changed: ast.stmt) -> list[ast.stmt]:
+    return [changed if node is original else _in_class(node, original, changed) for node in body]
+
+
+def _in_class(node: ast.stmt, original: ast.stmt, changed: ast.stmt) -> ast.stmt:
+    if not isinstance(node, ast.ClassDef):
+        return node
+    copied = copy.copy(node)
+    copied.body = _exchanged(node.body, original, changed)
+    return copied
 
 
 def _located(node: ast.AST) -> ast.AST:

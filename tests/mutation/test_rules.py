@@ -13,7 +13,7 @@ import pytest
 
 from mutation.command import equivalent_mutants
 from mutation.replacing import LiveFunctions, Overlay, install_builtins
-from mutation.rules import Site, function_sites, mutated_function, sites
+from mutation.rules import Site, function_sites, mutated_module, sites
 from mutation.sources import Function, block_indexes, blocks, functions, module_tree
 
 
@@ -145,7 +145,7 @@ def test_blocks_are_innermost() -> None:
 
 def test_a_changed_tree_differs_only_there() -> None:
     site = site_of(TURNED)
-    changed, _ = mutated_function(site)
+    changed = mutated_module(site)
     before, after = (ast.unparse(tree).splitlines() for tree in (module_tree(site.mutant.function.module), changed))
     assert [line for line, plain in zip(after, before, strict=True) if line != plain] == [
         "    return Fraction(math.floor(size * power)) / power"
