@@ -65,7 +65,8 @@ MUTANTS = (
         Kind.REUSE,
         "release/measured.py",
         "return np.hstack([np.zeros((len(groups), 0), np.int64), *found])",
-        "return np.hstack([np.zeros((len(groups), 0), np.int64), *(np.repeat(each[:1], len(each), 0) for each in found)])",
+        "alike = [np.repeat(each[:1], len(each), 0) for each in found]\n"
+        "    return np.hstack([np.zeros((len(groups), 0), np.int64), *alike])",
         (_EQUAL_MEASURES,),
     ),
     Mutant(
