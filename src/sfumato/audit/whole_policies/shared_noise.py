@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,9 @@ from sfumato.engine.seam import Engine
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.total_readings import Reading
 from sfumato.release.preparing import Prepared
+from sfumato.release.releasing import Read
 
+E = TypeVar("E")
 Noise = NDArray[np.int64]
 """A row for each group, a column for each number of a group."""
 Spoil = Callable[[Noise, Sequence[Additive]], Noise]
@@ -77,14 +79,15 @@ def compare_noise(
     return ComparedNoise(numbers, draws, tuple(_equal_rows(np.array([each.ravel() for each in kept]).T)))
 
 
-def _reading_once(engine: Engine) -> Callable[[Reading[Any]], Any]:
+def _reading_once(engine: Engine) -> Read:
     """Read exact totals of invented rows, each reading once: draws differ in their noise alone."""
     kept: dict[Any, Any] = {}
 
-    def read(reading: Reading[Any]) -> Any:
+    def read(reading: Reading[E]) -> E:
         if reading not in kept:
             kept[reading] = engine.read(reading, _KEY)
-        return kept[reading]
+        found: E = kept[reading]
+        return found
 
     return read
 
@@ -99,11 +102,11 @@ def _columns(prepared: Prepared) -> Iterator[Additive | None]:
             yield from [None] * sum(scale.columns for scale in part.scales(measured))
 
 
-def _exact(question: Question, prepared: Prepared, read: Callable[[Reading[Any]], Any]) -> Noise:
+def _exact(question: Question, prepared: Prepared, read: Read) -> Noise:
     """Give the numbers to which noise is added, column by column; zeros for what is chosen."""
     found = []
     for part, measured in zip(prepared.parts, prepared.measured, strict=True):
-        own = read(part.reading(question.groups)) if measured else None
+        own: Any = read(part.reading(question.groups)) if measured else None
         if all(each.sensitivity is not None for each in measured):
             found += [each.reading.of(own).reshape(len(question.groups), -1) for each in measured]
         else:
