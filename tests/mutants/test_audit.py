@@ -10,6 +10,7 @@ _SHARED = (
 _TOGETHER = "audit/asked_questions/test_asked_worlds.py::test_the_groups_of_one_release_are_looked_at_together"
 _APART = ("audit/lower_bounds/test_false_alarms.py",)
 
+_WHOLE = "audit/whole_policies/test_curator_audits.py"
 MUTANTS = (
     Mutant(
         "rare outcomes of a choice are not compared",
@@ -314,6 +315,41 @@ MUTANTS = (
             "audit/whole_policies/test_curator_audits.py"
             "::test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussian_noise",
         ),
+    ),
+    Mutant(
+        "an audit does not compare the noises of one release",
+        Kind.AUDIT,
+        "audit/whole_policies/curator_audits.py",
+        "replay=reached if recorded else None, noise=compared)",
+        "replay=reached if recorded else None)",
+        (f"{_WHOLE}::test_a_curator_that_uses_a_noise_twice_is_doubted",),
+    ),
+    Mutant(
+        "equal noises of one release are no doubt",
+        Kind.AUDIT,
+        "audit/whole_policies/shared_noise.py",
+        "        if name in first:\n",
+        "        if name in first and place < 0:\n",
+        (f"{_WHOLE}::test_every_planted_fault_is_caught",),
+    ),
+    Mutant(
+        "opposite noises of one release are taken for independent",
+        Kind.AUDIT,
+        "audit/whole_policies/shared_noise.py",
+        "(np.sign(leading[0]) if leading.size else 1)",
+        "1",
+        (f"{_WHOLE}::test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged",),
+    ),
+    Mutant(
+        "measures of one mechanism share their noise, and no audit sees it",
+        Kind.REUSE,
+        "release/parts/question_parts.py",
+        "drawn = [each.draw(each.reading.of(exact)) for each in measurements]",
+        "kept: dict[Any, Any] = {}\n"
+        "        own = [(each, each.reading.of(exact)) for each in measurements]\n"
+        "        drawn = [part + kept.setdefault((each.mechanism, part.shape), each.draw(0 * part)) "
+        "for each, part in own]",
+        (f"{_WHOLE}::test_a_sound_release_has_noises_of_its_own",),
     ),
 )
 

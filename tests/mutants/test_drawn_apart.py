@@ -6,6 +6,9 @@ from mutants.running import Kind, Mutant, suite
 
 _TESTS = "safety/test_drawn_apart.py"
 _KINDS = f"{_TESTS}::test_every_number_is_drawn_for_itself"
+_EQUAL = "safety/test_equal_scales.py"
+_EQUAL_MEASURES = f"{_EQUAL}::test_measures_and_groups_of_one_scale_have_noises_of_their_own"
+_EQUAL_KINDS = f"{_EQUAL}::test_numbers_of_every_kind_of_release_have_noises_of_their_own"
 
 MUTANTS = (
     Mutant(
@@ -45,6 +48,64 @@ MUTANTS = (
         "bits.each_below(self.places[index])",
         "bits.each_below(self.places[index][:1])[0] % self.places[index]",
         (f"{_KINDS}[quantiles]",),
+    ),
+    Mutant(
+        "measures of one mechanism and one shape share their noise",
+        Kind.REUSE,
+        "release/parts/question_parts.py",
+        "drawn = [each.draw(each.reading.of(exact)) for each in measurements]",
+        "kept: dict[Any, Any] = {}\n"
+        "        own = [(each, each.reading.of(exact)) for each in measurements]\n"
+        "        drawn = [part + kept.setdefault((each.mechanism, part.shape), each.draw(0 * part)) "
+        "for each, part in own]",
+        (_EQUAL_MEASURES,),
+    ),
+    Mutant(
+        "all groups of a question share their noise",
+        Kind.REUSE,
+        "release/measured.py",
+        "return np.hstack([np.zeros((len(groups), 0), np.int64), *found])",
+        "alike = [np.repeat(each[:1], len(each), 0) for each in found]\n"
+        "    return np.hstack([np.zeros((len(groups), 0), np.int64), *alike])",
+        (_EQUAL_MEASURES,),
+    ),
+    Mutant(
+        "questions of a workload share their numbers where they have as many",
+        Kind.REUSE,
+        "release/together.py",
+        "return MeasuredTogether(tuple(kind.draw(already) for kind in self.kinds))",
+        "from dataclasses import replace\n\n"
+        "        found = [kind.draw(already) for kind in self.kinds]\n"
+        "        first = {len(each.columns[0]): each.columns for each in reversed(found)}\n"
+        "        return MeasuredTogether(tuple(replace(each, columns=first[len(each.columns[0])]) for each in found))",
+        (f"{_EQUAL_KINDS}[workload]",),
+    ),
+    Mutant(
+        "the numbers inside and outside of found bounds share their noise",
+        Kind.REUSE,
+        "curator/steps/step_counts.py",
+        "inside, outside = self.split.draw(reading.split(reading.of(totals), self._inside(first, last)))",
+        "own = reading.split(reading.of(totals), self._inside(first, last))\n"
+        "        inside, outside = own + self.split.draw(0 * own[:1])[0]",
+        (f"{_EQUAL_KINDS}[bounds]",),
+    ),
+    Mutant(
+        "all counts of one step of a model share their noise",
+        Kind.REUSE,
+        "publish/tab_steps.py",
+        "return self.shown(only.draw(self.view.of(read(self.readings[0]))))",
+        "own = self.view.of(read(self.readings[0]))\n"
+        "        return self.shown(own + only.draw(0 * own.ravel()[:1])[0])",
+        (f"{_EQUAL_KINDS}[multiplicative weights]", f"{_EQUAL_KINDS}[aim]"),
+    ),
+    Mutant(
+        "two series of running totals share their noise",
+        Kind.REUSE,
+        "release/running_totals.py",
+        "noisy = measurement.draw(measurement.reading.of(totals)).astype(np.float64)",
+        "own = measurement.reading.of(totals)\n"
+        "        noisy = (own + np.resize(measurement.draw(0 * own)[: len(own) // 2], own.shape)).astype(np.float64)",
+        (f"{_EQUAL_KINDS}[running totals]",),
     ),
 )
 

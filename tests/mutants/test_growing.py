@@ -180,6 +180,22 @@ MUTANTS = (
         "3",
         (f"{_CURATOR}::test_what_is_promised_is_said_with_every_answer",),
     ),
+    Mutant(
+        "the other side of EXISTS is not held to the periods",
+        Kind.CHARGE_ORDER,
+        "plan/account_periods.py",
+        "return replace(relation, input=again(input), other=again(other))",
+        "return replace(relation, input=again(input))",
+        (f"{_PLAN}::test_whatever_the_tree_every_scan_in_it_is_held_to_the_periods",),
+    ),
+    Mutant(
+        "only the first side of a tree is looked at for periods that nobody pays",
+        Kind.CHARGE_ORDER,
+        "plan/account_periods.py",
+        "return _either(_kept(each, policy) for each in relation.inputs)",
+        "return _either(_kept(each, policy) for each in relation.inputs[:1])",
+        (f"{_PLAN}::test_one_scan_that_is_not_held_to_the_periods_is_noticed",),
+    ),
 )
 
 test_the_tests_of_accounts_of_periods_notice = suite(MUTANTS)

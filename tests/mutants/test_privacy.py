@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
+_CHARGES = "privacy/test_charges.py::test_a_charge_is_what_was_computed_independently"
 MUTANTS = (
     Mutant(
         "the sum of changes forgets how many groups change",
@@ -308,6 +309,38 @@ MUTANTS = (
         "return curve.for_neighbours(Neighbours.REPLACE)",
         "return curve",
         ("privacy/test_reading.py::test_values_under_add_remove_are_read_from_a_change_of_two_units",),
+    ),
+    Mutant(
+        "an account charges a millionth less than the Rényi divergence",
+        Kind.ROUNDING,
+        "privacy/budget.py",
+        "charge_units(curve.renyi_above(self.order))",
+        "charge_units(curve.renyi_above(self.order) * Fraction(999_999, 1_000_000))",
+        (_CHARGES,),
+    ),
+    Mutant(
+        "an account charges a millionth less than ε",
+        Kind.ROUNDING,
+        "privacy/budget.py",
+        "None if pure is None else charge_units(pure)",
+        "None if pure is None else charge_units(pure * Fraction(999_999, 1_000_000))",
+        (_CHARGES,),
+    ),
+    Mutant(
+        "an account charges a millionth less than the probability of a failure",
+        Kind.DELTA,
+        "privacy/budget.py",
+        "charge_units(curve.failure),",
+        "charge_units(curve.failure * Fraction(999_999, 1_000_000)),",
+        (_CHARGES,),
+    ),
+    Mutant(
+        "a divergence is rounded to the nearest float",
+        Kind.ROUNDING,
+        "privacy/curve.py",
+        "return Fraction(value * (1 + 2.0**-41) + margin)",
+        "return Fraction(value * (1 - 2.0**-41))",
+        (_CHARGES,),
     ),
 )
 

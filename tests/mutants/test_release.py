@@ -198,6 +198,14 @@ MUTANTS = (
         "opened.read(reading, 1 << 61)",
         ("safety/test_samples.py::test_every_release_has_a_key_of_its_own",),
     ),
+    Mutant(
+        "combinations of totals are as long as the totals",
+        Kind.SENSITIVITY,
+        "plan/readings/total_readings.py",
+        "moved.total**2 * max(1, *(sum(weight**2 for weight in column) for column in columns))",
+        "moved.squares * max(1, *(sum(weight**2 for weight in column) for column in columns))",
+        ("plan/test_readings.py::test_no_unit_moves_combinations_further_than_derived",),
+    ),
 )
 
 test_the_tests_of_releases_notice = suite(MUTANTS)

@@ -10,6 +10,7 @@ _NUMBERS = (f"{_ORACLE}::test_numbers_of_one_unit",)
 _WINDOWS = (f"{_ORACLE}::test_windows",)
 _CUTS = ("engine/lowering/test_relation_lowering.py",)
 _MEANT = ("plan/test_sql.py::test_a_question_means_what_is_written_below_it",)
+_PROVED = "safety/test_proved_rows.py::test_limits_below_the_rows_that_a_tree_proves_are_enforced"
 _NODES = ("plan/test_nodes.py",)
 MUTANTS = (
     Mutant(
@@ -203,6 +204,30 @@ MUTANTS = (
         "yield from () if outer else _met(right)",
         "yield from _met(right)",
         ("plan/test_keys.py",),
+    ),
+    Mutant(
+        "units that are counted may be in more groups than their limit where a tree proves few rows",
+        Kind.LIMITS,
+        "engine/lowering/total_lowering.py",
+        "if bounded.strategy is Strategy.SAMPLE or any(each.measure.once_per_unit for each in bounded.measures):",
+        "if bounded.strategy is Strategy.SAMPLE:",
+        (_PROVED,),
+    ),
+    Mutant(
+        "a tree that proves one row more than counts is read as it is",
+        Kind.LIMITS,
+        "engine/lowering/total_lowering.py",
+        "return most is not None and most <= allowed",
+        "return most is not None and most <= allowed + 1",
+        (_PROVED,),
+    ),
+    Mutant(
+        "rows in one group are not limited where a tree proves few rows",
+        Kind.LIMITS,
+        "engine/lowering/total_lowering.py",
+        "allowed = min(limits.total, limits.rows_per_group)",
+        "allowed = limits.total",
+        (_PROVED,),
     ),
 )
 

@@ -139,6 +139,57 @@ def test_every_scan_keeps_to_the_periods() -> None:
     assert account_periods.spent(made, policy) == periods
 
 
+_FIRST = "ROW_NUMBER() OVER (PARTITION BY who, DATE_TRUNC('month', day) ORDER BY cost)"
+_EXISTS = f"EXISTS (SELECT 1 FROM claims b WHERE {_MET})"
+_TREES = {
+    "a table": (_COUNT, 1),
+    "a join": (f"{_COUNT} a JOIN claims b ON {_MET}", 2),
+    "an outer join": (f"{_COUNT} a LEFT JOIN claims b ON {_MET}", 2),
+    "EXISTS": (f"{_COUNT} a WHERE {_EXISTS}", 2),
+    "NOT EXISTS": (f"{_COUNT} a WHERE NOT {_EXISTS}", 2),
+    "a condition beside EXISTS": (f"{_COUNT} a WHERE {_EXISTS[:-1]} AND a.cost < b.cost)", 2),
+    "EXISTS in a join": (f"{_COUNT} a JOIN claims c ON {_MET.replace('b.', 'c.')} WHERE {_EXISTS}", 3),
+    "a union": (f"SELECT COUNT(*) FROM ({_BOTH})", 2),
+    "units": (f"SELECT COUNT(*) FROM ({_PER_UNIT})", 1),
+    "a window": (f"SELECT COUNT(*) FROM (SELECT cost, {_FIRST} AS n FROM visits) WHERE n <= 2", 1),
+}
+
+
+_MARCH = account_periods.runs(("2024-03",), "month")
+
+
+@pytest.mark.parametrize("tree", _TREES)
+def test_whatever_the_tree_every_scan_in_it_is_held_to_the_periods(tree: str) -> None:
+    """Nothing is read that is not paid for: rows of another account would meet none that are kept, but that is no
+    reason to read them.
+    """
+    policy, (text, tables) = _policy(), _TREES[tree]
+    held = account_periods.restricted(_plan(policy, text), policy, _MARCH)
+    above = {id(below): node for node in relations(held.source) for below in node.inputs}
+    scans = [node for node in relations(held.source) if isinstance(node, Scan)]
+    assert len(scans) == tables
+    for scan in scans:
+        kept = above[id(scan)]
+        assert isinstance(kept, Filter)
+        assert words(kept.predicate).replace(f"{scan.table}.", "") == "((day >= '2024-03-01') AND (day < '2024-04-01'))"
+
+
+@pytest.mark.parametrize("tree", _TREES)
+def test_one_scan_that_is_not_held_to_the_periods_is_noticed(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, (text, _) = _policy(), _TREES[tree]
+    plan, within = _plan(policy, text), account_periods._within
+    assert account_periods.keeps_to(account_periods.restricted(plan, policy, _MARCH).source, policy, _MARCH)
+    for free in [node.source for node in relations(plan.source) if isinstance(node, Scan)]:
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                account_periods,
+                "_within",
+                lambda scan, *given, free=free: None if scan.source == free else within(scan, *given),
+            )
+            broken = account_periods.restricted(plan, policy, _MARCH)
+        assert not account_periods.keeps_to(broken.source, policy, _MARCH)
+
+
 def test_all_declared_periods_need_no_condition() -> None:
     policy = _policy()
     plan = _plan(policy, "SELECT COUNT(*) FROM visits")

@@ -76,14 +76,16 @@ def frequent_values(curator: sf.Curator) -> list[float]:
 
 
 def quantiles(curator: sf.Curator) -> list[float]:
-    answer = curator.sql("SELECT code, MEDIAN(cost), MEDIAN(cost + day) FROM people GROUP BY code").release(epsilon=1)
-    middles = (0, (1 + _DAYS) / 2)
+    own = "MEDIAN(cost), MEDIAN(cost + day), MEDIAN(cost) FILTER (WHERE kind = 1)"
+    answer = curator.sql(f"SELECT code, {own} FROM people GROUP BY code").release(epsilon=1)
+    middles = (0, (1 + _DAYS) / 2, 0)
     return [each - middle for place, middle in enumerate(middles, 1) for each in column(answer, place)]
 
 
 def moments(curator: sf.Curator) -> list[float]:
     """The sums of squares and of products have no rounding of their own: they are read as they were drawn."""
-    ask = curator.sql("SELECT code, COVAR_POP(cost, day), VAR_POP(cost) FROM people GROUP BY code")
+    own = "COVAR_POP(cost, day), VAR_POP(cost), VAR_POP(cost) FILTER (WHERE kind = 1)"
+    ask = curator.sql(f"SELECT code, {own} FROM people GROUP BY code")
     prepared = ask._at(Price(1), Request(1))
     exact = np.zeros((CODES, sum(each.coordinates for each in prepared.bounded.measures)), np.int64)
     return np.asarray(prepared.totals.draw(prepared.measured[0], exact), np.float64).T.ravel().tolist()

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 import sfumato as sf
@@ -24,7 +26,7 @@ from sfumato.audit.asked_questions.compared_outcomes import differences, forecas
 from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion
 from sfumato.audit.asked_questions.question_templates import questions_of, templates
 from sfumato.audit.whole_policies import curator_audits
-from sfumato.audit.whole_policies.audit_stages import Stage, set_up
+from sfumato.audit.whole_policies.audit_stages import Stage, prepared, set_up
 from sfumato.audit.whole_policies.curator_audits import _Asked, _asked, _notes, _Run
 from sfumato.audit.whole_policies.curator_findings import (
     DRAWN,
@@ -37,10 +39,13 @@ from sfumato.audit.whole_policies.curator_findings import (
     told,
 )
 from sfumato.audit.whole_policies.planted_faults import CaughtFault, planted_faults
+from sfumato.audit.whole_policies.shared_noise import compare_noise
 from sfumato.curator import Question
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Guarantee, PrivacyUnit
 from sfumato.release.answers.web_pages import loads_nothing
+from sfumato.release.measurement import Measurement
+from sfumato.release.parts.question_parts import NoisyTotals
 from sfumato.release.releasing import quietly
 
 CONFIDENCE = "0.999999"
@@ -66,13 +71,15 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
 
 
 def test_every_planted_fault_is_caught(stage: Stage, long: bool) -> None:
-    """The first two, which samples have to tell, by default."""
+    """Those that are told by what is drawn, by default."""
     planted = planted_faults(stage, templates(stage.catalog), Fraction(CONFIDENCE))
     plants = list(planted.values())
-    found = [each for plant in (plants if long else plants[:2]) for each in plant()]
+    found = [each for plant in (plants if long else plants[:4]) for each in plant()]
     assert [each.name for each in found] == [name for name in planted if name in {each.name for each in found}]
     assert [each.name for each in found if not each.caught] == []
-    sampled = {"half the noise", "one noise for several numbers"}
+    sampled = {"half the noise", "one noise for several numbers", "one noise for all groups"}
+    if not stage.policy.unit.every_row:  # else COUNT(*) is public, and no template has two measures of one scale
+        sampled |= {"one noise for equal measures"}
     if not long:
         assert {each.name for each in found} == sampled
         return
@@ -86,6 +93,59 @@ def test_every_planted_fault_is_caught(stage: Stage, long: bool) -> None:
     }
     limits = set() if stage.policy.unit.every_row else {"limits that let one more pass"}
     assert {each.name for each in found} == wanted | limits
+
+
+_SHARED = {
+    "groups": "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward",
+    "measures": "SELECT COUNT(*) FILTER (WHERE ward = 'A') AS some, COUNT(*) FILTER (WHERE age > 3) AS n FROM visits",
+    "both": "SELECT ward, SUM(age) AS a, SUM(age) FILTER (WHERE age > 3) AS b FROM visits GROUP BY ward",
+}
+
+
+def _compared(stage: Stage, text: str) -> TriedQuestion:
+    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[:1]))
+    (tried,), _ = _Run(few, math.inf, Fraction(CONFIDENCE), quietly).questions([_Asked(text, TEMPLATE, gaussian=False)])
+    return tried
+
+
+@pytest.mark.parametrize(("text", "numbers"), [*zip(_SHARED.values(), (3, 2, 6), strict=True)], ids=_SHARED)
+def test_a_sound_release_has_noises_of_its_own(stage: Stage, text: str, numbers: int) -> None:
+    """How often it is drawn follows from the law: of all pairs, one agrees every time with probability ≤ 1e-6."""
+    question = stage.question(text)
+    made = prepared(question, stage.paid(question))
+    compared = compare_noise(question, made, stage.engines[""], 1 - Fraction(CONFIDENCE))
+    assert compared is not None
+    assert compared.holds
+    assert compared.numbers == numbers
+    assert 1 <= compared.draws <= 200
+
+
+@pytest.mark.parametrize("text", _SHARED.values(), ids=_SHARED)
+def test_a_curator_that_uses_a_noise_twice_is_doubted(stage: Stage, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One noise for all groups, or for measures of one mechanism: each number by itself keeps its law."""
+    draw = NoisyTotals.draw
+
+    def shared(part: NoisyTotals, measurements: Sequence[Measurement], exact: Any) -> Any:
+        noise = draw(part, measurements, 0 * exact)
+        kinds = [each.mechanism for each in measurements]
+        return exact + noise[:1, [kinds.index(each) for each in kinds]]
+
+    monkeypatch.setattr(NoisyTotals, "draw", shared)
+    (doubt, *_) = _compared(stage, text).doubts
+    assert "have one noise in all" in doubt
+
+
+def test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged(stage: Stage) -> None:
+    question = stage.question(_SHARED["groups"])
+    made = prepared(question, stage.paid(question))
+    signs = np.array([[1], [-1], [1]])
+    twin = compare_noise(question, made, stage.engines[""], Fraction(1, 10**6), lambda noise, _: noise[:1] * signs)
+    assert twin is not None
+    assert twin.shared == ((0, 1), (0, 2))
+    assert "numbers 1 and 2 of 3 have one noise in all" in str(twin)
+    assert compare_noise(question, made, stage.engines[""], Fraction(1, 10**100_000)) is None
+    alone = stage.question("SELECT COUNT(*) FILTER (WHERE ward = 'A') AS n FROM visits")
+    assert compare_noise(alone, prepared(alone, stage.paid(alone)), stage.engines[""], Fraction(1, 10**6)) is None
 
 
 def test_outcomes_are_alike_whoever_is_in_the_table(stage: Stage, long: bool) -> None:

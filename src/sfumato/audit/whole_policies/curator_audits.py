@@ -1,9 +1,10 @@
 """A whole curator is audited on tables that are invented from its policy: does it keep its promise, whatever is asked?
 
 Questions are the owner's own, templates of every kind, and ones that are drawn from the grammar of what can be asked.
-Every question is tried in three ways. *Outcomes*: all that an analyst sees but the noise is compared between tables
+Every question is tried in four ways. *Outcomes*: all that an analyst sees but the noise is compared between tables
 that differ in one unit. *Replay*: the exact change between neighbours is divided by what the noise was made for, which
-needs no samples. *Samples*: the noise is drawn ten thousand times over the same totals, and releases of each kind of
+needs no samples. *Shared noise*: a release is drawn until no two of its noises would agree by accident. *Samples*: the
+noise is drawn ten thousand times over the same totals, and releases of each kind of
 question are bought one by one over the whole path, each with its charge.
 
 False alarms: outcomes and replays are exact. All verdicts by samples of one audit share the chance of a mistake, so a
@@ -31,10 +32,11 @@ from sfumato.audit.asked_questions.sampling_processes import AskedText, Job, Pro
 from sfumato.audit.asked_questions.told_answers import Coordinates
 from sfumato.audit.lower_bounds.falsifying import falsify, least_samples
 from sfumato.audit.lower_bounds.verdicts import Verdict
-from sfumato.audit.whole_policies.audit_stages import Paid, Stage, set_up
+from sfumato.audit.whole_policies.audit_stages import Paid, Stage, prepared, set_up
 from sfumato.audit.whole_policies.curator_findings import DRAWN, OWN, TEMPLATE, CuratorAudit, Sampled, TriedQuestion
 from sfumato.audit.whole_policies.drawn_again import drawn_again
 from sfumato.audit.whole_policies.planted_faults import CaughtFault, Planted, planted_faults
+from sfumato.audit.whole_policies.shared_noise import compare_noise
 from sfumato.curator import Question
 from sfumato.curator.accounts.policy_account import read_policy
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
@@ -145,8 +147,10 @@ def _asked(stage: Stage, questions: Any, seed: int, drawn: int) -> Iterator[_Ask
 
 
 def _share(level: Fraction, questions: int) -> Fraction:
-    """Give the confidence of one verdict: each question has at most three, and faults have some of their own."""
-    return 1 - (1 - level) / (3 * questions + 10)
+    """Give the confidence of one verdict: each question has at most five (its noises compared and drawn, both with
+    Laplace and with Gaussian noise, and releases bought), and faults have some of their own.
+    """
+    return 1 - (1 - level) / (5 * questions + 10)
 
 
 def _notes(untried: tuple[str, ...], unbought: tuple[str, ...], unplanted: tuple[str, ...] = ()) -> Iterator[str]:
@@ -231,7 +235,8 @@ class _Run:
             return tried
         recorded = self.stage.recorded(question, paid)
         reached = replayed(recorded, self.stage.tables.pairs)
-        tried = replace(tried, replay=reached if recorded else None)
+        compared = compare_noise(question, prepared(question, paid), self.stage.engines[""], 1 - self.level)
+        tried = replace(tried, replay=reached if recorded else None, noise=compared)
         if question.found or reached.telling is None:
             return tried
         drawn = drawn_again(recorded, reached.telling, paid.claim, _DRAWS, self.level)

@@ -11,6 +11,7 @@ from sfumato.audit.asked_questions.compared_outcomes import Difference
 from sfumato.audit.asked_questions.replayed_totals import Replayed
 from sfumato.audit.lower_bounds.verdicts import Verdict
 from sfumato.audit.whole_policies.planted_faults import CaughtFault
+from sfumato.audit.whole_policies.shared_noise import ComparedNoise
 from sfumato.notebook_html import paragraphs, table
 from sfumato.privacy.numbers import shown
 
@@ -43,6 +44,8 @@ class TriedQuestion:
     replay: Replayed | None = None
     drawn: Sampled | None = None
     bought: Sampled | None = None
+    noise: ComparedNoise | None = None
+    """Whether any two numbers of a release share a noise."""
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -53,6 +56,8 @@ class TriedQuestion:
             found.append(
                 f"{self.replay.norm} reaches {self.replay.share:.4g} times the claim between {first} and {second}"
             )
+        if self.noise is not None and not self.noise.holds:
+            found.append(str(self.noise))
         found += [str(each.verdict) for each in (self.drawn, self.bought) if each and not each.verdict.holds]
         return tuple(found)
 
@@ -171,6 +176,7 @@ def _as_values(tried: TriedQuestion) -> dict[str, Any]:
         "answered": tried.answered,
         "differences": [str(each) for each in tried.differences],
         "exact_change": None if tried.replay is None else tried.replay.share,
+        "shared_noise": None if tried.noise is None else not tried.noise.holds,
         "drawn": _as_bound(tried.drawn),
         "bought": _as_bound(tried.bought),
         "doubts": tried.doubts,

@@ -7,7 +7,7 @@ rows have them, words and charges that depend on rows. Each goes through the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -22,8 +22,10 @@ from sfumato.audit.invented_tables.neighbouring_tables import Population
 from sfumato.audit.lower_bounds.falsifying import falsify
 from sfumato.audit.whole_policies.audit_stages import Paid, Stage, prepared, read_by
 from sfumato.audit.whole_policies.drawn_again import drawn_again
+from sfumato.audit.whole_policies.shared_noise import Noise, Spoil, compare_noise
 from sfumato.curator import Question
 from sfumato.errors import SfumatoError
+from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.total_readings import Totals
 from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Policy, Table, Type
@@ -33,6 +35,7 @@ from sfumato.release.measurement import Measurement
 _MANY = 10_000
 _FEW = 200
 _HALF, _ONE = "half the noise", "one noise for several numbers"
+_ALL_GROUPS, _EQUAL_MEASURES = "one noise for all groups", "one noise for equal measures"
 _GROUPS, _KEYS = "groups shown because rows have them", "keys shown without a threshold"
 
 
@@ -105,6 +108,29 @@ def _one_noise(stage: Stage, text: str, question: Question, confidence: Fraction
 
     tried = drawn_again(recorded[:1], pair, paid.claim, _MANY, confidence, shared)
     return None if tried is None else CaughtFault(_ONE, text, not tried[0].holds, str(tried[0]))
+
+
+def _for_all_groups(noise: Noise, mechanisms: Sequence[Additive]) -> Noise:
+    """Give every group the noise of the first."""
+    del mechanisms
+    return np.repeat(noise[:1], len(noise), axis=0)
+
+
+def _for_equal_measures(noise: Noise, mechanisms: Sequence[Additive]) -> Noise:
+    """Give measures that are drawn alike the noise of the first of them."""
+    return noise[:, [mechanisms.index(each) for each in mechanisms]]
+
+
+def _shared_noise(
+    name: str, spoil: Spoil, stage: Stage, text: str, question: Question, confidence: Fraction
+) -> CaughtFault | None:
+    """Spoil the noise of a release that has several numbers of the kind; there is no fault where it stays as it is."""
+    made = prepared(question, stage.paid(question))
+    found = compare_noise(question, made, stage.engines[""], 1 - confidence, spoil)
+    mechanisms = [each.mechanism for each in made.measured[0]]
+    groups, measures = len(question.groups), len(mechanisms)
+    several = groups > 1 if spoil is _for_all_groups else len(set(mechanisms)) < measures
+    return CaughtFault(name, text, not found.holds, str(found)) if found is not None and several else None
 
 
 def _generous_limits(policy: Policy) -> Policy:
@@ -240,6 +266,8 @@ def _apart(stage: Stage, question: Question, key: str) -> tuple[Population, Popu
 _PLANTS: Mapping[str, Plant] = {
     _HALF: _half_the_noise,
     _ONE: _one_noise,
+    _ALL_GROUPS: partial(_shared_noise, _ALL_GROUPS, _for_all_groups),
+    _EQUAL_MEASURES: partial(_shared_noise, _EQUAL_MEASURES, _for_equal_measures),
     _GROUPS: _bare_groups,
     _KEYS: _bare_keys,
 }
