@@ -107,20 +107,28 @@ def _files(path: Path) -> Iterable[Path]:
     return sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
 
-def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef]]:
-    for child in ast.iter_child_nodes(node):
-        inner = f"{prefix}.{child.name}" if isinstance(child, (ast.FunctionDef, ast.ClassDef)) else prefix
-        if isinstance(child, ast.FunctionDef):
-            yield inner, child
-        yield from _functions(child, inner)
+def _functions(tree: ast.Module, module: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+    waiting: list[tuple[ast.AST, str]] = [(tree, module)]
+    while waiting:
+        node, prefix = waiting.pop()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+                name = f"{prefix}.{child.name}"
+                waiting.append((child, name))
+                if isinstance(child, ast.FunctionDef):
+                    yield name, child
+            elif isinstance(child, ast.stmt):
+                waiting.append((child, prefix))
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
     """Walk a function without the functions inside it: those are formulas of their own."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef):
-            yield child
-            yield from _own(child)
+    waiting = [node]
+    while waiting:
+        for child in ast.iter_child_nodes(waiting.pop()):
+            if not isinstance(child, ast.FunctionDef):
+                yield child
+                waiting.append(child)
 
 
 Vectors = Callable[[], Iterable[Vector]]

@@ -309,10 +309,10 @@ def _estimates_adaptive() -> Iterator[Vector]:
 @formula("publish.marginals.estimating.MeasuredMarginal.deviation")
 def _deviation() -> Iterator[Vector]:
     for size in (Fraction(1, 2), Fraction(3), Fraction(40)):
-        q = mp.exp(-1 / mpf(size.numerator) * size.denominator)
-        variance = mp.nsum(lambda k: 2 * k**2 * (1 - q) / (1 + q) * q**k, [1, 400 * int(size + 1)])  # noqa: B023
+        weights = [math.exp(-k / size) for k in range(int(60 * size) + 60)]
+        variance = math.fsum(2 * k**2 * each for k, each in enumerate(weights)) / (2 * math.fsum(weights) - 1)
         one = MeasuredMarginal((), np.zeros((), np.int64), size, laplace=True)
-        yield exact(float(mp.sqrt(variance)), lambda each: MeasuredMarginal.deviation.fget(each), one)  # type: ignore[attr-defined]
+        yield exact(math.sqrt(variance), lambda each: MeasuredMarginal.deviation.fget(each), one)  # type: ignore[attr-defined]
     yield exact(7.5, lambda: MeasuredMarginal((), np.zeros((), np.int64), Fraction(15, 2)).deviation)
 
 
