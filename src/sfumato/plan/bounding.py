@@ -45,6 +45,7 @@ from sfumato.plan.aggregates.measures import (
     Mean,
     Measure,
     Sum,
+    natural_step,
     rounding,
 )
 from sfumato.plan.limits import Limits, Strategy
@@ -61,7 +62,6 @@ from sfumato.plan.nodes import (
     Window,
     relations,
 )
-from sfumato.policy import Type
 from sfumato.privacy import Neighbours, Sensitivity
 
 _FRACTION_BITS = 20
@@ -186,9 +186,7 @@ def counting_rounded_rows(plan: Aggregate, limits: Limits) -> Aggregate:
 
 
 def _counting(measure: Asked, limits: Limits) -> Asked:
-    if type(measure) is not Sum or (
-        measure.value.domain.type is not Type.INTEGER and measure.value.domain.grid is None
-    ):
+    if type(measure) is not Sum or natural_step(measure.value) is None:
         return measure
     own = limits.of_measure(measure)
     step = measure.step(max(own.rows, own.total))

@@ -360,7 +360,7 @@ class Sum:
 
     def step(self, rows: int) -> Fraction:
         low, high = value_range(self.value)
-        return _step(self.value.domain, low, high, max(abs(low), abs(high)), rows)
+        return _step(natural_step(self.value), low, high, max(abs(low), abs(high)), rows)
 
     def held(self, step: Fraction) -> tuple[int, int]:
         return _held(self.value, step)
@@ -381,7 +381,7 @@ class Sum:
         whole = self.result.type is Type.INTEGER
         if isinstance(own.measure, Mean):  # Σx = low·n + a, and n = (a + b)/(high − low)
             size = own.measure.size(own.low, own.high)
-            moved = rounding(self.value, own.step) / (size * own.step)
+            moved = rounding(self.value, own.step) / (size * own.step) if natural_step(self.value) else 0
             return Combined(Fraction(own.low + size, size), Fraction(own.low, size), whole, moved)
         return Total(whole)
 
@@ -422,7 +422,7 @@ class Mean:
         low, high = value_range(self.value)
         if low == high:  # so small a step that the mean of one number is that number
             return (abs(low) or Fraction(1)) / 2**40
-        return _step(self.value.domain, low, high, high - low, rows)
+        return _step(natural_step(self.value), low, high, high - low, rows)
 
     def held(self, step: Fraction) -> tuple[int, int]:
         return _held(self.value, step)
@@ -476,12 +476,17 @@ def rounding(value: Expression, step: Fraction) -> Fraction:
     """Bound how far a value lies from the nearest step: not at all where all that it can be are whole steps.
 
     A total of n rows is off by up to n times as much, whatever noise it has: where a step is coarser than the values,
-    a sum is measured with the number of its rows (``bounding.counting_rounded_rows``).
+    a sum is measured with the number of its rows (``bounding.counting_rounded_rows``). Sums of values without a natural
+    step leave it out: one unit's largest part is 2^23 steps or more, so that 2^20 rows move a sum by a sixteenth of it.
     """
-    low, high = value_range(value)
-    natural = Fraction(1) if value.domain.type is Type.INTEGER else value.domain.grid
+    (low, high), natural = value_range(value), natural_step(value)
     fine = low == high or (natural is not None and natural % step == 0)
     return Fraction(0) if fine else step / 2
+
+
+def natural_step(value: Expression) -> Fraction | None:
+    """Give the step that all values are multiples of: 1, or their grid; None where any number may occur."""
+    return Fraction(1) if value.domain.type is Type.INTEGER else value.domain.grid
 
 
 def _held(value: Expression, step: Fraction) -> tuple[int, int]:
@@ -489,8 +494,7 @@ def _held(value: Expression, step: Fraction) -> tuple[int, int]:
     return math.floor(low / step), math.ceil(high / step)
 
 
-def _step(domain: Domain, low: Fraction, high: Fraction, largest: Fraction, rows: int) -> Fraction:
-    step = Fraction(1) if domain.type is Type.INTEGER else domain.grid
+def _step(step: Fraction | None, low: Fraction, high: Fraction, largest: Fraction, rows: int) -> Fraction:
     if step is None:
         step = _power_above(largest * rows / 2**24) if largest else Fraction(1)
     while largest * rows / step > MOST_STEPS or max(abs(low), abs(high)) / step > _DOUBLE:
