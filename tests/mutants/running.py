@@ -41,6 +41,7 @@ class Kind(Enum):
     SAMPLING = "the law that is drawn"
     AUDIT = "evidence that proves too much"
     CONSENT = "what an owner did not allow, or others can read"
+    RANGES = "a range that misses more often than it says"
 
 
 class Outcome(Enum):

@@ -11,8 +11,8 @@ MUTANTS = (
         "a subtotal has the range of one group",
         Kind.SENSITIVITY,
         "release/measured.py",
-        "each.scale.sum_width(int(terms), confidence, parts)",
-        "each.scale.sum_width(1, confidence, parts)",
+        "each.scale.sum_width(int(terms), confidence, statements)",
+        "each.scale.sum_width(1, confidence, statements)",
         ("release/test_subtotals.py::test_ranges_of_subtotals_hold",),
     ),
     Mutant(

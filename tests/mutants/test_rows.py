@@ -105,7 +105,7 @@ MUTANTS = (
         "the number of rows is told without its noise's range",
         Kind.SAMPLING,
         "publish/synthetic.py",
-        "        ends = max(0.0, middle - width), middle + width",
+        "        ends = max(0.0, middle - width), max(0.0, middle) + width",
         "        ends = middle + 100 * width, middle + 101 * width",
         _ROWS,
     ),

@@ -59,9 +59,13 @@ def test_every_mutant_applies_and_can_be_read(mutant: Mutant) -> None:
 
 @cache
 def _tests(file: str) -> frozenset[str]:
-    """The tests that a file defines; one that a loop or a decorator makes must be named by its file alone."""
-    tree = ast.parse((ROOT / "tests" / file).read_text())
-    return frozenset(each.name for each in tree.body if isinstance(each, ast.FunctionDef))
+    """The tests that a file defines or assigns; one that a loop makes must be named by its file alone."""
+    body = ast.parse((ROOT / "tests" / file).read_text()).body
+    assigned = (
+        name for each in body if isinstance(each, ast.Assign) for target in each.targets for name in ast.walk(target)
+    )
+    named = {each.id for each in assigned if isinstance(each, ast.Name)}
+    return frozenset(named | {each.name for each in body if isinstance(each, ast.FunctionDef)})
 
 
 @pytest.mark.timeout(120)

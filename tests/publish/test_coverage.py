@@ -57,9 +57,8 @@ Widths = tuple[list[float], list[float]]
 def widths_of(synopsis: Synopsis, query: np.ndarray, axes: Set) -> Widths:
     """Half-widths of the bounds from below and from above: the same for every draw of a plan."""
     found = bounded(synopsis._known, Weights(query, query), axes, ())
-    count = 1 if found.lowers is found.uppers else len(found.lowers) + len(found.uppers)
     sides = (found.lowers, found.uppers)
-    below, above = ([float(_width(noises, BETA, count, 1).item()) for _, noises in each] for each in sides)
+    below, above = ([float(_width(noises, BETA, found.sharing, 1).item()) for _, noises in each] for each in sides)
     return below, above
 
 

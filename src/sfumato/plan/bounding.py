@@ -36,7 +36,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
-from sfumato.plan.aggregates.measures import MOST_STEPS, Contribution, Count, Distinct, Measure
+from sfumato.plan.aggregates.measures import (
+    MOST_STEPS,
+    Asked,
+    Contribution,
+    Count,
+    Distinct,
+    Mean,
+    Measure,
+    Sum,
+    natural_step,
+    rounding,
+)
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import (
     Aggregate,
@@ -146,22 +157,40 @@ class Bounded:
         return self.bound.limits
 
 
-def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ...]:
+def boundings(plan: Aggregate, limits: Limits, groups: int, *, count_rounded: bool = True) -> tuple[Bounded, ...]:
     """List every sound strategy to limit one unit in this plan, cheapest first; where the plan limits it already, that
-    one.
+    one. Without ``count_rounded`` each sum has one total, and nothing says how far rounding moves it.
     """
     most = whole_rows(plan.source)
     once = any(measure.once_per_unit for measure in plan.measures)
+    limits = limits if most is None else Limits(most, most, most)
+    plan = counting_rounded_rows(plan, limits) if count_rounded else plan
     if most is not None and (most == 1 or not once):
-        return (_bounded(plan, Strategy.WHOLE, Limits(most, most, most), groups),)
-    if most is not None:  # units are counted, each with several rows
-        limits = Limits(most, most, most)
+        return (_bounded(plan, Strategy.WHOLE, limits, groups),)
     clips = [Strategy.CLIP_L1, Strategy.CLIP_L2]
     strategies = [*clips, Strategy.SAMPLE]
     if not once:
         # a single group is clipped with one pass over the units; several need a second, and reweighting does not
         strategies = [*clips, Strategy.REWEIGHT, Strategy.SAMPLE] if groups == 1 else [Strategy.REWEIGHT, *strategies]
     return tuple(_bounded(plan, strategy, limits, groups) for strategy in strategies)
+
+
+def counting_rounded_rows(plan: Aggregate, limits: Limits) -> Aggregate:
+    """Measure a sum whose values are rounded to coarser steps as the two sums of its mean, which count its rows.
+
+    Whole numbers and numbers on a grid are rounded only where one unit may add more than ``MOST_STEPS`` of them. Then
+    nothing else says how far rounding moves the sum of all rows. For values from 0 on the noise is the same. Values
+    without a grid are always rounded, to steps so fine that noise hides them, and are left as they are.
+    """
+    return replace(plan, measures=tuple(_counting(each, limits) for each in plan.measures))
+
+
+def _counting(measure: Asked, limits: Limits) -> Asked:
+    if type(measure) is not Sum or natural_step(measure.value) is None:
+        return measure
+    own = limits.of_measure(measure)
+    step = measure.step(max(own.rows, own.total))
+    return Mean(measure.value, measure.where) if rounding(measure.value, step) else measure
 
 
 def whole_rows(relation: Relation) -> int | None:
@@ -194,6 +223,7 @@ def found_bounding(plan: Aggregate, limits: Limits) -> Bounded:
     whole = most is not None and (most == 1 or not any(measure.once_per_unit for measure in plan.measures))
     allowed = limits if most is None else Limits(most, most, most)
     strategy, holders = (Strategy.WHOLE, Count()) if whole else (Strategy.SAMPLE, Distinct())
+    plan = counting_rounded_rows(plan, allowed)
     measured = replace(plan, measures=(*plan.measures, holders))
     return replace(_bounded(measured, strategy, allowed, 2 * allowed.groups), finds=True)
 

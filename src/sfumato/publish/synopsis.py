@@ -200,7 +200,8 @@ class Synopsis:
         numbers = {"count": count.tolist()}
         if near is not None:
             numbers["consistent"] = near.transpose(order).ravel().tolist()
-            ranges["consistent"] = tuple((max(0.0, low), max(0.0, high)) for low, high in ranges["count"])
+            ends = np.maximum(count - width, 0.0).tolist(), (np.maximum(count, 0.0) + width).tolist()
+            ranges["consistent"] = tuple(zip(*ends, strict=True))
         names, kinds, keys = [each.name for each in own], [key_type(each) for each in own], cell_keys(own)
         called = {each: free(each, names) for each in numbers}
         rows = tuple((*key, *cells) for key, cells in zip(keys, zip(*numbers.values(), strict=True), strict=True))

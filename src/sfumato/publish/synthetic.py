@@ -264,7 +264,7 @@ class Synthetic:
         sure = exact(confidence, "confidence", CONFIDENCE)
         _, noise = self._known.totals(np.ones(()), (), (), ())
         middle, width = float(self._known.marginal(())), float(noise.width(1 - float(sure), 1))
-        ends = max(0.0, middle - width), middle + width
+        ends = max(0.0, middle - width), max(0.0, middle) + width
         return model_quality(self.model, self.released.columns, self.released.measured, ends, sure)
 
     def plot(self, path: str | None = None) -> Picture:

@@ -202,8 +202,10 @@ def estimating(
 
 
 def _combined(estimator: Estimator, numbers: list[_Numbers]) -> tuple[Estimator, list[_Numbers]]:
-    """Read two totals that are put together as one, whose noise is that of both together."""
-    if not isinstance(estimator, Combined):
+    """Read two totals that are put together as one, whose noise is that of both together; but for those that say, each
+    by itself, how far rounding may have moved the number.
+    """
+    if not isinstance(estimator, Combined) or estimator.rounding:
         return estimator, numbers
     (only,) = numbers
     scale = CombinedScale(only.scale, abs(estimator.first), abs(estimator.second))
@@ -223,10 +225,17 @@ def _plain(estimator: Estimator, numbers: Sequence[_Numbers], confidence: Number
         (only,) = numbers
         return only.scale.sum_width(terms, 1 - miss * (1 - miss), parts)
 
-    widths = [each.scale.width(confidence, parts) for each in numbers for _ in each.columns]
+    statements = _statements(estimator, parts)
+    widths = [each.scale.width(confidence, statements) for each in numbers for _ in each.columns]
     found = estimator.estimate([column for each in numbers for column in each.columns], widths)
     found = replace(found, labels=numbers[0].scale.labels)
-    return replace(found, sum_width=sum_width) if estimator.adds_up and len(numbers) == 1 else found
+    alone = estimator.adds_up and len(widths) == 1
+    return replace(found, sum_width=sum_width) if alone else found
+
+
+def _statements(estimator: Estimator, parts: int) -> int:
+    """Count the noises that hold together: a number that is put together of two counts as one until here."""
+    return 2 * parts if isinstance(estimator, Combined) else parts
 
 
 def _summed(
@@ -239,7 +248,8 @@ def _summed(
     totals = [column for each in numbers for column in each.columns]
     widths: list[Width] = []
     for each in numbers:
-        errors = np.array([each.scale.sum_width(int(terms), confidence, parts) for terms in counts])[places]
+        statements = _statements(estimator, parts)
+        errors = np.array([each.scale.sum_width(int(terms), confidence, statements) for terms in counts])[places]
         widths += [errors] * len(each.columns)
     found = estimator.estimate([rows.summed(each) for each in totals], widths)
     if not estimator.adds_up:

@@ -161,12 +161,17 @@ def estimated(found: Floats, asked: int, respondents: int, chance: Chances) -> F
 
 
 def interval(found: int, asked: int, respondents: int, chance: Chances, miss: float) -> tuple[float, float]:
-    """Find the counts that this many supports leave possible, each end missing with at most half of ``miss``."""
+    """Find the counts that this many supports leave possible, each end missing with at most half of ``miss``.
+
+    Noise may leave none between 0 and all respondents. So the upper end is at least half of the range's length, and the
+    lower end as much below all: ends that only move outward miss no more often, and no range reads as certainty.
+    """
     low, high = frequency_limits(found, asked, miss / 2)
     slack = 1e-12 * respondents / chance.gap  # p and q are doubles
     ends = (respondents * (each - chance.q) / chance.gap for each in (low, high))
     bottom, top = next(ends) - slack, next(ends) + slack
-    return min(max(0.0, bottom), float(respondents)), max(min(float(respondents), top), 0.0)
+    half = (top - bottom) / 2
+    return max(0.0, min(bottom, respondents - half)), min(float(respondents), max(top, half))
 
 
 def frequency_limits(found: int, asked: int, miss: float) -> tuple[float, float]:

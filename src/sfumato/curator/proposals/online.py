@@ -305,8 +305,11 @@ class OnlineSession(SecretSession):
             # one step more, since totals were compared in whole steps of what a row can add
             width = (close_width(self._batch.gate, self._batch.rounds, own / 2) + 1) * self._step(compared)
             low, high = bounds(beta / 2, cells)
-            low, high = np.maximum(guess - width, low), np.minimum(guess + width, high)
-            return np.minimum(low, high), np.maximum(low, high)
+            both = np.maximum(guess - width, low), np.minimum(guess + width, high)
+            # ranges that do not meet do not hold both: either may be the wrong one, and all of them is shown
+            apart = both[0] > both[1]
+            every = np.minimum(guess - width, low), np.maximum(guess + width, high)
+            return np.where(apart, every[0], both[0]), np.where(apart, every[1], both[1])
 
         return Settled(guess, ranged, HYPOTHESIS)
 

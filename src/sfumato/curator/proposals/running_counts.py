@@ -327,7 +327,7 @@ class RunningTotals:
 
     def _ways(self, family: Family) -> tuple[_Way, ...]:
         if family not in self._known:
-            options = self.question.options
+            options = self.question.options_of_one_total
             self._known[family] = tuple(
                 _Way.of(each, factorisation, len(self.series), family)
                 for each in options

@@ -72,4 +72,4 @@ class Sold:
         if self.buyers is None or self.counter is None:
             return None
         reach = int(self.counter.error(confidence))
-        return float(self.price * max(0, self.buyers - reach)), float(self.price * max(0, self.buyers + reach))
+        return float(self.price * max(0, self.buyers - reach)), float(self.price * (max(0, self.buyers) + reach))

@@ -102,17 +102,20 @@ class Ratio:
     """A mean is low + (high − low)·a/(a + b) of its two sums a = Σ(x − low), b = Σ(high − x).
 
     It rises in a and falls in b, so its range is reached at the corners of theirs. Both are known to be ≥ 0, so each is
-    moved there before its range is laid around it: no range is narrower than its noise. Where the noisy number of rows
-    is not positive the mean is NULL.
+    moved there before its range is laid around it: no range is narrower than its noise. Values that are each rounded by
+    at most so much have a mean that is. Where the noisy number of rows is not positive the mean is NULL.
     """
 
     low: Fraction
     high: Fraction
+    rounding: Fraction = Fraction(0)
+    """How far a value may lie from the step that it is counted as."""
     adds_up: ClassVar[bool] = False
 
-    def __init__(self, low: Number, high: Number) -> None:
+    def __init__(self, low: Number, high: Number, rounding: Number = 0) -> None:
         object.__setattr__(self, "low", exact(low, "low"))
         object.__setattr__(self, "high", exact(high, "high"))
+        object.__setattr__(self, "rounding", exact(rounding, "rounding"))
 
     def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
         (above, below), (up, down) = totals, widths
@@ -125,7 +128,8 @@ class Ratio:
         least, most = np.maximum(above - up, 0), np.maximum(above, 0) + up
         fewest, many = np.maximum(below - down, 0), np.maximum(below, 0) + down
         value, lower, upper = between(above, below, np.nan), between(least, many, low), between(most, fewest, high)
-        lower, upper = np.maximum(lower, low), np.minimum(upper, high)
+        moved = float(self.rounding)
+        lower, upper = np.maximum(lower - moved, low), np.minimum(upper + moved, high)
         return Estimate(np.clip(value, lower, upper), lower, upper)
 
 
@@ -134,18 +138,24 @@ class Ratio:
 class Combined:
     """This is a number that is put together from two totals with equal noise: as often as this the first, and as
     often as this the second.
+
+    Every row adds the same to both totals together. So where the value of a row is rounded by at most so much of that,
+    the number is off by at most so much of both totals, at their upper ends.
     """
 
     first: Fraction
     second: Fraction
     whole: bool
     """The exact number was a whole one: the noisy one is shown rounded."""
+    rounding: Fraction = Fraction(0)
+    """How far a value may lie from the step that it is counted as, over what a row adds to both totals together."""
     adds_up: ClassVar[bool] = True
 
-    def __init__(self, first: Number, second: Number, whole: bool) -> None:
+    def __init__(self, first: Number, second: Number, whole: bool, rounding: Number = 0) -> None:
         object.__setattr__(self, "first", exact(first, "first"))
         object.__setattr__(self, "second", exact(second, "second"))
         object.__setattr__(self, "whole", whole)
+        object.__setattr__(self, "rounding", exact(rounding, "rounding"))
 
     def combined(self, totals: Sequence[Floats]) -> Floats:
         """Put the two totals together."""
@@ -154,7 +164,8 @@ class Combined:
 
     def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
         width = abs(float(self.first)) * widths[0] + abs(float(self.second)) * widths[1]
-        return Total(self.whole).estimate([self.combined(totals)], [width])
+        both = sum(np.maximum(total, 0) + half for total, half in zip(totals, widths, strict=True))
+        return Total(self.whole).estimate([self.combined(totals)], [width + float(self.rounding) * both])
 
 
 class Reads(Enum):
@@ -349,7 +360,7 @@ class Sum:
 
     def step(self, rows: int) -> Fraction:
         low, high = value_range(self.value)
-        return _step(self.value.domain, low, high, max(abs(low), abs(high)), rows)
+        return _step(natural_step(self.value), low, high, max(abs(low), abs(high)), rows)
 
     def held(self, step: Fraction) -> tuple[int, int]:
         return _held(self.value, step)
@@ -370,7 +381,8 @@ class Sum:
         whole = self.result.type is Type.INTEGER
         if isinstance(own.measure, Mean):  # Σx = low·n + a, and n = (a + b)/(high − low)
             size = own.measure.size(own.low, own.high)
-            return Combined(Fraction(own.low + size, size), Fraction(own.low, size), whole)
+            moved = rounding(self.value, own.step) / (size * own.step) if natural_step(self.value) else 0
+            return Combined(Fraction(own.low + size, size), Fraction(own.low, size), whole, moved)
         return Total(whole)
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
@@ -410,7 +422,7 @@ class Mean:
         low, high = value_range(self.value)
         if low == high:  # so small a step that the mean of one number is that number
             return (abs(low) or Fraction(1)) / 2**40
-        return _step(self.value.domain, low, high, high - low, rows)
+        return _step(natural_step(self.value), low, high, high - low, rows)
 
     def held(self, step: Fraction) -> tuple[int, int]:
         return _held(self.value, step)
@@ -434,7 +446,8 @@ class Mean:
 
     def estimator(self, *measured: Steps) -> Estimator:
         (own,) = measured
-        return Ratio(own.low * own.step, (own.low + self.size(own.low, own.high)) * own.step)
+        high = own.low + self.size(own.low, own.high)
+        return Ratio(own.low * own.step, high * own.step, rounding(self.value, own.step))
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return (Fraction(self.size(low, high), 2) * step,) * 2
@@ -459,13 +472,29 @@ def value_range(value: Expression) -> tuple[Fraction, Fraction]:
     return Fraction(low), Fraction(high)  # type: ignore[arg-type]
 
 
+def rounding(value: Expression, step: Fraction) -> Fraction:
+    """Bound how far a value lies from the nearest step: not at all where all that it can be are whole steps.
+
+    A total of n rows is off by up to n times as much, whatever noise it has: where a step is coarser than the values,
+    a sum is measured with the number of its rows (``bounding.counting_rounded_rows``). Sums of values without a natural
+    step leave it out: one unit's largest part is 2^23 steps or more, so that 2^20 rows move a sum by a sixteenth of it.
+    """
+    (low, high), natural = value_range(value), natural_step(value)
+    fine = low == high or (natural is not None and natural % step == 0)
+    return Fraction(0) if fine else step / 2
+
+
+def natural_step(value: Expression) -> Fraction | None:
+    """Give the step that all values are multiples of: 1, or their grid; None where any number may occur."""
+    return Fraction(1) if value.domain.type is Type.INTEGER else value.domain.grid
+
+
 def _held(value: Expression, step: Fraction) -> tuple[int, int]:
     low, high = value_range(value)
     return math.floor(low / step), math.ceil(high / step)
 
 
-def _step(domain: Domain, low: Fraction, high: Fraction, largest: Fraction, rows: int) -> Fraction:
-    step = Fraction(1) if domain.type is Type.INTEGER else domain.grid
+def _step(step: Fraction | None, low: Fraction, high: Fraction, largest: Fraction, rows: int) -> Fraction:
     if step is None:
         step = _power_above(largest * rows / 2**24) if largest else Fraction(1)
     while largest * rows / step > MOST_STEPS or max(abs(low), abs(high)) / step > _DOUBLE:

@@ -25,6 +25,7 @@ from sfumato.plan.aggregates.measures import (
     Sum,
     both,
     present,
+    rounding,
     value_range,
 )
 from sfumato.plan.values.expressions import Expression
@@ -242,5 +243,4 @@ def axis(mean: Steps) -> moments.Axis:
     value = mean.measure.value
     assert value is not None
     ends = mean.low * mean.step, (mean.low + mean.measure.size(mean.low, mean.high)) * mean.step
-    exactly = value.domain.type is Type.INTEGER and Fraction(1) % mean.step == 0
-    return moments.Axis(*ends, middle(value), 0 if exactly else mean.step / 2)
+    return moments.Axis(*ends, middle(value), rounding(value, mean.step))

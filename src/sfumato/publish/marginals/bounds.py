@@ -22,6 +22,20 @@ other cells alone. That is the first claim for weights that are 0 there; such bo
 side with probability β/n hold together with probability 1 − β, so the best may be taken. Where noise is symmetric, a
 half-width for 2β/n fails with β/n on one side. A bound of three queries adds their half-widths, each for a third.
 
+*Measured adaptively.* Where earlier noise decided what was measured, it decided which bounds there are too, and β over
+their number is no share that was fixed beforehand: a chooser that stops when a bound fails would miss more often than
+β. So every bound that there might have been has its share, whether it was measured or not. That all attributes were
+measured together has ``_MEASURED`` of β. The rest is shared evenly by the lower and the upper bound of each of the
+2^d − 1 smaller sets, and by the (3^d − 2·2^d + 1)/2 pairs of them that have all d attributes together: each attribute
+is in the first, the second or both, less the choices where one is the whole. Each half-width holds for all rounds at
+once (``half_widths``), and a union bound over all of them needs nothing else.
+
+*What is printed.* Let every bound of a nonnegative total be laid around its estimate moved to 0 or above, so an upper
+end is max(v, 0) + w; and where the best lower end is nearer than w below the best upper end, or above it, with w the
+least half-width of an upper bound, each end is moved to w beyond the other. Proof that 1 − β is kept: both changes
+only move ends outward, and a range that holds another one misses no more often. ∎ So no range is narrower than w: one
+that noise has emptied shows what it may be by noise alone, and does not read as certainty.
+
 *Cut bins.* Where the question tells the rows of one cell apart, q⁻ < q⁺ there; with all attributes in one marginal A
 that is all, and x∖A is empty.
 """
@@ -42,6 +56,8 @@ from sfumato.publish.marginals.group_totals import Known, Spread
 
 _ROUNDS, _MOST_STEPS = 30, 5 * 10**8
 _SMALL = 1e-300
+_MEASURED = 0.9
+"""The share of β of a total within what was measured, where earlier noise decided whether it is."""
 _MODELS_KEPT, _LARGEST_KEPT = 32, 10**6
 
 
@@ -86,15 +102,24 @@ class Bounded:
     """Which groups are queries within what was measured: their number is unbiased, and nothing is cut off."""
     nonnegative: bool
     """Whether no row counts less than nothing."""
+    sharing: int
+    """How many bounds share the chance to miss: a number that no noise decided;"""
+    share: float = 1.0
+    """and how much of it they have."""
 
     def range(self, beta: float, cells: int) -> tuple[Floats, Floats]:
         """Give the least and the greatest that the truths of so many such totals may be, all at once."""
-        count = 1 if self.lowers is self.uppers else len(self.lowers) + len(self.uppers)
-        low = reduce(np.maximum, [value - _width(each, beta, count, cells) for value, each in self.lowers])
-        high = reduce(np.minimum, [value + _width(each, beta, count, cells) for value, each in self.uppers])
-        if self.nonnegative:
-            low, high = (np.where(self.measured, each, np.maximum(each, 0.0)) for each in (low, high))
-        return np.minimum(low, high), np.maximum(low, high)
+        below = [_width(noises, beta * self.share, self.sharing, cells) for _, noises in self.lowers]
+        above = [_width(noises, beta * self.share, self.sharing, cells) for _, noises in self.uppers]
+        starts = [value - width for (value, _), width in zip(self.lowers, below, strict=True)]
+        ends = [self._held(value) + width for (value, _), width in zip(self.uppers, above, strict=True)]
+        low, high, least = reduce(np.maximum, starts), reduce(np.minimum, ends), reduce(np.minimum, above)
+        low, high = np.minimum(low, high - least), np.maximum(high, low + least)
+        return self._held(low), high
+
+    def _held(self, totals: Floats) -> Floats:
+        """Move totals to 0 or above where they are known to be, but for those that are shown as they were measured."""
+        return np.where(self.measured, totals, np.maximum(totals, 0.0)) if self.nonnegative else totals
 
     def estimate(self, low: Floats, high: Floats) -> Floats:
         """Give the number: as it was measured, or a model's within the bounds."""
@@ -125,19 +150,29 @@ def bounded(known: Known, weights: Weights, axes: Set, keys: Set) -> Bounded:
     value = _grouped(weights.middle * counts, axes, keys)
     measured = np.zeros((1,) * len(axes), bool)
     nothing = [(np.zeros((1,) * len(axes)), ())]
-    return Bounded(value, tuple(below or nothing), tuple(map(uppers.bound, sets)), measured, nonnegative)
+    lower, upper = tuple(below or nothing), tuple(map(uppers.bound, sets))
+    if known.etas is None:
+        return Bounded(value, lower, upper, measured, nonnegative, len(lower) + len(upper))
+    return Bounded(value, lower, upper, measured, nonnegative, possible_bounds(len(axes)), 1 - _MEASURED)
+
+
+def possible_bounds(attributes: int) -> int:
+    """Count the bounds that there may be where not all attributes were measured together, whatever was measured."""
+    smaller, pairs = 2**attributes - 1, 3**attributes - 2 * 2**attributes + 1
+    return 2 * smaller + pairs // 2
 
 
 def _covered(known: Known, weights: Weights, axes: Set, keys: Set, nonnegative: bool) -> Bounded:
     added = tuple(axis for axis, place in enumerate(axes) if place not in keys)
     low, noise = known.totals(weights.low, axes, axes, keys)
     measured = np.asarray(~weights.cut.any(added, keepdims=True))
+    share = 1.0 if known.etas is None or not axes else _MEASURED  # the number of rows is measured in any case
     if bool(measured.all()):
         only = ((low, (noise,)),)
-        return Bounded(low, only, only, measured, nonnegative)
+        return Bounded(low, only, only, measured, nonnegative, 1, share)
     high, above = known.totals(weights.high, axes, axes, keys)
     value = (low + high) / 2
-    return Bounded(value, ((low, (noise,)),), ((high, (above,)),), measured, nonnegative)
+    return Bounded(value, ((low, (noise,)),), ((high, (above,)),), measured, nonnegative, 2, share)
 
 
 def _largest(axes: Set, sets: tuple[Set, ...]) -> list[Set]:

@@ -218,16 +218,15 @@ class Answer:
         return interval is None or (interval[0] <= low and interval[1] >= high)
 
     def nonnegative(self) -> Answer:
-        """Show every number below zero as zero: this is free, and no longer unbiased."""
+        """Show every number below zero as zero: this is free, and no longer unbiased. Its range moves up with it, so
+        that it stays as far above as noise may be.
+        """
         numeric = {self.columns.index(name) for name in self.intervals}
         rows = tuple(
             tuple(max(0, cell) if index in numeric and cell is not None else cell for index, cell in enumerate(row))
             for row in self.rows
         )
-        cut = {
-            name: tuple(None if each is None else (max(0.0, each[0]), max(0.0, each[1])) for each in ranges)
-            for name, ranges in self.intervals.items()
-        }
+        cut = {name: tuple(map(_at_least_zero, self.column(name), ranges)) for name, ranges in self.intervals.items()}
         return replace(self, rows=rows, intervals=cut)
 
     def to_arrow(self, *, ranges: bool = True) -> pyarrow.Table:
@@ -479,6 +478,14 @@ def _values(made: Numbers | Truths | Keys, shown: NDArray[np.intp], kind: Type) 
         [round(value) for value in numbers[~missing].tolist()] if kind is Type.INTEGER else numbers[~missing].tolist()
     )
     return _with_nulls(values, missing)
+
+
+def _at_least_zero(value: Any, interval: Interval) -> Interval:
+    """Cut a range at zero; the upper end moves up with a number below it, and holds the exact one no less often."""
+    if interval is None:
+        return None
+    low, high = interval
+    return max(0.0, low), max(0.0, high - min(0, value or 0))
 
 
 def _ranges(made: Numbers, shown: NDArray[np.intp]) -> tuple[Interval, ...]:

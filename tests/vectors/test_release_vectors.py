@@ -1,0 +1,582 @@
+"""Exact vectors of the ranges of answers: scales, estimators of totals, means and moments, surveys."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from mpmath import mp, mpf
+from scipy import stats
+
+from sfumato.mechanisms import Gaussian, Laplace
+from sfumato.plan.aggregates.measures import Combined, Mean, Ratio, Total, rounding
+from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, Line, Spread
+from sfumato.plan.values.expressions import Column, Field, Result
+from sfumato.policy import Domain
+from sfumato.release import measured as measuring
+from sfumato.release.answers import sampling_errors
+from sfumato.release.comparisons import Compared
+from sfumato.release.parts.rank_parts import ChosenRanks
+from sfumato.release.parts.scales import ChosenScale, CombinedScale, NoisyScale
+from sfumato.release.preparing import Prepared
+from sfumato.release.running_totals import RunningNoise
+from sfumato.surveys import choosing, counts, encodings
+from sfumato.surveys.counts import PairCounts
+from sfumato.surveys.encodings import Chances
+from vectors import routes
+from vectors.registry import Registry, Scope, Vector, between, exact
+
+WORDS = {"width", "widths", "interval", "intervals", "error", "errors", "charge", "cost", "share", "shares", "range"}
+PARAMETERS = {"beta", "confidence", "miss", "sure"}
+REGISTRY = Registry(
+    (
+        Scope(("release",), frozenset(WORDS), frozenset(PARAMETERS)),
+        Scope(("plan/aggregates", "plan/costs.py", "plan/sharing.py"), frozenset(WORDS | {"estimate", "rounding"})),
+        Scope(("surveys",), frozenset(WORDS | {"chances", "limits"}), frozenset(PARAMETERS)),
+        Scope(("quality",), frozenset(WORDS), frozenset(PARAMETERS)),
+    ),
+    {
+        "release.measured.estimating": "it lays columns beside their scales, and counts places",
+        "surveys.forms.Form._pair_counts": "it lays out what PairCounts computes, and adds and subtracts half-widths",
+    },
+)
+formula = REGISTRY.formula
+
+
+class Telling:
+    """Noise whose half-width tells with which chance, and for how many statements, it was asked."""
+
+    pure = True
+
+    def error(self, confidence: Any, k: int = 1) -> Fraction:
+        return k / (1 - Fraction(confidence))
+
+    def sum_error(self, terms: int, confidence: Any, k: int = 1) -> Fraction:
+        return 1_000 * terms + k / (1 - Fraction(confidence))
+
+
+def telling(unit_value: Any = 1, columns: int = 1) -> Any:
+    return NoisyScale(Fraction(unit_value), Telling(), columns)  # type: ignore[arg-type]
+
+
+# ── scales ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@formula("release.parts.scales.NoisyScale.width")
+def _noisy_width() -> Iterator[Vector]:
+    for scale, sure, parts in ((3, "0.95", 1), (7, "0.9", 4), (Fraction(5, 2), "0.99", 10)):
+        miss = 1 - (mpf(Fraction(sure).numerator) / Fraction(sure).denominator) ** (mpf(1) / parts)
+        wide = routes.laplace_half_width(scale, miss)
+        yield exact(wide / 4, NoisyScale(Fraction(1, 4), Laplace(scale)).width, sure, parts)
+    yield exact(3 * 5 / 0.05, telling(3).width, "0.95", 5)
+
+
+@formula("release.parts.scales.NoisyScale.sum_width")
+def _noisy_sum_width() -> Iterator[Vector]:
+    yield exact(3 * (7_000 + 5 / 0.05), telling(3).sum_width, 7, "0.95", 5)
+    for scale, terms, parts in ((2, 2, 1), (3, 4, 2)):  # by convolution below, and Chernoff's bound above
+        law = np.exp(-np.abs(np.arange(-150, 151)) / scale)
+        law /= law.sum()
+        added = law
+        for _ in range(terms - 1):
+            added = np.convolve(added, law)
+        middle = len(added) // 2
+        misses = [1 - added[middle - w : middle + w + 1].sum() for w in range(200)]
+        least = next(w for w, each in enumerate(misses) if each <= 0.05 / parts)
+        slopes = np.linspace(0.001, 1 / scale, 2000)[:-1]
+        q = math.exp(-1 / scale)
+        moments = terms * np.log((1 - q) ** 2 / ((1 - q * np.exp(slopes)) * (1 - q * np.exp(-slopes))))
+        most = float(((moments + math.log(2 * parts / 0.05)) / slopes).min())
+        yield between(least, most + 1, NoisyScale(Fraction(1), Laplace(scale)).sum_width, terms, "0.95", parts)
+
+
+@formula("release.parts.scales.ChosenScale.rank")
+def _rank() -> Iterator[Vector]:
+    for offset, error in ((0, 3.2), (-4, 7.0), (9, 0.1)):
+        noise = SimpleNamespace(probabilities=(Fraction(1, 2),), offset=offset, errors=lambda _: (error,))  # noqa: B023
+        scale = ChosenScale(Fraction(1), noise, Fraction(1, 2))  # type: ignore[arg-type]
+        yield exact(float(abs(offset) + math.ceil(error)), scale.rank, "0.95")
+
+
+@formula("release.parts.scales.CombinedScale.width")
+def _combined_width() -> Iterator[Vector]:
+    """p·X ± q·Y = (p − q)·X + q·(X ± Y): two statements, each with half of β(1 − β)/n; one where p = q or q = 0."""
+    miss = Fraction(1, 20) * Fraction(19, 20)
+    yield exact(5 * 3 / 0.05, CombinedScale(telling(), Fraction(5), Fraction(0)).width, "0.95", 3)
+    equal = CombinedScale(telling(), Fraction(5), Fraction(5))
+    yield exact(5 * (2_000 + float(3 / miss)), equal.width, "0.95", 3)
+    uneven = CombinedScale(telling(), Fraction(5), Fraction(2))
+    wanted = 3 * (1_000 + float(6 / miss)) + 2 * (2_000 + float(6 / miss))
+    yield exact(wanted, uneven.width, "0.95", 3)
+
+
+@formula("release.parts.scales.CombinedScale.sum_width")
+def _combined_sum_width() -> Iterator[Vector]:
+    yield exact(5 * (4_000 + 3 / 0.05), CombinedScale(telling(), Fraction(5), Fraction(0)).sum_width, 4, "0.95", 3)
+    yield exact(5 * (8_000 + 3 / 0.05), CombinedScale(telling(), Fraction(5), Fraction(5)).sum_width, 4, "0.95", 3)
+    wanted = 3 * (4_000 + 6 / 0.05) + 2 * (8_000 + 6 / 0.05)
+    yield exact(wanted, CombinedScale(telling(), Fraction(2), Fraction(5)).sum_width, 4, "0.95", 3)
+
+
+# ── answers ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _numbers(scale: Any, *columns: float) -> Any:
+    return measuring._Numbers(scale, tuple(np.array([each]) for each in columns))
+
+
+def _ends(estimate: Any) -> list[float]:
+    return [float(estimate.value[0]), float(estimate.low[0]), float(estimate.high[0])]
+
+
+@formula("release.measured._plain")
+def _plain() -> Iterator[Vector]:
+    ask = lambda estimator, numbers, parts: _ends(measuring._plain(estimator, [numbers], "0.95", parts))  # noqa: E731
+    yield exact([7.0, 7.25 - 60, 7.25 + 60], ask, Total(True), _numbers(telling(), 7.25), 3)
+    # a mean of two sums, both within 40: its corners
+    corners = [10 * a / (a + b) for a in (960.0, 1040.0) for b in (2960.0, 3040.0)]
+    yield exact([2.5, min(corners), max(corners)], ask, Ratio(0, 10), _numbers(telling(1, 2), 1000.0, 3000.0), 2)
+    # a sum that is rounded: both noises hold together, each with half, and a hundredth of what both may be
+    both = 1000 + 3000 + 2 * 80
+    reach = 2 * 80 + 1 * 80 + both / 100
+    rounded = Combined(2, 1, False, Fraction(1, 100))
+    yield exact([5000.0, 5000 - reach, 5000 + reach], ask, rounded, _numbers(telling(1, 2), 1000.0, 3000.0), 2)
+
+
+@formula("release.measured._plain.sum_width")
+def _plain_sum_width() -> Iterator[Vector]:
+    """Sums beside single noises fail with β(1 − β)/n each: the lemma, at its own numbers."""
+
+    def wide(terms: int, parts: int, sure: str) -> float:
+        found = measuring._plain(Total(False), [_numbers(telling(2), 1.0)], sure, parts).sum_width
+        assert found is not None
+        return found(terms)
+
+    for terms, parts, sure in ((3, 1, "0.95"), (2, 7, "0.9"), (5, 2, "0.99")):
+        miss = (1 - Fraction(sure)) * Fraction(sure)
+        yield exact(2 * (1_000 * terms + float(parts / miss)), wide, terms, parts, sure)
+
+
+@formula("release.measured._summed")
+def _summed() -> Iterator[Vector]:
+    """The rows of two groups and of both: what adds up is the sum of what is shown."""
+    rows = SimpleNamespace(
+        terms=np.array([1, 1, 2]), summed=lambda each: np.array([each[0], each[1], each[0] + each[1]])
+    )
+
+    def ends(estimator: Any, numbers: Any) -> list[Any]:
+        found = measuring._summed(estimator, [numbers], rows, "0.95", 3)  # type: ignore[arg-type]
+        return [found.value, found.low, found.high]
+
+    numbers = measuring._Numbers(telling(), (np.array([4.4, 5.4]),))
+    one, two = 1_000 + 60.0, 2_000 + 60.0
+    yield exact(
+        [4.4, 5.4, 9.8, 4.4 - one, 5.4 - one, 9.8 - two, 4.4 + one, 5.4 + one, 9.8 + two], ends, Total(False), numbers
+    )
+    whole = [4.0, 5.0, 9.0, 4.4 - one, 5.4 - one, 9.8 - two, 4.4 + one, 5.4 + one, 9.8 + two]
+    yield exact(whole, ends, Total(True), numbers)
+    pairs = measuring._Numbers(telling(1, 2), (np.array([1000.0, 0.0]), np.array([3000.0, 0.0])))
+    each = [1_120.0, 1_120.0, 2_120.0]
+    totals = [(1000.0, 3000.0), (0.0, 0.0), (1000.0, 3000.0)]
+    reach = [3 * wide + (a + b + 2 * wide) / 100 for wide, (a, b) in zip(each, totals, strict=True)]
+    values = [2 * a + b for a, b in totals]
+    wanted = [
+        values,
+        [v - r for v, r in zip(values, reach, strict=True)],
+        [v + r for v, r in zip(values, reach, strict=True)],
+    ]
+    yield exact(wanted, ends, Combined(2, 1, False, Fraction(1, 100)), pairs)
+
+
+@formula("release.preparing.Prepared.half_widths")
+def _prepared() -> Iterator[Vector]:
+    for sure, together in (("0.95", 1), ("0.9", 4), ("0.999", 2)):
+        own = SimpleNamespace(noises=(telling(2), telling(Fraction(1, 8))))
+        each = together / (1 - Fraction(sure))
+        yield exact((2 * each, each / 8), Prepared.half_widths, own, sure, together)
+
+
+@formula("release.comparisons.Compared.error")
+def _compared_error() -> Iterator[Vector]:
+    for scale, step, off in ((3, Fraction(1, 2), 0), (8, 2, Fraction(1, 3)), (20, Fraction(1, 16), 5)):
+        found = Compared(True, Fraction(7), Laplace(scale), Fraction(step), Fraction(off))
+        wide = routes.laplace_half_width(scale, mpf(1) / 20)
+        yield exact(wide * Fraction(step) + off, found.error, "0.95")
+
+
+@formula("release.parts.rank_parts.ChosenRanks.shares")
+def _rank_shares() -> Iterator[Vector]:
+    """All inner quantiles are chosen at once; each end is chosen by itself."""
+    for inner, outer, wanted in (
+        ((), (0, 1), 2),
+        ((Fraction(1, 2),), (0,), 2),
+        ((Fraction(1, 4), Fraction(1, 2)), (), 1),
+    ):
+        own = SimpleNamespace(_inner=inner, _outer=outer)
+        yield exact(wanted, lambda each: int(ChosenRanks.shares.fget(each)), own)  # type: ignore[attr-defined]
+
+
+@formula("release.parts.rank_parts.ChosenRanks.share_of")
+def _rank_share_of() -> Iterator[Vector]:
+    asked = [SimpleNamespace(probability=Fraction(each)) for each in ("0", "1/2", "1", "1/4")]
+    own = SimpleNamespace(asked=asked, _inner=[Fraction(1, 4), Fraction(1, 2)], _outer=[Fraction(0), Fraction(1)])
+    for place, wanted in enumerate((1, 0, 2, 0)):
+        yield exact(wanted, lambda own, place: int(ChosenRanks.share_of(own, place)), own, place)
+
+
+def _running(mechanism: Any) -> RunningNoise:
+    one = np.tril(np.ones((3, 3)))
+    factors = SimpleNamespace(decoder=one, weights=(1, 1, 1), lengths=np.sqrt((one**2).sum(1)))
+    return RunningNoise(factors, mechanism, Fraction(1, 2), tuple(factors.lengths.tolist()))  # type: ignore[arg-type]
+
+
+@formula("release.running_totals.RunningNoise.widths")
+def _running_widths() -> Iterator[Vector]:
+    """Sums of one, two and three noises. Of wide Gaussian noise they are normal but for a thousandth."""
+    for together in (1, 5, 40):
+        wide = [routes.normal_beyond(0.05 / together) * 1000 * math.sqrt(terms) / 2 for terms in (1, 2, 3)]
+        noise = _running(Gaussian(1000))
+        yield between([w * (1 - 1e-9) for w in wide], [w * 1.02 for w in wide], noise.widths, "0.95", together)
+
+
+# ── sampling ───────────────────────────────────────────────────────────────────────────────────
+
+
+@formula("release.answers.sampling_errors.sampled_share")
+def _sampled_share() -> Iterator[Vector]:
+    yield exact(Fraction(1, 10), sampling_errors.sampled_share, "0.1", None)
+    yield exact(Fraction(3, 40), sampling_errors.sampled_share, 40_000, 3_000)
+    yield exact(Fraction(1), sampling_errors.sampled_share, 50, 50)
+
+
+@formula("release.answers.sampling_errors.half_widths")
+def _sampling_half_widths() -> Iterator[Vector]:
+    """z·√((1 − f)·m·n⁺) of a count, and z·√((1 − f)·m·v/n⁻) of a mean, v the largest variance within its range."""
+    value = Column(Field(0, "t", "x"), Domain("integer", bounds=(0, 10)))
+    mean = Mean(value)
+    outputs = [
+        SimpleNamespace(name=name, expression=Column(Result(place, 1), Domain("real")))
+        for place, name in enumerate("nm")
+    ]
+    query = SimpleNamespace(outer=None, outputs=outputs, plan=SimpleNamespace(measures=(mean.rows, mean)))
+    values, ranges = {"n": [100], "m": [4.0]}, {"n": [(80.0, 120.0)], "m": [(3.0, 4.5)]}
+    for rows, share, sure in ((1, Fraction(1, 4), "0.95"), (3, Fraction(1, 2), "0.9"), (2, Fraction(9, 10), "0.99")):
+        z = routes.normal_beyond(float(1 - Fraction(sure))) * math.sqrt(1 - share)
+        variance = max((10 - x) * x for x in np.linspace(3.0, 4.5, 1501))
+        wanted = {"n": z * math.sqrt(rows * 120), "m": z * math.sqrt(rows * variance / 80)}
+        told = {"rows": rows, "share": share, "confidence": sure}
+        yield exact(wanted, sampling_errors.half_widths, query, values, ranges, **told)
+
+
+# ── estimators ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _of(estimator: Any, totals: list[float], widths: list[float]) -> list[float]:
+    return _ends(estimator.estimate([np.array([each]) for each in totals], widths))
+
+
+@formula("plan.aggregates.measures.Total.estimate")
+def _total() -> Iterator[Vector]:
+    yield exact([3.0, 0.25, 5.25], _of, Total(True), [2.75], [2.5])
+    yield exact([2.75, 0.25, 5.25], _of, Total(False), [2.75], [2.5])
+    yield exact([-4.0, -6.5, -1.5], _of, Total(True), [-4.0], [2.5])
+
+
+def _brute_mean(low: float, high: float, a: float, b: float, up: float, down: float, moved: float) -> list[float]:
+    """The least and the greatest mean over a grid of all sums that the noise allows, ends included."""
+    sums = [np.linspace(max(x - w, 0), max(x, 0) + w, 41) for x, w in ((a, up), (b, down))]
+    means = [low + (high - low) * x / (x + y) for x, y in itertools.product(*sums) if x + y > 0]
+    return [max(low, min(means) - moved), min(high, max(means) + moved)]
+
+
+@formula("plan.aggregates.measures.Ratio.estimate")
+def _ratio() -> Iterator[Vector]:
+    cases = (
+        (0, 10, 40.0, 60.0, 5.0, 7.0, 0),
+        (-3, 5, 100.0, 20.0, 9.0, 1.0, Fraction(1, 4)),
+        (2, 4, 3.0, 90.0, 8.0, 8.0, 2),
+    )
+    for low, high, a, b, up, down, moved in cases:
+        ends = _brute_mean(low, high, a, b, up, down, float(moved))
+        value = min(max(low + (high - low) * a / (a + b), ends[0]), ends[1])
+        yield exact([value, *ends], _of, Ratio(low, high, moved), [a, b], [up, down])
+
+
+@formula("plan.aggregates.measures.Combined.estimate")
+def _combined() -> Iterator[Vector]:
+    yield exact([8.0, 7.5 - 3.5, 7.5 + 3.5], _of, Combined(2, Fraction(1, 2), True), [3.0, 3.0], [1.5, 1.0])
+    moved = (3 + 1.5 + 0 + 1) / 8
+    yield exact(
+        [5.5, 2.0 - moved, 9.0 + moved],
+        _of,
+        Combined(2, Fraction(1, 2), False, Fraction(1, 8)),
+        [3.0, -1.0],
+        [1.5, 1.0],
+    )
+    yield exact([-3.0, -9.0, 3.0], _of, Combined(1, -2, False), [1.0, 2.0], [2.0, 2.0])
+
+
+def _rounded(value: Any, step: Fraction, candidates: list[Fraction]) -> Fraction:
+    """The furthest that a candidate lies from a whole number of steps, one by one."""
+    del value
+    return max(min(each % step, step - each % step) for each in candidates)
+
+
+@formula("plan.aggregates.measures.rounding")
+def _rounding() -> Iterator[Vector]:
+    whole = Column(Field(0, "t", "x"), Domain("integer", bounds=(0, 99)))
+    grid = Column(Field(0, "t", "y"), Domain("real", bounds=(0, 1), grid="0.01"))
+    numbers, hundredths = [Fraction(k) for k in range(100)], [Fraction(k, 100) for k in range(101)]
+    for value, step, every in ((whole, Fraction(1), numbers), (grid, Fraction(1, 100), hundredths)):
+        yield exact(_rounded(value, step, every), rounding, value, step)
+    for value, step, every in ((whole, Fraction(32), numbers), (grid, Fraction(4, 100), hundredths)):
+        yield exact(_rounded(value, step, every), rounding, value, step)
+    yield exact(Fraction(1, 6), rounding, Column(Field(0, "t", "z"), Domain("real", bounds=(0, 1))), Fraction(1, 3))
+
+
+# Moments: rows whose totals are known exactly, and all rows that the widths allow near them.
+
+ROWS = [(1.0, 2.0), (4.0, 3.0), (6.0, 8.0), (9.0, 7.0), (2.0, 1.0), (5.0, 5.0)]
+
+
+def _moments(axis: Axis, other: Axis) -> dict[str, float]:
+    x, y = (np.array(each) for each in zip(*ROWS, strict=True))
+    c, d = float(axis.middle), float(other.middle)
+    return {
+        "a": float((x - float(axis.low)).sum()),
+        "b": float((float(axis.high) - x).sum()),
+        "c": float((y - float(other.low)).sum()),
+        "d": float((float(other.high) - y).sum()),
+        "xx": float(((x - c) ** 2).sum()),
+        "yy": float(((y - d) ** 2).sum()),
+        "xy": float(((x - c) * (y - d)).sum()),
+    }
+
+
+X, Y = Axis(0, 10, 5), Axis(0, 10, 4)
+KNOWN = _moments(X, Y)
+
+
+def _narrow(estimator: Any, names: str) -> list[float]:
+    """Without noise the range is the number itself, but for what doubles may err by."""
+    return _of(estimator, [KNOWN[each] for each in names.split()], [0.0] * len(names.split()))
+
+
+def _near(wanted: float, slack: float = 1e-9) -> tuple[list[float], list[float]]:
+    return [wanted - slack] * 3, [wanted + slack] * 3
+
+
+def _box(estimator: Any, names: str, wide: float, statistic: Callable[[dict[str, float]], float]) -> Vector:
+    """With noise, the range holds the statistic at every possible corner of the box, and is at most 7 times as wide."""
+    keys = names.split()
+    corners = []
+    for signs in itertools.product((-1, 0, 1), repeat=len(keys)):
+        moved = KNOWN | {key: KNOWN[key] + sign * wide for key, sign in zip(keys, signs, strict=True)}
+        if abs(moved["a"] + moved["b"] - moved["c"] - moved["d"]) < 1e-9 or len(keys) == 3:
+            corners.append(statistic(moved))
+    least, most, value = min(corners), max(corners), statistic(KNOWN)
+    slack = 3 * (most - least)
+    low, high = [value - 1e-9, least - slack, most], [value + 1e-9, least, most + slack]
+    return between(low, high, _of, estimator, [KNOWN[each] for each in keys], [wide] * len(keys))
+
+
+def _variance(m: dict[str, float]) -> float:
+    n = (m["a"] + m["b"]) / 10
+    return m["xx"] / n - (m["a"] / n - 5) ** 2
+
+
+def _covariance(m: dict[str, float]) -> float:
+    n = (m["a"] + m["b"] + m["c"] + m["d"]) / 20
+    return m["xy"] / n - (m["a"] / n - 5) * (m["c"] / n - 4)
+
+
+@formula("plan.aggregates.moments.Axis.width")
+def _axis_width() -> Iterator[Vector]:
+    for low, high in ((0, 10), (-3, Fraction(1, 2)), (5, 6)):
+        yield exact(float(Fraction(high) - low), lambda low, high: Axis(low, high, low).width, low, high)
+
+
+@formula("plan.aggregates.moments.Spread.estimate")
+def _spread() -> Iterator[Vector]:
+    x = np.array([each for each, _ in ROWS])
+    for sample, root in itertools.product((False, True), repeat=2):
+        wanted = x.std(ddof=int(sample)) if root else x.var(ddof=int(sample))
+        yield between(*_near(float(wanted)), _narrow, Spread(X, Fraction(0), sample, root), "a b xx")
+    yield _box(Spread(X, Fraction(0), False, False), "a b xx", 0.5, _variance)
+
+
+@formula("plan.aggregates.moments.Covariance.estimate")
+def _covariances() -> Iterator[Vector]:
+    for sample in (False, True):
+        wanted = float(np.cov(*zip(*ROWS, strict=True), ddof=int(sample))[0, 1])
+        yield between(*_near(wanted), _narrow, Covariance(X, Y, Fraction(0), sample), "a b c d xy")
+    yield _box(Covariance(X, Y, Fraction(0), False), "a b c d xy", 0.25, _covariance)
+
+
+@formula("plan.aggregates.moments.Correlation.estimate")
+def _correlation() -> Iterator[Vector]:
+    wanted = float(np.corrcoef(*zip(*ROWS, strict=True))[0, 1])
+    none = (Fraction(0),) * 3
+    yield between(*_near(wanted), _narrow, Correlation(X, Y, none, False), "a b c d xx yy xy")
+    yield between(*_near(wanted**2), _narrow, Correlation(X, Y, none, True), "a b c d xx yy xy")
+
+    def correlation(m: dict[str, float]) -> float:
+        n = (m["a"] + m["b"] + m["c"] + m["d"]) / 20
+        spread = (m["xx"] / n - (m["a"] / n - 5) ** 2) * (m["yy"] / n - (m["c"] / n - 4) ** 2)
+        return min(1.0, _covariance(m) / math.sqrt(spread))
+
+    yield _box(Correlation(X, Y, none, False), "a b c d xx yy xy", 0.1, correlation)
+
+
+@formula("plan.aggregates.moments.Line.estimate")
+def _line() -> Iterator[Vector]:
+    slope, intercept = np.polyfit(*zip(*ROWS, strict=True), 1)
+    none = (Fraction(0),) * 2
+    yield between(*_near(float(slope)), _narrow, Line(X, Y, none, False), "a b c d xx xy")
+    yield between(*_near(float(intercept)), _narrow, Line(X, Y, none, True), "a b c d xx xy")
+    yield _box(Line(X, Y, none, False), "a b c d xx xy", 0.1, lambda m: _covariance(m) / _variance(m))
+
+
+# ── surveys ────────────────────────────────────────────────────────────────────────────────────
+
+
+@formula("surveys.choosing.share")
+def _survey_share() -> Iterator[Vector]:
+    yield exact(Fraction(1, 2), choosing.share, Fraction(2), 4, sampled=False)
+    yield exact(Fraction(2), choosing.share, Fraction(2), 4, sampled=True)
+    yield exact(Fraction(1, 3), choosing.share, Fraction(1), 3, sampled=False)
+
+
+@formula("surveys.encodings.chances")
+def _chances() -> Iterator[Vector]:
+    """P(support | held) − P(support | not held), and the latter, from the laws of the reports themselves."""
+    from sfumato.mechanisms.response import OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse
+
+    told = lambda mechanism: [encodings.chances(mechanism).q, encodings.chances(mechanism).gap]  # noqa: E731
+    for epsilon, cells in ((Fraction(1), 4), (Fraction(3), 7)):
+        up = mp.exp(mpf(epsilon.numerator) / epsilon.denominator)
+        q = 1 / (up + cells - 1)
+        yield exact([float(q), float(up * q - q)], told, RandomizedResponse(epsilon, cells))
+        q = 1 / (up + 1)
+        yield exact([float(q), float(mpf(1) / 2 - q)], told, OptimizedUnaryEncoding(epsilon, cells))
+    hashing = OptimalLocalHashing(Fraction(1), 5)
+    g = hashing.cells
+    p = mp.e / (mp.e + g - 1)
+    few, more = divmod(encodings.PRIME, g)
+    sizes = [few + 1] * more + [few] * (g - more)
+    meet = mpf(sum(n * (n - 1) for n in sizes)) / (mpf(encodings.PRIME) * (encodings.PRIME - 1))
+    q = meet * p + (1 - meet) * (1 - p) / (g - 1)
+    yield exact([float(q), float(p - q)], told, hashing)
+
+
+def _binomial_limits(found: int, asked: int, miss: float) -> tuple[float, float]:
+    """Clopper and Pearson, as quantiles of beta laws: with no tail of a binomial law."""
+    low = float(stats.beta.ppf(miss, found, asked - found + 1)) if found else 0.0
+    high = float(stats.beta.isf(miss, found + 1, asked - found)) if found < asked else 1.0
+    return low, high
+
+
+@formula("surveys.counts.frequency_limits")
+def _frequency_limits() -> Iterator[Vector]:
+    for found, asked, miss in ((3, 20, 0.025), (0, 12, 0.01), (30, 30, 0.05)):
+        low, high = _binomial_limits(found, asked, miss)
+        low, high = min(low, max(0.0, (found - 1) / asked)), max(high, min(1.0, (found + 1) / asked))
+        # limits are rounded outward, by less than a ten-millionth
+        wanted = [low * (1 - 1e-7), high * (1 - 1e-12)], [low * (1 + 1e-12), min(1.0, high * (1 + 1e-7))]
+        yield between(*wanted, counts.frequency_limits, found, asked, miss)
+    yield exact((0.0, 1.0), counts.frequency_limits, 0, 0, 0.05)
+
+
+CHANCE = Chances(0.25, 0.5)
+
+
+@formula("surveys.counts.interval")
+def _survey_interval() -> Iterator[Vector]:
+    """n·(limits − q)/(p − q), between nobody and everybody, and as far from either as half of its length."""
+    for found, asked in ((12, 30), (0, 30), (30, 30), (8, 30)):
+        low, high = _binomial_limits(found, asked, 0.025)
+        bottom, top = (30 * (each - 0.25) / 0.5 for each in (low, high))
+        half = (top - bottom) / 2
+        ends = [max(0.0, min(bottom, 30 - half)), min(30.0, max(top, half))]
+        near = 1e-5
+        wanted = [ends[0] - near, ends[1] - 1e-9], [ends[0] + 1e-9, ends[1] + near]
+        yield between(*wanted, counts.interval, found, asked, 30, CHANCE, 0.05)
+
+
+PAIR = PairCounts(np.array([12.0]), np.array([9.0]), np.array([[5.0]]), 30, (CHANCE, Chances(0.2, 0.4)))
+
+
+@formula("surveys.counts.PairCounts._most")
+def _pair_most() -> Iterator[Vector]:
+    for found, miss in ((12, 0.0125), (3, 0.01), (30, 0.05)):
+        bottom, top = (30 * (each - 0.25) / 0.5 for each in _binomial_limits(found, 30, miss))
+        top = min(30.0, max(top, (top - bottom) / 2))
+        yield between([top - 1e-9], [top + 1e-5], PAIR._most, np.array([float(found)]), CHANCE, miss)
+
+
+@formula("surveys.counts.PairCounts.half_widths")
+def _pair_half_widths() -> Iterator[Vector]:
+    """Bernstein: the w with 2·exp(−w²/2(v + M·w/3)) = miss/2, found by halving; v where the most hold each cell."""
+    for miss in (0.05, 0.01, 0.2):
+        one, two = PAIR.chances
+        held = PAIR._most(PAIR.first, one, miss / 4), PAIR._most(PAIR.second, two, miss / 4)
+        spread = PAIR.variances(*held).item()
+        most = max(one.q, 1 - one.q) / one.gap * max(two.q, 1 - two.q) / two.gap + 1
+        wide = routes.root(lambda w: mpf(miss) / 2 - 2 * mp.exp(-(w**2) / (2 * (spread + most * w / 3))), 0, 1e4)  # noqa: B023
+        yield exact([wide], PAIR.half_widths, miss)
+
+
+def _form(sizes: tuple[int, ...], *, sampled: bool = False) -> Any:
+    from sfumato.surveys.forms import Form
+
+    class Some(SimpleNamespace):
+        _miss, error, _pair_error = Form._miss, Form.error, Form._pair_error
+
+        def _pair(self, names: tuple[str, str]) -> tuple[int, int]:
+            return int(names[0]), int(names[1])
+
+    questions = tuple(SimpleNamespace(name=str(place), size=size) for place, size in enumerate(sizes))
+    return Some(questions=questions, sampled=sampled, _chances=tuple(CHANCE for _ in sizes))
+
+
+@formula("surveys.forms.Form._miss")
+def _form_miss() -> Iterator[Vector]:
+    form = _form((3, 4, 5))
+    yield exact(0.05, form._miss, "0.95", [], together=False)
+    yield exact(float(Fraction(1, 20) / 12), form._miss, "0.95", [], together=True)
+    yield exact(float(Fraction(1, 10) / (12 + 12 + 20)), form._miss, "0.9", [(0, 1), (1, 2)], together=True)
+
+
+@formula("surveys.forms.Form.error")
+def _form_error() -> Iterator[Vector]:
+    """Half of the interval of a count that an even share gives: 0.25 + 0.5/n of those who are asked support it."""
+    for sizes, sampled, respondents in (((4,), False, 40), ((4, 2), True, 60), ((5, 5), False, 20)):
+        asked = round(respondents / len(sizes)) if sampled else respondents
+        wanted = {}
+        for place, size in enumerate(sizes):
+            found = round(asked * (0.25 + 0.5 / size))
+            low, high = _binomial_limits(found, asked, 0.025)
+            low, high = min(low, (found - 1) / asked), max(high, (found + 1) / asked)
+            wanted[str(place)] = min(respondents, respondents * (high - low))
+        near = {name: wide + 1e-6 for name, wide in wanted.items()}
+        yield between(wanted, near, _form(sizes, sampled=sampled).error, respondents)
+
+
+@formula("surveys.forms.Form._pair_error")
+def _form_pair_error() -> Iterator[Vector]:
+    form = _form((4, 2))
+    for respondents, miss in ((1000, 0.05), (200, 0.01), (30, 0.05)):
+        own = [np.array([float(round(respondents * (0.25 + 0.5 / size)))]) for size in (4, 2)]
+        pair = PairCounts(*own, np.zeros((1, 1)), respondents, (CHANCE, CHANCE))
+        spread = pair.variances(*(pair._most(each, CHANCE, miss / 4) for each in own)).item()
+        most = (0.75 / 0.5) ** 2 + 1
+        wide = routes.root(lambda w: mpf(miss) / 2 - 2 * mp.exp(-(w**2) / (2 * (spread + most * w / 3))), 0, 1e5)  # noqa: B023
+        yield exact(min(float(respondents), wide), form._pair_error, 0, 1, respondents, miss)
+
+
+test_vectors, test_every_formula_has_vectors = REGISTRY.tests()
