@@ -162,10 +162,10 @@ def renyi(pairs: Pairs, order: Any) -> Real:
     return MP.log(MP.fsum(p * (p / q) ** (alpha - 1) for p, q in pairs if p)) / (alpha - 1)
 
 
-def root(rising: Callable[[Real], Real], low: Any, high: Any) -> Real:
+def root(rising: Callable[[Real], Real], low: Any, high: Any, rounds: int = 170) -> Real:
     """Find where a rising function is zero, by halving."""
     a, b = MP.mpf(low), MP.mpf(high)
-    for _ in range(170):
+    for _ in range(rounds):
         middle = (a + b) / 2
         a, b = (a, middle) if rising(middle) >= 0 else (middle, b)
     return b
@@ -186,7 +186,7 @@ def epsilon_of(pairs: Pairs, delta: Any) -> Real:
 # ── searches ───────────────────────────────────────────────────────────────────────────────────
 
 
-def least_value(function: Callable[[Real], Real], low: Any, high: Any, rounds: int = 110) -> Real:
+def least_value(function: Callable[[Real], Real], low: Any, high: Any, rounds: int = 80) -> Real:
     """Find the least value of a function with one valley, by golden sections: known to twice the digits of its place."""
     golden = (MP.sqrt(5) - 1) / 2
     a, b = MP.mpf(low), MP.mpf(high)
@@ -204,14 +204,14 @@ def least_value(function: Callable[[Real], Real], low: Any, high: Any, rounds: i
     return min(at_left, at_right)
 
 
-def most_value(function: Callable[[Real], Real], low: Any, high: Any) -> Real:
-    return -least_value(lambda x: -function(x), low, high)
+def most_value(function: Callable[[Real], Real], low: Any, high: Any, rounds: int = 80) -> Real:
+    return -least_value(lambda x: -function(x), low, high, rounds)
 
 
 def conversion(order: Any, divergence: Any, epsilon: Any) -> Real:
     """Bound δ(ε) by E[(1 − e^{ε−L})⁺] ≤ sup_l (1 − e^{ε−l})e^{−(α−1)l}·E[e^{(α−1)L}], the supremum searched for."""
     z, away = real(order) - 1, real(epsilon)
-    steepest = most_value(lambda x: (1 - MP.exp(-x)) * MP.exp(-z * x), 0, 60 / min(z, MP.mpf(1)))
+    steepest = most_value(lambda x: (1 - MP.exp(-x)) * MP.exp(-z * x), 0, 6 / min(z, MP.mpf(1)) if z < 1 else 2 / z, 95)
     return min(MP.mpf(1), steepest * MP.exp(z * (real(divergence) - away)))
 
 

@@ -244,6 +244,7 @@ def _best_rho() -> Iterator[Vector]:
             lambda log, e=epsilon, d=delta: (real(e) - _to_epsilon(1 + MP.exp(log), 0, d)) / (1 + MP.exp(log)),
             -4,
             9,
+            55,
         )
         promise = sf.Guarantee(epsilon, delta)
         low, high = as_fraction(best * (1 - MP.mpf("1e-10"))), as_fraction(best * (1 + MP.mpf(10) ** -36))
@@ -459,7 +460,8 @@ def _continuous_laplace(x: Real, function: Any) -> Real:
     def at(z: Real) -> Real:
         return function(MP.exp(-abs(z)) / 2, MP.exp(-abs(z - x)) / 2)
 
-    return MP.quad(at, ends)
+    with MP.workdps(25):
+        return MP.quad(at, ends)
 
 
 def _laplace_delta(x: Any, epsilon: Any) -> Real:
@@ -519,7 +521,8 @@ def _gaussian_delta(mu: Any, epsilon: Any) -> Real:
     width = 1 / (1 + abs(start))
     ends = [start, start + width, start + 5 * width, start + 10 * width, start + 30 * width, MP.inf]
     growth, unit = MP.exp(real(epsilon)), MP.sqrt(2 * MP.pi)
-    return MP.quad(lambda z: (MP.exp(-((z - m) ** 2) / 2) - growth * MP.exp(-z * z / 2)) / unit, ends)
+    with MP.workdps(min(MP.dps, 24)):
+        return MP.quad(lambda z: (MP.exp(-((z - m) ** 2) / 2) - growth * MP.exp(-z * z / 2)) / unit, ends)
 
 
 @REGISTRY.formula("privacy.noise_losses.GaussianLoss.delta")
@@ -684,7 +687,7 @@ def _concentrated_delta(rho: Any, epsilon: Any) -> Real:
         z = MP.exp(log_z)
         return MP.log(conversion(1 + z, 0, 0)) + z * ((1 + z) * r - e)
 
-    return MP.exp(least_value(log, -6, 9, 70))
+    return MP.exp(least_value(log, -4, 6, 50))
 
 
 @REGISTRY.formula("privacy.losses.ConcentratedLoss.renyi")
@@ -1086,9 +1089,9 @@ def _believed() -> Iterator[Vector]:
 @REGISTRY.formula("privacy.reading._log_odds")
 def _odds() -> Iterator[Vector]:
     """The least ε − ln(1 − δ(ε)/p) for a Gaussian, whose δ is integrated; and for a bare (ε, δ)."""
-    for mu, share, low, high in (("0.25", "1e-6", "0.8", "1.6"), ("1", "0.01", "1", "4")):
+    for mu, share, low, high in (("0.25", "1e-6", "0.9", "1.4"), ("1", "0.01", "1.4", "3")):
         with MP.workdps(15):
-            truth = least_value(lambda e, m=mu, p=share: _passed(e, _gaussian_delta(m, e), p), low, high, 30)
+            truth = least_value(lambda e, m=mu, p=share: _passed(e, _gaussian_delta(m, e), p), low, high, 22)
         yield upper(truth * (1 - MP.mpf("1e-8")), 1e-4, _log_odds, sf.Curve.gdp(mu), F(share))
     for epsilon, delta, share in (("1", "1e-6", "1e-5"), ("0.3", "1e-9", "2e-9")):
         truth = real(epsilon) - MP.log(1 - real(delta) / real(share))
