@@ -233,9 +233,10 @@ def partitions(total: int, largest: int) -> list[tuple[int, ...]]:
 
 
 def binomial(trials: int, chance: Any) -> Sequence[Real]:
-    """Compute the probabilities of every number of successes, by adding one trial after the other."""
+    """Compute the probabilities of every number of successes: as many orders as there are, each equally likely."""
     p = real(chance)
-    law = [MP.mpf(1)]
+    wins, losses = [MP.mpf(1)], [MP.mpf(1)]
     for _ in range(trials):
-        law = [a * (1 - p) + b * p for a, b in zip([*law, MP.mpf(0)], [MP.mpf(0), *law], strict=True)]
-    return law
+        wins.append(wins[-1] * p)
+        losses.append(losses[-1] * (1 - p))
+    return [math.comb(trials, k) * wins[k] * losses[trials - k] for k in range(trials + 1)]

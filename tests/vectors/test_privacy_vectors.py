@@ -285,6 +285,8 @@ def _stirling() -> Iterator[Vector]:
         truth = MP.fsum(MP.log(j) for j in range(1, n + 1))
         away = MP.mpf(1) / (12 * n * (12 * n + 1)) + MP.mpf("1e-14") * n
         yield between((down(truth - away), down(truth)), (down(truth), up(truth + away)), theorems.stirling, n)
+    for n in (10**6, 3 * 10**6 + 1, 10**8):  # where the bounds are closer than floats are
+        yield enclosing(MP.loggamma(n + 1), 1e-14, theorems.stirling, n)
 
 
 # ── divergences of finite laws ─────────────────────────────────────────────────────────────────
@@ -1148,16 +1150,16 @@ def _adaptive() -> Iterator[Vector]:
         line = [min(t * real(epsilon), t * renyi(response(epsilon), order) - MP.log(real(delta)) / (real(order) - 1)) for t in range(1, count + 1)]
         made = lambda e=epsilon, d=delta, o=order, n=count: sf.odometer([sf.Curve.pure(e)] * n, d, order=o).adaptive  # noqa: E731
         yield upper([each * (1 - MP.mpf(10) ** -14) for each in line], 1e-11, made)
-    for failure, margin in (("1e-9", "1"), ("1e-8", "0.25")):
-        told = sf.odometer([sf.Curve.approximate("0.5", failure)] * 3, "1e-6", order=20, margin=margin)
+    for failure, margin in (("1e-9", "1"), ("1e-8", "0.25"), ("3e-8", "0.7"), ("7e-10", "3"), ("1.1e-8", "0.3")):
         line = [t * real("0.5") + real(margin) - t * MP.log(1 - real(failure)) for t in (1, 2, 3)]
         missed = [real("1e-6") + t * real(failure) / (1 - MP.exp(-real(margin))) for t in (1, 2, 3)]
-        assert len(told.adaptive) == 3
         again = lambda f=failure, m=margin: (  # noqa: E731
             (o := sf.odometer([sf.Curve.approximate("0.5", f)] * 3, "1e-6", order=20, margin=m)).adaptive,
             o.exceptions,
         )
         yield upper([*line, *missed], 1e-11, again)
+    revealed = sf.Curve.pair([1, 0], [0, 1])
+    yield exact((math.inf, 1.0), lambda: ((o := sf.odometer([revealed], "1e-6")).adaptive, o.exceptions))
     both = [(sf.Curve.approximate(1, "0.6"), 2)]
     yield exact((math.inf, 1.0), lambda: ((o := sf.odometer(both, "1e-6")).adaptive, o.exceptions))
 
