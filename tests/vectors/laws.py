@@ -96,6 +96,21 @@ def _normalised(weights: Law) -> Law:
     return {x: weight / total for x, weight in weights.items()}
 
 
+@lru_cache(maxsize=64)
+def laplace_sum(scale: Fraction, weights: tuple[int, ...]) -> Law:
+    """Give the law of a sum of discrete Laplace noises, each times a whole number."""
+    return _weighted_sum(laplace_law(scale), weights)
+
+
+@lru_cache(maxsize=64)
+def gaussian_sum(sigma: Fraction, weights: tuple[int, ...]) -> Law:
+    return _weighted_sum(gaussian_law(sigma), weights)
+
+
+def _weighted_sum(law: Law, weights: tuple[int, ...]) -> Law:
+    return summed(*({weight * x: mass for x, mass in law.items()} for weight in weights))
+
+
 def summed(*laws: Law) -> Law:
     """Give the law of a sum of independent numbers, by convolution of whole multiples of 1e-60."""
     found, start = np.array([_ONE], dtype=object), 0
@@ -187,7 +202,7 @@ def epsilon_of(pairs: Pairs, delta: Any) -> Real:
 
 
 def least_value(function: Callable[[Real], Real], low: Any, high: Any, rounds: int = 80) -> Real:
-    """Find the least value of a function with one valley, by golden sections: known to twice the digits of its place."""
+    """Find the least value of a function with one valley, by golden sections: twice as many digits as its place has."""
     golden = (MP.sqrt(5) - 1) / 2
     a, b = MP.mpf(low), MP.mpf(high)
     left, right = b - golden * (b - a), a + golden * (b - a)
@@ -208,6 +223,7 @@ def most_value(function: Callable[[Real], Real], low: Any, high: Any, rounds: in
     return -least_value(lambda x: -function(x), low, high, rounds)
 
 
+@lru_cache(maxsize=4096)
 def conversion(order: Any, divergence: Any, epsilon: Any) -> Real:
     """Bound δ(ε) by E[(1 − e^{ε−L})⁺] ≤ sup_l (1 − e^{ε−l})e^{−(α−1)l}·E[e^{(α−1)L}], the supremum searched for."""
     z, away = real(order) - 1, real(epsilon)
@@ -227,9 +243,7 @@ def partitions(total: int, largest: int) -> list[tuple[int, ...]]:
     """List all falling ways to write a whole number as a sum of whole numbers, each at most ``largest``."""
     if not total:
         return [()]
-    return [
-        (first, *rest) for first in range(min(total, largest), 0, -1) for rest in partitions(total - first, first)
-    ]
+    return [(first, *rest) for first in range(min(total, largest), 0, -1) for rest in partitions(total - first, first)]
 
 
 def binomial(trials: int, chance: Any) -> Sequence[Real]:
@@ -240,3 +254,60 @@ def binomial(trials: int, chance: Any) -> Sequence[Real]:
         wins.append(wins[-1] * p)
         losses.append(losses[-1] * (1 - p))
     return [math.comb(trials, k) * wins[k] * losses[trials - k] for k in range(trials + 1)]
+
+
+# ── what several files compare with ────────────────────────────────────────────────────────────
+
+ROUNDED = 1e-12
+"""2^−40, by which computed reals are rounded up, and a bit."""
+
+
+INVERTED = 3e-10
+"""How close the bounds of an inverted moment function lie."""
+
+
+def power(base: Any, exponent: int) -> Real:
+    """Multiply, one factor after the other."""
+    found = MP.mpf(1)
+    for _ in range(exponent):
+        found *= base
+    return found
+
+
+KNOWN_P, KNOWN_Q = ("0.5", "0.3", "0.15", "0.05"), ("0.1", "0.2", "0.3", "0.4")
+
+
+KNOWN: Pairs = [(real(p), real(q)) for p, q in zip(KNOWN_P, KNOWN_Q, strict=True)]
+
+
+@lru_cache(maxsize=4096)
+def gaussian_delta(mu: Any, epsilon: Any) -> Real:
+    """Integrate what N(μ, 1) has above e^ε times N(0, 1), from where it does."""
+    m = real(mu)
+    start = real(epsilon) / m + m / 2
+    width = 1 / (1 + abs(start))
+    ends = [start, start + width, start + 5 * width, start + 10 * width, start + 30 * width, MP.inf]
+    growth, unit = MP.exp(real(epsilon)), MP.sqrt(2 * MP.pi)
+    with MP.workdps(min(MP.dps, 24)):
+        return MP.quad(lambda z: (MP.exp(-((z - m) ** 2) / 2) - growth * MP.exp(-z * z / 2)) / unit, ends)
+
+
+def false_negative_rate(pairs: Pairs, rate: Real) -> Real:
+    """Reject P where Q is likelier, until P is rejected as often as allowed."""
+    missed = MP.mpf(1)
+    for p, q in sorted(pairs, key=lambda pq: pq[1] / pq[0] if pq[0] else MP.inf, reverse=True):
+        share = min(MP.mpf(1), rate / p) if p else MP.mpf(1)
+        missed, rate = missed - share * q, rate - share * p
+    return missed
+
+
+def ranged(eta: Any, t: Real) -> Pairs:
+    """Two outcomes of loss t and t − η: their probabilities solve two linear equations."""
+    high, low = MP.exp(t), MP.exp(t - real(eta))
+    q = (1 - low) / (high - low)
+    return [(q * high, q), ((1 - q) * low, 1 - q)]
+
+
+def lost_within(candidates: int, rate: Any, miss: Real) -> Real:
+    """Where all others lie so far below the best that even as many as all candidates weigh no more than the miss."""
+    return root(lambda gap: miss - candidates * MP.exp(-real(rate) * gap), 0, 10**6)

@@ -14,7 +14,20 @@ from sfumato.ledger.charged import Charged, gathered
 from sfumato.ledger.spending import Spending
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import UNIT
-from vectors.laws import MP, as_fraction, conversion, gaussian_law, hockey_stick, laplace_law, moved, real, renyi, response, root, upper
+from vectors.laws import (
+    MP,
+    as_fraction,
+    conversion,
+    gaussian_law,
+    hockey_stick,
+    laplace_law,
+    moved,
+    real,
+    renyi,
+    response,
+    root,
+    upper,
+)
 from vectors.registry import Registry, Scope, Vector, between, exact
 
 F = Fraction
@@ -23,7 +36,22 @@ REGISTRY = Registry(
     scopes=(
         Scope(
             ("ledger/charged.py", "ledger/spending.py", "ledger/accounts", "privacy/budget.py"),
-            words=frozenset("after charged cost covers epsilon gathered held least less most remaining total".split()),
+            words=frozenset(
+                [
+                    "after",
+                    "charged",
+                    "cost",
+                    "covers",
+                    "epsilon",
+                    "gathered",
+                    "held",
+                    "least",
+                    "less",
+                    "most",
+                    "remaining",
+                    "total",
+                ]
+            ),
         ),
     ),
     exempt={},
@@ -32,12 +60,13 @@ REGISTRY = Registry(
 
 def _units(number: Any) -> int:
     """Count units of 1e-30, rounded up."""
-    return -(-(as_fraction(number) if isinstance(number, MP.mpf) else F(number)).numerator * UNIT // (as_fraction(number) if isinstance(number, MP.mpf) else F(number)).denominator)
+    amount = as_fraction(number) if isinstance(number, MP.mpf) else F(number)
+    return -(-amount.numerator * UNIT // amount.denominator)
 
 
 @REGISTRY.formula("privacy.budget.Budget.cost")
 def _cost() -> Iterator[Vector]:
-    """Pure ε and failures to the unit; a divergence from its enumerated value to a part in 1e12 and 3e-14/(α−1) above."""
+    """Pure ε and failures to the unit; a divergence is at most a part in 1e12 and 3e-14/(α−1) above."""
     account = sf.Budget(1, "1e-6")
     order = account.order
     assert order is not None
@@ -109,12 +138,18 @@ def _spending() -> Iterator[Vector]:
 def _charged() -> Iterator[Vector]:
     """Equal parts are one part run as often; its curve is that of as many releases."""
     one, other = Charged(sf.Laplace(8), 1), Charged(sf.PermuteAndFlip("0.5"))
-    for parts, times, pure in (([one, other, one], (2, 1), F(1, 4)), ([one], (1,), F(1, 8)), ([other, Charged(sf.Laplace(8), 1, 3), one], (1, 4), F(1, 2))):
+    for parts, times, pure in (
+        ([one, other, one], (2, 1), F(1, 4)),
+        ([one], (1,), F(1, 8)),
+        ([other, Charged(sf.Laplace(8), 1, 3), one], (1, 4), F(1, 2)),
+    ):
         again = [Charged(each.mechanism, each.sensitivity, each.times) for each in parts]
 
         def call(parts: list[Charged] = again) -> tuple[Any, ...]:
             found = gathered(parts)
-            return tuple(each.times for each in found), max(each.curve.max_divergence or F(0) for each in found if each.sensitivity is not None)
+            return tuple(each.times for each in found), max(
+                each.curve.max_divergence or F(0) for each in found if each.sensitivity is not None
+            )
 
         yield exact((times, pure), call)
 
@@ -130,7 +165,9 @@ def _epsilon_of() -> Iterator[Vector]:
         yield upper(real(spent) + log / 19, 2e-12, epsilon_of, Cost(None, _units(spent), 0), None, account)
     pairs = moved(gaussian_law(F(5)), 1)
     truth = root(lambda e: MP.mpf(10) ** -6 - hockey_stick(pairs, e), 0, 3, 60)
-    yield upper(truth * (1 - MP.mpf(10) ** -14), 1e-8, epsilon_of, Cost(None, _units("0.4"), 0), sf.Gaussian(5).curve(), account)
+    yield upper(
+        truth * (1 - MP.mpf(10) ** -14), 1e-8, epsilon_of, Cost(None, _units("0.4"), 0), sf.Gaussian(5).curve(), account
+    )
 
 
 @REGISTRY.formula("ledger.accounts.amending._least")
