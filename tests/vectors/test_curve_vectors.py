@@ -35,6 +35,7 @@ from vectors.laws import (
     gaussian_law,
     hockey_stick,
     laplace_law,
+    least_value,
     most_value,
     moved,
     partitions,
@@ -305,6 +306,10 @@ def _least_rho() -> Iterator[Vector]:
     ):
         best = max(renyi(pairs, 1), most_value(lambda log, p=pairs: _per_order(p, 1 + MP.exp(log)), -12, 6))
         yield upper(best, 2e-7, curve.rho)
+    rare = ("0.001", "0.999"), ("0.0000001", "0.9999999")  # a large loss that is rare: best at a large order
+    pairs = [(real(p), real(q)) for p, q in zip(*rare, strict=True)]
+    best = most_value(lambda log: _per_order(pairs, 1 + MP.exp(log)), -3, 4)
+    yield upper(best, 2e-7, sf.Curve.pair(*rare, neighbours="add-remove").rho)
     yield exact(0.02, sf.Curve.discrete_gaussian(5, 1).rho)
 
 
@@ -394,6 +399,10 @@ def _group_of_thresholds() -> Iterator[Vector]:
         yield upper_fraction(worst, 1e-15, lambda c=curve, k=k: c.group(k).failure)
         loss = LaplaceThresholdLoss(F(scale), threshold, F("0.001"), weight).group(k)
         yield exact(k * weight / real(scale), lambda c=curve, k=k, same=loss: c.group(k).max_divergence if same else 0)
+    many = sf.Curve.laplace_threshold(10**6, 10**8, "1e-9", weight=1)  # weights beyond 4,096 by the rule for (ε, δ)
+    chain = real("1e-9") * MP.fsum(MP.exp(j * MP.mpf(10) ** -6) for j in range(5000))
+    yield upper_fraction(chain, ROUNDED, lambda: many.group(5000).failure)
+    yield exact(F(5000, 10**6), lambda: many.group(5000).max_divergence)
 
 
 def _passes(law: Any, threshold: int, split: tuple[int, ...]) -> Real:
@@ -418,6 +427,14 @@ def _gaussian_threshold() -> Iterator[Vector]:
         truth = renyi([(p / kept, q / kept) for p, q in cut], order)
         loss = GaussianThresholdLoss(F(sigma) ** 2, 1, F(epsilon), F(delta))
         yield upper(truth, gap, loss.renyi, float(order))
+        alpha, rho = real(order), 1 / (2 * real(sigma) ** 2)
+        rare = least_value(
+            lambda t, r=rho, e=epsilon: t * (t + 1) * r - t * real(e), 0, 200
+        )  # Chernoff's, at the best t
+        whole = MP.exp((alpha - 1) * renyi(pairs, order)) + MP.exp(rare - alpha * real(epsilon))
+        proven = MP.log(whole / (1 - real(delta) / 2)) / (alpha - 1)
+        assert proven >= truth
+        yield exact(proven, loss.renyi, float(order))
     tight = GaussianThresholdLoss(F(4), 9, F(1, 10), F("0.5"))  # so little ε that randomised response proves more
     yield exact(renyi(response("0.1"), 5), tight.renyi, 5.0)
 
@@ -491,12 +508,21 @@ def _group_of_vectors() -> Iterator[Vector]:
 
 @REGISTRY.formula("privacy.vector_losses.largest_shifts")
 def _largest_shifts() -> Iterator[Vector]:
-    for change in (_CHANGE, sf.Sensitivity(2, 3, 4), sf.Sensitivity(4, 1, 3)):
-        every = set(shifts(change))
+    for bounds in ((3, 2, 3, 5), (2, 3, 4, 10), (4, 1, 3, 3), (2, 3, 4, 12), (2, 3, 4, 8), (3, 4, 9, 20)):
+        every = _whole_shifts(*bounds)
         grown = {s for s in every if not any(_covers(other, s) for other in every if other != s)}
         squares = sorted((sum(x * x for x in s) for s in grown), reverse=True)
-        bounds = change.groups, int(change.per_group), int(change.total), int(change.squares)
         yield exact(squares, lambda b=bounds: [sum(x * x for x in s) for s in largest_shifts.__wrapped__(*b)])
+
+
+def _whole_shifts(groups: int, per_group: int, total: int, squares: int) -> set[tuple[int, ...]]:
+    """List every falling vector of whole numbers within the bounds."""
+    falling = (
+        shift
+        for length in range(1, groups + 1)
+        for shift in itertools.combinations_with_replacement(range(per_group, 0, -1), length)
+    )
+    return {shift for shift in falling if sum(shift) <= total and sum(x * x for x in shift) <= squares}
 
 
 def _covers(large: tuple[int, ...], small: tuple[int, ...]) -> bool:

@@ -337,6 +337,14 @@ def _payments() -> Iterator[Vector]:
         yield exact(paid, truthful_with_money(Environment(table, players=3), epsilon).payments, reports)
 
 
+@REGISTRY.formula("games.money.Priced.certified")
+def _certified_with_money() -> Iterator[Vector]:
+    """Alone nobody gains; what is got and what is paid lie in [0, 1] each, so neither changes by more than both."""
+    priced = truthful_with_money(Environment([[1, 0], [0, 1]], players=3), 1)
+    for coalition, gain in ((1, F(0)), (2, F(2)), (3, F(2))):
+        yield exact((gain, F(2)), priced.certified, coalition)
+
+
 @REGISTRY.formula("games.mediation._sensitivity")
 def _mediated_sensitivity() -> Iterator[Vector]:
     """Strategies in whole units with sum at most B: all differences of two, for a small B."""
@@ -400,6 +408,13 @@ def _regret() -> Iterator[Vector]:
         tau = min(1.0, proposal.curve.delta(0))
         wanted = (float(regret), float(regret + 2 * F(epsilon) + F(delta)), float(regret) + tau)
         yield exact(wanted, lambda a=advice: (a.regret, a.bound, a.estimate))
+    alone = Crowd(
+        [[[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]], [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]], [[0.0] * 3, [1.0] * 3]], [0, 1, 1]
+    )
+    proposal, followed = equilibrium(alone, 1, rounds=2), np.array([[0.75, 0.25], [0.5, 0.5], [1.0, 0.0]])
+    told = Advice(proposal, followed, np.zeros((2, 2)), np.array([0, 0, 1]))  # one player of type 0, none of type 2
+    wanted = (0.75, 2.75, 0.75 + min(1.0, proposal.curve.delta(0)))
+    yield exact(wanted, lambda: (told.regret, told.bound, told.estimate))
 
 
 @REGISTRY.formula("games.mediation.Mediation.error")

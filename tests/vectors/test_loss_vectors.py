@@ -160,6 +160,9 @@ def _renyi_of_exact_pairs() -> Iterator[Vector]:
     for order in ("1", "7", "300"):
         worst = max(renyi(KNOWN, order), renyi([(q, p) for p, q in KNOWN], order))
         yield exact(worst, lambda order=order: sf.Curve.pair(KNOWN_P, KNOWN_Q).renyi(order))
+    twice = ("0.25", "0.25", "0.5"), ("0.01", "0.01", "0.98")  # two outcomes of one large loss
+    large = [(real(p), real(q)) for p, q in zip(*twice, strict=True)]
+    yield exact(renyi(large, 40), lambda: sf.Curve.pair(*twice).renyi(40))
     near = float(max(renyi(KNOWN, "1.001"), renyi([(q, p) for p, q in KNOWN], "1.001")))
     yield between(near - 1e-12, near + 1e-12, lambda: sf.Curve.pair(KNOWN_P, KNOWN_Q).renyi("1.001"))  # 1e-15/(α − 1)
     inside: Pairs = [
@@ -202,10 +205,18 @@ def _failure_of_pairs() -> Iterator[Vector]:
 
 @REGISTRY.formula("privacy.losses.excess_power")
 def _excess_power() -> Iterator[Vector]:
-    for b, y, order in ((0.5, 40.0, 1.0), (1e-200, 300.0, 2.0), (0.25, -50.0, 1.5), (0.5, -40.0, 1.0), (0.5, 1.0, 2.0)):
+    for b, y, order in (
+        (0.5, 40.0, 1.0),
+        (1e-200, 300.0, 2.0),
+        (0.25, -50.0, 1.5),
+        (0.5, -40.0, 1.0),
+        (0.5, 1.0, 2.0),
+        (1e-300, 20.0, 40.0),
+    ):
         x, weight = MP.exp(MP.mpf(y)), MP.mpf(b)
         truth = weight * (x * y - x + 1) if order == 1 else weight * (x ** MP.mpf(order) - 1 - MP.mpf(order) * (x - 1))
         yield exact(truth, excess_power, b, y, order)
+    yield exact(0.0, excess_power, 0.0, 800.0, 2.0)
 
 
 def _continuous_laplace(x: Real, function: Any) -> Real:

@@ -19,6 +19,7 @@ from vectors.laws import (
     Real,
     false_negative_rate,
     gaussian_delta,
+    hockey_stick,
     least_value,
     real,
     renyi,
@@ -208,6 +209,12 @@ def _odds() -> Iterator[Vector]:
     for epsilon, delta, share in (("1", "1e-6", "1e-5"), ("0.3", "1e-9", "2e-9")):
         truth = real(epsilon) - MP.log(1 - real(delta) / real(share))
         yield upper(truth, 1e-12, _log_odds, sf.Curve.approximate(epsilon, delta), F(share))
+    for epsilon, share in (("3", "0.5"), ("2", "0.9")):  # pure, and yet an exception lowers what is said
+        truth = least_value(
+            lambda e, x=epsilon, p=share: _passed(e, hockey_stick(response(x), e), p), 0, epsilon, 50
+        )
+        yield upper(truth * (1 - MP.mpf("1e-8")), 1e-4, _log_odds, sf.Curve.pure(epsilon), F(share))
+    yield exact(0.25, _log_odds, sf.Curve.pure("0.25"), F(1, 10**9))
 
 
 def _passed(epsilon: Real, delta: Real, share: str) -> Real:
