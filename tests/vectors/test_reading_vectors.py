@@ -213,7 +213,7 @@ def _odds() -> Iterator[Vector]:
         truth = least_value(
             lambda e, x=epsilon, p=share: _passed(e, hockey_stick(response(x), e), p), 0, epsilon, 50
         )
-        yield upper(truth * (1 - MP.mpf("1e-8")), 1e-4, _log_odds, sf.Curve.pure(epsilon), F(share))
+        yield upper(truth * (1 - MP.mpf("1e-8")), 1e-3, _log_odds, sf.Curve.pure(epsilon), F(share))
     yield exact(0.25, _log_odds, sf.Curve.pure("0.25"), F(1, 10**9))
 
 
