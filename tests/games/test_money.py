@@ -71,6 +71,23 @@ def test_drawn_payments_average_to_the_theorem() -> None:
     assert {bill.outcome for bill in bills} == {0, 1}
 
 
+def test_reports_are_scaled_by_the_middles_of_equal_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least and the greatest draw of x lie half a part from 0 and from 1."""
+    priced = games.truthful_with_money(games.Environment([[1, 0], [0, 1]], players=2), 1)
+    part = Fraction(1, 1 << priced.fineness)
+    scaled: list[list[Fraction]] = []
+    monkeypatch.setattr(sf.Exponential, "choose", lambda _, scores: scaled.append(list(scores)) or 0)
+    for drawn, x in (
+        (0, part / 2),
+        ((1 << priced.fineness) - 1, 1 - part / 2),
+        (1 << (priced.fineness - 1), (1 + part) / 2),
+    ):
+        monkeypatch.setattr(games.money.bits, "integer", lambda _, drawn=drawn: drawn)
+        scaled.clear()
+        priced.release([0, 1])
+        assert scaled == [[1, 1], [x, 1], [1, x]]
+
+
 def test_what_a_payer_sees_is_two_selections() -> None:
     """Exactly: the law of (outcome, own payment) under two reports of another player, within e^{2ε}."""
     game = games.Environment([[1, 0], [0, 1]], players=2)

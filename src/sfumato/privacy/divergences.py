@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from sfumato.privacy.losses import PairLoss
+from sfumato.privacy.losses import PairLoss, excess_power
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, is_infinite
 from sfumato.privacy.pairs import Distribution, normalised
 from sfumato.privacy.stable_functions import log_ratio
@@ -42,9 +42,13 @@ def renyi(p: Distribution, q: Distribution, order: Number) -> float:
     pair = PairLoss(*normalised(p, q))
     if alpha >= 1:
         return math.inf if pair.failure else pair.renyi(alpha)
-    terms = (float(a) ** alpha * float(b) ** (1 - alpha) for a, b in zip(pair.p, pair.q, strict=True))
-    total = math.fsum(terms)
-    return math.log(total) / (alpha - 1) if total else math.inf
+    total = math.fsum(float(a) ** alpha * float(b) ** (1 - alpha) for a, b in zip(pair.p, pair.q, strict=True))
+    if total < 0.5:
+        return math.log(total) / (alpha - 1) if total else math.inf
+    # P and Q are close, and the sum is close to 1: its distance from 1 is a sum of terms that are small each.
+    common = [(float(b), log_ratio(a, b)) for a, b in zip(pair.p, pair.q, strict=True) if a and b]
+    apart = alpha * float(pair.failure) + (1 - alpha) * float(pair.reversed().failure)
+    return math.log1p(math.fsum(excess_power(b, y, alpha) for b, y in common) - apart) / (alpha - 1)
 
 
 def hockey_stick(p: Distribution, q: Distribution, epsilon: Number) -> float:

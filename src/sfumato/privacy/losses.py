@@ -270,7 +270,7 @@ class PairLoss(FamilyLoss):
         if most > LARGE:
             scaled = math.fsum(math.exp(math.log(b) + order * y - most) for b, y in self._outside if b)
             return (most + math.log(scaled)) / z if z else self._mean()
-        excess = math.fsum(_excess(b, y, order) for b, y in self._outside)
+        excess = math.fsum(excess_power(b, y, order) for b, y in self._outside)
         return math.log1p(max(0.0, excess)) / z if z else max(0.0, excess)
 
     def _mean(self) -> float:
@@ -327,7 +327,7 @@ def _turned(weights: Real, angles: Real) -> tuple[Real, Real]:
     return (weights * np.cos(angles)).sum(0), (weights * np.sin(angles)).sum(0)
 
 
-def _excess(b: float, y: float, order: float) -> float:
+def excess_power(b: float, y: float, order: float) -> float:
     """Compute b·(x^α − 1 − α(x − 1)) at x = e^y, or its limit at order 1; by logarithms where a power overflows."""
     if order * abs(y) <= LARGE:
         return b * convex_excess(y, order)

@@ -79,7 +79,7 @@ class PrivacyLoss:
 
 def least_rho(loss: Loss) -> Fraction:
     """Find the least ρ with D_α ≤ ρα for all α > 1: exact where it is known, else rounded up by at most one part in
-    10⁹.
+    10⁶.
 
     With s = α − 1, ψ(s) = s·D_α is convex and ψ(0) = 0, so chords bound ψ(s)/(s(s+1)) on an interval from above;
     the interval with the largest bound is halved until bound and best value meet.

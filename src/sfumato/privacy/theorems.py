@@ -45,6 +45,11 @@ def _guarantee(epsilon: Fraction, delta: Fraction, place: str) -> Guarantee:
     return Guarantee(epsilon, delta)
 
 
+def _probability(log: float) -> float:
+    """Compute e^log as an upper bound of a probability: rounded up, and above 0 where it is below all floats."""
+    return min(1.0, max(5e-324, math.exp(min(0.0, log)) * _UP))
+
+
 # ── composition ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -125,7 +130,7 @@ def renyi_to_delta(order: Number, divergence: Number, epsilon: Number) -> float:
     lead = max(Fraction(-10000), min(Fraction(10000), (exact(order, "order") - 1) * gap))
     terms = float(lead), -(1 + z) * math.log1p(1 / z), -math.log(z)
     power = math.fsum(terms) + 2.0**-50 * sum(map(abs, terms))
-    return min(1.0, math.exp(min(0.0, power)) * _UP)
+    return _probability(power)
 
 
 def renyi_to_epsilon(order: Number, divergence: Number, delta: Number) -> float:
@@ -227,7 +232,7 @@ def chernoff_additive(samples: int, deviation: Number) -> float:
     (Dwork & Roth 2014, Thm 3.1; Hoeffding 1963).
     """
     m, t = whole(samples, "samples", at_least=1), float(exact(deviation, "deviation", NONNEGATIVE))
-    return min(1.0, math.exp(-2 * m * t * t) * _UP)
+    return _probability(-2 * m * t * t)
 
 
 def chernoff_multiplicative(samples: int, mean: Number, ratio: Number) -> float:
@@ -236,7 +241,7 @@ def chernoff_multiplicative(samples: int, mean: Number, ratio: Number) -> float:
     """
     m, mu = whole(samples, "samples", at_least=1), float(exact(mean, "mean", PROBABILITY))
     r = float(exact(ratio, "ratio", _UNIT_RATIO))
-    return min(1.0, math.exp(-m * mu * r * r / (3 if r >= 0 else 2)) * _UP)
+    return _probability(-m * mu * r * r / (3 if r >= 0 else 2))
 
 
 def azuma(effects: Iterable[Number], deviation: Number) -> float:
@@ -249,7 +254,7 @@ def azuma(effects: Iterable[Number], deviation: Number) -> float:
     t = exact(deviation, "deviation", NONNEGATIVE)
     if t == 0:
         return 1.0
-    return min(1.0, math.exp(-min(Fraction(10000), 2 * t * t / squares)) * _UP) if squares else 0.0
+    return _probability(-float(min(Fraction(10000), 2 * t * t / squares))) if squares else 0.0
 
 
 def stirling(n: int) -> tuple[float, float]:
