@@ -41,6 +41,7 @@ class Kind(Enum):
     SAMPLING = "the law that is drawn"
     AUDIT = "evidence that proves too much"
     CONSENT = "what an owner did not allow, or others can read"
+    HOSTILE = "what others wrote, and how it is refused"
 
 
 class Outcome(Enum):
