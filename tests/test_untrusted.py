@@ -27,6 +27,7 @@ from sfumato.ledger.proofs.anchors import Anchor
 from sfumato.ledger.proofs.complete_exports import CompleteExport
 from sfumato.policy import Table
 from sfumato.publish.files.zip_files import MANIFEST, members_of, sealed, zipped
+from sfumato.server.requests.proposals import propose, read_asked
 from sfumato.untrusted import UNFORESEEN, refusing
 
 HERE = Path(__file__).parent
@@ -90,12 +91,22 @@ def test_published_files(name: str, stride: int, tmp_path: Path, long: bool) -> 
     check_refused(Reader(_unsealed(name), read, stride), long=long)
 
 
-def test_a_number_among_marginals_is_refused(tmp_path: Path) -> None:
-    manifest = json.loads(_unsealed("people"))
-    where = "marginals" if manifest["plan"].get("marginals") else "blocks"
-    manifest["plan"][where][0] = 7
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("people", ("plan", "blocks", 0)),
+        ("people", ("face",)),
+        ("model", ("released", "face")),
+        ("model", ("steps", 0)),
+    ],
+)
+def test_a_number_in_the_place_of_a_value_is_refused_while_reading(
+    name: str, path: tuple[str | int, ...], tmp_path: Path
+) -> None:
+    """Not later, when somebody asks: what was read is used in many places."""
+    edit = next(each for each in edits(_unsealed(name)) if (each.path, each.what) == (path, "7"))
     with pytest.raises(sf.SynopsisDamaged):
-        sf.synopsis(_resealed("people", tmp_path, json.dumps(manifest, separators=(",", ":"))))
+        sf.synopsis(_resealed(name, tmp_path, edit.text))
 
 
 def test_survey_forms_and_reports(tmp_path: Path, long: bool) -> None:
@@ -274,6 +285,32 @@ def test_policies(tmp_path: Path, long: bool) -> None:
         _used(sf.policy.read(path))
 
     check_refused(Reader(json.dumps(tomllib.loads(POLICY)), read, 5), long=long)
+
+
+STEPS = [
+    {"step": "where", "given": ["age > 40"]},
+    {"step": "group_by", "given": ["ward"]},
+    {"step": "agg", "named": {"n": {"asks": "aggregate", "name": "count"}}},
+]
+BODIES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("questions", {"sql": f"{QUESTION} HAVING COUNT(*) > ?", "parameters": [40]}),
+    ("questions", {"view": {"table": "visits", "steps": STEPS}}),
+    ("workloads", {"questions": {"all": "SELECT COUNT(*) FROM visits"}}),
+    ("marginals", {"table": "visits", "ways": [["ward"]]}),
+    ("bounds", {"table": "visits", "column": "age"}),
+)
+
+
+@pytest.mark.parametrize(("kind", "spec"), BODIES)
+def test_requests(curator: sf.Curator, kind: str, spec: dict[str, Any], long: bool) -> None:
+    """The body of a request to a server: it is read, proposed, and its error told."""
+
+    def read(text: str) -> None:
+        act, read_spec, terms = read_asked(kind, text.encode())
+        _used(getattr(propose(curator, kind, read_spec), act)(**terms))
+
+    text = json.dumps({"act": "error", "spec": spec, "price": {"epsilon": "0.5"}})
+    check_refused(Reader(text, read, 3), long=long)
 
 
 def test_what_is_unforeseen_becomes_the_refusal_with_its_cause() -> None:
