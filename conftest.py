@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,6 @@ from sybil.parsers.rest import DocTestParser
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 sys.path.insert(0, str(Path(__file__).parent / "tests"))  # tests share helpers: ``from privacy.families import …``
-
-
-_WANTED = {
-    "Chromium": "tests of pages need a browser (apt-get install chromium)",
-    "PostgreSQL": "tests need a PostgreSQL server (apt-get install postgresql)",
-    "NO JAVA": "tests of Spark need Java (apt-get install openjdk-17-jre-headless)",
-    "NO PYSPARK": "tests of Spark need pyspark (pip install pyspark)",
-}
 
 
 _SPARK = "tests/engines/spark/"
@@ -99,11 +92,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say at the end, in red, what was not tested for want of a program: pages without a browser, and the like."""
-    for sign, what in _WANTED.items():
-        skipped = [each for each in terminalreporter.stats.get("skipped", ()) if sign in str(each.longrepr)]
-        if skipped:
-            terminalreporter.write_line(f"NOT TESTED: {len(skipped)} {what}", red=True, bold=True)
+    """Say at the end, in red, how many tests were skipped for which reason, from all workers."""
+    reasons = Counter(_skip_reason(report) for report in terminalreporter.stats.get("skipped", ()))
+    for reason, tests in sorted(reasons.items()):
+        terminalreporter.write_line(f"NOT TESTED: {tests} skipped: {reason}", red=True, bold=True)
+
+
+def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    where = report.longrepr
+    return where[2].removeprefix("Skipped: ") if isinstance(where, tuple) else str(where)
 
 
 @pytest.fixture(scope="session", autouse=True)

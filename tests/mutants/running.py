@@ -42,6 +42,7 @@ class Kind(Enum):
     AUDIT = "evidence that proves too much"
     CONSENT = "what an owner did not allow, or others can read"
     RANGES = "a range that misses more often than it says"
+    HOSTILE = "what others wrote, and how it is refused"
 
 
 class Outcome(Enum):

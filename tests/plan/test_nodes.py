@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from operator import eq, ge, gt, le, lt, ne
+
 import pytest
 
 from sfumato.plan.aggregates.unit_measures import UnitCount
@@ -26,8 +30,9 @@ from sfumato.plan.nodes import (
     renumbered,
     separable,
 )
-from sfumato.plan.values.expressions import Column, Field, Order
+from sfumato.plan.values.expressions import Column, Expression, Field, Order
 from sfumato.plan.values.functions import call, literal
+from sfumato.plan.values.functions.typing import null
 from sfumato.policy import Domain, Type
 
 AGE = Domain("integer", bounds=(0, 110))
@@ -79,31 +84,70 @@ def test_rows_and_limits_of_one_unit(relation: Relation, most: int | None, limit
 
 
 def _places(counting: Counting, *keys: Column) -> Window:
-    made = Place(keys, (Order(column(), descending=False, nulls_first=False),), counting, 7)
+    made = Place(keys, (Order(column(), descending=False, nulls_first=False),), counting, CAP)
     return Window(scan(), 1, (("place", made),))
 
 
-@pytest.mark.parametrize(
-    ("written", "number", "most"),
-    [
-        ("=", 1, 1),
-        ("<=", 3, 3),
-        ("<", 3, 2),
-        ("=", 6, 6),
-        ("=", 7, None),
-        ("<=", 8, None),
-        (">", 2, None),
-        ("<", 1, None),
-    ],
-)
-def test_first_rows_are_few(written: str, number: int, most: int | None) -> None:
-    """The last place stands for all later ones, so it bounds nothing."""
-    place = Column(Field(1, "", "place"), Domain("integer", bounds=(1, 7)))
-    test = call(written, place, literal(Type.INTEGER, number))
-    kept = Filter(_places(Counting.ROW_NUMBER), test)
-    assert kept.most_rows == most
+ROW_NUMBER = Column(Field(1, "", "place"), Domain("integer", bounds=(1, 7)))
+CAP = 7
+NUMBERS = range(-1, CAP + 3)
+CONDITIONS = [
+    *((operator, (number,)) for operator in ("=", "<>", "<", "<=", ">", ">=") for number in (*NUMBERS, 10**9)),
+    *((operator, (low, high)) for operator in ("IN", "BETWEEN") for low in NUMBERS for high in NUMBERS),
+    *(("IN", (1, middle, 5)) for middle in NUMBERS),
+]
+MEANINGS: dict[str, Callable[..., bool]] = {
+    "=": eq,
+    "<>": ne,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
+    "IN": lambda number, *numbers: number in numbers,
+    "BETWEEN": lambda number, low, high: low <= number <= high,
+}
+
+
+def _compared(operator: str, numbers: Sequence[int]) -> Expression:
+    return call(operator, ROW_NUMBER, *(literal(Type.INTEGER, number) for number in numbers))
+
+
+def _most_kept(operator: str, numbers: Sequence[int], rows: int) -> int:
+    """Keep the rows of units with up to so many rows by what a condition means, and count those of the largest."""
+    kept = [MEANINGS[operator](min(row, CAP), *numbers) for row in range(1, rows + 1)]
+    return max(sum(kept[:size]) for size in range(rows + 1))
+
+
+@pytest.mark.parametrize(("operator", "numbers"), CONDITIONS, ids=str)
+def test_a_condition_on_row_number_keeps_so_many_rows_of_a_unit(operator: str, numbers: tuple[int, ...]) -> None:
+    """Every unit of up to twice the cap's rows: the claim is the most that is kept, and none where more rows of a unit
+    keep more. The last number stands for all later ones, so it limits nothing.
+    """
+    kept = Filter(_places(Counting.ROW_NUMBER), _compared(operator, numbers))
+    truth, of_larger_units = (_most_kept(operator, numbers, rows) for rows in (2 * CAP, 4 * CAP))
+    claim = kept.most_rows
+    assert claim == (max(truth, 1) if truth == of_larger_units else None) or (claim is None and max(numbers) >= CAP)
+    assert kept.limits == (LIMITS if claim is None else LIMITS.at_most(claim))
+
+
+def test_numbers_written_out_with_null_and_on_the_left() -> None:
+    assert Filter(_places(Counting.ROW_NUMBER), call("IN", ROW_NUMBER, literal(Type.INTEGER, 2), null())).most_rows == 1
+    assert Filter(_places(Counting.ROW_NUMBER), call(">", literal(Type.INTEGER, 4), ROW_NUMBER)).most_rows == 3
+    half = call("<=", ROW_NUMBER, literal(Type.REAL, Fraction(5, 2)))  # compared as reals: nothing is concluded
+    assert Filter(_places(Counting.ROW_NUMBER), half).most_rows is None
+    negated = call("NOT", _compared(">", [3]))
+    assert Filter(_places(Counting.ROW_NUMBER), negated).most_rows is None
+
+
+@pytest.mark.parametrize("operator", ["=", "IN", "<="])
+def test_only_row_numbers_over_all_rows_of_a_unit_are_counted(operator: str) -> None:
+    test = _compared(operator, [3])
+    most = 3 if operator == "<=" else 1
     assert Filter(Filter(_places(Counting.ROW_NUMBER), OLD), call("AND", OLD, test)).most_rows == most
-    assert kept.limits == (LIMITS if most is None else LIMITS.at_most(most))
+    both = call("AND", test, _compared("<=", [2]))
+    assert Filter(_places(Counting.ROW_NUMBER), both).most_rows == min(most, 2)
+    other = call(operator, column(), literal(Type.INTEGER, 3))
+    assert Filter(_places(Counting.ROW_NUMBER), other).most_rows is None
     assert Filter(_places(Counting.RANK), test).most_rows is None
     assert Filter(_places(Counting.DENSE_RANK), test).most_rows is None
     assert Filter(_places(Counting.ROW_NUMBER, column()), test).most_rows is None

@@ -10,11 +10,13 @@ import re
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 import sfumato as sf
+from hostile_json import edits
 from reports.accounts import PLAIN, QUESTION, SECRETS, asked
 from sfumato.ledger.spending import read_cost, write_cost
 from sfumato.privacy import Cost, codec
@@ -200,9 +202,32 @@ def _resigned(members: Members, key: SigningKey) -> bytes:
     stated = codec.loads_as(bundles.BundleManifest, members["manifest.json"].decode())
     beside = {name: each for name, each in members.items() if name not in ("manifest.json", "signature.json")}
     hashes = {name: hashlib.sha256(each).hexdigest() for name, each in beside.items()}
-    manifest = codec.dumps(replace(stated, members=hashes, key=key.public.raw.hex())).encode()
+    return _sealed(codec.dumps(replace(stated, members=hashes, key=key.public.raw.hex())).encode(), members, key)
+
+
+def _sealed(manifest: bytes, members: Members, key: SigningKey) -> bytes:
+    """Sign a manifest, whatever it says."""
+    beside = {name: each for name, each in members.items() if name not in ("manifest.json", "signature.json")}
     signature = bundles.BundleSignature(key.public.raw.hex(), key.sign(bundles.signed_text(manifest)).hex(), "Ed25519")
     return zipped({"manifest.json": manifest, **beside, "signature.json": codec.dumps(signature).encode()})
+
+
+@pytest.mark.parametrize(("name", "stride"), [("chain.json", 61), ("manifest.json", 17), ("answers/", 31)])
+def test_a_bundle_that_is_edited_anywhere_and_signed_again_is_read_or_refused(
+    shown: Path, key: SigningKey, tmp_path: Path, name: str, stride: int, long: bool
+) -> None:
+    members = _members(shown)
+    name = next(each for each in members if each.startswith(name))
+    refused = tried = 0
+    for edit in islice(edits(members[name].decode()), 0, None, 1 if long else stride):
+        text, tried = edit.text.encode(), tried + 1
+        same = name == "manifest.json"
+        content = _sealed(text, members, key) if same else _resigned({**members, name: text}, key)
+        try:
+            refused += _is_refused(content, tmp_path / "edited.zip")
+        except Exception as error:
+            pytest.fail(f"{edit}: {type(error).__name__}: {error}")
+    assert refused > tried / 2
 
 
 def _changed(number: int, **fields: object) -> Callable[[bundles.BundleChain], bundles.BundleChain]:

@@ -305,6 +305,51 @@ def test_the_first_row_of_each_unit(asked: tuple[Curator, list[Row]]) -> None:
         assert read(curator, asked_) == [(len(first), sum(first))]
 
 
+NUMBERED = "SELECT kind, cost, day, ROW_NUMBER() OVER (PARTITION BY who ORDER BY day) AS place FROM visits"
+KEPT = {
+    "place IN (1, 3)": 2,
+    "place IN (3, 1)": 2,
+    "place = 3": 1,
+    "place <= 3": 3,
+    "place < 3": 2,
+    "place BETWEEN 2 AND 3": 2,
+    "place = 0": 0,
+    "place <= 2.5": 2,
+    "NOT place > 2": 2,
+    "place >= 2": 11,
+    "place <> 2": 11,
+    "place <= 1000000000": 12,
+    f"place = {LIMIT + 1}": 8,
+    "kind = 'a'": 12,
+    "day = DATE '2024-01-01'": 1,
+    "kind = 'a' AND place < 3": 2,
+}
+"""Conditions, each with the rows of the one unit of the table that meet it."""
+
+
+def _one_unit(rows: int) -> pa.Table:
+    made = [{"who": 1, "cost": 1, "kind": "a", "flag": True, "day": FIRST_DAY + dt.timedelta(n)} for n in range(rows)]
+    return pa.table({name: pa.array([row[name] for row in made], kind) for name, kind in _TYPES.items()})
+
+
+@pytest.mark.usefixtures("_noiseless")
+def test_a_condition_outside_a_window_counts_as_many_rows_as_the_claim_allows(tmp_path: Path) -> None:
+    """The empty table and the one with one unit of twelve rows are neighbours: their counts differ by at most the
+    claim, and a condition on another column than the row number is as good a question as any.
+    """
+    policy = policy_of(Table("visits", _one_unit(12), COLUMNS, id="who", max_rows=LIMIT))
+    with Curator(policy, tmp_path / "ledger") as curator:
+        for condition, kept in KEPT.items():
+            question = curator.sql(f"SELECT COUNT(*) FROM ({NUMBERED}) WHERE {condition}")
+            (measure,) = question.options[-1].measures  # in whole rows: all of them, or a sample
+            ((counted,),) = read(curator, question.text)
+            claim = measure.sensitivity.l1
+            assert counted <= claim, condition
+            assert counted == min(kept, LIMIT), condition
+            assert claim == (kept or 1) or claim == LIMIT, condition
+    assert sum(kept <= LIMIT for kept in KEPT.values()) > 8
+
+
 @pytest.mark.usefixtures("_noiseless")
 def test_the_order_of_rows_decides_nothing(tmp_path: Path) -> None:
     rows = people(Random(9))

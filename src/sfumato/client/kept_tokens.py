@@ -16,6 +16,7 @@ from typing import Any
 
 from sfumato.client.addresses import Address
 from sfumato.errors import SfumatoError
+from sfumato.untrusted import UNREADABLE
 
 VARIABLE = "SFUMATO_TOKEN"
 """The environment variable that is taken before the file."""
@@ -77,7 +78,7 @@ def _read(path: Path) -> Mapping[str, Kept]:
             found = json.load(file)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError):
+    except UNREADABLE:
         found = None
     kept = {name: _kept(each) for name, each in found.items()} if isinstance(found, dict) else {"": None}
     if None in kept.values():

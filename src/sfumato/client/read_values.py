@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from sfumato.errors import ServerUnavailable
+from sfumato.untrusted import refusing
 
 _HOMES: Mapping[str, tuple[str, str]] = {
     "advice": ("curator.previews.advising", "Advice"),
@@ -37,12 +38,17 @@ _HOMES: Mapping[str, tuple[str, str]] = {
 
 def read(told: Any) -> Any:
     """Read whatever is told: one of our values, several of them, or a number."""
+    with refusing(lambda: ServerUnavailable("the server tells something that cannot be read", place="the server")):
+        return _read(told)
+
+
+def _read(told: Any) -> Any:
     if isinstance(told, Mapping) and isinstance(told.get("kind"), str):
         return _value(told)
     if isinstance(told, Mapping):
-        return {name: read(each) for name, each in told.items()}
+        return {name: _read(each) for name, each in told.items()}
     if isinstance(told, list):
-        return tuple(read(each) for each in told)
+        return tuple(_read(each) for each in told)
     return float(told) if told in ("Infinity", "-Infinity") else told
 
 

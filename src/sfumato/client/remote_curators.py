@@ -23,6 +23,7 @@ from sfumato.privacy.numbers import Number, whole
 if TYPE_CHECKING:
     from sfumato.client.remote_tables import RemoteTable
     from sfumato.curator import Listing, PeriodStandings, Standing, Tables
+    from sfumato.curator.accounts.policy_account import AccountLines
     from sfumato.ledger import Line
     from sfumato.policy import PublicFace
 
@@ -78,10 +79,13 @@ class RemoteCurator:
         found: Standing | PeriodStandings = read(self._get("budget"))
         return found
 
-    def history(self, *, after: int = 0, limit: int | None = None) -> Iterator[Line]:
+    def history(self, *, after: int = 0, limit: int | None = None) -> AccountLines:
         """List every line of the account that is shown to whoever asks, oldest first."""
+        from sfumato.curator.accounts.policy_account import AccountLines
+
         left = None if limit is None else whole(limit, "limit", at_least=1)
-        return self._pages(whole(after, "after", at_least=0), left)
+        start = whole(after, "after", at_least=0)
+        return AccountLines(lambda: self._pages(start, left))
 
     def _pages(self, after: int, left: int | None) -> Iterator[Line]:
         start: int | None = after
@@ -304,9 +308,7 @@ def _chosen(policy: str | None, found: Sequence[str]) -> str:
     if policy is None and len(found) == 1:
         return found[0]
     listed = ", ".join(found) if found else "none is there for you: ask the owner to name you in one"
-    if policy is None:
-        raise InvalidParameter("policy", policy, f"one of those at the server: {listed}")
-    if policy not in found:
+    if policy is None or policy not in found:
         raise InvalidParameter("policy", policy, f"one of those at the server: {listed}")
     return policy
 

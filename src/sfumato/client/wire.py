@@ -19,6 +19,7 @@ from urllib.parse import quote
 from sfumato import errors
 from sfumato.client.addresses import Address
 from sfumato.errors import InvalidParameter, ServerUnavailable, SfumatoError, TooManyRequests, installing
+from sfumato.untrusted import UNFORESEEN
 from sfumato.version import __version__
 
 _PROBLEM = "application/problem+json"
@@ -102,7 +103,7 @@ class Wire:
             return str(answer.json()["phase"]) if answer.status_code == 200 else None
         except self._lost:
             return None
-        except (ValueError, KeyError, TypeError):
+        except UNFORESEEN:
             return None
 
     def close(self) -> None:
@@ -133,7 +134,7 @@ class Wire:
             raise errors.from_json(answer.text)
         try:
             found = json.loads(answer.text) if answer.status_code == 200 and media == "application/json" else None
-        except (ValueError, RecursionError):
+        except UNFORESEEN:
             found = None
         if not isinstance(found, dict):
             rule = f"what answers at this address is no server of ours (status {answer.status_code})"

@@ -104,9 +104,9 @@ class Curator:
             engine = open_engine(self.policy, memory, threads)
             opened.callback(engine.close)
             self._owns_ledger = not isinstance(ledger, Ledger)
-            kept_at = None if isinstance(ledger, Ledger) else ledger_address(self.policy, ledger)
-            self._kept_at = kept_at.absolute() if isinstance(kept_at, Path) else kept_at
-            self.ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger_address(self.policy, ledger))
+            address = ledger if isinstance(ledger, Ledger) else ledger_address(self.policy, ledger)
+            self._kept_at = address.absolute() if isinstance(address, Path) else address
+            self.ledger = address if isinstance(address, Ledger) else Ledger.open(address)
             if self._owns_ledger:
                 opened.callback(self.ledger.close)
             unit, budget, per = self.policy.unit, self.policy.account_budget, self.policy.per or ""
@@ -474,7 +474,7 @@ class Curator:
         The account is the same one, under the same terms and with all that was spent; data that belong to another
         account are refused. This curator stays as it is, and is to be closed by itself.
         """
-        here, ledger = self._context, self.ledger if self._kept_at is None else self._kept_at
+        here, ledger = self._context, self._kept_at
         found = Curator(
             self.policy,
             ledger,

@@ -20,6 +20,7 @@ from sfumato.mechanisms.protocols import Mechanism
 from sfumato.privacy import Cost, Curve, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, text
 from sfumato.privacy.spelled_values import spelled
+from sfumato.untrusted import refusing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAME = 200
@@ -190,7 +191,8 @@ class Line:
         amounts = {"cost": found.cost, "spent": found.spent, "held": found.held}
         if not isinstance(found.named, Mapping) or set(found.named) != _NAMED:
             raise InvalidParameter("named", found.named, "the parts of a line by their names")
-        return cls(kind=found.entered, **found.named, **amounts)  # type: ignore[arg-type]
+        with refusing(lambda: InvalidParameter("source", source, "the JSON text of a line")):
+            return cls(kind=found.entered, **found.named, **amounts)  # type: ignore[arg-type]
 
     @property
     def curve(self) -> Curve | None:

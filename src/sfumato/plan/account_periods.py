@@ -22,7 +22,7 @@ from sfumato.plan.nodes import Aggregate, Filter, PerUnit, Relation, Scan, SemiJ
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal, Reference
 from sfumato.plan.values.functions import call, literal
-from sfumato.plan.values.narrowing import Limit, comparison, limits
+from sfumato.plan.values.narrowing import Limit, as_comparison, limits
 from sfumato.policy import Policy, Type
 from sfumato.policy.values import ACCOUNT_PERIODS
 
@@ -166,10 +166,10 @@ def _met(condition: Expression, telling: frozenset[Reference], policy: Policy) -
             return found
         if condition.function == "OR":
             return _either(_met(each, telling, policy) for each in condition.arguments)
-        told = comparison(condition)
-        if told is not None and told[0] == "IN":
-            kind = told[1].domain.type
-            each_equal = (call("=", told[1], literal(kind, value)) for value in told[2])
+        comparison = as_comparison(condition)
+        if comparison is not None and comparison.operator == "IN":
+            operand = comparison.operand
+            each_equal = (call("=", operand, literal(operand.domain.type, value)) for value in comparison.values)
             return _either(_limited(each, telling, policy) for each in each_equal)
     return _limited(condition, telling, policy)
 

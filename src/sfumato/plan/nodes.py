@@ -34,7 +34,7 @@ from sfumato.plan.aggregates.windows import Place, WindowFunction
 from sfumato.plan.limits import ONE_ROW, Limits, Strategy
 from sfumato.plan.noisy_rows import Finish, Outer, Output
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Reference, columns
-from sfumato.plan.values.narrowing import comparison
+from sfumato.plan.values.narrowing import Comparison, as_comparison
 from sfumato.policy import Domain, Value
 from sfumato.privacy import codec
 
@@ -183,36 +183,53 @@ class Filter:
 
     @property
     def most_rows(self) -> int | None:
-        known = [each for each in (self.input.most_rows, _first_rows(self)) if each is not None]
-        return min(known, default=None)
+        limits = [each for each in (self.input.most_rows, _row_number_limit(self)) if each is not None]
+        return min(limits, default=None)
 
     @property
     def limits(self) -> Limits:
-        first = _first_rows(self)
-        return self.input.limits if first is None else self.input.limits.at_most(first)
+        rows = _row_number_limit(self)
+        return self.input.limits if rows is None else self.input.limits.at_most(rows)
 
 
-def _first_rows(node: Filter) -> int | None:
-    """Count the most rows of a unit where a condition keeps those that ROW_NUMBER counts first.
+def _row_number_limit(node: Filter) -> int | None:
+    """Return the most rows of one unit that a condition on ROW_NUMBER keeps; None where it limits nothing.
 
-    Places over all of a unit's rows are different up to the last that is told apart, and nothing between the window and
-    the condition makes rows more.
+    *Claim.* Numbers over all of a unit's rows are distinct below the cap, which stands for every later one, and nothing
+    between the window and the condition repeats a row. So a condition that excludes the cap keeps no more rows of a
+    unit than it admits numbers, and AND no more than any of its parts. ∎
     """
     below: Relation = node.input
     while isinstance(below, (Filter, Cut, SemiJoin)):
         below = below.input
     if not isinstance(below, Window):
         return None
-    places: dict[Reference, WindowFunction] = {Field(below.source, "", name): made for name, made in below.functions}
+    window_functions: dict[Reference, WindowFunction] = {
+        Field(below.source, "", name): function for name, function in below.functions
+    }
+    limits: list[int | None] = []
     for part in conjuncts(node.predicate):
-        found = comparison(part) if isinstance(part, Call) else None
-        if found is None or not isinstance(found[1], Column) or found[0] not in ("=", "<", "<=", "IN"):
+        comparison = as_comparison(part) if isinstance(part, Call) else None
+        if comparison is None or not isinstance(comparison.operand, Column):
             continue
-        place = places.get(found[1].reference)
-        most = max(found[2]) - (found[0] == "<")
-        if isinstance(place, Place) and place.distinct and 1 <= most < place.cap:
-            return int(most)
-    return None
+        row_number = window_functions.get(comparison.operand.reference)
+        if isinstance(row_number, Place) and row_number.distinct:
+            limits.append(_admitted_numbers(comparison, row_number.cap))
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _admitted_numbers(comparison: Comparison, cap: int) -> int | None:
+    """Count the row numbers that a comparison admits, none as one; None where it may admit the cap."""
+    operator, values = comparison.operator, comparison.values
+    ranges = {"<": (1, values[0] - 1), "<=": (1, values[0]), "BETWEEN": (max(values[0], 1), values[-1])}
+    if operator in ("=", "IN"):
+        admitted, last = len({number for number in values if number >= 1}), max(values)
+    elif operator in ranges:
+        first, last = ranges[operator]
+        admitted = last - first + 1
+    else:
+        return None
+    return max(admitted, 1) if last < cap else None
 
 
 @codec.value("cut")

@@ -19,7 +19,7 @@ from sfumato.plan.costs import MOST_PARTS, expressions
 from sfumato.plan.nodes import Join, Query, relations
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
 from sfumato.plan.values.functions import never_null
-from sfumato.plan.values.narrowing import comparison
+from sfumato.plan.values.narrowing import as_comparison
 from sfumato.plan.words import words
 from sfumato.policy import Domain, Type
 
@@ -69,10 +69,10 @@ class _Sentences:
 
     def literals(self, made: Expression) -> Iterator[str]:
         for node in walk(made):
-            found = comparison(node) if isinstance(node, Call) else None
-            if found is None or not isinstance(node, Call) or not _of_fields(found[1]):
+            comparison = as_comparison(node) if isinstance(node, Call) else None
+            if comparison is None or not isinstance(node, Call) or not _of_fields(comparison.operand):
                 continue
-            name, operand, values = found
+            name, operand, values = comparison
             if name in ("=", "<>", "IN"):
                 written = [each for each in node.arguments if isinstance(each, Literal) and each.value is not None]
                 yield from (_unmet(operand, each) for each in written if _unknown(operand.domain, each.value))
@@ -231,5 +231,7 @@ def _unmet(operand: Expression, found: Literal) -> str:
 
 
 def _apart(test: Call, made: Call, default: Literal) -> bool:
-    found = comparison(test)
-    return found is not None and found[0] in ("=", "<>", "IN") and found[1] is made and default.value not in found[2]
+    comparison = as_comparison(test)
+    if comparison is None or comparison.operator not in ("=", "<>", "IN"):
+        return False
+    return comparison.operand is made and default.value not in comparison.values

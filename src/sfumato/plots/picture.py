@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidParameter, SfumatoError, installing
+from sfumato.untrusted import refusing
 
 KINDS = (".svg", ".png", ".html")
 FITTING = ' style="max-width:100%;height:auto"'
@@ -65,13 +66,11 @@ class Picture:
     @classmethod
     def from_json(cls, source: str) -> Picture:
         """Read back what ``to_json`` wrote; any other text is refused."""
-        try:
+        with refusing(lambda: InvalidParameter("source", source, "the JSON text of a picture")):
             found = json.loads(source)
             if found.pop("kind") != KIND or set(found) != {"svg", "width", "height", "title"}:
                 raise ValueError
             return cls(str(found["svg"]), float(found["width"]), float(found["height"]), str(found["title"]))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise InvalidParameter("source", source, "the JSON text of a picture") from None
 
     def _repr_svg_(self) -> str:
         return self.svg

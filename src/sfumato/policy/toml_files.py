@@ -13,6 +13,7 @@ from sfumato.errors import InvalidPolicy
 from sfumato.policy.names import check_keys, check_name
 from sfumato.policy.values import PERIODS, Policy, Table, placed
 from sfumato.privacy import Budget, PrivacyUnit
+from sfumato.untrusted import refusing
 
 MOST_BYTES = 4 << 20
 """Longer texts are no declarations."""
@@ -38,7 +39,12 @@ _PERIOD = 'write period = { column = "day", every = "day" } ("week" or "month")'
 def read(path: str | Path) -> Policy:
     """Read the policy in a TOML file; sources are found relative to it."""
     file = Path(path)
-    written = _parsed(_text(file), str(file))
+    fix = "write it as the documentation of policies shows"
+    with refusing(lambda: InvalidPolicy("what this file declares does not fit together", place=str(file), fix=fix)):
+        return _policy(_parsed(_text(file), str(file)), file)
+
+
+def _policy(written: dict[str, Any], file: Path) -> Policy:
     check_keys(written, ("ledger", "unit", "tables", "analysts"), "")
     unit = _section(written, "unit", "", 'add [unit] with name = "patient" and budget = { epsilon = 3.0 }')
     check_keys(unit, ("name", "neighbours", "budget", "size", "period", "id_type"), "unit")

@@ -64,6 +64,14 @@ def _within(total: int | None, allowed: int | None) -> bool:
     return total is not None and allowed is not None and total <= allowed
 
 
+def _shown(amount: Fraction) -> str:
+    """Write an amount for people: one beyond all floats, as only a forged text holds, is shown too."""
+    return shown(float(amount)) if amount <= _MOST_SHOWN else f"more than {float(_MOST_SHOWN):g}"
+
+
+_MOST_SHOWN = 10**300
+
+
 @codec.value("cost")
 @dataclass(frozen=True)
 class Cost:
@@ -100,13 +108,13 @@ class Cost:
     @property
     def words(self) -> str:
         """Say what it costs in the ε that people type: Gaussian noise has none of its own."""
-        parts = ["Gaussian noise" if self.pure is None else f"ε = {shown(float(from_units(self.pure)))}"]
-        parts += [f"may fail with probability {shown(float(from_units(self.failure)))}"] if self.failure else []
+        parts = ["Gaussian noise" if self.pure is None else f"ε = {_shown(from_units(self.pure))}"]
+        parts += [f"may fail with probability {_shown(from_units(self.failure))}"] if self.failure else []
         return "" if self.nothing else ", ".join(parts)
 
     def __repr__(self) -> str:
         amounts = [(name, amount) for name, amount in self.amounts.items() if amount != 0]
-        return ", ".join(f"{name} {'∞' if each is None else shown(float(each))}" for name, each in amounts)
+        return ", ".join(f"{name} {'∞' if each is None else _shown(each)}" for name, each in amounts)
 
     @property
     def amounts(self) -> dict[str, Fraction | None]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import json
 import math
 import re
@@ -26,11 +27,12 @@ from contextlib import suppress
 from enum import Enum
 from fractions import Fraction
 from importlib import import_module
-from types import MappingProxyType
-from typing import Any, TypeVar
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import text
+from sfumato.untrusted import UNFORESEEN
 
 _LONGEST = 1 << 22
 _PLAIN = frozenset([int, str, bool, type(None)])
@@ -161,9 +163,16 @@ _SHAPES: dict[object, Callable[[Any], bool]] = {
     "str": lambda found: type(found) is str,
     "int": lambda found: type(found) is int,
     "bool": lambda found: type(found) is bool,
-    "tuple[str, ...]": lambda found: type(found) is tuple and all(type(each) is str for each in found),
+    "str | None": lambda found: found is None or type(found) is str,
+    "int | None": lambda found: found is None or type(found) is int,
+    "tuple[str, ...]": lambda found: _is_tuple_of_texts(found),
+    "tuple[tuple[str, ...], ...]": lambda found: type(found) is tuple and all(map(_is_tuple_of_texts, found)),
 }
 """By an annotation as it is written: annotations are texts in every module of ours."""
+
+
+def _is_tuple_of_texts(found: Any) -> bool:
+    return type(found) is tuple and all(type(each) is str for each in found)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -248,14 +257,66 @@ def _read(data: Any) -> Any:
     if cls is None:
         raise InvalidParameter("kind", kind, "one of " + ", ".join(sorted(_types)))
     known = {f.name: _read_mapping if _is_mapping(f) else _read for f in dataclasses.fields(cls) if f.init}
+    refused = InvalidParameter(str(kind), sorted(fields), "an object with the fields " + ", ".join(known))
+    if not set(fields) <= set(known):
+        raise refused
     try:
-        if set(fields) <= set(known):
-            return cls(**{name: known[name](each) for name, each in fields.items()})
+        made = cls(**{name: known[name](each) for name, each in fields.items()})
     except InvalidParameter:
         raise
-    except (TypeError, ValueError):
-        pass  # a field without a default is missing, or has a shape the constructor cannot take
-    raise InvalidParameter(str(kind), sorted(fields), "an object with the fields " + ", ".join(known))
+    except UNFORESEEN as error:  # a field without a default is missing, or has a shape the constructor cannot take
+        raise refused from error
+    _check_values(made)
+    return made
+
+
+def _check_values(item: Any) -> None:
+    """Refuse a value that was read with anything else in a field that holds values of ours."""
+    cls: Any = type(item)
+    for name, hint in _value_hints(cls).items():
+        found = getattr(item, name)
+        if not _fits(found, hint):
+            raise InvalidParameter(name, found, f"what {_kinds[cls]} has there")
+
+
+@functools.cache
+def _value_hints(cls: type) -> Mapping[str, Any]:
+    """Find the fields of a class whose annotations name classes of ours."""
+    try:
+        hints = get_type_hints(cls)
+    except NameError:  # a name that is imported for type checkers alone
+        return {}
+    fields = (each.name for each in dataclasses.fields(cls) if each.init)
+    return {name: hints[name] for name in fields if _names_ours(hints[name])}
+
+
+def _names_ours(hint: Any) -> bool:
+    return _is_ours(hint) or any(_names_ours(each) for each in get_args(hint))
+
+
+def _is_ours(hint: Any) -> bool:
+    """Tell whether an annotation is one class of ours; enumerations are read from texts by the constructors."""
+    if not isinstance(hint, type) or not hint.__module__.startswith("sfumato."):
+        return False
+    return not issubclass(hint, Enum) and not getattr(hint, "_is_protocol", False)
+
+
+def _fits(found: Any, hint: Any) -> bool:
+    """Tell whether what was read is what an annotation says, as far as it names classes of ours."""
+    if _is_ours(hint):
+        return isinstance(found, hint)
+    inner = get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        return any(_fits(found, each) for each in inner)
+    if hint is NoneType:
+        return found is None
+    if get_origin(hint) is not tuple or not _names_ours(hint):
+        return True
+    if not isinstance(found, tuple):
+        return False
+    if inner[1:] == (...,):
+        return all(_fits(each, inner[0]) for each in found)
+    return len(found) == len(inner) and all(map(_fits, found, inner))
 
 
 def _read_mapping(data: Any) -> Any:

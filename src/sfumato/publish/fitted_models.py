@@ -31,6 +31,7 @@ from sfumato.publish.synopsis import cell_keys, key_type
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import INVENTED, Receipt
 from sfumato.release.prices import Price
+from sfumato.untrusted import refusing
 
 _LONGEST = 1 << 30
 """Letters of a model's JSON text."""
@@ -182,7 +183,8 @@ class FittedModel:
     def from_json(cls, source: str) -> FittedModel:
         """Read back what ``to_json`` wrote, and fit the model again to the bit. Any other text is refused."""
         found = codec.loads_as(_Written, source, longest=_LONGEST)
-        return cls(found.fit, found.receipt, found.fit.model)
+        with refusing(lambda: InvalidParameter("source", source, "the JSON text of a fitted model")):
+            return cls(found.fit, found.receipt, found.fit.model)
 
     @classmethod
     def read(cls, content: bytes, place: str) -> FittedModel:

@@ -11,6 +11,7 @@ from sfumato.publish.files import fitted_files, model_files, synopsis_files, zip
 from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.synthetic import Synthetic
+from sfumato.untrusted import UNFORESEEN, refusing
 
 Published = Synopsis | FittedModel | Synthetic
 
@@ -29,6 +30,11 @@ def synopsis(path: str | os.PathLike[str]) -> Published:
     fitted a ``FittedModel``.
     """
     content = zip_files.content_of(path)
+    with refusing(lambda: zip_files.damaged(str(path), "what it holds does not fit together")):
+        return _read(content, path)
+
+
+def _read(content: bytes, path: str | os.PathLike[str]) -> Published:
     kind = _kind(content, str(path))
     if kind == _FORM:
         fix = "read it with sf.form; what was answered is in the reports"
@@ -43,6 +49,6 @@ def _kind(content: bytes, place: str) -> str:
         if name == zip_files.MANIFEST:
             try:
                 return str(json.loads(member, parse_float=str, parse_constant=str)["kind"])
-            except (ValueError, RecursionError, KeyError, TypeError):
+            except UNFORESEEN:
                 return ""
     return ""

@@ -47,6 +47,7 @@ from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.answer_pictures import foot, notes
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price
+from sfumato.untrusted import refusing
 
 if TYPE_CHECKING:
     import pandas
@@ -290,11 +291,8 @@ class Synthetic:
     def from_json(cls, source: str) -> Synthetic:
         """Read back what ``to_json`` wrote, without what the buyer has left; any other text is refused."""
         found = codec.loads_as(_Written, source, longest=_LONGEST)
-        try:
-            content = base64.b64decode(found.file, validate=True)
-        except ValueError:
-            raise InvalidParameter("file", found.file, "the bytes of a file in base64") from None
-        return cls.read(content, "the JSON text")
+        with refusing(lambda: InvalidParameter("file", found.file, "the bytes of a file in base64")):
+            return cls.read(base64.b64decode(found.file, validate=True), "the JSON text")
 
     @classmethod
     def read(cls, content: bytes, place: str) -> Synthetic:

@@ -30,6 +30,7 @@ from sfumato.reports import bundles
 from sfumato.reports.bundles import BundleChain, BundleLine, BundleManifest, BundleSignature
 from sfumato.reports.signing_keys import PublicKey
 from sfumato.reports.telling import salted, told
+from sfumato.untrusted import refusing
 
 T = TypeVar("T")
 
@@ -101,6 +102,11 @@ def read(path: str | os.PathLike[str]) -> Bundle:
 
 def opened(content: bytes, path: str | os.PathLike[str]) -> Bundle:
     """Read a bundle from its bytes; the path says where they are from."""
+    with refusing(lambda: _damaged(path, "what it holds does not fit together")):
+        return _opened(content, path)
+
+
+def _opened(content: bytes, path: str | os.PathLike[str]) -> Bundle:
     try:
         members = dict(members_of(content, str(path)))
     except SfumatoError:

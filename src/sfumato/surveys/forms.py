@@ -34,6 +34,7 @@ from sfumato.surveys.counts import Counts, PairCounts, Refused, SurveyEstimate
 from sfumato.surveys.encodings import Chances, Encoding, fits, randomised
 from sfumato.surveys.question_cells import cell_of, check_questions, label, questions_of
 from sfumato.surveys.reports import Report
+from sfumato.untrusted import refusing
 
 _MOST_RESPONDENTS = 10**9
 _LONGEST = 1 << 26
@@ -375,6 +376,11 @@ def form(path: str | os.PathLike[str]) -> Form:
 
 def read(content: bytes, place: str = "the file") -> Form:
     """Read a form from the bytes of its file: only those that writing it gives."""
+    with refusing(lambda: damaged(place, f"{MANIFEST} does not say a survey form")):
+        return _read(content, place)
+
+
+def _read(content: bytes, place: str) -> Form:
     if len(dict(members_of(content, place))) > 1:
         fix = "read a synopsis or a model with sf.synopsis, or sfumato ask"
         raise SynopsisDamaged(f"a survey form is a zip of {MANIFEST} alone", place=place, fix=fix)

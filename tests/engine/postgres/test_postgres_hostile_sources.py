@@ -177,11 +177,24 @@ def test_a_view_below_a_view_is_part_of_its_shape(sessions: Sessions, visits: st
     engine.close()
 
 
-@pytest.mark.skipif(
-    not installations() or installations()[0].version < 18, reason="columns are computed at reading since version 18"
-)
-def test_a_column_that_is_computed_at_reading_is_part_of_the_shape(sessions: Sessions) -> None:
+@pytest.fixture
+def newest() -> Iterator[Sessions]:
+    """A server of the newest version that is found, whichever one the other tests use."""
+    installation = max(installations(), key=lambda each: each.version, default=None)
+    if installation is None or installation.version < 18:
+        pytest.skip("columns are computed at reading since PostgreSQL 18: none so new was found")
+    server = PostgresServer(installation)
+    try:
+        sessions = Sessions(server.make().start())
+        yield sessions
+        sessions.close()
+    finally:
+        server.remove()
+
+
+def test_a_column_that_is_computed_at_reading_is_part_of_the_shape(newest: Sessions) -> None:
     """Such a column is what a view is: its owner is told so, and another expression is another source."""
+    sessions = newest
     relation = f"{sessions.schema()}.visits"
     sessions.run(
         f"CREATE TABLE {relation} (who int, ward text, half int GENERATED ALWAYS AS (who / 2) VIRTUAL) "
@@ -191,10 +204,7 @@ def test_a_column_that_is_computed_at_reading_is_part_of_the_shape(sessions: Ses
     half = {"half": {"type": "integer", "bounds": [0, 9]}}
     engine = Postgres(declared(sessions.server, relation, half))
     assert any("computed when they are read" in each for each in engine.remarks("visits"))
-    sessions.run(
-        f"CREATE TABLE {relation}_south PARTITION OF {relation} FOR VALUES IN ('south')",
-        f"INSERT INTO {relation} VALUES (8, 'south')",
-    )
+    sessions.run(f"INSERT INTO {relation} VALUES (8, 'north')")
     assert read(engine, "SELECT SUM(half) FROM visits") == [(4,)]
     sessions.run(f"ALTER TABLE {relation} ALTER COLUMN half SET EXPRESSION AS (who / 4)")
     with pytest.raises(SourceChanged):

@@ -19,6 +19,7 @@ from sfumato.ledger.sealed_rows import FIRST, Row
 from sfumato.ledger.spending import NOTHING, read_cost, read_spending
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Cost, codec
+from sfumato.untrusted import UNREADABLE
 
 
 @codec.value("anchored-account")
@@ -71,7 +72,7 @@ class Anchor:
         file = Path(local_files.address(path, "anchor"))
         try:
             found = _decoded(file.read_text())
-        except (OSError, ValueError) as error:
+        except UNREADABLE as error:
             raise _unreadable(file) from error
         if not isinstance(found, Anchor):
             raise _unreadable(file)

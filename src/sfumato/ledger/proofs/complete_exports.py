@@ -26,6 +26,7 @@ from sfumato.ledger.proofs.verifying import Checker
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.stores.sqlite_copies import Content, write_copy
 from sfumato.ledger.transaction import Transaction, every
+from sfumato.untrusted import refusing
 
 _VERSION = 1
 _HEAD = {"complete-export": _VERSION}
@@ -65,7 +66,7 @@ class CompleteExport:
     @classmethod
     def of(cls, path: Path) -> CompleteExport:
         """Read the first line and the last one; every line is looked at, and none is kept."""
-        with _opened(path) as file:
+        with refusing(lambda: _refused(path, "what it holds does not fit together")), _opened(path) as file:
             head = _head(file, path)
             ending = ""
             for line in file:
@@ -119,9 +120,10 @@ class CompleteExport:
         return Path(f"{self.path}.ledger")
 
     def _restore(self) -> None:
-        self._check()
         large: dict[str, str] = {}
-        write_copy(self._ledger, Content(self.key, lambda: self._rows(large), (), large.get))
+        with refusing(lambda: _refused(self.path, "what it holds does not fit together")):
+            self._check()
+            write_copy(self._ledger, Content(self.key, lambda: self._rows(large), (), large.get))
 
     def _discard(self) -> None:
         """Remove the ledger that was made of it, unless something was written there that counts."""

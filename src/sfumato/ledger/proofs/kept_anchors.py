@@ -34,6 +34,7 @@ from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import read_cost, read_spending, write_cost
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import codec
+from sfumato.untrusted import UNREADABLE
 
 Marks = tuple[tuple[int, str], ...]
 """Numbers and hashes of lines."""
@@ -287,7 +288,7 @@ def _read_running(path: Path) -> Running | None:
         return Running(path, process, anchor, stamp)
     except FileNotFoundError:
         return None  # closed meanwhile: the anchor of the whole ledger knows more
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise LedgerUnavailable(
             "the running file of a process cannot be read: what it knows of this ledger would be forgotten",
             place=str(path),

@@ -37,16 +37,24 @@ def expression(node: Node, resolve: Resolve) -> Expression:
 
 def reading(node: Node, own: Own) -> Expression:
     """Read parts with a say in it: ``own`` reads the parts it knows by itself, such as columns, and is asked first."""
+    _check_present(node)
     if _depth(node) > DEEPEST:
         raise located(Unsupported("too-deep", f"at most {DEEPEST} levels are read", fix="use IN, or a subquery"), node)
 
     def read(part: Node) -> Expression:
+        _check_present(part)
         try:
             return own(part, read) or _reader(part)(part, read)
         except Unsupported as error:
             raise located(error, part) from None
 
     return read(node)
+
+
+def _check_present(node: Node | None) -> None:
+    """Refuse an argument that the parser let be missing, as in MAX()."""
+    if node is None:
+        raise Unsupported("arguments", "an argument is missing here", fix="write what it is of within the parentheses")
 
 
 def remembering(resolve: Resolve) -> Callable[[Node], Expression | None]:

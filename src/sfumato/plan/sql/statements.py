@@ -26,7 +26,7 @@ from sfumato.plan.sql.sql_ranked import RANKED, quantiles, ranked, shares
 from sfumato.plan.sql.text import select as parse_text
 from sfumato.plan.sql.text_positions import called, refuse, shown
 from sfumato.plan.sql.unit_joins import period_words, periods
-from sfumato.plan.values.expressions import Column, Expression, Key, Literal, Result, SummedOver, Windowed
+from sfumato.plan.values.expressions import Column, Expression, Key, Literal, Result, SummedOver, Windowed, columns
 from sfumato.plan.values.functions import call, literal
 from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Type
@@ -235,6 +235,7 @@ def _most_frequent(node: exp.ApproxTopK, where: Expression | None, source: Rows)
         rule = f"APPROX_TOP_K takes a value and how many of the most frequent to give: 1 to {MOST_FREQUENT}"
         raise refuse(node, "top-k", rule, f"write APPROX_TOP_K({shown(node.this)}, 3)")
     value = expression(node.this, source.resolve)
+    _check_not_constant(value, node)
     return [(str(place + 1), FrequentValue(value, most, place, where)) for place in range(most)]
 
 
@@ -337,11 +338,18 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
         raise refuse(node, "aggregate", f"{shown(node)} is of something", f"name a column: {node.key.upper()}(x)")
     value = expression(argument, source.resolve)
     if isinstance(node, exp.Mode):
+        _check_not_constant(value, node)
         return FrequentValue(value, where=where)
     _check_summable(value, argument)
     if type(node) in _SPREADS:
         return _with_moments(_SPREADS[type(node)](value, where), node)
     return Sum(value, where) if isinstance(node, exp.Sum) else Mean(value, where)
+
+
+def _check_not_constant(value: Expression, node: exp.Expr) -> None:
+    if not columns(value):
+        rule, fix = f"{shown(node)} is the same whatever the rows hold", "name a column in place of the constant"
+        raise refuse(node, "constant-value", rule, fix)
 
 
 def _check_arguments(node: exp.Expr) -> None:

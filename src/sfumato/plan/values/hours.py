@@ -5,7 +5,7 @@ from __future__ import annotations
 from sfumato.plan.values import calendar, date_formats
 from sfumato.plan.values.expressions import Call, Column, Expression, Literal, walk
 from sfumato.plan.values.functions import call, literal
-from sfumato.plan.values.narrowing import comparison
+from sfumato.plan.values.narrowing import as_comparison
 from sfumato.policy import Type, Value
 
 _PARTS = frozenset(["year", "quarter", "month", "week", "day", "dow", "isodow", "doy", "hour"])
@@ -48,8 +48,10 @@ def by_hour(condition: Expression, column: Column) -> Expression | None:
         if not known or (condition.function == "OR" and len(known) < len(parts)):
             return None
         return call(condition.function, *known) if len(known) > 1 else known[0]
-    found = comparison(condition)
-    return None if found is None or found[1] != column else _compared(column, found[0], found[2])
+    comparison = as_comparison(condition)
+    if comparison is None or comparison.operand != column:
+        return None
+    return _compared(column, comparison.operator, comparison.values)
 
 
 def _compared(column: Column, name: str, values: tuple[Value, ...]) -> Expression:

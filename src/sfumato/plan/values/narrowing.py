@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from sfumato.plan.values import calendar, intervals
 from sfumato.plan.values.expressions import Call, Expression, Literal
@@ -86,14 +86,20 @@ def _met(condition: Expression) -> Limits:
         return _all(map(_met, condition.arguments))
     if condition.function == "OR":
         return functools.reduce(_one, map(_met, condition.arguments))
-    found = comparison(condition)
-    return {} if found is None else _carried(found[1], _limit(*found))
+    comparison = as_comparison(condition)
+    return {} if comparison is None else _carried(comparison.operand, _limit(*comparison))
 
 
-def comparison(condition: Call) -> tuple[str, Expression, tuple[Any, ...]] | None:
-    """Read a comparison with literals, the literals on the right: the function, what is compared, and with which
-    values.
-    """
+class Comparison(NamedTuple):
+    """A comparison of an expression with literals that are there, the literals on the right."""
+
+    operator: str
+    operand: Expression
+    values: tuple[Any, ...]
+
+
+def as_comparison(condition: Call) -> Comparison | None:
+    """Return a condition as a comparison with literals; None where it is none."""
     operand, *others = condition.arguments
     name = condition.function
     if isinstance(operand, Literal) and len(others) == 1:
@@ -102,7 +108,7 @@ def comparison(condition: Call) -> tuple[str, Expression, tuple[Any, ...]] | Non
     if isinstance(operand, Literal) or not values:
         return None
     if name == "IN" or (name in ("BETWEEN", *_TURNED) and len(values) == len(others)):
-        return name, operand, values
+        return Comparison(name, operand, values)
     return None
 
 

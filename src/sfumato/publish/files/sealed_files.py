@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter, SynopsisDamaged
 from sfumato.privacy import codec
 from sfumato.publish.files.zip_files import MANIFEST, damaged, digest, is_sealed, members_of, sealed, zipped
+from sfumato.untrusted import UNFORESEEN
 
 _OVERHEAD = 1 << 16
 """Bytes of an Arrow file beside its numbers: far more than one column needs."""
@@ -74,7 +75,7 @@ class FileKind:
             text = content.decode()
             stated = json.loads(text, parse_float=str, parse_constant=str)
             number, own = stated["format"], stated["members"][MANIFEST]
-        except (ValueError, RecursionError, KeyError, TypeError):
+        except UNFORESEEN:
             raise damaged(place, f"{MANIFEST} is not the JSON text that was written") from None
         if type(number) is int and number > self.format:
             rule = f"this version reads a {self.called} of format {self.format}; the file has format {number}"

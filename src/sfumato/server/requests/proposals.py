@@ -164,7 +164,6 @@ def _calling(method: str) -> Callable[[Curator, Given], Any]:
     return made
 
 
-_MARGINALS = _calling("marginals")
 KINDS: Mapping[str, Kind] = {
     each.name: each
     for each in (

@@ -1,0 +1,44 @@
+"""Seeded bugs where what others wrote is read: files, replies, texts that were edited and sealed again."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_FILES = ("test_untrusted.py::test_published_files",)
+
+MUTANTS = (
+    Mutant(
+        "an attribute that a forged value does not have is nobody's refusal",
+        Kind.HOSTILE,
+        "untrusted.py",
+        "    AttributeError,\n",
+        "",
+        _FILES,
+    ),
+    Mutant(
+        "anything may stand where a value of ours is read",
+        Kind.HOSTILE,
+        "privacy/codec.py",
+        "    _check_values(made)\n",
+        "",
+        ("test_untrusted.py::test_a_number_in_the_place_of_a_value_is_refused_while_reading",),
+    ),
+    Mutant(
+        "a field that may be missing holds anything",
+        Kind.HOSTILE,
+        "privacy/codec.py",
+        '"str | None": lambda found: found is None or type(found) is str,',
+        '"str | None": lambda found: True,',
+        ("test_untrusted.py::test_values_as_json[line]",),
+    ),
+    Mutant(
+        "a reply that nests deep ends in a recursion",
+        Kind.HOSTILE,
+        "untrusted.py",
+        "    RecursionError,\n",
+        "",
+        ("test_untrusted.py::test_a_reply_that_nests_deep_is_refused",),
+    ),
+)
+
+test_the_tests_of_what_others_wrote_notice = suite(MUTANTS)
