@@ -17,7 +17,7 @@ from scipy import stats
 from publish.worlds import attributes
 from sfumato.audit.canaries import canary_guesses
 from sfumato.audit.lower_bounds import falsifying, verdicts
-from sfumato.audit.whole_policies import curator_audits
+from sfumato.audit.whole_policies import curator_audits, shared_noise
 from sfumato.curator.proposals import bought_synopses, marginals, session_answers, synthesis, workloads
 from sfumato.curator.proposals.marginals import MarginalsProposal
 from sfumato.curator.proposals.mwem import MwemProposal
@@ -30,7 +30,7 @@ from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.curator.proposals.table_auctions import PriceDraw
 from sfumato.curator.steps import ladders, step_counts
 from sfumato.curator.steps.step_counts import StepCounts, StepSearch
-from sfumato.mechanisms import Exponential, Laplace
+from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.sparse import AboveThreshold
 from sfumato.privacy import Guarantee, Neighbours
 from sfumato.publish.marginals import planning
@@ -76,6 +76,8 @@ REGISTRY = Registry(
         "audit.whole_policies.curator_audits.curator": "it runs an audit, and adds up minutes",
         "audit.whole_policies.drawn_again.drawn_again": "it runs an audit, and counts cells",
         "audit.whole_policies.planted_faults._half_the_noise": "it plants a fault, and proves nothing itself",
+        "audit.whole_policies.planted_faults._shared_noise": "it plants a fault, and proves nothing itself",
+        "audit.whole_policies.shared_noise.compare_noise": "it runs an audit, and counts numbers",
         "audit.whole_policies.planted_faults._one_noise": "it plants a fault, and proves nothing itself",
         "audit.whole_policies.planted_faults._bare_keys": "it plants a fault, and proves nothing itself",
     },
@@ -435,9 +437,32 @@ def _one_run() -> Iterator[Vector]:
 @formula("audit.whole_policies.curator_audits._share")
 def _audit_share() -> Iterator[Vector]:
     for level, questions in ((Fraction(99, 100), 5), (Fraction(999, 1000), 40), (Fraction(1, 2), 0)):
-        parts = [(1 - level) / (3 * questions + 10)] * (3 * questions + 10)
-        assert sum(parts) == 1 - level
-        yield exact(1 - parts[0], curator_audits._share, level, questions)
+        # with Laplace and with Gaussian noise each: noises compared and drawn; and releases bought; 10 planted faults
+        verdicts = questions * (2 * 2 + 1) + 10
+        yield exact(level + (1 - level) * Fraction(verdicts - 1, verdicts), curator_audits._share, level, questions)
+
+
+@formula("audit.whole_policies.shared_noise._enough_draws")
+def _enough_draws() -> Iterator[Vector]:
+    """The least number of draws is found by multiplying the chance of an accident, from the law itself."""
+    for mechanisms, numbers, miss in (
+        ([Laplace(3)], 2, Fraction(1, 10**6)),
+        ([Laplace(40), Laplace(7)], 12, Fraction(1, 10**9)),
+        ([Gaussian(5), Laplace(100)], 300, Fraction(1, 1000)),
+        ([Gaussian(1)], 3, Fraction(1, 2)),
+    ):
+        likeliest = max(_chance_of_zero(mechanism) for mechanism in mechanisms)
+        accident, draws = mpf(numbers) * (numbers - 1), 0
+        while accident > mpf(miss.numerator) / miss.denominator:
+            accident, draws = accident * likeliest, draws + 1
+        yield exact(draws, shared_noise._enough_draws, mechanisms, numbers, miss)
+    yield exact(None, shared_noise._enough_draws, [Laplace(3)], 1, Fraction(1, 2))
+
+
+def _chance_of_zero(mechanism: Laplace | Gaussian) -> mpf:
+    size = mpf(float(mechanism.sizes[0]))
+    power = (lambda x: x / size) if isinstance(mechanism, Laplace) else (lambda x: x * x / (2 * size * size))
+    return 1 / sum(mp.exp(-power(abs(x))) for x in range(-4000, 4001))
 
 
 test_vectors, test_every_formula_has_vectors = REGISTRY.tests()

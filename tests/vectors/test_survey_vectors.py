@@ -167,7 +167,8 @@ def _interval() -> Iterator[Vector]:
         low, high = (
             (each - MP.mpf("0.25")) / MP.mpf("0.5") * respondents for each in _limits(found, asked, MP.mpf("0.025"))
         )
-        low, high = max(MP.mpf(0), low), min(MP.mpf(respondents), high)
+        half = (high - low) / 2  # an end never comes nearer to its own edge than this
+        low, high = max(MP.mpf(0), min(low, respondents - half)), min(MP.mpf(respondents), max(high, half))
         slack = 1e-4
         yield between(
             (down(low) - slack if low else 0.0, up(high)),
