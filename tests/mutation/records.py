@@ -19,9 +19,11 @@ class Records:
     def __init__(self, folder: Path, *, tests: bool = True) -> None:
         self.folder = folder
         self._seconds: dict[str, float] = {}
+        self._breadth: dict[str, int] = {}
         self._tests: dict[str, set[str]] = defaultdict(set)
         for line in _lines(folder, "tests.*") if tests else ():
             self._seconds[line["test"]] = line["seconds"]
+            self._breadth[line["test"]] = len(line["blocks"])
             for block in line["blocks"]:
                 self._tests[block].add(line["test"])
 
@@ -29,18 +31,25 @@ class Records:
         return self._seconds.get(test, 1.0)
 
     def covering(self, site: Site, killers: Counter[str]) -> list[str]:
-        """List the tests that ran a mutant's block: of each test function the shortest first, known killers first."""
+        """List the tests that ran a mutant's block, one of each test function before any second one.
+
+        Tests that are short and run little else come first: they are the likeliest to look at what this block does.
+        Functions that have killed before are preferred.
+        """
         function = site.mutant.function
         node = site_node(site)
         block = block_indexes(function.module, function.qualname)[id(node)]
-        tests = sorted(self._tests[f"{function.module}:{function.qualname}:{block}"], key=self.seconds)
+        tests = sorted(self._tests[f"{function.module}:{function.qualname}:{block}"], key=self._price)
         seen: Counter[str] = Counter()
         ranked = []
         for test in tests:
             name = test.partition("[")[0]
-            ranked.append((seen[name], self.seconds(test) / (1 + killers[name]), test))
+            ranked.append((seen[name], self._price(test) / (1 + killers[name]), test))
             seen[name] += 1
         return [test for _, _, test in sorted(ranked)]
+
+    def _price(self, test: str) -> float:
+        return (self.seconds(test) + 0.01) * self._breadth.get(test, 1)
 
     def finished(self) -> set[str]:
         return {line["mutant"] for line in self.results()}
