@@ -54,8 +54,8 @@ MUTANTS = (
         "a level answers for the column that is called so",
         Kind.KEYS,
         "publish/cells/answering.py",
-        "    if named - known:\n",
-        "    if named - known - {*face.level_columns}:\n",
+        "missing = sorted({*named} - {*known})",
+        "missing = sorted(name for name in {*named} - {*known} if '_level_' not in name)",
         (f"{_FREE}test_a_level_does_not_answer_for_a_column_of_its_name",),
     ),
     Mutant(
@@ -80,7 +80,7 @@ MUTANTS = (
         "curator/proposals/bought_synopses.py",
         "    return sum(found.widths.values())\n",
         "    return -sum(found.widths.values())\n",
-        (f"{_FREE}test_what_is_wanted_decides",),
+        (f"{_FREE}test_the_best_of_many_different_synopses_is_taken",),
     ),
     Mutant(
         "a free answer has a price",
@@ -174,9 +174,9 @@ MUTANTS = (
         "the noisiest of equal purchases is kept",
         Kind.AUDIT,
         "curator/proposals/synopsis_candidates.py",
-        "all(first <= second for first, second in pairs)",
-        "all(first >= second for first, second in pairs)",
-        (f"{_FREE}test_a_synopsis_answers_however_many_were_bought_later",),
+        "if not any(_less_noisy(other, widths) for _, other in front):",
+        "if not any(_less_noisy(widths, other) for _, other in front):",
+        (f"{_FREE}test_bodies_of_other_columns_are_not_loaded",),
     ),
     Mutant(
         "the widest forecasts are asked first",

@@ -172,6 +172,22 @@ MUTANTS = (
         ("publish/synthesis/test_scores.py::test_a_choice_is_drawn_and_not_the_largest_score",),
     ),
     Mutant(
+        "a forecast leaves out the sets within those of the workload",
+        Kind.AUDIT,
+        "publish/synthesis/candidates.py",
+        "if sets.shape[1] >= count",
+        "if sets.shape[1] == count",
+        ("publish/synthesis/test_candidates.py::test_sets_as_arrays_are_those_of_the_closure_in_its_order",),
+    ),
+    Mutant(
+        "a forecast takes sets of any size",
+        Kind.AUDIT,
+        "publish/synthesis/expecting.py",
+        "np.lexsort((np.arange(len(which)) * _GOLDEN % 1, distances))",
+        "np.lexsort((distances, np.arange(len(which)) * _GOLDEN % 1))",
+        ("publish/synthesis/test_forecasting.py::test_sets_are_ordered_by_how_near_their_size_is",),
+    ),
+    Mutant(
         "a synthesis is bounded for a unit that is added, whatever the neighbours are",
         Kind.NEIGHBOURS,
         "curator/proposals/synthesis.py",

@@ -368,18 +368,17 @@ def test_a_synopsis_answers_however_many_were_bought_later(curator: sf.Curator) 
 
 
 def test_the_best_of_many_different_synopses_is_taken(curator: sf.Curator) -> None:
-    """More cover the columns than are asked; the one with the least noise on them was bought in the middle."""
+    """More cover the columns than are asked; the one with the least noise on them was bought before nearly all."""
     wide = ["sex", "age", "smokes", "town", "day"]
     sets = [[wide[:size], [each]] for size in (1, 2, 3, 4) for each in wide[size:]]
-    rhos = ["0.01"] * len(sets)
-    rhos[len(sets) // 2] = "1"
+    rhos = ["0.01", "1", *["0.01"] * (len(sets) - 2)]
     bought = [curator.marginals("people", one).release(rho=rho) for one, rho in zip(sets, rhos, strict=True)]
     assert len(bought) > synopsis_candidates._MOST_ASKED
     text = "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex"
     answer = curator.sql(text).release(free=True)
     least = min(max(_widths(each.sql(text))) for each in bought)
     assert max(_widths(answer)) == pytest.approx(least, rel=1e-9)
-    assert answer.receipt.line == bought[len(sets) // 2].receipt.line
+    assert answer.receipt.line == bought[1].receipt.line
 
 
 def test_bodies_of_other_columns_are_not_loaded(curator: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ class Setting:
     most_cells: int
     zeros: Zeros = ()
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         return tuple(each.size for each in self.attributes)
 

@@ -123,5 +123,4 @@ def predicted_memory(setting: Setting, course: Expected, rows: int) -> int:
 def _scored(setting: Setting, course: Expected) -> int:
     """Count the cells of all candidates that a model may have."""
     most = sum(setting.sizes) + setting.most_cells
-    products = (math.prod(setting.sizes[place] for place in each) for each in course.candidates)
-    return sum(each for each in products if each <= most)
+    return int(course.candidates[course.candidates <= most].sum())
