@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -51,14 +51,25 @@ class Expected:
     """and how many times all of them."""
     noise: float
     """The mean size of the noise in a cell of what is chosen, or of a single column where nothing is, in rows."""
+    pairs: tuple[Set, ...] = ()
+    """Which pairs are measured before anything is chosen."""
+
+    @property
+    def before(self) -> int:
+        """Count what is measured before anything is chosen."""
+        return self.firsts + len(self.pairs)
 
     def sets(self, columns: int) -> list[Set]:
         """List all that is measured, in order."""
-        return [*((place,) for place in range(columns if self.firsts else 0)), *self.chosen]
+        return [*((place,) for place in range(columns if self.firsts else 0)), *self.pairs, *self.chosen]
 
 
 def expected(setting: Setting, method: str, rows: int) -> Expected:
     """Say what a method is expected to do on so many rows."""
+    return replace(_without_pairs(setting, method, rows), pairs=tuple(setting.pairs))
+
+
+def _without_pairs(setting: Setting, method: str, rows: int) -> Expected:
     columns = len(setting.sizes)
     if method == "independent" or (method == "mst" and columns == 1):
         return Expected(columns, (), np.zeros(0), 0, _noise(setting, Fraction(1, columns)))
