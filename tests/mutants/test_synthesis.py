@@ -182,9 +182,9 @@ MUTANTS = (
     Mutant(
         "the pair of a column that decides another is not measured",
         Kind.KEYS,
-        "publish/synthesis/mst.py",
-        "edges = list(pairs)",
-        "edges = list(pairs[:0])",
+        "publish/synthesis/course.py",
+        "for pair in self.setting.pairs:",
+        "for pair in self.setting.pairs[:0]:",
         ("publish/synthesis/test_implications.py::test_every_row_keeps_what_columns_decide",),
     ),
     Mutant(
