@@ -16,7 +16,7 @@ from sfumato.ledger.stores.store import Store
 
 SPENDER = "spender"
 BOTH = {"test_accounts", "test_asking", "test_holds", "test_joined_sources", "test_period_accounts", "test_races"}
-BOTH |= {"test_spending_limits", "test_recomputing"}
+BOTH |= {"test_publications", "test_spending_limits", "test_recomputing"}
 """The modules whose tests are about what is above a store. Others look into a file, or into a schema
 (``test_postgres``), with the same questions.
 """

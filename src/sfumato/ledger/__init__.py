@@ -22,7 +22,7 @@ period_accounts           an account for each period, where a policy keeps one
 verifying, ledgers        every line checked; the ledger itself
 """
 
-from sfumato.ledger.accounts.account import Account, Publication
+from sfumato.ledger.accounts.account import Account
 from sfumato.ledger.accounts.holds import Tab
 from sfumato.ledger.accounts.period_accounts import PeriodAccounts
 from sfumato.ledger.accounts.spending_limits import SpendingLimit
@@ -31,6 +31,7 @@ from sfumato.ledger.entries import Entry, Line, StoredAnswer
 from sfumato.ledger.ledgers import Ledger
 from sfumato.ledger.proofs.anchors import Anchor
 from sfumato.ledger.proofs.verifying import Verification
+from sfumato.ledger.publications import Publication
 
 __all__ = [
     "Account",

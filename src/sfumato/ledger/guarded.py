@@ -33,6 +33,7 @@ from sfumato.ledger.proofs import kept_anchors
 from sfumato.ledger.proofs.anchors import Anchor
 from sfumato.ledger.proofs.kept_anchors import Marks, Memory, Running
 from sfumato.ledger.proofs.verifying import LOST
+from sfumato.ledger.publications import Shelves
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import read_spending
 from sfumato.ledger.stores.bodies import LARGE
@@ -83,6 +84,8 @@ class GuardedStore:
         self._keeping: dict[int, threading.RLock] = {}
         """One thread at a time keeps what was written. By process: a child begins with one that nobody holds."""
         self._told = False
+        self.shelves = Shelves()
+        """What this process has read of published answers."""
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:

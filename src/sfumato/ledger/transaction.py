@@ -67,9 +67,9 @@ class Transaction:
         found = self._rows.select(equal, newest=newest, after=after, before=before, limit=limit)
         return [_sealed(row) for row in found]
 
-    def starting(self, equal: Where, plan: str, *, limit: int) -> list[Row]:
-        """Find the newest answers whose plan starts with this text, from the last: no other lines are looked at."""
-        return [_sealed(row) for row in self._rows.starting(equal, Starting(plan), limit=limit)]
+    def starting(self, equal: Where, plan: str, *, after: int, limit: int) -> list[Row]:
+        """Find the first answers after a line whose plan starts with this text: no other lines are looked at."""
+        return [_sealed(row) for row in self._rows.starting(equal, Starting(plan), after=after, limit=limit)]
 
     def newest(self, **equal: str | int) -> Row | None:
         """Find the last line whose columns equal these; most often it is the very last."""

@@ -16,18 +16,19 @@ from sfumato.publish.synthesis.released import Implied
 
 def implied_columns(table: Table, names: Sequence[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Find the columns of these that others of them decide as the policy says: by which, and for each of its cells the
-    cell that is decided. What decides stays in the model.
+    cell that is decided. What decides stays in the model, also where it is decided itself.
     """
     found: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for by, decided in table.implies.items():
-        if by in names and decided in names and by not in found and decided not in {by for by, _ in found.values()}:
-            cells = _decided(table, by, decided)
+    pairs = [(by, decided) for by, decided in table.implies.items() if by in names and decided in names]
+    for by, decided in pairs:
+        if decided not in dict(pairs):
+            cells = decided_cells(table, by, decided)
             if cells is not None:
                 found.setdefault(decided, (by, cells))
     return found
 
 
-def _decided(table: Table, by: str, decided: str) -> tuple[int, ...] | None:
+def decided_cells(table: Table, by: str, decided: str) -> tuple[int, ...] | None:
     """Read the cells that are decided from the names of a level; what is missing is missing in both."""
     domain, coding = table.columns[decided], table.codings.get(by)
     if domain.type is not Type.TEXT or domain.values is None or coding is None or coding.starts:

@@ -42,6 +42,13 @@ from sfumato.publish.marginals.faces import BARE
 from sfumato.publish.marginals.group_totals import Known
 from sfumato.publish.marginals.verifying import Check, Verification, line_checks, step_cost
 from sfumato.publish.model_quality import Quality, model_quality
+from sfumato.publish.synthesis.implications import (
+    deciding_cells,
+    deciding_pairs,
+    last_cell,
+    required_places,
+    zeros_of_model,
+)
 from sfumato.publish.synthesis.released import Implied, SynthesisRound, Synthesized
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.answer_pictures import foot, notes
@@ -179,12 +186,39 @@ class Synthetic:
         for place, each in enumerate(self.released.implied, own):
             codes[:, place] = np.array(each.cells, np.int32)[codes[:, each.by]]
         found = Rows.of(self._row_columns, codes)
-        mend(found, self._conditions, self._row_face)
+        for by, place in self._decided_bins:
+            found.take_middles(place, deciding_cells(self.attributes, by)[codes[:, by]])
+        mend(found, self._conditions, self._row_face, fixed={place for _, place in self._decided_bins})
         return found.to_arrow()
+
+    @property
+    def _decided_bins(self) -> list[tuple[int, int]]:
+        """List the columns with bins that another decides: all rows in one of its cells have one value."""
+        pairs = deciding_pairs(self.attributes, self.released.face)
+        return [(by, place) for by, place in pairs if self._row_columns[place].binned]
+
+    @cached_property
+    def drawn_model(self) -> GraphModel:
+        """Return the law of drawn rows: the model, conditioned on no value being missing in columns that the policy
+        does not call nullable. Given the other columns, what was missing or not listed is spread over the declared
+        cells as the rows are that are in them. A column that decides another decides it here, too, where the model was
+        fitted by a version, or ended by an interrupt, that did not see to it.
+        """
+        required = required_places(self.released.face)
+        pairs = deciding_pairs(self.attributes, self.released.face)
+        together = tuple(pair for pair in pairs if self.model.tree.holding(pair) is not None)
+        decided = zeros_of_model(self.model, self.attributes, together, required=required)
+        missing = [last_cell(self.attributes, place) for place in required]
+        found = self.model.without([*missing, *decided])
+        try:
+            found.conditionals()
+        except InvalidParameter:  # all rows that there may be lack a value, by what the policy calls impossible
+            return self.model
+        return found
 
     @cached_property
     def _conditionals(self) -> Any:
-        return self.model.conditionals()
+        return self.drawn_model.conditionals()
 
     @cached_property
     def _row_face(self) -> answering.Face:
@@ -259,14 +293,17 @@ class Synthetic:
         return answering.ask(self.face, question, parameters, confidence=confidence, together=together)
 
     def quality(self, *, confidence: Number = "0.95") -> Quality:
-        """Say how far the model is from the truth, on every marginal that was measured. This is free and as public as
-        the model: it is computed from noisy numbers alone.
+        """Say how far the law of drawn rows is from the truth, on every marginal that was measured. This is free and as
+        public as the model: it is computed from noisy numbers alone.
+
+        Rows have no missing values in columns that are not nullable; what is missing there in the table counts as a
+        difference.
         """
         sure = exact(confidence, "confidence", CONFIDENCE)
         _, noise = self._known.totals(np.ones(()), (), (), ())
         middle, width = float(self._known.marginal(())), float(noise.width(1 - float(sure), 1))
         ends = max(0.0, middle - width), max(0.0, middle) + width
-        return model_quality(self.model, self.released.columns, self.released.measured, ends, sure)
+        return model_quality(self.drawn_model, self.released.columns, self.released.measured, ends, sure)
 
     def plot(self, path: str | None = None) -> Picture:
         """Draw the counts of each column with their ranges; with a path (.svg, .png, .html) the picture is saved,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from sfumato.engine.seam import OpenReading, Reader
 from sfumato.errors import EngineFailed, LedgerInDoubt, Unanswered, Unsupported
@@ -73,6 +73,20 @@ class Kind(Protocol[T]):
         ...
 
 
+@runtime_checkable
+class TellsMore(Protocol):
+    """A kind whose lines tell more of their accuracy than a stored answer needs to be as good."""
+
+    @property
+    def written_accuracy(self) -> Mapping[str, Number]:
+        """Return all of ``good_enough``, and more half-widths that follow from the policy and the price alone."""
+        ...
+
+
+def _written_accuracy(kind: Kind[Any]) -> Mapping[str, Number]:
+    return kind.written_accuracy if isinstance(kind, TellsMore) else kind.good_enough
+
+
 @dataclass(frozen=True)
 class Asked:
     """This says who asks what, about which data: everything about a release that is not its mathematics."""
@@ -119,7 +133,7 @@ def rehearse(kind: Kind[T]) -> Released[T]:
     """Try everything that becomes of totals, with totals at the ends of what they can be: what cannot be written down
     and read back is refused here, before the charge.
     """
-    entries.write_widths(entries.widths(kind.good_enough))
+    entries.write_widths(entries.widths(_written_accuracy(kind)))
     written = codec.dumps(kind.rehearsal())
     if len(written) > entries.BODY:
         rule = f"an answer is kept as a text of at most {entries.BODY:,} characters; this one has {len(written):,}"
@@ -161,8 +175,7 @@ def _bought(
 ) -> Released[T]:
     """Charge what was bound, read it, draw and write down."""
     progress("charging")
-    accuracy = kind.good_enough
-    paying = payer.ask(asked.entry(kind.batch), accuracy, fresh=fresh)
+    paying = payer.ask(asked.entry(kind.batch), kind.good_enough, fresh=fresh)
     try:
         known = paying.begin(seconds, lambda: progress("waiting for an equal question"))
         if known is not None:
@@ -170,7 +183,7 @@ def _bought(
         drawn = kind.draw(_reading(engine, opened, seconds, progress))
         body = codec.dumps(drawn)
         progress("writing down")
-        line = payer.answer(paying.line, body, accuracy)
+        line = payer.answer(paying.line, body, _written_accuracy(kind))
         return Released(drawn, line.number, line.time, line.hash, free=False)
     except BaseException as error:
         # One fixed refusal for whatever goes wrong after the charge, a Ctrl-C included: why may depend on private rows.

@@ -10,14 +10,17 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 import sfumato as sf
+from ledger.small_accounts import script
 from sfumato.cli import main
-from sfumato.curator.proposals import bought_synopses
+from sfumato.curator.proposals import synopsis_candidates
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
-from sfumato.ledger import Publication
+from sfumato.ledger import Account, Publication
+from sfumato.publish.marginals.measuring import PublishDraw
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 
@@ -55,7 +58,7 @@ def table(rows: int = 300, seed: int = 5) -> pa.Table:
     return pa.table({name: pa.array(each, kind) for name, each, kind in cells})
 
 
-def policy(*, units: bool = False, data: pa.Table | None = None, **more: Any) -> sf.Policy:
+def policy(*, units: bool = False, data: pa.Table | Path | str | None = None, **more: Any) -> sf.Policy:
     limits = {"max_rows": 3} if units else {}
     people = sf.Table("people", table() if data is None else data, COLUMNS, id="who" if units else "row", **limits)
     unit = sf.PrivacyUnit("person", every_row=not units)
@@ -207,8 +210,6 @@ def test_only_of_the_same_data_policy_and_limits(tmp_path: Path) -> None:
         made = sf.Policy(sf.PrivacyUnit("person"), sf.Budget(10**7, "1e-6"), {"people": people})
         return sf.open(made, ledger=tmp_path / "ledger.db")
 
-    import pyarrow.parquet as pq
-
     pq.write_table(table(), source)
     with opened() as curator:
         curator.marginals("people", SETS, rows=2).release(rho=1)
@@ -238,10 +239,10 @@ def test_other_accounts_have_their_own(tmp_path: Path) -> None:
     with sf.Ledger.open(tmp_path / "ledger.db") as ledger, sf.open(policy(), ledger=ledger) as curator:
         curator.marginals("people", SETS).release(rho=1)
         account, engine = curator._context.account, curator._context.engine
-        shelf = bought_synopses.shelf(curator._context, "people")
-        assert len(account.published(shelf, data=engine.identity(), most=8)) == 1
+        shelf = synopsis_candidates.shelf(curator._context, "people")
+        assert len(account.published(shelf, data=engine.identity())) == 1
         other = ledger.account("other", unit=sf.PrivacyUnit("person", every_row=True), budget=sf.Budget(1, "1e-6"))
-        assert other.published(shelf, data=engine.identity(), most=8) == ()
+        assert other.published(shelf, data=engine.identity()) == ()
 
 
 def test_an_analyst_may_use_what_the_account_published(tmp_path: Path) -> None:
@@ -281,10 +282,10 @@ def test_a_lost_synopsis_hinders_no_question(curator: sf.Curator, monkeypatch: p
     """The file beside the ledger that holds its numbers is gone: a question can still be priced and bought."""
     curator.marginals("people", SETS).release(rho=1)
 
-    def lost(publication: Publication) -> None:
+    def lost(_: Account, publication: Publication) -> None:
         raise LedgerDamaged(publication.number, "the file that holds its answer is missing")
 
-    monkeypatch.setattr(Publication, "read", lost)
+    monkeypatch.setattr(Account, "read_published", lost)
     question = curator.sql("SELECT COUNT(*) AS n FROM people")
     assert question.error(epsilon=1).free == ""
     assert not question.release(epsilon=1).receipt.free
@@ -342,6 +343,101 @@ def test_what_was_measured_is_as_wide_as_ever_where_several_synopses_answer(cura
     answer = curator.sql(question).release(free=True)
     assert answer.receipt.line == bought[1].receipt.line
     assert answer.intervals["n"] == bought[1].sql(question).intervals["n"]
+
+
+# ── chosen from all that was bought ────────────────────────────────────────────────────────────
+
+LATER = 30
+
+
+def _widths(answer: sf.Answer) -> list[float]:
+    return [(high - low) / 2 for low, high in filter(None, answer.intervals["n"])]
+
+
+def test_a_synopsis_answers_however_many_were_bought_later(curator: sf.Curator) -> None:
+    """Later ones are of other columns, of some rows alone, or noisier: none of them takes its place."""
+    first = curator.marginals("people", SETS).release(rho=RHO)
+    for index in range(LATER):
+        columns, where = [(["town"], None), (["sex", "age"], "smokes"), (["sex", "age"], None)][index % 3]
+        curator.marginals("people", [columns], where=where).release(rho="0.001", fresh=True)
+    question, before = curator.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'f' AND age >= 18"), spent(curator)
+    answer = question.release(free=True, within="0.5")
+    assert answer.receipt.line == first.receipt.line
+    assert str(first.receipt.line) in question.error(epsilon=1).free
+    assert spent(curator) == before
+
+
+def test_the_best_of_many_different_synopses_is_taken(curator: sf.Curator) -> None:
+    """More cover the columns than are asked; the one with the least noise on them was bought before nearly all."""
+    wide = ["sex", "age", "smokes", "town", "day"]
+    sets = [[wide[:size], [each]] for size in (1, 2, 3, 4) for each in wide[size:]]
+    rhos = ["0.01", "1", *["0.01"] * (len(sets) - 2)]
+    bought = [curator.marginals("people", one).release(rho=rho) for one, rho in zip(sets, rhos, strict=True)]
+    assert len(bought) > synopsis_candidates._MOST_ASKED
+    text = "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex"
+    answer = curator.sql(text).release(free=True)
+    least = min(max(_widths(each.sql(text))) for each in bought)
+    assert max(_widths(answer)) == pytest.approx(least, rel=1e-9)
+    assert answer.receipt.line == bought[1].receipt.line
+
+
+def test_bodies_of_other_columns_are_not_loaded(curator: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = curator.marginals("people", SETS).release(rho=RHO)
+    for index in range(5):
+        curator.marginals("people", [["town"]]).release(rho=f"0.0{index + 1}", fresh=True)
+        curator.marginals("people", SETS).release(rho=f"0.0{index + 1}", fresh=True)
+    read, own = [], Account.read_published
+    monkeypatch.setattr(Account, "read_published", lambda self, each: read.append(each) or own(self, each))
+    curator.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'f'").release(free=True)
+    assert [each.number for each in read] == [first.receipt.line]
+
+
+def test_lines_are_read_once_by_a_process(curator: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = curator.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'f'")
+    for _ in range(3):
+        curator.marginals("people", SETS).release(rho="0.01", fresh=True)
+    question.release(free=True)
+    described, own = [], Publication.of.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(Publication, "of", classmethod(lambda cls, row: described.append(row.number) or own(cls, row)))
+    question.release(free=True)
+    assert described == []
+    line = curator.marginals("people", SETS).release(rho=RHO).receipt.line
+    assert question.release(free=True, within="0.5").receipt.line == line
+    assert described == [line]
+
+
+def test_old_lines_without_columns_answer_too(curator: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PublishDraw, "written_accuracy", property(lambda self: self.good_enough))
+    proposal = curator.marginals("people", SETS)
+    best = proposal.release(rho=RHO)
+    monkeypatch.undo()
+    assert proposal.release(rho="0.01").receipt.line == best.receipt.line, "what was stored is still as good"
+    for _ in range(9):
+        curator.marginals("people", [["town"]]).release(rho="0.01", fresh=True)
+    answer = curator.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'f'").release(free=True, within="0.5")
+    assert answer.receipt.line == best.receipt.line
+
+
+_BUYING = """
+import sys
+from curator.proposals.test_bought_synopses import SETS, RHO, policy, sf
+with sf.open(policy(data=sys.argv[1]), ledger=sys.argv[2]) as curator:
+    for _ in range(10):
+        curator.marginals("people", [["town"]]).release(rho="0.01", fresh=True)
+    print(curator.marginals("people", SETS).release(rho=RHO, fresh=True).receipt.line)
+"""
+
+
+def test_what_another_process_bought_answers(tmp_path: Path) -> None:
+    source, place = tmp_path / "people.parquet", tmp_path / "ledger.db"
+    pq.write_table(table(), source)
+    with sf.open(policy(data=source), ledger=place) as curator:
+        curator.marginals("people", SETS).release(rho="0.001")
+        question = curator.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'f'")
+        with pytest.raises(Unsupported, match="too-wide"):
+            question.release(free=True, within="0.5")
+        line = int(script(_BUYING, source, place).stdout)
+        assert question.release(free=True, within="0.5").receipt.line == line
 
 
 BINNED = {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
+import pytest
 
 from sfumato.plan.readings.cell_rows import MOST_WEIGHT
 from sfumato.publish.graph.models import GraphModel, Potential
-from sfumato.publish.synthesis.candidates import affordable, closure, whole_weights, within
+from sfumato.publish.synthesis.candidates import affordable, closure, sets_within, whole_weights, within
 
 
 def test_a_set_counts_by_what_it_shares_with_the_workload() -> None:
@@ -23,6 +25,20 @@ def test_a_set_counts_by_what_it_shares_with_the_workload() -> None:
     for each, weight in found.items():
         shared = sum(own * len(set(each) & set(other)) for other, own in workload.items())
         assert weight == 2 * shared
+
+
+WORKLOADS: dict[str, list[tuple[int, ...]]] = {
+    "one column": [(0,)],
+    "all triples of seven": [*itertools.combinations(range(7), 3)],
+    "sets of different sizes, some within others": [(4,), (0, 2, 3, 5), (1, 3), (2, 3), (0, 1, 6), (2, 3, 5)],
+    "places whose number in one word is too large": [(3, 10**16, 10**17, 10**18), (3, 10**17)],
+}
+
+
+@pytest.mark.parametrize("sets", WORKLOADS.values(), ids=WORKLOADS)
+def test_sets_as_arrays_are_those_of_the_closure_in_its_order(sets: list[tuple[int, ...]]) -> None:
+    found = [tuple(row) for rows in sets_within(sets) for row in rows.tolist()]
+    assert found == list(closure(dict.fromkeys(sets, Fraction(1))))
 
 
 def test_a_set_within_others_counts_as_the_heaviest_of_them() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,8 @@ import sfumato as sf
 from publish.synthesis.clinic import METHODS, PRICES, curator, people
 from sfumato.mechanisms import bits
 from sfumato.publish.synthesis import machine
-from sfumato.publish.synthesis.expecting import expected
+from sfumato.publish.synthesis.candidates import sets_within
+from sfumato.publish.synthesis.expecting import _by_size, expected
 from sfumato.publish.synthesis.forecasting import SynthesisForecast, predicted_memory, predicted_seconds
 from sfumato.publish.synthesis.machine import Speed, speed
 from sfumato.release.prices import Price
@@ -55,6 +59,39 @@ def test_tables_with_the_same_policy_have_the_same_forecast(
             assert clinic._context.account.spent == before
     assert found[0] == found[1] == found[2]
     assert found[0].rows == 100  # what the policy says
+
+
+def plainly_by_size(sets: list[tuple[int, ...]], sizes: tuple[int, ...], wanted: float) -> list[tuple[int, ...]]:
+    """Order sets as the definition says, one by one."""
+    goal = math.log2(max(1.0, wanted))
+    cells = [math.log2(math.prod(sizes[place] for place in each)) for each in sets]
+    keys = [(round(abs(own - goal)), index * (5**0.5 - 1) / 2 % 1) for index, own in enumerate(cells)]
+    return [sets[index] for index in sorted(range(len(sets)), key=lambda index: keys[index])]
+
+
+@pytest.mark.parametrize("wanted", [0.3, 7.0, 60.0, 1e5])
+def test_sets_are_ordered_by_how_near_their_size_is(wanted: float) -> None:
+    sizes = (2, 3, 31, 4, 8, 5, 16)
+    candidates = sets_within([(0, 1, 2), (1, 2, 3, 4), *itertools.combinations((0, 3, 5, 6), 3), (2, 6)])[1:]
+    plain = [tuple(row) for rows in candidates for row in rows.tolist()]
+    for count in (1, 9, len(plain)):
+        assert _by_size(candidates, sizes, wanted, count) == plainly_by_size(plain, sizes, wanted)[:count]
+
+
+def test_a_forecast_of_a_wide_table_is_quick(tmp_path: Path) -> None:
+    """All triples of 59 columns are 32,509 sets: 0.2 seconds of the processor, and ten times that is allowed here;
+    going through them one by one took 6.
+    """
+    names = [f"c{index}" for index in range(59)]
+    columns = {name: {"type": "integer", "values": list(range(2 + index % 9))} for index, name in enumerate(names)}
+    own = sf.Table("people", pa.table({name: pa.array([0]) for name in names}), columns, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("row", every_row=True), sf.Budget(100, "1e-6"), {"people": own})
+    with sf.Curator(policy, tmp_path / "wide.ledger") as clinic:
+        proposal = clinic.synthesize("people", "aim", 3)
+        speed()
+        start = time.process_time()
+        proposal.forecast(epsilon=1, delta="1e-9", rows=20_000)
+        assert time.process_time() - start < 2
 
 
 def test_a_machine_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:

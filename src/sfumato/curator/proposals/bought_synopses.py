@@ -1,8 +1,8 @@
 """Synopses are bought once and answer later questions about their table for nothing: no row is read or charged.
 
-They are looked for among the newest that the account bought of the same table, under the same policy and on the same
-data; their plans start alike, so the ledger finds them by its index however long it is. What was published is public,
-so it answers whoever may ask the curator, as a stored answer does, and nobody is told who bought it.
+They are chosen from all that the account bought of the same table, under the same policy and on the same data, however
+long ago (``synopsis_candidates``). What was published is public, so it answers whoever may ask the curator, as a stored
+answer does, and nobody is told who bought it.
 
 A question is answered only where it means the same there: all rows of the table are in the synopsis, with the same
 limit of rows, every column that the question reads was published, and its groups are those that the curator would show.
@@ -10,42 +10,29 @@ limit of rows, every column that the question reads was published, and its group
 The best of several is the one with the narrowest ranges. Where noise decides how wide they are (those of bounds, means
 and products), the narrowest of k ranges misses up to k times as often as each: all k are then made to hold at once,
 each with the part 1/k of the chance to miss. Ranges of counts and sums that were measured follow from the plan alone.
+Which k are asked was decided by their plans, so by no noise.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sfumato.curator.context import Context
+from sfumato.curator.proposals.synopsis_candidates import candidates, loaded, reason, receipt_of
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Publication
 from sfumato.plan.aggregates.measures import Count, Sum
-from sfumato.plan.canonical import digest
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.values.expressions import Column
-from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text as digits
 from sfumato.publish.cells import answering
-from sfumato.publish.marginals.measuring import Published, noise_words
-from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers.answer import MEASURED, Answer
-from sfumato.release.answers.receipts import Receipt
-from sfumato.release.proposal import receipt
-from sfumato.release.releasing import Released
 from sfumato.release.requests import Within
 
-_MOST_LOOKED_AT = 8
-_MOST_KEPT = 4
 _HOW = "release(free=True), or --free"
-
-
-def shelf(context: Context, table: str) -> str:
-    """Give the text that the plans of all that is published of a table start with, under one policy."""
-    return f"synopsis-{digest(context.declared, table)[:32]}-"
 
 
 @dataclass(frozen=True)
@@ -121,17 +108,17 @@ def _goals(within: Within | None, found: FreeAnswer) -> dict[str, Any]:
 
 
 def _answers(asked: Asked, context: Context) -> tuple[list[FreeAnswer], list[str]]:
-    """Ask every synopsis that was bought; and say why those that do not answer do not."""
+    """Ask the synopses with the best forecasts; and say why those that do not answer do not."""
     table = asked.query.plan.table
     if context.policy.per is not None or context.policy.tables[table].public:
         return [], ["what is published has one account, for all periods"]
-    bought = context.account.published(shelf(context, table), data=context.engine.identity(), most=_MOST_LOOKED_AT)
-    answers, refusals = _of_each(bought, asked, context)
+    bought, refusals = candidates(asked.query, asked.limits, context)
+    answers, more = _of_each(bought, asked, context)
     if len(answers) > 1 and not all(_fixed(asked.query, each.answer) for each in answers):
         missed = (1 - exact(asked.confidence, "confidence", CONFIDENCE)) / len(answers)
         answers, _ = _of_each(bought, replace(asked, confidence=1 - missed), context)
         answers = [_best_of(len(answers), each, asked.confidence) for each in answers]
-    return answers, refusals
+    return answers, [*refusals, *more]
 
 
 def _fixed(query: Query, found: Answer) -> bool:
@@ -156,11 +143,9 @@ def _of_each(bought: Sequence[Publication], asked: Asked, context: Context) -> t
     answers, refusals = [], []
     for each in bought:
         try:
-            answers.append(_asked(_face(each, asked.limits, context), asked, _weighted(table, asked.limits, context)))
-        except Unsupported as refusal:
-            refusals.append(refusal.rule.removesuffix(f" [{refusal.code}]"))
-        except LedgerDamaged as lost:  # the file with its numbers: others may be whole, and a question can be bought
-            refusals.append(lost.rule)
+            answers.append(_asked(_face(each, context), asked, _weighted(table, asked.limits, context)))
+        except (Unsupported, LedgerDamaged) as refusal:
+            refusals.append(reason(refusal))
     return answers, refusals
 
 
@@ -185,41 +170,7 @@ def _width(ranges: Sequence[tuple[float, float] | None]) -> float:
     return max(((high - low) / 2 for low, high in filter(None, ranges)), default=0.0)
 
 
-_kept: dict[str, tuple[Released[Published], Synopsis]] = {}
-_keeping = threading.Lock()
-
-
-def _face(bought: Publication, limits: Limits, context: Context) -> answering.Face:
-    """Read what was published, with a receipt of now; the newest that were read are kept, by their lines' hashes."""
-    with _keeping:
-        found = _kept.pop(bought.hash, None)
-    if found is None:
-        found = _read(bought, context)
-    with _keeping:
-        _kept[bought.hash] = found
-        while len(_kept) > _MOST_KEPT:
-            _kept.pop(next(iter(_kept)))
-    _check_rows(found[0].value, limits)
-    return replace(found[1].face, receipt=_receipt(found[0], context))
-
-
-def _check_rows(own: Published, limits: Limits) -> None:
-    """Refuse what counts other rows than the question."""
-    if own.where:
-        raise Unsupported("some-rows", f"it is of the rows where {own.where}", fix="ask the synopsis itself")
-    if own.plan.rows != limits.rows:
-        rule = f"it counts {digits(own.plan.rows)} rows of each unit, and the question {limits.rows}"
-        raise Unsupported("other-limits", rule, fix="ask the synopsis itself")
-
-
-def _read(bought: Publication, context: Context) -> tuple[Released[Published], Synopsis]:
-    stored = bought.read()
-    value = codec.loads(stored.body, longest=len(stored.body))
-    assert isinstance(value, Published)
-    found = Released(value, stored.number, stored.time, stored.hash, free=True)
-    return found, Synopsis(value, _receipt(found, context))
-
-
-def _receipt(found: Released[Published], context: Context) -> Receipt:
-    words = (noise_words(found.value.plan),)
-    return receipt(found, found.value.purchase, words, question="", here=context, confidence="0.95")
+def _face(bought: Publication, context: Context) -> answering.Face:
+    """Return what questions see of a synopsis, with a receipt of now."""
+    found = loaded(bought, context)
+    return replace(found.synopsis.face, receipt=receipt_of(found.released, context))

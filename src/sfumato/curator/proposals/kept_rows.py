@@ -13,7 +13,7 @@ from sfumato.policy import Domain
 from sfumato.publish.cells import answering
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.faces import BARE, TableFace
-from sfumato.publish.synthesis.course import Zeros
+from sfumato.publish.synthesis.implications import Zeros
 from sfumato.publish.synthesis.released import Implied
 from sfumato.publish.synthesis.zeros import check_zeros, zeros_of
 

@@ -19,9 +19,9 @@ from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, Operator, limited, sources
 from sfumato.curator.previews.marginal_forecasts import SHOWN_PLAN, MarginalsForecast, name_of
 from sfumato.curator.previews.rehearsing import rehearsed
-from sfumato.curator.proposals.bought_synopses import shelf
 from sfumato.curator.proposals.one_rows import one_row_of_each
 from sfumato.curator.proposals.selected_columns import selected_columns
+from sfumato.curator.proposals.synopsis_candidates import shelf
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MOST_STEPS

@@ -40,7 +40,8 @@ from sfumato.privacy import Cost, Curve, Neighbours
 from sfumato.privacy.calibration import least
 from sfumato.privacy.curve import ROUNDED_UP
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, charge_units, exact, shown, whole
-from sfumato.publish.implied_columns import implied_columns, implied_of
+from sfumato.publish.graph.trees import predicted_cells
+from sfumato.publish.implied_columns import decided_cells, implied_columns, implied_of
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.marginals.coded_columns import coded_names
@@ -48,8 +49,17 @@ from sfumato.publish.marginals.faces import BARE, TableFace
 from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.budget import Amounts, Concentrated, Pure, currency, rounded
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL
-from sfumato.publish.synthesis.course import CLOSE, Course, Setting, Steps, Zeros
+from sfumato.publish.synthesis.course import Course, Setting, Steps
 from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast
+from sfumato.publish.synthesis.implications import (
+    Pairs,
+    Zeros,
+    decided_zeros,
+    deciding_cells,
+    deciding_pairs,
+    required_places,
+    sets_of as pair_sets,
+)
 from sfumato.publish.synthesis.independent import independent
 from sfumato.publish.synthesis.invented import invented
 from sfumato.publish.synthesis.mst import mst
@@ -94,6 +104,10 @@ class SynthesisProposal:
     """Columns that others decide: they are not in the model, and put back into rows."""
     face: TableFace = field(default=BARE, repr=False)
     """What is public of the columns, and what no row is that counts."""
+    implies: Pairs = field(default=(), repr=False)
+    """Columns of the model that decide others of it, which the noisy counts say how."""
+    decided: Zeros = field(default=(), repr=False)
+    """Cells that the policy rules out where it says which value decides which."""
 
     @property
     def attributes(self) -> Attributes:
@@ -155,9 +169,29 @@ class SynthesisProposal:
             Operator("rows", "the noisy number of rows", "1/200 of the price, once"),
             Operator("candidates", many(len(setting.candidates), "set") + f" of columns{out}", _CHOSEN[self.method]),
             Operator("model", f"at most {self.most_cells:,} cells beside those of single columns", "largest clique"),
+            *self._kept_implications,
             Operator("rounds", _ROUNDS[self.method].format(few=2 * columns, many=4 * columns, columns=columns), ""),
             Operator("measure", "single columns", f"±{shown(first)} in each count, where they are measured first"),
             Operator("rows drawn", "n̂ rows, or rows=4×n̂ for less noise of drawing", "free, as often as wanted"),
+        )
+
+    @property
+    def _kept_implications(self) -> tuple[Operator, ...]:
+        """Say which columns decide others in every row, and where nothing says how."""
+        names = [each.name for each in self.attributes]
+        kept = [f"{names[by]} → {names[decided]}" for by, decided in self.implies]
+        told = "measured first; the counts say which goes with which, for nothing, and every row keeps it"
+        known = {*deciding_pairs(self.attributes, self.face)}
+        places = {name: place for place, name in enumerate(names)}
+        cut = [
+            f"{by} → {decided}"
+            for by, decided in self.face.implies
+            if {by, decided} <= {*names} and (places[by], places[decided]) not in known
+        ]
+        lost = f"not kept: bins of {', '.join(each.split(' → ')[0] for each in cut)} have several values"
+        return (
+            *((Operator("implies", ", ".join(kept), told),) if kept else ()),
+            *((Operator("implies", ", ".join(cut), lost),) if cut else ()),
         )
 
     @property
@@ -236,7 +270,7 @@ class SynthesisProposal:
             return step.draw(read)
 
         _run(_RUN[self.method](course), run)
-        course.fit(CLOSE)
+        course.finish()
         return course
 
     # ── what is bought ─────────────────────────────────────────────────────────────────────────
@@ -294,7 +328,7 @@ class SynthesisProposal:
         here = replace(self._context, rehearsed=tab is None)
         if not found.complete:
             with suppress(KeyboardInterrupt):  # the model of before is given then
-                course.fit(CLOSE)  # what was measured last may not be in it yet
+                course.finish()  # what was measured last may not be in it yet
         if tab is None:
             line: Released[None] = Released(None, 0, datetime.now(UTC), "", free=True)
         else:
@@ -331,7 +365,9 @@ class SynthesisProposal:
         """Say all that is public before the first step."""
         own = currency(price)
         reading = CellRows(self._bounded(self._bits(own)), tuple(each.codes for each in self._coded.coded))
-        return Setting(reading, self.attributes, self.workload, own, self.most_cells, self.zeros)
+        zeros = (*self.zeros, *self.decided)
+        required = required_places(self.face)
+        return Setting(reading, self.attributes, self.workload, own, self.most_cells, zeros, self.implies, required)
 
     def _checked(self, price: Price) -> Setting:
         """Refuse a price that cannot buy the first steps, before anything is spent."""
@@ -433,7 +469,7 @@ class _Series:
         """Run all steps; tell whether all of them were. What is given after an end before that is the model so far."""
         try:
             _run(steps, self._released)
-            self.course.fit(CLOSE)
+            self.course.finish()
         except KeyboardInterrupt:  # between steps: every one was complete, and who stops knows what was released alone
             self.tab.stop()
         except _TimeIsUp:
@@ -528,7 +564,40 @@ def synthesis(
     if where is not None:
         face = kept_face(coded.query.plan.table, flat, face, where)
         zeros = kept_zeros(coded.query.plan.table, flat, face, zeros, where, most_cells)
-    return SynthesisProposal(context, coded, method, workload, left_out, most_cells, zeros, implied, face)
+    implies, ruled_out = _implications(context.policy.tables.get(table), flat, face)
+    _check_pairs(implies, ruled_out, zeros, flat, most_cells)
+    own = workload, left_out, most_cells, zeros, implied, face, implies, ruled_out
+    return SynthesisProposal(context, coded, method, *own)
+
+
+def _implications(table: Table | None, attributes: Attributes, face: TableFace) -> tuple[Pairs, Zeros]:
+    """Part the columns of a model that decide others: those of which noisy counts say how, and the cells that are ruled
+    out by what the policy says.
+    """
+    learned, ruled_out = [], []
+    for by, decided in deciding_pairs(attributes, face):
+        names = attributes[by].name, attributes[decided].name
+        cells = None if table is None else decided_cells(table, *names)
+        if cells is None:
+            learned.append((by, decided))
+        else:
+            decides = deciding_cells(attributes, by)
+            ruled_out.append(decided_zeros((by, decided), cells, decides, attributes[decided].size))
+    return tuple(learned), tuple(ruled_out)
+
+
+def _check_pairs(implies: Pairs, decided: Zeros, zeros: Zeros, attributes: Attributes, most_cells: int) -> None:
+    """Refuse columns that decide others where a model cannot hold both: rows would not keep what the policy says."""
+    sizes = [each.size for each in attributes]
+    sets = [*(places for places, _ in (*zeros, *decided)), *pair_sets(implies)]
+    if not (implies or decided) or predicted_cells(sets, sizes) <= sum(sizes) + most_cells:
+        return
+    pairs = [*pair_sets(implies), *(places for places, _ in decided)]
+    largest = max(pairs, key=lambda pair: math.prod(sizes[place] for place in pair))
+    one, other = (attributes[place].name for place in largest)
+    rule = f"rows keep that one of {one} and {other} decides the other, and the model cannot hold their cells together"
+    fix = f'allow more memory, such as memory="4 GiB", or leave {other} out with columns='
+    raise Unsupported("too-many-cells", rule, fix=fix)
 
 
 def _decided(table: Table, columns: Sequence[str] | None, ways: Sets) -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import groupby
 from typing import Self, TypeVar
 
-from sfumato.errors import AlreadyAnswered, InvalidParameter, LedgerInDoubt, SourceTaken, Unanswered
+from sfumato.errors import AlreadyAnswered, InvalidParameter, LedgerDamaged, LedgerInDoubt, SourceTaken, Unanswered
 from sfumato.ledger import entries
 from sfumato.ledger.accounts import asking, joined_sources
 from sfumato.ledger.accounts.amending import Change, amend
@@ -21,6 +21,7 @@ from sfumato.ledger.accounts.joined_sources import Source
 from sfumato.ledger.accounts.spending_limits import SpendingLimit, epsilon_of, reserved
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
 from sfumato.ledger.guarded import GuardedStore, Periods
+from sfumato.ledger.publications import Publication
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import NOTHING, read_spending
 from sfumato.ledger.transaction import Terms, Transaction
@@ -47,29 +48,6 @@ class Analyst:
     def __repr__(self) -> str:
         part = "no share of their own" if self.share is None else f"at most {percent(self.share)} of the budget"
         return f"<Analyst {self.name}, {part}; left for ordinary answers: {self.budget.left_words}>"
-
-
-@dataclass(frozen=True)
-class Publication:
-    """This is the line of an answer that was published, whose content is read when it is wanted."""
-
-    _guarded: GuardedStore
-    _row: Row
-
-    def __repr__(self) -> str:
-        return f"<Publication in line {self.number}>"
-
-    @property
-    def number(self) -> int:
-        return self._row.number
-
-    @property
-    def hash(self) -> str:
-        return self._row.hash
-
-    def read(self) -> StoredAnswer:
-        """Read what was published."""
-        return self._guarded.stored(self._row)
 
 
 class Account:
@@ -229,16 +207,21 @@ class Account:
         found = asking.stored(self._guarded, where, asked, self.until)
         return None if found is None else self._guarded.stored(found)
 
-    def published(self, shelf: str, *, data: str, most: int) -> tuple[Publication, ...]:
-        """List the newest answers on this very data whose plans start with a text: what was published of a table.
-
-        Only where they are is told, so what they hold can be kept by whoever asks; how long the ledger is has no part
-        in how long this takes.
+    def published(self, shelf: str, *, data: str) -> tuple[Publication, ...]:
+        """List all answers on this very data whose plans start with a text, oldest first: what was published of a
+        table. No body is read, and each line once by a process, however long the ledger is.
         """
-        where = {"account": self.name, "data": self._guarded.data(entries.name(data, "data"))}
+        version = self._guarded.data(entries.name(data, "data"))
         with self._guarded.reading() as transaction:
-            found = transaction.starting(where, entries.name(shelf, "shelf"), limit=most)
-        return tuple(Publication(self._guarded, row) for row in found)
+            return self._guarded.shelves.listed(transaction, self.name, version, entries.name(shelf, "shelf"))
+
+    def read_published(self, publication: Publication) -> StoredAnswer:
+        """Read the body of what was published. Raises ``LedgerDamaged`` where its line or its file is gone."""
+        with self._guarded.reading() as transaction:
+            row = transaction.line(publication.number)
+        if row is None or (row.hash, row.account) != (publication.hash, self.name):
+            raise LedgerDamaged(publication.number, "it is not the line that was there before")
+        return self._guarded.stored(row)
 
     def requested(
         self, request_id: str, *, analyst: str | None = None, question: str | None = None, plan: str | None = None

@@ -401,17 +401,17 @@ class PostgresRows:
             f"SELECT {SELECT_LINE} FROM {self._schema}.lines{where} ORDER BY number {order}{most}", values
         )
 
-    def starting(self, equal: Where, plan: Starting, *, limit: int) -> Sequence[Row]:
+    def starting(self, equal: Where, plan: Starting, *, after: int, limit: int) -> Sequence[Row]:
         wanted = "".join(f' AND "{column}" = %s' for column in equal)
         numbers = (  # by itself, so that the index of plans is walked, and not all lines by their number
             f"SELECT number FROM {self._schema}.lines WHERE kind = 'answer' AND plan <> '' "
-            f"AND plan >= %s AND plan < %s{wanted} OFFSET 0"
+            f"AND plan >= %s AND plan < %s{wanted} AND number > %s OFFSET 0"
         )
         text = (
             f"SELECT {SELECT_LINE} FROM {self._schema}.lines WHERE number IN "
-            f"(SELECT number FROM ({numbers}) AS found ORDER BY number DESC LIMIT {int(limit)}) ORDER BY number DESC"
+            f"(SELECT number FROM ({numbers}) AS found ORDER BY number LIMIT {int(limit)}) ORDER BY number"
         )
-        return self._lines(text, [plan.text, plan.after, *equal.values()])
+        return self._lines(text, [plan.text, plan.after, *equal.values(), after])
 
     def _lines(self, text: str, values: Sequence[str | int]) -> list[Row]:
         return [_row(found) for found in self.run(text, tuple(values))]

@@ -372,16 +372,16 @@ class SQLiteRows:
         made = tuple.__new__  # as Row._make does, without counting columns that the schema has counted
         return [made(Row, found) for found in self._connection.execute(text, values)]
 
-    def starting(self, equal: Where, plan: Starting, *, limit: int) -> Sequence[Row]:
+    def starting(self, equal: Where, plan: Starting, *, after: int, limit: int) -> Sequence[Row]:
         # By the index of plans alone: another one would be in the order of numbers, and as long as the ledger.
         wanted = "".join(f" AND {column} = ?" for column in equal)
         numbers = (
             "SELECT number FROM lines INDEXED BY by_plan WHERE kind = 'answer' AND plan <> '' "
-            f"AND plan >= ? AND plan < ?{wanted} ORDER BY number DESC LIMIT ?"
+            f"AND plan >= ? AND plan < ?{wanted} AND number > ? ORDER BY number LIMIT ?"
         )
         return self._fetched(
-            f"SELECT * FROM lines WHERE number IN ({numbers}) ORDER BY number DESC",
-            [plan.text, plan.after, *equal.values(), limit],
+            f"SELECT * FROM lines WHERE number IN ({numbers}) ORDER BY number",
+            [plan.text, plan.after, *equal.values(), after, limit],
         )
 
     def append(self, row: Row) -> None:

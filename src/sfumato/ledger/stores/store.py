@@ -55,8 +55,8 @@ class Rows(Protocol):
         before; a negative limit is none.
         """
 
-    def starting(self, equal: Where, plan: Starting, *, limit: int) -> Sequence[Row]:
-        """Select the newest answers whose plan starts so and whose other columns equal these, from the last."""
+    def starting(self, equal: Where, plan: Starting, *, after: int, limit: int) -> Sequence[Row]:
+        """Select the first answers after a line whose plan starts so and whose other columns equal these, by number."""
 
     def append(self, row: Row) -> None: ...
 

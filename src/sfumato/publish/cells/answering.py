@@ -10,7 +10,7 @@ the number inside is a model's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TypeVar
@@ -193,18 +193,29 @@ def check_same_meaning(face: Face, query: Query) -> None:
     if plan.table.lower() != face.table.lower():
         rule = f"a synopsis holds one table, {face.table}, and not {plan.table}"
         raise Unsupported("other-table", rule, fix=f"ask about {face.table}")
-    asked = [each.value for each in plan.measures if each.value is not None]
-    tests = [each.where for each in plan.measures if each.where is not None]
-    known = {each.name for each in face.attributes}
-    named = {one.name for each in (*_conditions(plan.source), *plan.keys, *asked, *tests) for one in columns(each)}  # type: ignore[union-attr]
-    if named - known:
-        rule = f"it knows the columns that were published, and not {', '.join(sorted(named - known))}"
-        raise Unsupported("unpublished-column", rule, fix="publish them together with the others")
+    check_columns({each.name for each in face.attributes}, columns_read(query))
     binned = {each.name for each in face.attributes if each.binned}
     for key in plan.keys:
         if isinstance(key, Column) and isinstance(key.reference, Field) and key.reference.name in binned:
             rule = f"it knows bins of {key.reference.name}, and the question groups by its values"
             raise Unsupported("binned-key", rule, fix="ask the synopsis itself, which groups by bins: synopsis.sql")
+
+
+def columns_read(query: Query) -> frozenset[str]:
+    """List the columns of the table that a question reads; refuses rows that are not the table's own."""
+    plan = query.plan
+    asked = [each.value for each in plan.measures if each.value is not None]
+    tests = [each.where for each in plan.measures if each.where is not None]
+    read = (*_conditions(plan.source), *plan.keys, *asked, *tests)
+    return frozenset(one.name for each in read for one in columns(each))  # type: ignore[union-attr]
+
+
+def check_columns(known: Collection[str], named: Collection[str]) -> None:
+    """Refuse a question that reads columns which were not published."""
+    missing = sorted({*named} - {*known})
+    if missing:
+        rule = f"it knows the columns that were published, and not {', '.join(missing)}"
+        raise Unsupported("unpublished-column", rule, fix="publish them together with the others")
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ double is the value, counts as met: so no condition is met by chance of rounding
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import product
 from typing import Any
 
@@ -34,12 +34,14 @@ _MOST_ENDS = 6
 """Columns of which the ends of bins are tried, in all combinations."""
 
 
-def mend(rows: Rows, conditions: Sequence[Condition], face: Face) -> None:
-    """Change values, and where no value will do whole rows, until no row meets a condition."""
+def mend(rows: Rows, conditions: Sequence[Condition], face: Face, fixed: Collection[int] = ()) -> None:
+    """Change values, and where no value will do whole rows, until no row meets a condition; values of ``fixed`` columns
+    stay as they are but for whole rows.
+    """
     if not conditions:
         return
     used = sorted({place for each in conditions for place in each.axes})
-    binned = [place for place in used if place in rows.values]
+    binned = [place for place in used if place in rows.values and place not in fixed]
     bad = _met(rows, conditions, face, np.arange(len(rows.codes)))
     for _ in range(_TRIES):
         if not bad.size:

@@ -107,6 +107,10 @@ class Column:
         first = np.zeros_like(last)
         return self._values(self._steps(first, codes), codes, 0.0), self._values(self._steps(last, codes), codes, 1.0)
 
+    def middles(self, codes: Codes) -> Values:
+        """Return one value of each cell, always the same: that in its middle."""
+        return self._values(self._steps(np.maximum(self.counts[codes] // 2, 0), codes), codes, 0.5)
+
     def _steps(self, ranks: Integers, codes: Codes) -> Integers:
         """Find the step of each rank in its cell, passing over those that have cells of their own."""
         steps = self.first[codes] + ranks
@@ -232,6 +236,10 @@ class Rows:
         """Draw a value for every row in every column that has bins."""
         binned = [place for place, each in enumerate(columns) if each.binned]
         return cls(tuple(columns), codes, {place: columns[place].drawn(codes[:, place]) for place in binned})
+
+    def take_middles(self, place: int, rows: NDArray[np.bool_]) -> None:
+        """Give these rows one value for each cell of a column: the cell of another column decides it."""
+        self.values[place][rows] = self.columns[place].middles(self.codes[rows, place])
 
     def missing(self, place: int, rows: Any = slice(None)) -> NDArray[np.bool_]:
         """Tell which rows have no value in a column."""

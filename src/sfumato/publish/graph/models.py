@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
@@ -92,6 +93,14 @@ class GraphModel:
         laid = {frozenset(each): laid_out(each, self.sizes) for each in asked}
         found = {key: self._parts.marginal(places) for key, places in laid.items()}
         return [arranged(found[frozenset(each)], laid[frozenset(each)], each) for each in asked]
+
+    def without(self, zeros: Iterable[tuple[Set, NDArray[np.bool_]]]) -> Self:
+        """Condition the model on no row being in these cells: what is left is scaled up to the total.
+
+        Each set lies within a clique. What is drawn from it raises ``InvalidParameter`` where nothing is left.
+        """
+        cut = [Potential(places, np.where(cells, -np.inf, 0.0)) for places, cells in zeros]
+        return replace(self, potentials=(*self.potentials, *cut))
 
     def conditionals(self) -> tuple[Conditional, ...]:
         """List what rows can be drawn from: each clique given what it shares with one before it."""

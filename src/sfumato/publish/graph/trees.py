@@ -134,11 +134,19 @@ def _eliminated(neighbours: list[int], sizes: Sizes) -> list[int]:
     """Take attributes away one by one, and list each with the neighbours it had then."""
     left = unchecked = (1 << len(neighbours)) - 1
     found = []
+    counted: dict[int, int] = {}  # most attributes keep their neighbours from one step to the next
+
+    def cells(place: int) -> int:
+        mask = neighbours[place]
+        if mask not in counted:
+            counted[mask] = _cells(mask, sizes)
+        return counted[mask]
+
     while left:
         place, unchecked = _first_that_joins_nothing(unchecked, neighbours)
         joins = place < 0
         if joins:
-            place = min(_bits(left), key=lambda each: _cells(neighbours[each], sizes))
+            place = min(_bits(left), key=cells)
         clique, own = neighbours[place], 1 << place
         found.append(clique)
         left ^= own
@@ -172,7 +180,10 @@ def _maximal(cliques: list[int]) -> list[int]:
     kept: list[int] = []
     for each in cliques:
         # an eliminated attribute is in no later clique, so only an earlier one can hold this one
-        if not any(each & other == each for other in kept):
+        for other in kept:
+            if each & other == each:
+                break
+        else:
             kept.append(each)
     return kept
 

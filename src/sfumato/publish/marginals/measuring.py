@@ -48,6 +48,9 @@ CONFIDENCE = 0.95
 MOST_NUMBERS = 2 * 10**7
 """Of one release: as text, the ledger keeps so many as one answer."""
 _REHEARSED = 10**5
+_LAPLACE_WIDTH = -math.log(1 - CONFIDENCE)
+"""The half-width of Laplace noise of scale 1."""
+_COLUMN = "column "
 
 
 @dataclass(frozen=True)
@@ -192,6 +195,25 @@ def width(plan: Plan, places: Set, confidence: float, cells: int = 1) -> float:
     return float(Laplace(planned.scale).error(f"{confidence:.12g}", cells) * plan.unit_value)
 
 
+def expected_width(plan: Plan, places: Set) -> float:
+    """Return the half-width of one cell of the marginal over these columns, in rows; infinite where no part of the plan
+    has all of them.
+
+    A cell of a smaller marginal than was measured with Laplace noise is a sum of k measured cells: √k times as wide, by
+    their variances.
+    """
+    if not plan.marginals:
+        covered = all(block in plan.block_variances for block in block_algebra.blocks_within(places, plan.attributes))
+        return half_width(largest_variance(plan, places), 1 - CONFIDENCE) if covered else math.inf
+    wanted = set(places)
+    found = (
+        float(each.scale) * math.sqrt(math.prod(plan.attributes[place].size for place in {*each.places} - wanted))
+        for each in plan.marginals
+        if wanted <= {*each.places}
+    )
+    return min(found, default=math.inf) * _LAPLACE_WIDTH * float(plan.unit_value)
+
+
 @codec.value("published")
 @dataclass(frozen=True, eq=False)
 class Published:
@@ -322,6 +344,17 @@ class PublishDraw:
         widths = np.array([width(self.plan, each, CONFIDENCE) for each in self.plan.workload.sets])
         return {"worst": f"{widths.max():.12g}", "typical": f"{np.sqrt((widths**2).mean()):.12g}"}
 
+    @cached_property
+    def written_accuracy(self) -> Mapping[str, Number]:
+        """Tell beside that how well each column is known, and the number of rows: who looks for an answer among many
+        reads which columns a synopsis has from its line.
+        """
+        plan = self.plan
+        used = sorted({place for places in plan.workload.sets for place in places})
+        columns = {_COLUMN + plan.attributes[place].name: expected_width(plan, (place,)) for place in used}
+        widths = {"rows": expected_width(plan, ()), **columns}
+        return {**self.good_enough, **{name: f"{each:.12g}" for name, each in widths.items() if each < math.inf}}
+
     def draw(self, read: Read) -> Published:
         return self.noisy(read(self.reading))
 
@@ -343,6 +376,11 @@ class PublishDraw:
     def _published(self, plan: Plan, values: tuple[str, ...]) -> Published:
         terms = purchase([self.batch.bounded], self.total, self.version)
         return Published(plan, values, self.table, self.where, terms, self.total, self.face)
+
+
+def columns_of(accuracy: Mapping[str, object]) -> frozenset[str]:
+    """Read the published columns from a line's accuracy; none where an older version wrote it."""
+    return frozenset(name.removeprefix(_COLUMN) for name in accuracy if name.startswith(_COLUMN))
 
 
 def noise_words(plan: Plan) -> str:

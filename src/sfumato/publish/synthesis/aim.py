@@ -24,10 +24,11 @@ def aim(course: Course) -> Steps:
     yield from course.count_rows()
     columns = len(course.setting.attributes)
     rounds = expected_rounds(course.setting, course.total)
-    course.planned = columns + rounds
+    course.planned = columns + len(course.setting.pairs) + rounds
     amounts = Amounts.of_round(rounded(course.funds.left / rounds))
     for place in range(columns):
         yield from course.measure((place,), amounts.measured, "first", fit=False)
+    yield from course.measure_pairs(amounts.measured)
     course.fit()
     last = False
     while not last:

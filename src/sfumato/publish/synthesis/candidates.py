@@ -12,10 +12,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sfumato.plan.readings.cell_rows import MOST_WEIGHT
 from sfumato.publish.graph.models import GraphModel
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.blocks import Set
+
+Places = NDArray[np.intp]
 
 BYTES_PER_CELL = 1 << 12
 """A model has at most one cell for so many bytes that are allowed: it is fitted, and asked for hundreds of marginals,
@@ -33,6 +38,35 @@ def closure(workload: Mapping[Set, Fraction]) -> dict[Set, int]:
     return whole_weights(
         {each: sum((per_column[place] for place in each), start=Fraction(0)) for each in within(workload)}
     )
+
+
+def sets_within(workload: Iterable[Set]) -> list[Places]:
+    """List every set within one of these as rows of places, one array for each number of columns; the sets and their
+    order are those of ``closure``, without weights.
+    """
+    by_size: dict[int, list[Set]] = {}
+    for each in workload:
+        by_size.setdefault(len(each), []).append(each)
+    flat = {size: itertools.chain.from_iterable(sets) for size, sets in by_size.items()}
+    largest = [np.fromiter(places, np.intp).reshape(-1, size) for size, places in flat.items() if size]
+    most = max(by_size, default=0)
+    return [_subsets(largest, count) for count in range(1, most + 1)]
+
+
+def _subsets(largest: Sequence[Places], count: int) -> Places:
+    """List the different subsets of so many columns, in order."""
+    picked = [
+        sets[:, picks]
+        for sets in largest
+        if sets.shape[1] >= count
+        for picks in map(list, itertools.combinations(range(sets.shape[1]), count))
+    ]
+    rows = np.concatenate(picked)
+    columns = int(rows.max()) + 1
+    if columns**count >= 1 << 62:
+        return np.unique(rows, axis=0)
+    radix = columns ** np.arange(count)[::-1]
+    return np.asarray(np.unique(rows @ radix)[:, None] // radix % columns)
 
 
 def within(workload: Mapping[Set, Fraction]) -> dict[Set, Fraction]:

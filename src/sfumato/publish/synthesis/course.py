@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Laplace
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, SetMisfits
@@ -27,11 +28,11 @@ from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, Funds, rounded, size_of
 from sfumato.publish.synthesis.candidates import affordable, closure
+from sfumato.publish.synthesis.implications import Pairs, Zeros, sets_of, zeros_of_model
 from sfumato.publish.synthesis.released import SynthesisRound
 from sfumato.publish.synthesis.steps import NoisyCells, Outcome, Step
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 
-Zeros = tuple[tuple[Set, NDArray[np.bool_]], ...]
 Steps = Generator[Step, Outcome, None]
 Measuring = Generator[Step, Outcome, float]
 Choosing = Generator[Step, Outcome, Set]
@@ -52,8 +53,17 @@ class Setting:
     currency: Currency
     most_cells: int
     zeros: Zeros = ()
+    implies: Pairs = ()
+    """Columns that decide others, as the noisy counts say: these pairs are measured first."""
+    required: tuple[int, ...] = ()
+    """Columns that are never NULL."""
 
     @property
+    def pairs(self) -> list[Set]:
+        """List the pairs that are measured first."""
+        return sets_of(self.implies)
+
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         return tuple(each.size for each in self.attributes)
 
@@ -110,17 +120,31 @@ class Course:
         mean = sum(value * weight for value, weight in known) / sum(weight for _, weight in known)
         return min(max(1.0, mean), _MOST_STEPS * step)
 
-    def fit(self, tolerance: float = ROUGH) -> None:
+    def fit(self, tolerance: float = ROUGH, more_zeros: Zeros = ()) -> None:
         """Bring the model near all that was measured, from where it was."""
         own, sizes = [_observed(each) for each in self.marginals if each.places], self.setting.sizes
-        total = self.total if self.marginals else 1.0
-        self._model = fitted(own, sizes, total, zeros=self.setting.zeros, start=self._model, tolerance=tolerance)
+        total, zeros = self.total if self.marginals else 1.0, (*self.setting.zeros, *more_zeros)
+        self._model = fitted(own, sizes, total, zeros=zeros, start=self._model, tolerance=tolerance)
+
+    def finish(self) -> None:
+        """Fit the model closely, and again without the cells that a column which decides another rules out."""
+        self.fit(CLOSE)
+        own = self.setting
+        ruled_out = zeros_of_model(self.model, own.attributes, own.implies, own.zeros, own.required)
+        if ruled_out:
+            with suppress(InvalidParameter):  # what the policy calls impossible leaves no row that keeps it
+                self.fit(CLOSE, ruled_out)
 
     # ── steps ──────────────────────────────────────────────────────────────────────────────────
 
     def count_rows(self) -> Measuring:
         """Measure the number of rows, for its share of the price."""
         return self._measured((), rounded(self.funds.currency.total * FOR_ROWS), "rows")
+
+    def measure_pairs(self, amount: Fraction) -> Steps:
+        """Measure the pairs of which one column decides the other, each for this amount."""
+        for pair in self.setting.pairs:
+            yield from self.measure(pair, amount, "first", fit=False)
 
     def measure(self, places: Set, amount: Fraction, what: str, *, fit: bool = True) -> Measuring:
         """Measure a marginal for this amount; give the mean size of the noise in a cell, in rows."""

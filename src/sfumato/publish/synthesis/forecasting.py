@@ -82,7 +82,7 @@ def forecast(setting: Setting, method: str, rows: int, price: str, *, accepted: 
 def predicted_seconds(setting: Setting, course: Expected, rows: int, own: Speed) -> float:
     """Add up the time of reading, of steps, of choices and of fits."""
     choices = len(course.chosen) if course.choices else 0
-    steps = 1 + course.firsts + len(course.chosen) + choices
+    steps = 1 + course.before + len(course.chosen) + choices
     scored = _scored(setting, course)
     counted = len(course.candidates) * rows * (1 if scored <= KEPT_CELLS else course.choices)
     return (
@@ -98,8 +98,8 @@ def _fitting_seconds(setting: Setting, course: Expected, rows: int, own: Speed) 
     rounds = min(_MOST_FIT_ROUNDS, _FIT_ROUNDS * max(1.0, rows / course.noise) ** _FIT_POWER)
     sizes, sets = setting.sizes, course.sets(len(setting.sizes))
     each = [
-        _round_seconds(sets[: course.firsts + count], sizes, own)
-        for count in range(0 if course.firsts else 1, len(course.chosen) + 1)
+        _round_seconds(sets[: course.before + count], sizes, own)
+        for count in range(0 if course.before else 1, len(course.chosen) + 1)
     ]
     early = sum(each) if course.chosen else 0.0
     return rounds * early + min(_MOST_FIT_ROUNDS, _LAST_FIT * rounds) * each[-1]
@@ -123,5 +123,4 @@ def predicted_memory(setting: Setting, course: Expected, rows: int) -> int:
 def _scored(setting: Setting, course: Expected) -> int:
     """Count the cells of all candidates that a model may have."""
     most = sum(setting.sizes) + setting.most_cells
-    products = (math.prod(setting.sizes[place] for place in each) for each in course.candidates)
-    return sum(each for each in products if each <= most)
+    return int(course.candidates[course.candidates <= most].sum())

@@ -21,19 +21,19 @@ def mst(course: Course) -> Steps:
     if columns == 1:
         return (yield from independent(course))
     yield from course.count_rows()
-    course.planned = 2 * columns - 1
+    pairs = course.setting.pairs
+    course.planned = columns + max(columns - 1, len(pairs))
     bought = course.funds.left
     for place in range(columns):
         yield from course.measure((place,), rounded(bought / 3 / columns), "first", fit=False)
     course.fit()
-    edges: list[Set] = []
-    while len(edges) < columns - 1:
-        joining = dict.fromkeys(_joining(edges, columns), 1)
+    edges = list(pairs)  # of which one column decides the other: no tree without them
+    while joining := _joining(edges, columns):
         amount = rounded(bought * FOR_CHOICES / (columns - 1))
-        edges.append((yield from course.choose(joining, amount, _no_penalty)))
+        edges.append((yield from course.choose(dict.fromkeys(joining, 1), amount, _no_penalty)))
     for index, each in enumerate(edges):
         amount = rounded(course.funds.left / (len(edges) - index)) if index < len(edges) - 1 else course.funds.left
-        yield from course.measure(each, amount, "chosen")
+        yield from course.measure(each, amount, "first" if each in pairs else "chosen")
 
 
 def _no_penalty(cells: int) -> float:  # noqa: ARG001

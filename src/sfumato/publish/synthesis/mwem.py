@@ -18,8 +18,10 @@ def mwem(course: Course) -> Steps:
     """Choose and measure, round by round."""
     yield from course.count_rows()
     wanted = whole_weights(within(course.setting.workload))
-    course.planned = rounds = len(course.setting.attributes)
-    for index in range(rounds):
+    pairs = course.setting.pairs
+    course.planned = rounds = len(course.setting.attributes) + len(pairs)
+    yield from course.measure_pairs(rounded(course.funds.left / rounds))
+    for index in range(len(pairs), rounds):
         left = course.funds.left
         amounts = Amounts.of_round(rounded(left / (rounds - index)) if index < rounds - 1 else left)
         among = course.affordable(wanted, (index + 1) / rounds)

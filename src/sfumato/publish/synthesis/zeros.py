@@ -15,7 +15,7 @@ from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.marginals.faces import TableFace
-from sfumato.publish.synthesis.course import Zeros
+from sfumato.publish.synthesis.implications import Zeros
 
 
 def zeros_of(table: str, attributes: Attributes, face: TableFace) -> Zeros:
