@@ -263,6 +263,18 @@ def _revenue() -> Iterator[Vector]:
         yield exact(wanted, Sold(Fraction(5, 2), buyers=buyers, counter=Laplace(scale)).revenue_range, sure)
 
 
+@formula("games.auctions.Sale.revenue_range")
+def _game_revenue() -> Iterator[Vector]:
+    """As above, and of no more buyers than there are bidders."""
+    from sfumato.games.auctions import Sale
+
+    for buyers, wanted in ((40, (40 - 12, 40 + 12)), (-50, (0, 12)), (130, (100 - 12, 100)), (95, (95 - 12, 100))):
+        auction = SimpleNamespace(counter=Laplace(4), size=100)
+        own = SimpleNamespace(price=Fraction(5, 2), buyers=buyers, auction=auction)
+        assert _wide(4, "0.95") == 12
+        yield exact([2.5 * end for end in wanted], Sale.revenue_range, own, "0.95")
+
+
 @formula("curator.proposals.synthesis.SynthesisProposal._first_width")
 def _first_width() -> Iterator[Vector]:
     for scale, unit, sure in ((3, Fraction(1), "0.95"), (10, Fraction(1, 4), "0.9"), (7, Fraction(1, 2), "0.99")):

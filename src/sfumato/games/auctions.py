@@ -57,8 +57,9 @@ class Sale:
         if self.buyers is None or noise is None:
             return None
         reach = int(noise.error(confidence))
-        low, high = max(0, self.buyers - reach), min(self.auction.size, self.buyers + reach)
-        return float(self.price * min(low, self.auction.size)), float(self.price * max(0, high))
+        held = min(max(0, self.buyers), self.auction.size)  # moved there first: no range is cut to a point
+        low, high = min(held, self.buyers) - reach, max(held, self.buyers) + reach
+        return float(self.price * max(0, low)), float(self.price * min(self.auction.size, high))
 
     def __str__(self) -> str:
         return f"price {float(self.price):g}"
