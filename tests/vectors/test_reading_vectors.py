@@ -210,9 +210,7 @@ def _odds() -> Iterator[Vector]:
         truth = real(epsilon) - MP.log(1 - real(delta) / real(share))
         yield upper(truth, 1e-12, _log_odds, sf.Curve.approximate(epsilon, delta), F(share))
     for epsilon, share in (("3", "0.5"), ("2", "0.9")):  # pure, and yet an exception lowers what is said
-        truth = least_value(
-            lambda e, x=epsilon, p=share: _passed(e, hockey_stick(response(x), e), p), 0, epsilon, 50
-        )
+        truth = least_value(lambda e, x=epsilon, p=share: _passed(e, hockey_stick(response(x), e), p), 0, epsilon, 50)
         yield upper(truth * (1 - MP.mpf("1e-8")), 1e-3, _log_odds, sf.Curve.pure(epsilon), F(share))
     yield exact(0.25, _log_odds, sf.Curve.pure("0.25"), F(1, 10**9))
 
