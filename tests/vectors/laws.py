@@ -177,7 +177,7 @@ def renyi(pairs: Pairs, order: Any) -> Real:
     return MP.log(MP.fsum(p * (p / q) ** (alpha - 1) for p, q in pairs if p)) / (alpha - 1)
 
 
-def root(rising: Callable[[Real], Real], low: Any, high: Any, rounds: int = 170) -> Real:
+def root(rising: Callable[..., Real], low: Any, high: Any, rounds: int = 170) -> Real:
     """Find where a rising function is zero, by halving."""
     a, b = MP.mpf(low), MP.mpf(high)
     for _ in range(rounds):
@@ -201,7 +201,7 @@ def epsilon_of(pairs: Pairs, delta: Any) -> Real:
 # ── searches ───────────────────────────────────────────────────────────────────────────────────
 
 
-def least_value(function: Callable[[Real], Real], low: Any, high: Any, rounds: int = 80) -> Real:
+def least_value(function: Callable[..., Real], low: Any, high: Any, rounds: int = 80) -> Real:
     """Find the least value of a function with one valley, by golden sections: twice as many digits as its place has."""
     golden = (MP.sqrt(5) - 1) / 2
     a, b = MP.mpf(low), MP.mpf(high)
@@ -219,7 +219,7 @@ def least_value(function: Callable[[Real], Real], low: Any, high: Any, rounds: i
     return min(at_left, at_right)
 
 
-def most_value(function: Callable[[Real], Real], low: Any, high: Any, rounds: int = 80) -> Real:
+def most_value(function: Callable[..., Real], low: Any, high: Any, rounds: int = 80) -> Real:
     return -least_value(lambda x: -function(x), low, high, rounds)
 
 

@@ -265,6 +265,12 @@ def _renyi_above() -> Iterator[Vector]:
             worst = max(renyi(pairs, order), renyi([(q, p) for p, q in pairs], order))
             high = worst * (1 + MP.mpf("1e-12")) + MP.mpf("3e-14") / (real(order) - 1)
             yield between(as_fraction(worst), as_fraction(high), curve.renyi_above, F(order))
+    for share in ("0.1", "0.23", "0.37", "0.41"):  # near order 1, where a logarithm is divided by α − 1
+        pairs = [(real(share), real("0.3")), (1 - real(share), real("0.7"))]
+        curve, order = sf.Curve.pair((share, 1 - F(share)), ("0.3", "0.7")), "1.000001"
+        worst = max(renyi(pairs, order), renyi([(q, p) for p, q in pairs], order))
+        high = worst * (1 + MP.mpf("1e-12")) + MP.mpf("4e-14") / (real(order) - 1)
+        yield between(as_fraction(worst), as_fraction(high), curve.renyi_above, F(order))
 
 
 @REGISTRY.formula("privacy.composition.failure_range")

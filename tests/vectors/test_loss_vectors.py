@@ -150,6 +150,7 @@ def _renyi_of_pairs() -> Iterator[Vector]:
         MP.fsum(real(p) ** real("0.3") * real(q) ** real("0.7") for p, q in zip(*close, strict=True))
     ) / real("-0.7")
     yield exact(alone, divergences.renyi, *close, "0.3")
+    yield exact(MP.log(5), divergences.renyi, KNOWN_P, KNOWN_Q, "inf")
     yield exact(math.inf, divergences.renyi, [1, 0], [0, 1], 2)
     yield exact(math.inf, divergences.renyi, [1, 0], [0, 1], "0.5")
 
@@ -249,6 +250,7 @@ def _delta_of_laplace() -> Iterator[Vector]:
         ("0.5", 2, "3"),
         ("3", 5, "1.6"),
         ("4", 4, "0.51"),
+        ("0.025", 2, "45"),
     ):
         truth = hockey_stick(moved(laplace_law(F(scale)), shift), epsilon)
         yield enclosing(truth, 1e-13, sf.Curve.discrete_laplace(scale, shift).delta_range, epsilon)

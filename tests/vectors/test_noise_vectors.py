@@ -358,6 +358,10 @@ def _upper_tail() -> Iterator[Vector]:
             yield upper(truth, 2e-7, confidence_limits.upper_tail, successes, trials, float(chance))
         else:  # the other side is bounded from above, so this one lies below
             yield lower(truth, 2e-7, confidence_limits.upper_tail, successes, trials, float(chance))
+    term, far = MP.mpf(math.comb(40_000, 20_100)) / MP.mpf(2) ** 40_000, MP.mpf(0)
+    for k in range(20_100, 21_500):  # hundreds of terms matter
+        term, far = term * (40_000 - k) / (k + 1), far + term
+    yield upper(far, 2e-7, confidence_limits.upper_tail, 20_100, 40_000, 0.5)
     yield exact(
         (1.0, 0.0, 0.0, 1.0),
         lambda: tuple(confidence_limits.upper_tail(*at) for at in ((0, 5, 0.5), (6, 5, 0.5), (2, 5, 0.0), (2, 5, 1.0))),

@@ -1,0 +1,221 @@
+"""Seeded bugs in what is printed of published objects: conservative formulas, which tests of coverage hardly see."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_PUBLISH = "vectors/test_publish_vectors.py::test_vectors"
+_EXPORTED = "safety/test_exported_secrets.py"
+
+
+def _of(formula: str) -> tuple[str]:
+    return (f"{_PUBLISH}[{formula}]",)
+
+
+_RANGE = _of("publish.marginals.bounds.Bounded.range")
+_BOUNDED = _of("publish.marginals.bounds.bounded")
+
+MUTANTS = (
+    Mutant(
+        "each of several bounds has the whole chance to miss",
+        Kind.RANGES,
+        "publish/marginals/bounds.py",
+        "below = [_width(noises, beta * self.share, self.sharing, cells)",
+        "below = [_width(noises, beta * self.share, 1, cells)",
+        _RANGE,
+    ),
+    Mutant(
+        "each upper bound has the whole chance to miss",
+        Kind.RANGES,
+        "publish/marginals/bounds.py",
+        "above = [_width(noises, beta * self.share, self.sharing, cells)",
+        "above = [_width(noises, beta * self.share, 1, cells)",
+        _RANGE,
+    ),
+    Mutant(
+        "noise decides how many bounds share the chance to miss",
+        Kind.RANGES,
+        "publish/marginals/bounds.py",
+        "nonnegative, possible_bounds(len(axes)), 1 - _MEASURED)",
+        "nonnegative, len(lower) + len(upper), 1 - _MEASURED)",
+        _BOUNDED,
+    ),
+    Mutant(
+        "what was measured and what was not each have all of the chance to miss",
+        Kind.RANGES,
+        "publish/marginals/bounds.py",
+        "share = 1.0 if known.etas is None or not axes else _MEASURED",
+        "share = 1.0",
+        _BOUNDED,
+    ),
+    Mutant(
+        "a bound of three numbers has the noise of one",
+        Kind.RANGES,
+        "publish/marginals/bounds.py",
+        "found.append((first + second - third, (a, b, c)))",
+        "found.append((first + second - third, (a,)))",
+        _of("publish.marginals.bounds._conjunctions"),
+    ),
+    Mutant(
+        "the three noises of a bound each have its whole chance",
+        Kind.RANGES,
+        "publish/marginals/bounds.py",
+        "shares = count * len(noises)",
+        "shares = count",
+        _of("publish.marginals.bounds._width"),
+    ),
+    Mutant(
+        "a range is cut to nothing where noise is below zero",
+        Kind.RANGES,
+        "publish/marginals/bounds.py",
+        "ends = [self._held(value) + width for",
+        "ends = [self._held(value + width) for",
+        _RANGE,
+    ),
+    Mutant(
+        "bounds that cross leave a narrow range",
+        Kind.RANGES,
+        "publish/marginals/bounds.py",
+        "low, high = np.minimum(low, high - least), np.maximum(high, low + least)",
+        "low, high = np.minimum(low, high), np.maximum(low, high)",
+        _RANGE,
+    ),
+    Mutant(
+        "a consistent count below zero is shown as certain",
+        Kind.RANGES,
+        "publish/synopsis.py",
+        "(np.maximum(count, 0.0) + width).tolist()",
+        "np.maximum(count + width, 0.0).tolist()",
+        _of("publish.synopsis.Synopsis._marginal"),
+    ),
+    Mutant(
+        "blocks of adaptive noise do not share the chance to miss",
+        Kind.RANGES,
+        "publish/marginals/group_totals.py",
+        "shares = cells * max(1, len(self.norms))",
+        "shares = cells",
+        _of("publish.marginals.group_totals.Adaptive.width"),
+    ),
+    Mutant(
+        "blocks of adaptive Laplace noise do not share the chance to miss",
+        Kind.RANGES,
+        "publish/marginals/group_totals.py",
+        "each = beta / (cells * max(1, len(self.norms)))",
+        "each = beta / cells",
+        _of("publish.marginals.group_totals.AdaptiveLaplace.width"),
+    ),
+    Mutant(
+        "a precision is that of the last measurement, which noise decided",
+        Kind.RANGES,
+        "publish/synthetic.py",
+        "first = 1 / measured[min(1, len(measured) - 1)].variance",
+        "first = 1 / measured[-1].variance",
+        _of("publish.synthetic.Synthetic._etas"),
+    ),
+    Mutant(
+        "a precision of added synopses is that of the later one",
+        Kind.RANGES,
+        "publish/synopsis.py",
+        "first = self.earlier[0].plan.block_variances",
+        "first = self.plan.block_variances",
+        _of("publish.synopsis.Synopsis._etas"),
+    ),
+    Mutant(
+        "a gate that speaks for several measures misses twice as often",
+        Kind.RANGES,
+        "curator/proposals/online.py",
+        "width = (close_width(self._batch.gate, self._batch.rounds, own / 2) + 1) * self._step(compared)",
+        "width = (close_width(self._batch.gate, self._batch.rounds, own) + 1) * self._step(compared)",
+        ("vectors/test_curator_vectors.py::test_vectors[curator.proposals.online.OnlineSession._close.ranged]",),
+    ),
+    Mutant(
+        "the number of rows in NIST's score is taken for known",
+        Kind.RANGES,
+        "publish/scoring.py",
+        "off = int(self.rows_noise.error(each))",
+        "off = 0",
+        _of("publish.scoring.CandidateScore.nist_interval"),
+    ),
+    Mutant(
+        "both ranges of NIST's score have the whole chance to miss",
+        Kind.RANGES,
+        "publish/scoring.py",
+        "self._drawn(1 - (1 - sure) / 2)",
+        "self._drawn(sure)",
+        _of("publish.scoring.CandidateScore.nist_interval"),
+    ),
+    Mutant(
+        "a mean leaves out how far its values are rounded",
+        Kind.RANGES,
+        "plan/aggregates/measures.py",
+        "moved = float(self.rounding)",
+        "moved = 0.0",
+        ("release/test_rounded_values.py",),
+    ),
+    Mutant(
+        "a sum leaves out how far its values are rounded",
+        Kind.RANGES,
+        "plan/aggregates/measures.py",
+        "[width + float(self.rounding) * both]",
+        "[width]",
+        ("release/test_rounded_values.py",),
+    ),
+    Mutant(
+        "a sum of rounded values is measured without the number of its rows",
+        Kind.RANGES,
+        "plan/bounding.py",
+        "return Mean(measure.value, measure.where) if rounding(measure.value, step) else measure",
+        "return measure",
+        ("release/test_rounded_values.py",),
+    ),
+    Mutant(
+        "two noises of a rounded sum each have the whole chance to miss",
+        Kind.RANGES,
+        "release/measured.py",
+        "return 2 * parts if isinstance(estimator, Combined) else parts",
+        "return parts",
+        ("vectors/test_release_vectors.py::test_vectors[release.measured._plain]",),
+    ),
+    Mutant(
+        "a survey's range is cut to nothing",
+        Kind.RANGES,
+        "surveys/counts.py",
+        "min(float(respondents), max(top, half))",
+        "min(float(respondents), max(top, 0.0))",
+        ("vectors/test_release_vectors.py::test_vectors[surveys.counts.interval]",),
+    ),
+    Mutant(
+        "a revenue below zero is certain",
+        Kind.RANGES,
+        "curator/proposals/sold_goods.py",
+        "float(self.price * (max(0, self.buyers) + reach))",
+        "float(self.price * max(0, self.buyers + reach))",
+        ("vectors/test_curator_vectors.py::test_vectors[curator.proposals.sold_goods.Sold.revenue_range]",),
+    ),
+    Mutant(
+        "a synopsis is exported with the salt of its line",
+        Kind.CONSENT,
+        "publish/synopsis.py",
+        "return codec.dumps(_without_salt(self))",
+        "return codec.dumps(self)",
+        (f"{_EXPORTED}::test_what_is_exported_holds_no_secret[marginals]",),
+    ),
+    Mutant(
+        "a sum of synopses is exported with the salts of the earlier ones",
+        Kind.CONSENT,
+        "publish/synopsis.py",
+        "return Synopsis(shown, found.receipt, tuple(map(_without_salt, found.earlier)))",
+        "return Synopsis(shown, found.receipt, found.earlier)",
+        (f"{_EXPORTED}::test_a_sum_of_synopses_holds_no_secret",),
+    ),
+    Mutant(
+        "a score is shown with the salt of its line",
+        Kind.CONSENT,
+        "curator/proposals/scores.py",
+        "return replace(known, purchase=known.purchase.public, receipt=told)",
+        "return replace(known, receipt=told)",
+        (f"{_EXPORTED}::test_what_is_exported_holds_no_secret[score]",),
+    ),
+)
+
+test_exact_vectors_notice = suite(MUTANTS)
