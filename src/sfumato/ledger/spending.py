@@ -7,6 +7,7 @@ exact, or rounded up (``privacy.amounts``, where it is proved that no total is b
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -89,7 +90,11 @@ class Spending(NamedTuple):
         return self.spent + self.held
 
     def __str__(self) -> str:
-        return " ".join(map(_write, self))
+        if Fraction in map(type, self):
+            return " ".join(map(_write, self))
+        pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded = self
+        spent = f"{'-' if pure is None else pure} {'-' if renyi is None else renyi} {failure}"
+        return f"{spent} {held_pure} {'-' if held_renyi is None else held_renyi} {held_failure} {unbounded}"
 
 
 def _sum(a: int | None, b: int | None) -> int | None:
