@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import sfumato as sf
 from ledger import earlier_thirds
@@ -225,6 +225,7 @@ PRICE = st.fractions(0, "1/4", max_denominator=30) | st.builds(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["charge", "open", "step", "stop", "forfeit"]), PRICE, st.integers(0, 3))))
+@example([("open", Fraction(1, prime), 0) for prime in PRIMES] + [("stop", Fraction(0), 0)] * len(PRIMES))
 @settings(max_examples=150, deadline=None)
 def test_spent_and_held_are_never_below_the_true_sums(lines: list[tuple[str, Fraction, int]]) -> None:
     """Whatever denominators are chosen: a hold gives back at most what it held, and any line can be replayed from."""

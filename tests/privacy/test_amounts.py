@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import reduce
 from itertools import accumulate
 
 import pytest
@@ -59,9 +60,9 @@ def test_hostile_denominators_end_at_sixty_digits() -> None:
     assert type(thirds[-1]) is int
 
 
-@given(PRICES, PRICES)
-def test_what_is_left_is_never_more_than_was_there(held: Fraction, step: Fraction) -> None:
-    whole, part = sorted((charge_amount(held), charge_amount(step)), reverse=True)
+@given(st.lists(HOSTILE | LONG, min_size=3, max_size=6), st.lists(HOSTILE | LONG, min_size=3, max_size=6))
+def test_what_is_left_is_never_more_than_was_there(held: list[Fraction], steps: list[Fraction]) -> None:
+    part, whole = sorted(reduce(amounts.add, map(charge_amount, each)) for each in (held, steps))
     left = amounts.subtract(whole, part)
     assert whole - part - 1 < left <= whole - part
     assert from_units(left).denominator <= 10**60
