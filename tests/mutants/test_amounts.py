@@ -1,4 +1,4 @@
-"""Seeded bugs in exact amounts: sums that are too small, holds that give back too much, totals that grow without end."""
+"""Seeded bugs in exact amounts: sums that are too small, holds that give back too much, totals without end."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ units: ε = 0.1 is 10²⁹, and ε = 1/3 is 10³⁰/3.
 
 Theorem (a recorded total is at least the true sum, and at most a unit per rounding above it). Let t₀ = 0 and
 tᵢ = add(tᵢ₋₁, cᵢ), where cᵢ is at least the true price pᵢ. Then tᵢ ≥ tᵢ₋₁ + cᵢ, because ``add`` returns the sum or a
-larger number, so by induction tₙ ≥ Σcᵢ ≥ Σpᵢ. Also tᵢ < tᵢ₋₁ + cᵢ + 1, so tₙ < Σcᵢ + k after k roundings. An account that
-admits a charge only where tᵢ ≤ ε has Σpᵢ ≤ ε; while no denominator passes its limit, tₙ = Σcᵢ, and three charges of 1/3
-fill ε = 1. ∎
+larger number, so by induction tₙ ≥ Σcᵢ ≥ Σpᵢ. Also tᵢ < tᵢ₋₁ + cᵢ + 1 where tᵢ is rounded, so tₙ is less than k units
+above Σcᵢ after k roundings. An account that admits a charge only where tᵢ ≤ ε has Σpᵢ ≤ ε; while no denominator passes
+its limit, tₙ = Σcᵢ, and three charges of 1/3 fill ε = 1. ∎
 
 Theorem (a hold gives back at most what it held). Let h be the recorded sum of what all open tabs hold, with h ≥ Σlⱼ. A
 line on tab j changes lⱼ to l′ⱼ ≤ lⱼ, and h to h′ = add(h − lⱼ, l′ⱼ) ≥ h − (lⱼ − l′ⱼ) ≥ Σl after it: what is free again
@@ -25,9 +25,9 @@ steps and what is left never come to more than the hold. ∎
 
 Rounded sums depend on the order of the lines, so a total is defined as the fold over an account's lines in their order.
 Each line records the total after it: whoever replays the lines, from the first or from any other, computes the same
-numbers, and a process that appends a line needs the line before it alone. Because of the roundings, *admission* compares
-the recorded total with the allowance, and an *accusation* that more was spent than allowed compares the recorded total
-less one unit for each rounding there can have been (``ledger.spending``, ``reports.verifying_bundles``).
+numbers, and a process that appends a line needs the line before it alone. Because of the roundings, *admission*
+compares the recorded total with the allowance, and an *accusation* that more was spent than allowed compares the
+recorded total less one unit for each rounding there can have been (``ledger.guarded``, ``reports.verifying_bundles``).
 
 A whole number of units is written as that number, as it was before fractions were kept; a fraction is written as the
 ε or δ itself, in lowest terms, such as ``1/3``. Old lines therefore read and add up as they did, and every amount has
