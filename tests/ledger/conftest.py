@@ -16,7 +16,7 @@ from sfumato.ledger.stores.store import Store
 
 SPENDER = "spender"
 BOTH = {"test_accounts", "test_asking", "test_holds", "test_joined_sources", "test_period_accounts", "test_races"}
-BOTH |= {"test_publications", "test_spending_limits", "test_recomputing"}
+BOTH |= {"test_publications", "test_spending_limits", "test_recomputing", "test_exact_amounts"}
 """The modules whose tests are about what is above a store. Others look into a file, or into a schema
 (``test_postgres``), with the same questions.
 """
@@ -26,7 +26,12 @@ ONE = {
     "test_a_process_is_alive_until_it_ends",
     "test_a_unit_of_one_period_loses_what_its_account_allows",
     "test_a_unit_that_moves_loses_what_two_accounts_allow",
+    "test_an_earlier_ledger_goes_on_with_fractions",
     "test_an_entry_has_one_json_form",
+    "test_exports_and_copies_keep_fractions",
+    "test_spent_and_held_are_never_below_the_true_sums",
+    "test_what_is_lost_is_added_exactly",
+    "test_whole_units_of_an_earlier_ledger_stay_and_verify",
     "test_spending_forgets_no_tab",
     "test_the_epsilon_of_a_release_is_its_pure_one_or_that_at_the_accounts_delta",
     "test_the_fullest_is_found_in_each_currency",

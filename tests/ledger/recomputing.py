@@ -42,7 +42,10 @@ def _wrong(ledger: sf.Ledger) -> Iterator[str]:
     for row in rows:
         curve = _curve(row.parts)
         paid = {row.cost, row.left} if row.kind == "tab-open" else {row.cost}  # a tab holds it, or has spent it whole
-        if curve is not None and write_cost(accounts[row.account].cost(curve)) not in paid:
+        if curve is None:
+            continue
+        price = accounts[row.account].cost(curve)
+        if paid.isdisjoint({write_cost(price), write_cost(price.whole_units)}):  # before fractions were kept
             yield f"line {row.number} of {ledger._guarded.store.place} cost {row.cost} for {row.parts}"
 
 

@@ -89,7 +89,7 @@ MUTANTS = (
         "what has no bound costs the ledger nothing",
         Kind.CHARGE_ORDER,
         "ledger/spending.py",
-        "pure = None if self.pure is None or cost.pure is None else self.pure + cost.pure",
+        "pure = None if self.pure is None or cost.pure is None else amounts.add(self.pure, cost.pure)",
         "pure = (self.pure or 0) + (cost.pure or 0)",
         ("ledger/test_accounts.py::test_every_currency_is_enforced_as_the_budget_says",),
     ),
@@ -97,7 +97,7 @@ MUTANTS = (
         "failures are not added up",
         Kind.DELTA,
         "ledger/spending.py",
-        "spent = (pure, _sum(self.renyi, cost.renyi), self.failure + cost.failure)",
+        "spent = (pure, _sum(self.renyi, cost.renyi), amounts.add(self.failure, cost.failure))",
         "spent = (pure, _sum(self.renyi, cost.renyi), cost.failure)",
         (
             "ledger/test_accounts.py::test_every_currency_is_enforced_as_the_budget_says",

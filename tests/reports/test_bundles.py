@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from reports.accounts import PLAIN, QUESTION, SECRETS, asked
 from sfumato.ledger.spending import read_cost, write_cost
 from sfumato.privacy import Cost, codec
 from sfumato.publish.files.zip_files import zipped
-from sfumato.reports import PublicKey, SigningKey, bundle, bundles, verify_bundle
+from sfumato.reports import PublicKey, SigningKey, bundle, bundles, verify_bundle, verifying_bundles
 from sfumato.reports.telling import told
 from sfumato.reports.verifying_bundles import opened, read
 
@@ -287,6 +289,64 @@ def test_more_than_the_budget_is_found(hidden: Path, key: SigningKey, tmp_path: 
     (tmp_path / "dear.zip").write_bytes(_signed_anew(hidden, key, dear))
     with pytest.raises(sf.BundleDamaged, match="more is spent than the budget allows"):
         read(tmp_path / "dear.zip")
+
+
+@pytest.fixture(scope="module")
+def thirds(key: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of an account that paid a third and a seventh."""
+    folder = tmp_path_factory.mktemp("thirds")
+    policy = sf.example(folder / "flights")
+    with sf.open(policy) as flights:
+        for price in ("1/3", "1/7"):
+            flights.sql(PLAIN).release(epsilon=price, fresh=True)
+    bundle(policy, key, folder / "thirds.zip", questions=True)
+    return folder / "thirds.zip"
+
+
+def _costing(change: Callable[[Cost], Cost]) -> Callable[[bundles.BundleChain], bundles.BundleChain]:
+    def changed(chain: bundles.BundleChain) -> bundles.BundleChain:
+        spent, lines = Cost(0, None, 0), []
+        for line in chain.lines:
+            cost = change(read_cost(line.cost))
+            spent += cost
+            lines.append(replace(line, cost=write_cost(cost), spent=write_cost(spent)))
+        return replace(chain, lines=tuple(lines))
+
+    return changed
+
+
+def test_fractions_are_told_and_verified(thirds: Path, key: SigningKey, tmp_path: Path) -> None:
+    """Also those that an earlier version has rounded up to whole units, and none that are rounded down."""
+    costs = [read_cost(each.cost).amounts["pure"] for each in read(thirds).chain.lines]
+    assert list(filter(None, costs)) == [Fraction(1, 3), Fraction(1, 7)]
+    earlier, down = tmp_path / "earlier.zip", tmp_path / "down.zip"
+    earlier.write_bytes(_signed_anew(thirds, key, _costing(lambda cost: cost.whole_units)))
+    assert read(earlier).chain.lines[-1].spent.startswith("476190476190476190476190476192 ")
+    floor = _costing(lambda cost: replace(cost, pure=math.floor(cost.pure or 0)))
+    down.write_bytes(_signed_anew(thirds, key, floor))
+    with pytest.raises(sf.BundleDamaged, match="did not cost what was run"):
+        read(down)
+
+
+def test_roundings_alone_are_not_more_than_the_budget(tmp_path: Path) -> None:
+    """Two series fill the account to the last, and their steps round the total up, beyond the budget."""
+    primes = (999999937, 999999929, 999999893, 999999883, 999999797, 999999761, 999999757, 999999751)
+    with sf.Ledger.open(tmp_path / "full.ledger") as ledger:
+        full = ledger.account("full", unit=sf.PrivacyUnit("patient"), budget=sf.Budget(1))
+        series = [full.open_tab(sf.Cost(10**30 // 2, None, 0)) for _ in range(2)]
+        for place, prime in enumerate(primes):
+            series[place % 2].step(sf.Entry(sf.Curve.pure(Fraction(1, prime))))
+        assert "pure" not in full.remaining
+        assert _faults_of(ledger) == []
+        full.correct(sf.Curve.pure("1e-27"), reason="forgotten")
+        assert _faults_of(ledger) == ["more is spent than the budget allows"]
+
+
+def _faults_of(ledger: sf.Ledger) -> list[str]:
+    lines = [bundles._line(line, {}, None) for line in ledger]
+    held = write_cost(list(ledger)[-1].held)
+    manifest = bundles.BundleManifest(1, "", "", "patient", "add-remove", (sf.Budget(1),), held, "", {})
+    return list(verifying_bundles._money_faults(lines, manifest))
 
 
 def test_an_answer_to_another_question_is_found(shown: Path, key: SigningKey, tmp_path: Path) -> None:

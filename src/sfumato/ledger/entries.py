@@ -201,7 +201,7 @@ class Line:
         return charged.curve(parts) if parts else None
 
     def summary(self) -> dict[str, Any]:
-        """Write what people want to know of it as JSON: amounts are exact decimals, as text."""
+        """Write what people want to know of it as JSON: amounts are exact, as text: decimals, or p/q."""
         return {
             "number": self.number,
             "time": self.time.isoformat(),

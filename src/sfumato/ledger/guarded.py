@@ -35,7 +35,7 @@ from sfumato.ledger.proofs.kept_anchors import Marks, Memory, Running
 from sfumato.ledger.proofs.verifying import LOST
 from sfumato.ledger.publications import Shelves
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.spending import read_spending
+from sfumato.ledger.spending import ROUNDINGS, read_spending
 from sfumato.ledger.stores.bodies import LARGE
 from sfumato.ledger.stores.store import Store
 from sfumato.ledger.transaction import Terms, Transaction
@@ -328,9 +328,13 @@ class GuardedStore:
     ) -> Callable[[], Overspent] | None:
         """Find the first budget that cannot afford this, and give what works out its refusal; None when all can.
 
-        It proposes no more than every budget would accept.
+        It proposes no more than every budget would accept. What costs nothing more, such as a step whose tab was
+        admitted, is refused where more is surely spent than allowed: not because a total was rounded up since.
         """
         budgets = self.budgets(transaction, account, analyst, periods)
+        if cost.nothing and transaction.head is not None:
+            most = ROUNDINGS * transaction.head.number + 1
+            budgets = [(budget.at(budget.totals.without(most)), place) for budget, place in budgets]
         short = next((each for each in budgets if not each[0].admits(cost)), None)
         return None if short is None else lambda: short[0].refusal(cost, short[1], *(each for each, _ in budgets))
 

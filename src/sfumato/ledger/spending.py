@@ -1,34 +1,45 @@
 """This is the arithmetic of spent and held that every line obeys, written once for charging and for verifying.
 
 A tab's line says what the tab still holds after it. Then every line, whatever its kind, does the same two things:
-spent grows by its cost, and held changes by what its tab holds after it less what it held before.
+spent grows by its cost, and held changes by what its tab holds after it less what it held before. Sums of amounts are
+exact, or rounded up (``privacy.amounts``, where it is proved that no total is below the true sum).
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from sfumato.privacy import Cost
+from sfumato.privacy import Cost, amounts
+from sfumato.privacy.amounts import Amount
 
+ROUNDINGS = 2
+"""How many sums one line rounds up at most, each by less than a unit: what is spent, and what is held. Adding both is
+another rounding.
+"""
 NOTHING = Cost(0, None, 0)
 
 
 def write_cost(cost: Cost) -> str:
-    return f"{_write(cost.pure)} {_write(cost.renyi)} {cost.failure}"
+    return f"{_write(cost.pure)} {_write(cost.renyi)} {_write(cost.failure)}"
 
 
 @lru_cache(maxsize=1024)
 def read_cost(text: str) -> Cost:
     pure, renyi, failure = text.split(" ")
-    return Cost(_read(pure), _read(renyi), int(failure))
+    return Cost(_read(pure), _read_units(renyi), amounts.read(failure))
 
 
-def _write(units: int | None) -> str:
-    return "-" if units is None else str(units)
+def _write(amount: Amount | None) -> str:
+    return "-" if amount is None else str(amount) if type(amount) is int else amounts.write(amount)
 
 
-def _read(text: str) -> int | None:
+def _read(text: str) -> Amount | None:
+    return None if text == "-" else amounts.read(text)
+
+
+def _read_units(text: str) -> int | None:
     return None if text == "-" else int(text)
 
 
@@ -38,30 +49,30 @@ class Spending(NamedTuple):
     A hold without a bound in the pure currency cannot be taken back out of a sum: ``unbounded`` counts these.
     """
 
-    pure: int | None = 0
+    pure: Amount | None = 0
     renyi: int | None = None
-    failure: int = 0
-    held_pure: int = 0
+    failure: Amount = 0
+    held_pure: Amount = 0
     held_renyi: int | None = None
-    held_failure: int = 0
+    held_failure: Amount = 0
     unbounded: int = 0
 
     def after(self, cost: Cost, before: Cost = NOTHING, left: Cost = NOTHING) -> Spending:
         """Add a line of this cost on a tab that held ``before`` and now holds ``left``."""
         if before is left and cost is NOTHING:
             return self
-        pure = None if self.pure is None or cost.pure is None else self.pure + cost.pure
+        pure = None if self.pure is None or cost.pure is None else amounts.add(self.pure, cost.pure)
         if before is left:
-            spent = (pure, _sum(self.renyi, cost.renyi), self.failure + cost.failure)
+            spent = (pure, _sum(self.renyi, cost.renyi), amounts.add(self.failure, cost.failure))
             return tuple.__new__(Spending, spent + self[3:])  # a million times in a verification
         held = (self.held_renyi or 0) + (left.renyi or 0) - (before.renyi or 0)
         return Spending(
             pure,
             _sum(self.renyi, cost.renyi),
-            self.failure + cost.failure,
-            self.held_pure + (left.pure or 0) - (before.pure or 0),
+            amounts.add(self.failure, cost.failure),
+            amounts.add(self.held_pure - (before.pure or 0), left.pure or 0),
             None if self.held_renyi is None and left.renyi is None else held,
-            self.held_failure + left.failure - before.failure,
+            amounts.add(self.held_failure - before.failure, left.failure),
             self.unbounded + (left.pure is None) - (before.pure is None),
         )
 
@@ -79,6 +90,8 @@ class Spending(NamedTuple):
         return self.spent + self.held
 
     def __str__(self) -> str:
+        if Fraction in map(type, self):
+            return " ".join(map(_write, self))
         pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded = self
         spent = f"{'-' if pure is None else pure} {'-' if renyi is None else renyi} {failure}"
         return f"{spent} {held_pure} {'-' if held_renyi is None else held_renyi} {held_failure} {unbounded}"
@@ -92,7 +105,13 @@ def _sum(a: int | None, b: int | None) -> int | None:
 def read_spending(text: str) -> Spending:
     if not text:
         return Spending()
-    pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded = map(_read, text.split(" "))
-    if failure is None or held_pure is None or held_failure is None or unbounded is None:
-        raise ValueError("the amounts are missing")
-    return Spending(pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded)
+    pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded = text.split(" ")
+    return Spending(
+        _read(pure),
+        _read_units(renyi),
+        amounts.read(failure),
+        amounts.read(held_pure),
+        _read_units(held_renyi),
+        amounts.read(held_failure),
+        int(unbounded),
+    )

@@ -15,6 +15,7 @@ M_j, so P(S) ≤ e^ε·Q(S) + 0 + (δ − reserve) + reserve. ∎
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +24,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from sfumato.errors import LEAST_USEFUL, InvalidParameter, NeighboursDiffer, Overspent
-from sfumato.privacy import codec
+from sfumato.privacy import amounts, codec
+from sfumato.privacy.amounts import Amount, charge_amount, exact_amount
 from sfumato.privacy.budget_words import left_words, promised
 from sfumato.privacy.calibration import Noise, leaked, least
 from sfumato.privacy.curve import Curve
@@ -49,18 +51,18 @@ if TYPE_CHECKING:
 
 
 def _units(value: object, name: str) -> int:
-    """Totals are plain integers of any size, never anything that would have to be converted."""
+    """Totals of Rényi divergence are plain integers of any size, never anything that would have to be converted."""
     if type(value) is not int or value < 0:
         raise InvalidParameter(name, value, "a whole number ≥ 0 of 1e-30")
     return value
 
 
-def _sum(a: int | None, b: int | None) -> int | None:
+def _sum(a: Amount | None, b: Amount | None) -> Amount | None:
     """Add two numbers; what one of them does not state, their sum does not."""
-    return None if a is None or b is None else a + b
+    return None if a is None or b is None else amounts.add(a, b)
 
 
-def _within(total: int | None, allowed: int | None) -> bool:
+def _within(total: Amount | None, allowed: Amount | None) -> bool:
     return total is not None and allowed is not None and total <= allowed
 
 
@@ -75,22 +77,27 @@ _MOST_SHOWN = 10**300
 @codec.value("cost")
 @dataclass(frozen=True)
 class Cost:
-    """A cost is one release's price in every currency of an account, in units of 1e-30, rounded up."""
+    """A cost is one release's price in every currency of an account, in units of 1e-30.
 
-    pure: int | None
+    Max-divergence and failure are kept exactly where their denominators are small, and rounded up otherwise
+    (``privacy.amounts``); Rényi divergence, which is computed in floats, is always rounded up to whole units.
+    """
+
+    pure: Amount | None = field(metadata=amounts.WRITTEN)
     """Max-divergence outside the failure; None when unbounded."""
     renyi: int | None
     """Rényi divergence of the account's order outside the failure; None when it is not stated, as in an account that
     has no such currency. Where an account has one, what is not stated is unbounded.
     """
-    failure: int
+    failure: Amount = field(metadata=amounts.WRITTEN)
 
     def __post_init__(self) -> None:
-        if self.pure is not None:
-            _units(self.pure, "pure")
+        if self.pure is not None and (type(self.pure) is not int or self.pure < 0):
+            object.__setattr__(self, "pure", amounts.checked(self.pure, "pure"))
+        if type(self.failure) is not int or self.failure < 0:
+            object.__setattr__(self, "failure", amounts.checked(self.failure, "failure"))
         if self.renyi is not None:
             _units(self.renyi, "renyi")
-        _units(self.failure, "failure")
 
     @property
     def nothing(self) -> bool:
@@ -103,7 +110,8 @@ class Cost:
         """Add up the costs of both releases: what is unbounded or missing in one of them stays so."""
         if self.nothing or other.nothing:
             return other if self.nothing else self
-        return Cost(_sum(self.pure, other.pure), _sum(self.renyi, other.renyi), self.failure + other.failure)
+        renyi = None if self.renyi is None or other.renyi is None else self.renyi + other.renyi
+        return Cost(_sum(self.pure, other.pure), renyi, amounts.add(self.failure, other.failure))
 
     @property
     def words(self) -> str:
@@ -138,9 +146,30 @@ class Cost:
         """Give what is left of this after a cost that it covers; of the unbounded, the unbounded."""
         if other.nothing:
             return self
-        pure = None if self.pure is None or other.pure is None else self.pure - other.pure
+        pure = None if self.pure is None or other.pure is None else amounts.subtract(self.pure, other.pure)
         renyi = None if self.renyi is None or other.renyi is None else self.renyi - other.renyi
-        return Cost(pure, renyi, self.failure - other.failure)
+        return Cost(pure, renyi, amounts.subtract(self.failure, other.failure))
+
+    @property
+    def short(self) -> Cost:
+        """The same, with amounts rounded up that have denominators too large to be written down."""
+        pure = None if self.pure is None else amounts.round_up(self.pure)
+        return Cost(pure, self.renyi, amounts.round_up(self.failure))
+
+    @property
+    def whole_units(self) -> Cost:
+        """The same, rounded up to whole units: what was charged for a release before fractions were kept."""
+        return Cost(None if self.pure is None else math.ceil(self.pure), self.renyi, math.ceil(self.failure))
+
+    def rounds(self, first: Cost, second: Cost) -> bool:
+        """Tell whether this sum of both was rounded up."""
+        pure = None in (self.pure, first.pure, second.pure) or self.pure == first.pure + second.pure  # type: ignore[operator]
+        return not pure or self.failure != first.failure + second.failure
+
+    def without(self, roundings: int) -> Cost:
+        """Return a lower bound of the exact sum of which this is the recorded one, after at most so many roundings."""
+        pure = None if self.pure is None else max(0, self.pure - roundings)
+        return Cost(pure, self.renyi, max(0, self.failure - roundings))
 
 
 @codec.value("budget")
@@ -149,11 +178,11 @@ class Budget:
     """A budget is ε and δ for life, and what has been spent. Frozen: ``charge`` returns the account after it.
 
     With δ > 0 a ``reserve`` of δ (a tenth by default) pays for failures such as key thresholds, and the rest backs
-    a Rényi currency of one ``order`` (the best for Gaussian noise by default). Totals are whole numbers of 1e-30:
-    nothing drifts, and a charge costs the same after a million others.
+    a Rényi currency of one ``order`` (the best for Gaussian noise by default). Totals are exact while their
+    denominators are small (``privacy.amounts``): nothing drifts, and a charge costs the same after a million others.
 
     >>> account = Budget(1)
-    >>> for _ in range(10): account = account.charge(Curve.pure(0.1))
+    >>> for _ in range(3): account = account.charge(Curve.pure("1/3"))
     >>> account.remaining
     {'pure': Fraction(0, 1)}
     """
@@ -163,11 +192,13 @@ class Budget:
     reserve: Fraction
     order: Fraction | None
     neighbours: Neighbours
-    spent_pure: int | None
+    spent_pure: Amount | None = field(metadata=amounts.WRITTEN)
     spent_renyi: int | None
-    spent_failure: int
+    spent_failure: Amount = field(metadata=amounts.WRITTEN)
     allowances: Cost = field(init=False, repr=False, compare=False)
-    """What the account was opened with, in units rounded down."""
+    """What the account was opened with, in units: of max-divergence and failure exactly, of Rényi divergence rounded
+    down.
+    """
     _history: ClassVar[History | None] = None
     """Where what was spent over time is read, which is no part of it (``told_by``)."""
 
@@ -179,9 +210,9 @@ class Budget:
         reserve: Number | None = None,
         order: Number | None = None,
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
-        spent_pure: int | None = 0,
+        spent_pure: Amount | str | None = 0,
         spent_renyi: int | None = 0,
-        spent_failure: int = 0,
+        spent_failure: Amount | str = 0,
     ) -> None:
         whole_promise = Guarantee(epsilon, delta)
         kept = whole_promise.delta / 10 if reserve is None else exact(reserve, "reserve", NONNEGATIVE)
@@ -201,10 +232,10 @@ class Budget:
             ("reserve", kept),
             ("order", alpha),
             ("neighbours", Neighbours.of(neighbours)),
-            ("spent_pure", None if spent_pure is None else _units(spent_pure, "spent_pure")),
+            ("spent_pure", None if spent_pure is None else amounts.checked(spent_pure, "spent_pure")),
             ("spent_renyi", None if spent_renyi is None else _units(spent_renyi, "spent_renyi")),
-            ("spent_failure", _units(spent_failure, "spent_failure")),
-            ("allowances", Cost(allowance_units(whole_promise.epsilon), renyi, allowance_units(kept))),
+            ("spent_failure", amounts.checked(spent_failure, "spent_failure")),
+            ("allowances", Cost(exact_amount(whole_promise.epsilon), renyi, exact_amount(kept))),
         ):
             object.__setattr__(self, name, value)
 
@@ -223,9 +254,9 @@ class Budget:
             )
         pure = curve.max_divergence
         return Cost(
-            None if pure is None else charge_units(pure),
+            None if pure is None else charge_amount(pure),
             None if self.order is None else charge_units(curve.renyi_above(self.order)),
-            charge_units(curve.failure),
+            charge_amount(curve.failure),
         )
 
     def affords(self, curve: Curve) -> bool:
@@ -268,9 +299,9 @@ class Budget:
         fraction = exact(part, "share", PROBABILITY)
         pure, renyi, failure = self.allowances.pure, self.allowances.renyi, self.allowances.failure
         scaled = Cost(
-            None if pure is None else int(pure * fraction),
+            None if pure is None else pure * fraction,
             None if renyi is None else int(renyi * fraction),
-            int(failure * fraction),
+            failure * fraction,
         )
         return _with_spent(self, scaled, self.totals)
 
@@ -313,8 +344,7 @@ class Budget:
 
     def largest_pure(self) -> Fraction:
         """The largest ε of a release known to be ε-DP and no more: from either currency."""
-        left = self.remaining
-        best = left.get("pure", Fraction(0))
+        best = self._largest_from_pure()
         low, high = best, best + 1
         if self.affords(Curve.pure(high, self.neighbours)):
             while self.affords(Curve.pure(2 * high, self.neighbours)):
@@ -324,6 +354,22 @@ class Budget:
             middle = (low + high) / 2
             low, high = (middle, high) if self.affords(Curve.pure(middle, self.neighbours)) else (low, middle)
         return low
+
+    def _largest_from_pure(self) -> Fraction:
+        """The largest ε that fits what is left of the pure currency: all of it, where that is charged as it is, or
+        else whole units; one less where the sum with it is rounded up to more than is allowed.
+        """
+        left = exact_amount(self.remaining.get("pure", Fraction(0)))
+        offers = (left, math.floor(left), math.floor(left) - 1)
+        fitting = (
+            from_units(each)
+            for each in offers
+            if each > 0 and charge_amount(from_units(each)) == each and self.affords(self._ordinary(each))
+        )
+        return next(fitting, Fraction(0))
+
+    def _ordinary(self, units: Amount) -> Curve:
+        return Curve.pure(from_units(units), self.neighbours)
 
     def told_by(self, history: History) -> Budget:
         """Give the same budget, which knows where its history is read when it is drawn; in all else they are equal."""

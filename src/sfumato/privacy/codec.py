@@ -39,6 +39,8 @@ _PLAIN = frozenset([int, str, bool, type(None)])
 _REAL = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,1100})?([eE][+-]?[0-9]{1,4})?")
 MAPPING: Mapping[str, Any] = MappingProxyType({"sfumato-mapping": True})
 """The metadata of a dataclass field that is a mapping to plain values."""
+WRITER = "sfumato-writer"
+"""The key, in the metadata of a field that has a written form of its own, of the function that writes it."""
 
 _types: dict[str, type] = {}
 _kinds: dict[type, str] = {}
@@ -200,7 +202,7 @@ def _write(item: object) -> Any:
     if type(item) in _kinds and dataclasses.is_dataclass(item):
         fields = ((f, getattr(item, f.name)) for f in dataclasses.fields(item) if f.init)
         written = {
-            f.name: _write_mapping(found) if _is_mapping(f) else _write(found)
+            f.name: _write_mapping(found) if _is_mapping(f) else f.metadata.get(WRITER, _write)(found)
             for f, found in fields
             if not _default(f, found)
         }

@@ -2,7 +2,7 @@
 
 A public number is an int, a Fraction, a Decimal, a decimal string (or "p/q"), or a float; a float means
 its shortest decimal, so 0.1 is 1/10. Everything a user types is held as an exact ``Fraction``. Reals that
-we compute ourselves are rounded toward privacy, and charges are whole multiples of 1e-30.
+we compute ourselves are rounded toward privacy. Accounts count units of 1e-30 (``privacy.amounts``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sfumato.errors import InvalidParameter
 Number = int | Fraction | Decimal | str | float
 
 UNIT = 10**30
-"""One charge is a whole number of 1/UNIT: totals add as integers and never drift."""
+"""Accounts count in 1/UNIT."""
 
 # Every number is 0 or between these in size, and not absurdly long: beyond them nothing is meaningful, floats end, and
 # time and memory could be spent on digits alone.
@@ -217,7 +217,7 @@ def allowance_units(value: Fraction) -> int:
     return math.floor(value * UNIT)
 
 
-def from_units(units: int) -> Fraction:
+def from_units(units: int | Fraction) -> Fraction:
     return Fraction(units, UNIT)
 
 

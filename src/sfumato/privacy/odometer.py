@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.privacy import codec
+from sfumato.privacy import amounts, codec
+from sfumato.privacy.amounts import charge_amount
 from sfumato.privacy.curve import Curve, compose, counted
-from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, charge_units, exact, from_units
+from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, exact, from_units
 from sfumato.privacy.spelled_values import spelled
 
 TIGHT = "parameters fixed in advance"
@@ -112,7 +113,8 @@ def _adaptive(
     apart = _totals([-math.log1p(-float(c.failure)) if c.failure < 1 else math.inf for c, _ in items], items)
     tail = -math.log(delta) / float(order - 1) * _UP
     added = np.where(failure > 0, float(margin) + apart, 0.0)
-    fits = [from_units(total) <= delta for total in accumulate(count * charge_units(c.failure) for c, count in items)]
+    failing = accumulate((count * charge_amount(c.failure) for c, count in items), amounts.add)
+    fits = [from_units(total) <= delta for total in failing]
     line = np.where(fits, np.minimum(pure, renyi + tail) + added, math.inf)
     excepted = np.minimum(1.0, (float(delta) + failure / -math.expm1(-float(margin))) * np.where(failure > 0, _UP, 1.0))
     return [float(line[step - 1]) for step in steps], [float(excepted[step - 1]) for step in steps]

@@ -59,7 +59,7 @@ class BundleLine:
     account: int
     """0 for the account itself; others are of its periods, in the order in which they were opened."""
     cost: str
-    """What the line spent, per currency, in units of 1e-30 (``ledger.spending``)."""
+    """What the line spent, per currency: units of 1e-30, or a fraction of ε or δ (``privacy.amounts``)."""
     spent: str
     """What its account had spent after it."""
     hash: str

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,17 +242,29 @@ def _period_faults(lines: Sequence[BundleLine]) -> Iterator[str]:
 def _money_faults(lines: Sequence[BundleLine], manifest: BundleManifest) -> Iterator[str]:
     """Spent grows by the cost of each line, in every account, and stays within the budget: in the account itself, or
     where every period has its own, in each of those.
+
+    A total may be above the budget by its roundings alone (``privacy.amounts``): those of what is spent are seen here,
+    and each line of a series may have rounded what is held.
     """
     spent: dict[int, Cost] = {}
+    roundings = Counter(line.account for line in lines if line.line_kind in _OF_SERIES)
     for line in lines:
-        total = spent.get(line.account, Cost(0, None, 0)) + read_cost(line.cost)
+        before, cost = spent.get(line.account, NOTHING), read_cost(line.cost)
+        total = before + cost
         if write_cost(total) != line.spent:
             yield f"what is spent after line {line.number} is not what was spent before and its cost"
         spent[line.account] = total
-    own = spent.pop(0, NOTHING) + read_cost(manifest.held)
+        roundings[line.account] += total.rounds(before, cost)
+    held = read_cost(manifest.held)
+    own = spent.get(0, NOTHING) + held
+    roundings[0] += own.rounds(spent.pop(0, NOTHING), held)
     budget = _unspent(manifest.budgets[-1])
-    if not all(budget.admits(each) for each in spent.values() or (own,)):
+    totals = spent or {0: own}
+    if not all(budget.admits(total.without(roundings[account])) for account, total in totals.items()):
         yield "more is spent than the budget allows"
+
+
+_OF_SERIES = ("tab-open", "step", "tab-close")
 
 
 def _unspent(budget: Budget) -> Budget:
@@ -267,7 +280,8 @@ def _question_faults(bundle: Bundle) -> Iterator[str]:
             yield f"the salted hash of line {line.number} is not of the question that it shows"
         if line.salt and line.line_kind in ("charge", "step"):
             parts = charged.read(line.parts)
-            if not parts or write_cost(opening.cost(charged.curve(parts))) != line.cost:
+            price = opening.cost(charged.curve(parts)) if parts else None
+            if price is None or line.cost not in (write_cost(price), write_cost(price.whole_units)):
                 yield f"line {line.number} did not cost what was run for it costs"
 
 

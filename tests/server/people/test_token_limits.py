@@ -157,3 +157,15 @@ def test_what_cannot_be_settled_stays_reserved(ledger: Path) -> None:
 def test_within_nothing_there_is_only_what_was_bought() -> None:
     with pytest.raises(NotStored):
         NothingSpent().reserve(Fraction(0))
+
+
+def test_thirds_fill_a_limit(tmp_path: Path) -> None:
+    people = PeopleFile(beside(tmp_path / "ledger.db"))
+    people.add_user("ana", "analyst", by="olga")
+    token, _ = people.new_token("ana", most=1, by="olga")
+    limit = TokenLimit(people.database, token.number)
+    for charged in (True, False, True, True):
+        limit.reserve(Fraction(1, 3)).settle(charged=charged)
+    with pytest.raises(Overspent) as refusal:
+        limit.reserve(Fraction(1, 10**30))
+    assert refusal.value.remaining == {"pure": 0}

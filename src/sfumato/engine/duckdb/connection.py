@@ -309,19 +309,15 @@ class Sources:
                 fix="rename them to printable names of at most 63 letters that do not begin with sf_",
             )
         if table.name not in self._files or self._files[table.name].kind != "csv":
-            return self._domains(
-                relation.sql, cells, {each: discovery.stored_kind(cell) for each, cell in cells.items()}
-            )
+            kinds = {each: discovery.stored_kind(cell) for each, cell in cells.items()}
+            typed = {each: (cell, Domain(kinds[each]), None) for each, cell in cells.items()}
+            return discovery.domains(kinds, f"({Scan(relation.sql, typed, None).statement})", self.run)
         copy = name(f"sf reading of {table.name}")  # no view can be called so
         self._execute(f"CREATE TABLE {copy} AS SELECT * FROM {relation.sql}")
         try:
-            return self._domains(copy, cells, discovery.written_kinds(cells, copy, self.run))
+            return discovery.written_domains(cells, copy, self.run)
         finally:
             self._execute(f"DROP TABLE {copy}")
-
-    def _domains(self, source: str, cells: Mapping[str, Cell], kinds: Mapping[str, Type]) -> dict[str, Domain]:
-        typed = {each: (cell, Domain(kinds[each]), None) for each, cell in cells.items()}
-        return discovery.domains(kinds, f"({Scan(source, typed, None).statement})", self.run)
 
     def _define(self, table: Table, columns: Mapping[str, Domain]) -> None:
         place, relation = f"tables.{table.name}", self._relations[table.name]

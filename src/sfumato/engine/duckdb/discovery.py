@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,9 @@ from sfumato.policy.domains import LARGEST_INTEGER
 
 MOST_VALUES = 10_000
 """Columns with more distinct values get bounds instead."""
+
+_SURELY_MORE = 2 * MOST_VALUES
+"""Distinct values are counted with an error of some 10 %: twice as many are too many for sure."""
 
 Run = Callable[[str], list[tuple[Any, ...]]]
 
@@ -40,34 +43,78 @@ def stored_kind(cell: Cell) -> Type:
     return Type.INTEGER if whole else _STORED.get(cell.family, Type.TEXT)
 
 
+def written_domains(columns: Mapping[str, Cell], source: str, run: Run) -> dict[str, Domain]:
+    """Find the type and the domain of each column of texts.
+
+    How a text is read is a long expression, and to bind it costs far more than to read a few rows. Columns that are
+    read in the same way are therefore stacked into one: every expression is written once for each type, and not once
+    for each column.
+    """
+    kinds = written_kinds(columns, source, run)
+    short = run(f"SELECT count(*) FROM {source}")[0][0] <= _SURELY_MORE
+    found: dict[str, Domain] = {}
+    for kind in dict.fromkeys(kinds.values()):
+        own = [each for each in columns if kinds[each] is kind]
+        read = (
+            f"(SELECT i, {cleaned(_STACKED, Domain(kind))} AS r FROM {_stacked(map(columns.__getitem__, own), source)})"
+        )
+        found |= zip(own, _stacked_domains(kind, len(own), read, run, short=short), strict=True)
+    return {each: found[each] for each in columns}
+
+
+def _stacked_domains(kind: Type, columns: int, read: str, run: Run, *, short: bool) -> list[Domain]:
+    """Find the domains of columns of one type, whose cells are ``r`` in the rows of ``read``; in a short table no
+    column has too many values to be listed at once.
+    """
+    measured = ", ".join(measure.format("r") for measure in _MEASURES)
+    at_once = _LISTED if short else "NULL"
+    spreads, values = {}, {}
+    for i, listed, *spread in run(f"SELECT i, {at_once}, {measured} FROM {read} GROUP BY i"):
+        spreads[i], values[i] = _Spread(*spread), listed
+    few = [] if short else [str(i) for i, spread in spreads.items() if spread.distinct <= _SURELY_MORE]
+    if few:
+        values |= run(f"SELECT i, {_LISTED} FROM {read} WHERE i IN ({', '.join(few)}) GROUP BY i")
+    return [_domain(kind, spreads.get(i, _EMPTY), values.get(i) or ()) for i in range(1, 1 + columns)]
+
+
+_LISTED = "list(DISTINCT r)"
+
+
 def written_kinds(columns: Mapping[str, Cell], source: str, run: Run) -> dict[str, Type]:
     """Find for each column of texts the first type that every cell can be read as, if it has any cell.
 
     A few rows rule out most types, so that all rows are tried with the others alone.
     """
-    likely = _likely(columns, source, run)
-    counts = [_counts(cell, guesses) for cell, guesses in zip(columns.values(), likely, strict=True)]
-    found = iter(run(f"SELECT {', '.join(counts)} FROM {source}")[0])
-    kinds = {}
-    for each, guesses in zip(columns, likely, strict=True):
-        filled = next(found)
-        fitting = [guess for guess in guesses if next(found) == filled and filled]
-        kinds[each] = fitting[0] if fitting else Type.TEXT
-    return kinds
+    sample = f"(SELECT * FROM {source} LIMIT {_SAMPLE})"
+    found = dict(zip(columns, _fitting(columns.values(), _GUESSES, sample, run), strict=True))
+    if run(f"SELECT count(*) FROM {source}")[0][0] > _SAMPLE:
+        for likely in {guesses for _, guesses in found.values() if guesses}:
+            own = [each for each, (_, guesses) in found.items() if guesses == likely]
+            found |= zip(own, _fitting(map(columns.__getitem__, own), likely, source, run), strict=True)
+    return {each: guesses[0] if filled and guesses else Type.TEXT for each, (filled, guesses) in found.items()}
 
 
-def _likely(columns: Mapping[str, Cell], source: str, run: Run) -> list[tuple[Type, ...]]:
-    """Find the types that the cells of a few rows can be read as, column by column."""
-    cells = ", ".join(cell.sql for cell in columns.values())
-    few = f"SELECT [{cells}] AS x FROM {source} LIMIT {_SAMPLE}"
-    rows = f"SELECT generate_subscripts(x, 1) AS i, unnest(x) AS v FROM ({few})"
-    counted = run(f"SELECT i, {_counts(Cell('v', 'VARCHAR'), _GUESSES)} FROM ({rows}) GROUP BY i")
+def _fitting(
+    columns: Iterable[Cell], guesses: Sequence[Type], source: str, run: Run
+) -> list[tuple[int, tuple[Type, ...]]]:
+    """Count the cells of each column, and find the types among the guesses that all of them can be read as."""
+    cells = list(columns)
+    counted = run(f"SELECT i, {_counts(_STACKED, guesses)} FROM {_stacked(cells, source)} GROUP BY i")
     found = {i: counts for i, *counts in counted}
-    none = [0] * (1 + len(_GUESSES))
+    none = [0] * (1 + len(guesses))
     return [
-        tuple(guess for guess, count in zip(_GUESSES, fits, strict=True) if count == filled)
-        for filled, *fits in (found.get(i, none) for i in range(1, 1 + len(columns)))
+        (filled, tuple(guess for guess, count in zip(guesses, fits, strict=True) if count == filled))
+        for filled, *fits in (found.get(i, none) for i in range(1, 1 + len(cells)))
     ]
+
+
+def _stacked(columns: Iterable[Cell], source: str) -> str:
+    """Write the rows of columns of texts below each other: the text is ``v``, and ``i`` its column's place."""
+    cells = ", ".join(cell.sql for cell in columns)
+    return f"(SELECT generate_subscripts(x, 1) AS i, unnest(x) AS v FROM (SELECT [{cells}] AS x FROM {source}))"
+
+
+_STACKED = Cell("v", "VARCHAR")
 
 
 def _counts(cell: Cell, guesses: Sequence[Type]) -> str:
@@ -92,14 +139,16 @@ class _Spread:
     high: Any
 
 
+_EMPTY = _Spread(missing=False, distinct=0, low=None, high=None)
+
+
 def domains(kinds: Mapping[str, Type], source: str, run: Run) -> dict[str, Domain]:
     """The values each column has when they are few, else the range it spans; nullable when a cell is missing.
 
     Two statements over all columns, whatever their number.
     """
     spreads = _spreads(kinds, source, run)
-    # The count is some 10 % off: twice as many are too many for sure.
-    few = [each for each, spread in spreads.items() if spread.distinct <= 2 * MOST_VALUES]
+    few = [each for each, spread in spreads.items() if spread.distinct <= _SURELY_MORE]
     listed = ", ".join(f"list(DISTINCT {name(each)})" for each in few)
     values = dict(zip(few, run(f"SELECT {listed} FROM {source}")[0], strict=True)) if few else {}
     return {each: _domain(kind, spreads[each], values.get(each) or ()) for each, kind in kinds.items()}

@@ -57,6 +57,10 @@ class Cell:
     stored: str
     sure: bool = False
     """It is there, finite, and a date of the calendar or a real of our range: a text that its grammar proves so."""
+    flushed: bool = False
+    """It is a real, and 0 where it is smaller than the smallest of our range."""
+    infinite: bool = False
+    """It lies beyond every bound, as its grammar proves."""
 
     @property
     def family(self) -> str:
@@ -186,7 +190,7 @@ def cleaned(cell: Cell, domain: Domain, choices: str | None = None) -> str:
         text, most = cell.text.sql, domain.letters
         # a text has no more letters than bytes: the test is made once for equal cells, to cut is done cell by cell
         return f"CASE WHEN strlen({text}) <= {most} THEN {text} ELSE left({text}, {most}) END"
-    return _read(cell, domain.type, lambda each: _LIMITED[domain.type](each, domain.bounds))
+    return _read(cell, domain.type, lambda each: _limited(each, domain.type, domain.bounds))
 
 
 def whole_id(cell: Cell) -> str:
@@ -211,7 +215,9 @@ def cleaned_items(cell: Cell, column: ListColumn, choices: str | None = None) ->
 
 
 def _among(cell: Cell, domain: Domain) -> str:
-    limited = _LIMITED[domain.type](cell, None)
+    limited = _limited(cell, domain.type, None)
+    if limited == _MISSING:
+        return _MISSING
     return f"CASE WHEN {limited} IN ({listed(domain.values or ())}) THEN {limited} END"
 
 
@@ -232,8 +238,14 @@ def _read(cell: Cell, kind: Type, use: Callable[[Cell], str]) -> str:
     if kind is Type.TEXT or cell.family in _NEAR[kind]:
         return use(cell)
     x = cell.text.sql
-    branches = (f"WHEN {_SPELLING.matches(x, grammar)} THEN {use(found)}" for grammar, found in _READINGS[kind](x))
-    return f"CASE WHEN strlen({x}) > {LONGEST} THEN NULL {' '.join(branches)} END"
+    readings = [(grammar, use(found)) for grammar, found in _READINGS[kind](x)]
+    while readings[-1][1] == _MISSING:  # what meets no branch is missing, too, and a pattern is dear to prepare
+        readings.pop()
+    branches = " ".join(f"WHEN {_SPELLING.matches(x, grammar)} THEN {read}" for grammar, read in readings)
+    return f"CASE WHEN strlen({x}) > {LONGEST} THEN NULL {branches} END"
+
+
+_MISSING = "NULL"
 
 
 Readings = list[tuple[str, Cell]]
@@ -243,7 +255,7 @@ Readings = list[tuple[str, Cell]]
 def _beyond(kind: Type) -> Readings:
     """Make infinite what lies beyond every bound, as it is in a stored type."""
     ends = zip(BEYOND[kind], ("-infinity", "infinity"), strict=True)
-    return [(grammar, Cell(f"CAST('{end}' AS {TYPES[kind]})", TYPES[kind])) for grammar, end in ends]
+    return [(grammar, Cell(f"CAST('{end}' AS {TYPES[kind]})", TYPES[kind], infinite=True)) for grammar, end in ends]
 
 
 def _as_integer(x: str) -> Readings:
@@ -256,8 +268,8 @@ def _as_real(x: str) -> Readings:
     flushed = f"CASE WHEN abs({number}) < {_SMALLEST} THEN 0 ELSE {number} END"
     return [
         (DECIMAL, Cell(f"({number} + CAST(0 AS DOUBLE))", "DOUBLE", sure=True)),
-        (GRAMMARS[Type.REAL], Cell(flushed, "DOUBLE")),
-        (ZERO, Cell("CAST(0 AS DOUBLE)", "DOUBLE")),
+        (GRAMMARS[Type.REAL], Cell(flushed, "DOUBLE", flushed=True)),
+        (ZERO, Cell("CAST(0 AS DOUBLE)", "DOUBLE", sure=True)),
         *_beyond(Type.REAL),
     ]
 
@@ -305,6 +317,11 @@ def _timestamp(cell: Cell) -> str:
     return cell.sql if cell.family == "TIMESTAMP" else f"TRY_CAST({cell.sql} AS TIMESTAMP)"
 
 
+def _limited(cell: Cell, kind: Type, bounds: Any) -> str:
+    """Give the cell within its bounds; without any, what is infinite is missing."""
+    return _MISSING if cell.infinite and bounds is None else _LIMITED[kind](cell, bounds)
+
+
 def _limited_integer(cell: Cell, bounds: Any) -> str:
     whole = _integer(cell)
     if cell.family in WHOLE:
@@ -322,7 +339,7 @@ def _limited_integer(cell: Cell, bounds: Any) -> str:
 
 def _limited_real(cell: Cell, bounds: Any) -> str:
     number = _real(cell)
-    small = f"WHEN abs({number}) < {_SMALLEST} THEN 0 "
+    small = "" if cell.flushed else f"WHEN abs({number}) < {_SMALLEST} THEN 0 "
     if bounds is None:
         # NaN is above infinity to the engine, so it meets no branch.
         fits = cell.sure or cell.family in WHOLE

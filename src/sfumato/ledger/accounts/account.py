@@ -169,9 +169,12 @@ class Account:
 
     def recomputed(self, line: Line) -> Cost | None:
         """Compute what a line of this account must have cost or held, from what it says was run; None where it says
-        nothing.
+        nothing. Lines that were written before fractions were kept say whole units, rounded up.
         """
-        return None if line.curve is None else self.cost(line.curve)
+        if line.curve is None:
+            return None
+        price = self.cost(line.curve)
+        return price.whole_units if price.whole_units in (line.cost, line.held) else price
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
         """Write down the answer to a charge; it may be shown once this has returned."""
@@ -441,7 +444,7 @@ class Account:
             raise InvalidParameter(what, cost, "an amount in every currency of the account")
         if any(amount is not None and amount > _MOST for amount in (cost.pure, cost.renyi, cost.failure)):
             raise InvalidParameter(what, "an amount beyond all bounds", "amounts of at most 1e300")
-        return cost
+        return cost.short
 
     def open_tabs(self) -> tuple[Line, ...]:
         """List the lines that opened tabs which are not closed; what they hold counts as spent until they are."""

@@ -11,8 +11,9 @@ from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import NOTHING
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Budget, Cost, Guarantee, codec
+from sfumato.privacy.amounts import exact_amount
 from sfumato.privacy.budget_words import promised
-from sfumato.privacy.numbers import BELOW_ONE, Number, allowance_units, exact, text
+from sfumato.privacy.numbers import BELOW_ONE, Number, exact, text
 from sfumato.privacy.theorems import renyi_allowance
 
 _AMPLE = Fraction(10**6)
@@ -55,7 +56,7 @@ def amended(old: Budget, epsilon: Number, delta: Fraction, reserve: Fraction, sp
         budget = Budget(promise.epsilon, delta, reserve=reserve, order=old.order, neighbours=old.neighbours)
         if budget.at(spent).admits(NOTHING):
             return budget
-    elif spent.pure is not None and spent.pure <= allowance_units(promise.epsilon):
+    elif spent.pure is not None and spent.pure <= exact_amount(promise.epsilon):
         raise InvalidParameter(
             "epsilon",
             text(promise.epsilon),

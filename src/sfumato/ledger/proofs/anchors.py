@@ -233,12 +233,12 @@ def _require_account(transaction: Transaction, known: AnchoredAccount) -> None:
 
 
 def _difference(known: Cost, found: Cost) -> Cost:
-    """Compute what was spent between the totals found and those known."""
+    """Compute what was spent between the totals found and those known, rounded up where the fractions are long."""
     pure = None if known.pure is None else max(0, known.pure - (found.pure or 0))
     if found.pure is None:
         pure = 0  # closed already: it stays so
     renyi = None if known.renyi is None else max(0, known.renyi - (found.renyi or 0))
-    return Cost(pure, renyi, max(0, known.failure - found.failure))
+    return Cost(pure, renyi, max(0, known.failure - found.failure)).short
 
 
 @lru_cache(maxsize=64)

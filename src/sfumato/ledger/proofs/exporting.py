@@ -1,4 +1,4 @@
-"""Every line is exported as JSON, CSV or Arrow, which other programs read. Amounts are exact decimals, as text."""
+"""Every line is exported as JSON, CSV or Arrow, for other programs. Amounts are exact, as text: decimals, or p/q."""
 
 from __future__ import annotations
 

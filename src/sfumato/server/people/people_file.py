@@ -18,7 +18,9 @@ from hashlib import sha256
 from sfumato.errors import InvalidParameter, NotSignedIn, Paused
 from sfumato.ledger import entries
 from sfumato.mechanisms import bits
-from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, from_units
+from sfumato.privacy import amounts
+from sfumato.privacy.amounts import exact_amount, round_down
+from sfumato.privacy.numbers import POSITIVE, Number, exact, from_units
 from sfumato.server.people.caller import Caller, Credentials
 from sfumato.server.people.database import PeopleDatabase
 from sfumato.server.people.known_people import Act, Login, Role, Token, User
@@ -141,7 +143,7 @@ class PeopleFile:
         ``most`` is the sum of the ε of all releases that it may ever pay for.
         """
         secret = PREFIX + _secret()
-        limit = None if most is None else str(allowance_units(exact(most, "most", POSITIVE)))
+        limit = None if most is None else amounts.write(round_down(exact_amount(exact(most, "most", POSITIVE))))
         if label:
             entries.name(label, "label")
         if expires is not None and expires <= timedelta(0):
@@ -305,8 +307,8 @@ def _token(row: tuple[int, str, str, int, int | None, str | None, str, int]) -> 
         label,
         _time(made),
         None if expires is None else _time(expires),
-        None if most is None else from_units(int(most)),
-        from_units(int(spent)) if spent else Fraction(0),
+        None if most is None else from_units(amounts.read(most)),
+        from_units(amounts.read(spent)) if spent else Fraction(0),
         bool(revoked),
     )
 

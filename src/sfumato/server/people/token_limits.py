@@ -15,10 +15,13 @@ import sqlite3
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 
 from sfumato.errors import NotSignedIn, Overspent
 from sfumato.ledger import processes
-from sfumato.privacy.numbers import charge_units, from_units
+from sfumato.privacy import amounts
+from sfumato.privacy.amounts import charge_amount
+from sfumato.privacy.numbers import from_units
 from sfumato.server.people.database import PeopleDatabase
 
 
@@ -38,13 +41,13 @@ class TokenLimit:
             ).fetchone()
             if revoked:
                 raise NotSignedIn
-            held = [int(amount) for (amount,) in rows.execute(_RESERVED, (self.token,))]
-            left = None if most is None else max(0, int(most) - int(spent) - sum(held))
-            amount = 0 if epsilon is None else charge_units(epsilon)
+            held = [amounts.read(amount) for (amount,) in rows.execute(_RESERVED, (self.token,))]
+            left = None if most is None else max(0, amounts.read(most) - reduce(amounts.add, held, amounts.read(spent)))
+            amount = 0 if epsilon is None else charge_amount(epsilon)
             if left is None or (epsilon is not None and amount <= left):
                 number = rows.execute(
                     "INSERT INTO reservations (token, amount, process) VALUES (?, ?, ?)",
-                    (self.token, str(amount), processes.this_process()),
+                    (self.token, amounts.write(amount), processes.this_process()),
                 ).lastrowid
                 assert number is not None
                 return _Reserved(self.database, number)
@@ -52,7 +55,7 @@ class TokenLimit:
         raise Overspent({"pure": epsilon}, {"pure": rest}, rest, place="the token's limit")
 
 
-_RESERVED = "SELECT amount FROM reservations WHERE token = ?"
+_RESERVED = "SELECT amount FROM reservations WHERE token = ? ORDER BY number"
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ def _settle(rows: sqlite3.Connection, number: int, *, charged: bool) -> None:
     found = rows.execute("DELETE FROM reservations WHERE number = ? RETURNING token, amount", (number,)).fetchone()
     if found is not None and charged:
         (spent,) = rows.execute("SELECT spent FROM tokens WHERE number = ?", (found[0],)).fetchone()
-        rows.execute("UPDATE tokens SET spent = ? WHERE number = ?", (str(int(spent) + int(found[1])), found[0]))
+        total = amounts.write(amounts.add(amounts.read(spent), amounts.read(found[1])))
+        rows.execute("UPDATE tokens SET spent = ? WHERE number = ?", (total, found[0]))
 
 
 def _count_the_dead(rows: sqlite3.Connection, token: int) -> None:

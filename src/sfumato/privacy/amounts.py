@@ -1,0 +1,139 @@
+"""An amount of one currency, as accounts add it: exact where that stays cheap, rounded up where it does not.
+
+An ``Amount`` counts units of 1e-30. It is an ``int``, or a ``Fraction`` in lowest terms where it is no whole number of
+units: ε = 0.1 is 10²⁹, and ε = 1/3 is 10³⁰/3.
+
+- *A charge* (``charge_amount``) is the exact ε or δ where that is a whole number of units, or where its denominator is
+  at most 10⁹; anything else is rounded up to whole units. It depends on the release alone.
+- *A sum* (``add``) is exact while the denominator of its ε or δ is at most 10⁶⁰, and is rounded up to whole units where
+  it would be more. Nobody can therefore make a total longer than about 200 bits beyond its whole part, whatever prices
+  are chosen: adding takes constant time and a written total is short. After a rounding the total is whole again, and
+  later charges are exact as before.
+- *What a hold leaves* (``subtract``) is exact under the same limit, and is rounded down where it is not.
+- *An allowance* is the exact ε or δ: nothing is added to it, so nothing grows.
+
+Theorem (a recorded total is at least the true sum, and at most a unit per rounding above it). Let t₀ = 0 and
+tᵢ = add(tᵢ₋₁, cᵢ), where cᵢ is at least the true price pᵢ. Then tᵢ ≥ tᵢ₋₁ + cᵢ, because ``add`` returns the sum or a
+larger number, so by induction tₙ ≥ Σcᵢ ≥ Σpᵢ. Also tᵢ < tᵢ₋₁ + cᵢ + 1 where tᵢ is rounded, so tₙ is less than k units
+above Σcᵢ after k roundings. An account that admits a charge only where tᵢ ≤ ε has Σpᵢ ≤ ε; while no denominator passes
+its limit, tₙ = Σcᵢ, and three charges of 1/3 fill ε = 1. ∎
+
+Theorem (a hold gives back at most what it held). Let h be the recorded sum of what all open tabs hold, with h ≥ Σlⱼ. A
+line on tab j changes lⱼ to l′ⱼ ≤ lⱼ, and h to h′ = add(h − lⱼ, l′ⱼ) ≥ h − (lⱼ − l′ⱼ) ≥ Σl after it: what is free again
+is at most lⱼ − l′ⱼ, and nothing that is held is forgotten. For a step of cost c, l′ⱼ = subtract(lⱼ, c) ≤ lⱼ − c, so all
+steps and what is left never come to more than the hold. ∎
+
+Rounded sums depend on the order of the lines, so a total is defined as the fold over an account's lines in their order.
+Each line records the total after it: whoever replays the lines, from the first or from any other, computes the same
+numbers, and a process that appends a line needs the line before it alone. Because of the roundings, *admission*
+compares the recorded total with the allowance, and an *accusation* that more was spent than allowed compares the
+recorded total less one unit for each rounding there can have been (``ledger.guarded``, ``reports.verifying_bundles``).
+
+A whole number of units is written as that number, as it was before fractions were kept; a fraction is written as the
+ε or δ itself, in lowest terms, such as ``1/3``. Old lines therefore read and add up as they did, and every amount has
+one written form.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from sfumato.errors import InvalidParameter
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import UNIT, from_units
+
+Amount = int | Fraction
+
+CHARGE_DENOMINATOR = 10**9
+"""The largest denominator of an ε or δ that is charged as it is, beside whole numbers of units."""
+SUM_DENOMINATOR = 10**60
+"""The largest denominator of a sum of them."""
+
+_WRITTEN = re.compile(r"[1-9][0-9]{0,400}/[1-9][0-9]{0,60}")
+
+
+def exact_amount(value: Fraction) -> Amount:
+    """Convert an ε or δ to units, whatever its denominator."""
+    return _reduced(value * UNIT)
+
+
+def charge_amount(value: Fraction) -> Amount:
+    """Convert the ε or δ of a release to what is charged for it: the same, or rounded up to whole units."""
+    units = exact_amount(value)
+    return units if type(units) is int or value.denominator <= CHARGE_DENOMINATOR else math.ceil(units)
+
+
+def add(first: Amount, second: Amount) -> Amount:
+    """Return the sum, rounded up to whole units if its denominator passes the limit."""
+    total = first + second
+    return total if type(total) is int else round_up(total)
+
+
+def subtract(whole: Amount, part: Amount) -> Amount:
+    """Return what is left of an amount, rounded down to whole units if its denominator passes the limit."""
+    return round_down(whole - part)
+
+
+def round_down(amount: Amount) -> Amount:
+    """Round down to whole units an amount whose denominator passes the limit of a sum."""
+    reduced = _reduced(amount)
+    return reduced if _is_short(reduced) else math.floor(reduced)
+
+
+def round_up(amount: Amount) -> Amount:
+    """Round up to whole units an amount whose denominator passes the limit of a sum; any other is returned as it is."""
+    reduced = _reduced(amount)
+    return reduced if _is_short(reduced) else math.ceil(reduced)
+
+
+def _is_short(amount: Amount) -> bool:
+    """Tell whether the denominator of the ε or δ is within the limit of a sum."""
+    return type(amount) is int or from_units(amount).denominator <= SUM_DENOMINATOR
+
+
+def _reduced(amount: Amount) -> Amount:
+    return amount.numerator if amount.denominator == 1 else amount
+
+
+def write(amount: Amount) -> str:
+    """Write units as a whole number, or else the ε or δ as a fraction."""
+    if type(amount) is int:
+        return str(amount)
+    value = from_units(amount)
+    if value.denominator > SUM_DENOMINATOR:
+        raise InvalidParameter("amount", value, "an amount that was rounded up before it is written")
+    return f"{value.numerator}/{value.denominator}"
+
+
+def read(text: str) -> Amount:
+    """Read what ``write`` wrote; any other text is refused, also a fraction that is not in lowest terms or is whole."""
+    if "/" not in text:
+        return int(text)
+    if _WRITTEN.fullmatch(text):
+        top, _, bottom = text.partition("/")
+        value = Fraction(int(top), int(bottom))
+        amount = exact_amount(value)
+        if type(amount) is Fraction and value.denominator == int(bottom) <= SUM_DENOMINATOR:
+            return amount
+    raise InvalidParameter("amount", text, "units of 1e-30, or a fraction in lowest terms")
+
+
+def checked(value: object, name: str) -> Amount:
+    """Return a nonnegative amount, as it is or as JSON holds it, or refuse anything else."""
+    found = read(value) if type(value) is str and "/" in value else value
+    if (type(found) is int or type(found) is Fraction) and found >= 0:
+        return _reduced(found)
+    raise InvalidParameter(name, value, "a whole number ≥ 0 of 1e-30, or a fraction such as 1/3")
+
+
+def _write_json(amount: Amount | None) -> int | str | None:
+    return amount if amount is None or type(amount) is int else write(amount)
+
+
+WRITTEN: Mapping[str, Any] = MappingProxyType({codec.WRITER: _write_json})
+"""The metadata of a dataclass field that is an amount."""

@@ -1,0 +1,111 @@
+"""Seeded bugs in exact amounts: sums that are too small, holds that give back too much, totals without end."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_AMOUNTS = "privacy/amounts.py"
+_LEDGERS = "ledger/test_exact_amounts.py::"
+_SUMS = ("privacy/test_amounts.py::test_a_total_is_the_sum_or_rounded_up_and_never_long",)
+_LINES = (f"{_LEDGERS}test_spent_and_held_are_never_below_the_true_sums",)
+
+MUTANTS = (
+    Mutant(
+        "a charge with a large denominator is rounded down",
+        Kind.ROUNDING,
+        _AMOUNTS,
+        "value.denominator <= CHARGE_DENOMINATOR else math.ceil(units)",
+        "value.denominator <= CHARGE_DENOMINATOR else math.floor(units)",
+        ("privacy/test_amounts.py::test_a_charge_is_the_price_or_the_next_unit",),
+    ),
+    Mutant(
+        "a sum with a large denominator is rounded down",
+        Kind.ROUNDING,
+        _AMOUNTS,
+        "return reduced if _is_short(reduced) else math.ceil(reduced)",
+        "return reduced if _is_short(reduced) else math.floor(reduced)",
+        _SUMS,
+    ),
+    Mutant(
+        "denominators grow without end",
+        Kind.LIMITS,
+        _AMOUNTS,
+        "return type(amount) is int or from_units(amount).denominator <= SUM_DENOMINATOR",
+        "return True",
+        _SUMS,
+    ),
+    Mutant(
+        "a sum passes through a float",
+        Kind.ROUNDING,
+        _AMOUNTS,
+        "total = first + second\n",
+        "total = Fraction(float(first) + float(second))\n",
+        _SUMS,
+    ),
+    Mutant(
+        "what a hold leaves is rounded up",
+        Kind.ROUNDING,
+        _AMOUNTS,
+        "return reduced if _is_short(reduced) else math.floor(reduced)",
+        "return reduced if _is_short(reduced) else math.ceil(reduced)",
+        ("privacy/test_amounts.py::test_what_is_left_is_never_more_than_was_there",),
+    ),
+    Mutant(
+        "whole units of earlier lines are read as whole numbers of ε",
+        Kind.CHARGE_ORDER,
+        _AMOUNTS,
+        "        return int(text)\n",
+        "        return int(text) * UNIT\n",
+        (f"{_LEDGERS}test_whole_units_of_an_earlier_ledger_stay_and_verify",),
+    ),
+    Mutant(
+        "a fraction is read in units",
+        Kind.CHARGE_ORDER,
+        _AMOUNTS,
+        "            return amount\n",
+        "            return value\n",
+        (f"{_LEDGERS}test_three_thirds_fill_an_account_and_nothing_more_fits",),
+    ),
+    Mutant(
+        "what fills a budget to the last is refused",
+        Kind.CHARGE_ORDER,
+        "privacy/budget.py",
+        "return total is not None and allowed is not None and total <= allowed",
+        "return total is not None and allowed is not None and total < allowed",
+        ("privacy/test_amounts.py::test_equal_parts_fill_a_budget_and_leave_nothing",),
+    ),
+    Mutant(
+        "a tab gives back more than it held",
+        Kind.CHARGE_ORDER,
+        "ledger/spending.py",
+        "amounts.add(self.held_pure - (before.pure or 0), left.pure or 0)",
+        "amounts.subtract(self.held_pure + (left.pure or 0), before.pure or 0)",
+        _LINES,
+    ),
+    Mutant(
+        "a total of spent and held leaves the fractions out",
+        Kind.ROUNDING,
+        "privacy/budget.py",
+        "return None if a is None or b is None else amounts.add(a, b)",
+        "return None if a is None or b is None else a // 1 + b // 1",
+        _LINES,
+    ),
+    Mutant(
+        "a share is rounded up to whole units",
+        Kind.ROUNDING,
+        "privacy/budget.py",
+        "None if pure is None else pure * fraction,",
+        "None if pure is None else math.ceil(pure * fraction),",
+        (f"{_LEDGERS}test_equal_shares_fill_an_account",),
+    ),
+    Mutant(
+        "a price that was rounded down passes for what was run",
+        Kind.AUDIT,
+        "privacy/budget.py",
+        "return Cost(None if self.pure is None else math.ceil(self.pure), self.renyi, math.ceil(self.failure))",
+        "return Cost(None if self.pure is None else math.floor(self.pure), self.renyi, math.ceil(self.failure))",
+        ("reports/test_bundles.py::test_fractions_are_told_and_verified",),
+    ),
+)
+
+test_the_tests_of_amounts_notice = suite(MUTANTS)
