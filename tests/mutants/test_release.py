@@ -18,7 +18,7 @@ MUTANTS = (
         "an answer is shown that was not written down",
         Kind.CHARGE_ORDER,
         "release/releasing.py",
-        "line = payer.answer(paying.line, body, accuracy)",
+        "line = payer.answer(paying.line, body, _written_accuracy(kind))",
         "line = paying.line",
         ("safety/test_order.py::test_nothing_is_read_before_the_charge_and_nothing_shown_before_it_is_written_down",),
     ),

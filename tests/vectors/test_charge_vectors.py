@@ -66,7 +66,10 @@ def _units(number: Any) -> int:
 
 @REGISTRY.formula("privacy.budget.Budget.cost")
 def _cost() -> Iterator[Vector]:
-    """Pure ε and failures to the unit; a divergence is at most a part in 1e12 and 3e-14/(α−1) above."""
+    """Pure ε and failures exactly, or up to the unit where a denominator is beyond 10⁹.
+
+    A divergence is at most a part in 1e12 and 3e-14/(α−1) above.
+    """
     account = sf.Budget(1, "1e-6")
     order = account.order
     assert order is not None
@@ -75,13 +78,18 @@ def _cost() -> Iterator[Vector]:
         (sf.Curve.pure("1/7"), F(1, 7), renyi(response(F(1, 7)), order), F(0)),
         (sf.Laplace(7).curve(), F(1, 7), renyi(noise, order), F(0)),
         (sf.Curve.approximate("0.1", "1/3000000"), F(1, 10), renyi(response("0.1"), order), F(1, 3000000)),
+        (sf.Curve.pure(F(1, 10**9)), F(1, 10**9), renyi(response(F(1, 10**9)), order), F(0)),
     )
     for curve, pure, divergence, failure in cases:
         low, high = _units(divergence), _units(divergence * (1 + MP.mpf("1e-12")) + MP.mpf("3e-14") / (real(order) - 1))
         yield between(
-            (_units(pure), low, _units(failure)),
-            (_units(pure), high, _units(failure)),
+            (pure * 10**30, low, failure * 10**30),
+            (pure * 10**30, high, failure * 10**30),
             lambda c=curve: ((cost := account.cost(c)).pure, cost.renyi, cost.failure),
+        )
+    for long in (F(1, 10**9 + 7), F(10**9 + 8, 10**9 + 7)):
+        yield exact(
+            -((-(10**30) * long.numerator) // long.denominator), lambda c=long: sf.Budget(3).cost(sf.Curve.pure(c)).pure
         )
     whole = _units(real(order) / 200)
     yield between(

@@ -118,7 +118,8 @@ def _sales() -> Iterator[Vector]:
     reach = half_width(laplace_law(F(2)), 1 - real("0.95"))
     short = lost_within(2, F(1, 2) / F("0.7"), 1 - real("0.95"))
     for buyers in (15, 3, 19, -1000, 1000):
-        low, high = max(0, min(20, buyers - reach)), min(20, max(0, buyers + reach))
+        held = sorted((0, buyers, 20))[1]  # no range is cut to a point
+        low, high = max(0, min(held, buyers) - reach), min(20, max(held, buyers) + reach)
         sale = Sale(F(7, 10), buyers, F(21, 2), F(21, 2), auction)
         yield exact(
             (real("10.5") - short, real("0.7") * low, real("0.7") * high),

@@ -38,6 +38,7 @@ REGISTRY = Registry(
     (Scope(("publish",), frozenset(WORDS), frozenset(PARAMETERS)),),
     {
         "publish.marginals.planning.suited_to_ranges.error": "it only ranks ways to join cells, and is never shown",
+        "publish.marginals.measuring.expected_width": "it only ranks which synopsis is asked, whose own range is shown",
         "publish.marginals.implied._shares": "it spreads the rows of a model, and is no share of a chance",
         "publish.marginals.consistency._squared_shares": "it bounds the length of a step of an optimiser",
     },
@@ -849,7 +850,7 @@ def _synthetic_quality() -> Iterator[Vector]:
     for middle, sure in ((100.0, "0.95"), (2.0, "0.99"), (-50.0, "0.95")):
         own = SimpleNamespace(
             _known=Known(middle),
-            model=SimpleNamespace(total=100.0, marginals=lambda _: []),
+            drawn_model=SimpleNamespace(total=100.0, marginals=lambda _: []),
             released=SimpleNamespace(columns=("a",), measured=()),
         )
         wide = routes.planned_width(9, float(1 - Fraction(sure)))

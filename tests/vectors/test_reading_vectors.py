@@ -296,10 +296,18 @@ def _share() -> Iterator[Vector]:
     account = sf.Budget(1, "1e-6")
     allowed = account.allowances
     for part in (F(1, 2), F(1, 3), F(1)):
-        wanted = tuple(
-            math.floor(part * units) for units in (allowed.pure, allowed.renyi, allowed.failure) if units is not None
-        )
+        wanted = (part * 10**30, math.floor(part * (allowed.renyi or 0)), part * F(10**30, 10**7))
         yield exact(wanted, lambda p=part: ((s := account.share(p).allowances).pure, s.renyi, s.failure))
+
+
+@REGISTRY.formula("privacy.budget.Budget._largest_from_pure")
+def _largest_from_pure() -> Iterator[Vector]:
+    """All that is left where that is charged as it is; whole units where its denominator is beyond 10⁹."""
+    for spent, left in (("1/3", F(2, 3)), ("0.25", F(3, 4)), ("1", F(0)), ("7/1000000000", F(999999993, 10**9))):
+        yield exact(left, sf.Budget(1).charge(sf.Curve.pure(spent))._largest_from_pure)
+    twice = sf.Budget(1).charge(sf.Curve.pure(F(1, 10**9 - 1))).charge(sf.Curve.pure(F(1, 10**9 - 2)))
+    units = (10**30 * (1 - F(1, 10**9 - 1) - F(1, 10**9 - 2))).__floor__()
+    yield exact(F(units, 10**30), twice._largest_from_pure)
 
 
 @REGISTRY.formula("privacy.budget.Budget.largest_pure")
