@@ -151,8 +151,8 @@ MUTANTS = (
         "reopening opens a ledger of its own",
         Kind.REUSE,
         "curator/curators.py",
-        "self.ledger if self._kept_at is None else self._kept_at",
-        'self.ledger if self._kept_at is None else self._kept_at.with_name("another")',
+        "here, ledger = self._context, self._kept_at",
+        'here, ledger = self._context, self._kept_at.with_name("another")',
         (f"{_SHARED}::test_changed_data_are_a_new_version_of_the_same_account",),
     ),
     Mutant(
