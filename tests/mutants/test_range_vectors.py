@@ -185,6 +185,14 @@ MUTANTS = (
         ("vectors/test_release_vectors.py::test_vectors[surveys.counts.interval]",),
     ),
     Mutant(
+        "a number below zero is shown as certain to be zero",
+        Kind.RANGES,
+        "release/answers/answer.py",
+        "max(0.0, high - min(0, value or 0))",
+        "max(0.0, high)",
+        ("vectors/test_release_vectors.py::test_vectors[release.answers.answer._at_least_zero]",),
+    ),
+    Mutant(
         "a revenue below zero is certain",
         Kind.RANGES,
         "curator/proposals/sold_goods.py",

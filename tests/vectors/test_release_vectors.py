@@ -18,8 +18,10 @@ from sfumato.plan.aggregates.measures import Combined, Mean, Ratio, Total, round
 from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, Line, Spread
 from sfumato.plan.values.expressions import Column, Field, Result
 from sfumato.policy import Domain
+from sfumato.privacy import codec
 from sfumato.release import measured as measuring
 from sfumato.release.answers import sampling_errors
+from sfumato.release.answers.answer import _at_least_zero
 from sfumato.release.comparisons import Compared
 from sfumato.release.parts.rank_parts import ChosenRanks
 from sfumato.release.parts.scales import ChosenScale, CombinedScale, NoisyScale
@@ -191,6 +193,15 @@ def _summed() -> Iterator[Vector]:
         [v + r for v, r in zip(values, reach, strict=True)],
     ]
     yield exact(wanted, ends, Combined(2, 1, False, Fraction(1, 100)), pairs)
+
+
+@formula("release.answers.answer._at_least_zero")
+def _nonnegative_range() -> Iterator[Vector]:
+    """A number that noise put below zero keeps its reach above it: never [0, 0]."""
+    yield exact((0.0, 5.0), _at_least_zero, -7, (-12.0, -2.0))
+    yield exact((0.0, 6.0), _at_least_zero, 1, (-4.0, 6.0))
+    yield exact((3.0, 9.0), _at_least_zero, 6, (3.0, 9.0))
+    yield exact((0.0, 2.0), _at_least_zero, None, (-1.0, 2.0))
 
 
 @formula("release.preparing.Prepared.half_widths")
@@ -577,6 +588,15 @@ def _form_pair_error() -> Iterator[Vector]:
         most = (0.75 / 0.5) ** 2 + 1
         wide = routes.root(lambda w: mpf(miss) / 2 - 2 * mp.exp(-(w**2) / (2 * (spread + most * w / 3))), 0, 1e5)  # noqa: B023
         yield exact(min(float(respondents), wide), form._pair_error, 0, 1, respondents, miss)
+
+
+def test_estimators_that_round_nothing_are_written_as_before() -> None:
+    """What was stored before there was a rounding reads back, and says the same."""
+    for own in (Ratio(0, 10), Combined(2, 1, True)):
+        assert "rounding" not in codec.dumps(own)
+        assert codec.loads(codec.dumps(own)) == own
+    rounded = Combined(2, 1, True, Fraction(1, 8))
+    assert codec.loads(codec.dumps(rounded)) == rounded
 
 
 test_vectors, test_every_formula_has_vectors = REGISTRY.tests()
