@@ -101,6 +101,22 @@ MUTANTS = (
         "successes + 200",
         ("vectors/test_noise_vectors.py::test_vectors[mechanisms.confidence_limits.upper_tail]",),
     ),
+    Mutant(
+        "noise for all of δ is taken beside a key threshold that needs half of it",
+        Kind.DELTA,
+        "mechanisms/key_thresholds.py",
+        "Guarantee(epsilon, promise.delta / 2))",
+        "Guarantee(epsilon, promise.delta))",
+        ("mechanisms/test_key_thresholds.py::test_gaussian_noise_for_all_of_delta_is_refused",),
+    ),
+    Mutant(
+        "far below the largest loss of very little noise nothing leaks",
+        Kind.DELTA,
+        "privacy/noise_losses.py",
+        "math.exp(min(700.0, y - beta))",
+        "math.exp(min(700.0, y + beta))",
+        ("vectors/test_loss_vectors.py::test_vectors[privacy.noise_losses.LaplaceLoss.delta]",),
+    ),
 )
 
 test_the_vectors_notice = suite(MUTANTS)
