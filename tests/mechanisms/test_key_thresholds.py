@@ -215,3 +215,12 @@ def test_a_threshold_for_ten_keys_costs_less_than_any_release_so_private() -> No
     assert order is not None
     assert sf.Curve.approximate(1, "1e-7").renyi(order) == pytest.approx(0.985, abs=1e-3)
     assert sf.KeyThreshold(1, "1e-7", 10).curve().renyi(order) == pytest.approx(0.702, abs=1e-3)
+
+
+def test_gaussian_noise_for_all_of_delta_is_refused() -> None:
+    """Half of δ is the threshold's: noise that is (ε, δ)-DP by itself would make the keys (ε, 1.5·δ)-DP."""
+    whole = sf.calibrate(sf.Gaussian, sf.Guarantee(1, "1e-4"), sf.Sensitivity(groups=5)).sigma
+    half = sf.calibrate(sf.Gaussian, sf.Guarantee(1, "5e-5"), sf.Sensitivity(groups=5)).sigma
+    assert sf.KeyThreshold(1, "1e-4", 5, sigma=half).sigma == half  # type: ignore[arg-type]
+    with pytest.raises(sf.InvalidParameter, match="enough noise"):
+        sf.KeyThreshold(1, "1e-4", 5, sigma=whole)  # type: ignore[arg-type]

@@ -250,7 +250,7 @@ def _delta_of_laplace() -> Iterator[Vector]:
         ("0.5", 2, "3"),
         ("3", 5, "1.6"),
         ("4", 4, "0.51"),
-        ("0.025", 2, "45"),
+        ("0.01", 1, "45"),
     ):
         truth = hockey_stick(moved(laplace_law(F(scale)), shift), epsilon)
         yield enclosing(truth, 1e-13, sf.Curve.discrete_laplace(scale, shift).delta_range, epsilon)
