@@ -214,6 +214,14 @@ MUTANTS = (
         "return family.of_size(max(size if exactly else rounded_down(size), LEAST_STEPS))",
         ("release/test_preparing.py::test_gaussian_noise_is_rounded_up_where_rounding_down_would_be_seen",),
     ),
+    Mutant(
+        "each end of a bought range costs what both are paid for",
+        Kind.CHARGE_ORDER,
+        "release/parts/rank_parts.py",
+        "estimate.ends(epsilon * (1 - _ESTIMATE) / 2, self.confidence)",
+        "estimate.ends(epsilon * (1 - _ESTIMATE), self.confidence)",
+        ("curator/test_medians.py::test_choices_and_their_ranges_cost_the_price_and_no_more",),
+    ),
 )
 
 test_the_tests_of_releases_notice = suite(MUTANTS)
