@@ -265,3 +265,12 @@ def test_no_unit_changes_the_law_of_an_answer_by_more_than_its_price(
         worst = max(worst, *(abs(math.log(p[y] / q[y])) for y in p))
     assert 0.1 < worst <= 1.5 + 1e-9
     assert curve.epsilon(0) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("range_", [None, "value"])
+def test_choices_and_their_ranges_cost_the_price_and_no_more(opened: Curators, range_: str | None) -> None:
+    """Quantiles, their ranges, the least and the greatest value together: ε exactly, as it was asked for."""
+    curator = opened(people(20))
+    before = curator.budget.remaining["pure"]
+    curator.sql("SELECT MEDIAN(cost) AS m, MIN(cost) AS a, COUNT(*) AS n FROM people").release(epsilon=2, range=range_)
+    assert before - curator.budget.remaining["pure"] == 2

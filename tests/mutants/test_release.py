@@ -206,6 +206,22 @@ MUTANTS = (
         "moved.squares * max(1, *(sum(weight**2 for weight in column) for column in columns))",
         ("plan/test_readings.py::test_no_unit_moves_combinations_further_than_derived",),
     ),
+    Mutant(
+        "the size of Gaussian noise is rounded down to digits that print",
+        Kind.ROUNDING,
+        "release/parts/question_parts.py",
+        "return family.of_size(max(size if exactly else rounded_up(size), LEAST_STEPS))",
+        "return family.of_size(max(size if exactly else rounded_down(size), LEAST_STEPS))",
+        ("release/test_preparing.py::test_gaussian_noise_is_rounded_up_where_rounding_down_would_be_seen",),
+    ),
+    Mutant(
+        "each end of a bought range costs what both are paid for",
+        Kind.CHARGE_ORDER,
+        "release/parts/rank_parts.py",
+        "estimate.ends(epsilon * (1 - _ESTIMATE) / 2, self.confidence)",
+        "estimate.ends(epsilon * (1 - _ESTIMATE), self.confidence)",
+        ("curator/test_medians.py::test_choices_and_their_ranges_cost_the_price_and_no_more",),
+    ),
 )
 
 test_the_tests_of_releases_notice = suite(MUTANTS)

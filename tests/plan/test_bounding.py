@@ -47,6 +47,12 @@ def test_a_row_joined_to_ten_changes_a_count_by_ten() -> None:
     assert change(only) == (10, 10.0, 10)
 
 
+def test_a_row_in_both_parts_of_a_union_changes_a_count_by_two() -> None:
+    both = "SELECT region FROM visits UNION ALL SELECT region FROM visits WHERE age > 3"
+    (only,) = bounded_plans(f"SELECT COUNT(*) FROM ({both})", ROWS).values()
+    assert change(only) == (2, 2.0, 2)
+
+
 def test_counts_of_units_with_several_rows() -> None:
     """m = 10, g = 4, c = 3 in four groups: T = min(10, 12) = 10."""
     found = bounded_plans("SELECT region, COUNT(*) FROM visits GROUP BY region")

@@ -17,8 +17,9 @@ from sfumato.plan.bounding import for_neighbours, found_bounding
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings.total_readings import Holders
 from sfumato.plan.sql.statements import parse
-from sfumato.privacy import Neighbours
+from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.release.measurement import Measurement
+from sfumato.release.parts.question_parts import Strength, noise
 from sfumato.release.preparing import prepare
 from sfumato.release.prices import Price
 
@@ -162,3 +163,23 @@ def test_a_unit_in_too_many_groups_is_refused() -> None:
         prepare([found_bounding(plan, Limits(20_000, 20_000, 1))], Price(2, "1e-7"))
     assert refusal.value.code == "too-many-keys"
     assert prepare([found_bounding(plan, Limits(20_000, 10, 1))], Price(2, "1e-7"), family=sf.Laplace).selection
+
+
+@pytest.mark.parametrize(
+    "change", [Sensitivity(1, 1), Sensitivity(3, 2, 5), Sensitivity(7, 9, 11, neighbours="replace")]
+)
+def test_noise_is_never_below_what_its_share_of_the_price_pays_for(change: Sensitivity) -> None:
+    """As fractions, without room for rounding: ε = Δ₁/b and ρ = Δ₂²/2σ², at prices of many digits."""
+    for number in range(1, 200):
+        paid, share = Fraction(number, 7 * number + 300), Fraction(number + 1, 3 * number + 50)
+        laplace = noise(Strength(sf.Laplace, Price(paid)), change, share)
+        assert change.l1 / laplace.sizes[0] <= paid * share
+        gaussian = noise(Strength(sf.Gaussian, Price(rho=paid)), change, share)
+        assert change.squares / (2 * gaussian.sizes[0] ** 2) <= paid * share
+
+
+def test_gaussian_noise_is_rounded_up_where_rounding_down_would_be_seen() -> None:
+    """13 digits are coarser than what the closed form adds for its square root, where the first of them is 1."""
+    least = 1 + Fraction(5, 10**14)
+    found = noise(Strength(sf.Gaussian, Price(rho=1 / (2 * least**2))), Sensitivity(1, 1), Fraction(1))
+    assert least <= found.sizes[0] <= least * (1 + Fraction(1, 10**11))
