@@ -65,10 +65,21 @@ def test_errors_say_rule_place_and_fix() -> None:
     assert isinstance(refusal.value, ValueError)
 
 
+SCRIPTS = ("every-python", "mutation", "site")
+
+
 def test_the_scripts_are_executable_and_plain_sh() -> None:
-    for name in ("demo", "sfumato", "test", "scripts/every-python", ".ci/run"):
+    for name in ("demo", "sfumato", "test", *(f"scripts/{name}" for name in SCRIPTS), ".ci/run"):
         assert os.stat(ROOT / name).st_mode & stat.S_IXUSR
-    for name in ("demo", "sfumato", "test", "scripts/setup.sh", "scripts/every-python", "scripts/site"):
+    for name in (
+        "demo",
+        "sfumato",
+        "test",
+        "scripts/setup.sh",
+        "scripts/every-python",
+        "scripts/mutation",
+        "scripts/site",
+    ):
         assert subprocess.run(["sh", "-n", str(ROOT / name)], check=False).returncode == 0
 
 
@@ -124,11 +135,19 @@ def test_shell_examples_name_commands_that_exist() -> None:
                     "cp",
                     ".venv/bin/python",
                     "scripts/every-python",
+                    "scripts/mutation",
                 }, (
                     page,
                     line,
                 )
-                if command in {"./demo", "./test", "./sfumato", "scripts/every-python", "scripts/site"}:
+                if command in {
+                    "./demo",
+                    "./test",
+                    "./sfumato",
+                    "scripts/every-python",
+                    "scripts/mutation",
+                    "scripts/site",
+                }:
                     assert (ROOT / command).exists()
                 for word in line.split("#")[0].split()[1:]:
                     if "/" in word and word.endswith(".py"):

@@ -20,7 +20,6 @@ UNFORESEEN: tuple[type[Exception], ...] = (
     BufferError,
     EOFError,
     LookupError,
-    MemoryError,
     NotImplementedError,
     RecursionError,
     StopIteration,

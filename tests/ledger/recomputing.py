@@ -45,7 +45,7 @@ def _wrong(ledger: sf.Ledger) -> Iterator[str]:
         if curve is None:
             continue
         price = accounts[row.account].cost(curve)
-        if paid.isdisjoint({write_cost(price), write_cost(price.whole_units)}):  # before fractions were kept
+        if paid.isdisjoint({write_cost(price), write_cost(price.in_whole_units())}):  # before fractions were kept
             yield f"line {row.number} of {ledger._guarded.store.place} cost {row.cost} for {row.parts}"
 
 

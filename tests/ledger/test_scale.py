@@ -82,7 +82,7 @@ def test_no_query_scans(tmp_path: Path) -> None:
         line = clinic.charge(pure(analyst="ana", plan="p", data="v", request_id="r"))
         clinic.answer(line, "1", {})
         clinic.stored(plan="p", data="v")
-        clinic.published("p", data="v", most=8)
+        clinic.published("p", data="v")
         clinic.requested("r", analyst="ana")
         for _ in range(2):
             question = clinic.ask(pure(analyst="ana", plan="q", data="v", request_id="q"), {})

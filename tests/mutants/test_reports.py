@@ -159,7 +159,7 @@ MUTANTS = (
         "a cost need not follow from what was run",
         Kind.AUDIT,
         "reports/verifying_bundles.py",
-        "if price is None or line.cost not in (write_cost(price), write_cost(price.whole_units)):",
+        "if price is None or line.cost not in (write_cost(price), write_cost(price.in_whole_units())):",
         "if price is None:",
         _UNTRUTHS,
     ),

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from mutation.records import Records
+from mutation.records import KILLED, Records
 from mutation.rules import all_sites
 from mutation.sources import ROOT
 
@@ -23,7 +23,6 @@ tests/curator tests/engine tests/surveys tests/questions tests/audit
 """
 """The default tests that kill; those of servers, browsers and clusters are left out: they need what a fork has not."""
 IGNORED = ("tests/engine/postgres", "tests/engine/spark")
-KILLED = frozenset({"killed", "hung"})
 
 
 def equivalent_mutants() -> dict[str, str]:
@@ -43,13 +42,15 @@ def record(jobs: int) -> int:
     return _pytest("mutation.recording", workers, {"MUTATION_RECORD": str(FOLDER / "tests")}).wait()
 
 
-def run(names: Sequence[str], jobs: int, cap: float, *, folder: Path = FOLDER) -> int:
+def run(names: Sequence[str], jobs: int, cap: float, *, folder: Path = FOLDER) -> None:
     """Run mutants that have no result yet, in several processes."""
     listing = folder / "mutants.txt"
     listing.write_text("\n".join(names) + "\n", encoding="utf-8")
     options = ["--mutants", str(listing), "--records", str(folder), "--cap", str(cap)]
     running = [_pytest("mutation.running", [*options, "--part", f"{part}/{jobs}"], {}) for part in range(jobs)]
-    return max(process.wait() for process in running)
+    codes = [process.wait() for process in running]
+    if any(codes):
+        raise RuntimeError(f"mutants were not run to their end: {codes}")
 
 
 def _pytest(plugin: str, options: Sequence[str], settings: dict[str, str]) -> subprocess.Popen[bytes]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from mutation.rules import Site
-from mutation.sources import block_indexes, functions, module_tree
+from mutation.sources import PACKAGE, ROOT, block_indexes, functions, module_path, module_tree
+
+KILLED = frozenset({"killed", "hung"})
 
 
 class Records:
@@ -55,7 +59,24 @@ class Records:
         return {line["mutant"] for line in self.results()}
 
     def results(self) -> list[dict[str, Any]]:
-        return list(_lines(self.folder, "results.*"))
+        """List the results that still stand: a kill while its module is the same, anything else while all is."""
+        lines = _lines(self.folder, "results.*")
+        return [line for line in lines if line["sources"] == self.fingerprint(line["mutant"], line["outcome"])]
+
+    def fingerprint(self, mutant: str, outcome: str) -> str:
+        """Return a hash of what decides an outcome."""
+        if outcome in KILLED:
+            return _hash((module_path(f"sfumato.{mutant.partition(':')[0]}"),))
+        return _hash((PACKAGE, ROOT / "tests"))
+
+
+@cache
+def _hash(paths: tuple[Path, ...]) -> str:
+    files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _lines(folder: Path, pattern: str) -> Iterator[dict[str, Any]]:

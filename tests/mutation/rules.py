@@ -150,7 +150,7 @@ def _renamed(node: ast.Name | ast.Attribute, names: dict[str, str]) -> Iterator[
         yield changed
 
 
-@rule("condition", ast.BoolOp, ast.If, ast.IfExp, ast.comprehension, ast.While)
+@rule("condition", ast.BoolOp, ast.If, ast.IfExp, ast.comprehension)
 def _conditions(node: Any, _: Scope) -> Iterator[ast.AST]:
     if isinstance(node, ast.BoolOp):
         for index in range(len(node.values)):
@@ -254,7 +254,7 @@ def _left_out(node: Any, _: Scope) -> Iterator[ast.AST]:
                 yield changed
 
 
-_SKIPPED_FIELDS = {"decorator_list", "annotation", "returns", "args_annotation", "type_params", "type_comment"}
+_SKIPPED_FIELDS = {"decorator_list", "annotation", "returns", "type_params", "type_comment"}
 
 
 def _places(node: ast.AST, path: tuple[tuple[str, int | None], ...] = ()) -> Iterator[tuple[Any, ast.AST]]:
@@ -281,8 +281,10 @@ def sites(module: str) -> Iterator[Site]:
 def _makes_words(node: FunctionNode) -> bool:
     """Texts for people are no claims: whatever returns a string or a picture, or only writes itself."""
     returns = ast.unparse(node.returns) if node.returns is not None else ""
+    if node.name == "to_json":  # what is written must hold no secret
+        return False
     return returns in ("str", "tuple[str, ...]", "tuple[str, str]", "list[str]") or node.name in (
-        *("__repr__", "__str__", "_repr_html_", "words", "explain", "describe", "to_json", "__reduce__", "__hash__"),
+        *("__repr__", "__str__", "_repr_html_", "words", "explain", "describe", "__reduce__", "__hash__"),
     )
 
 

@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class Result:
     tests: int = 0
     seconds: float = 0.0
     """Of CPU, by the tests' recorded times."""
+    sources: str = ""
+    """A hash of what decided it: the mutated module for what was killed, everything for the rest."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Runner:
             if not stopped:
                 break
             index = remaining.index(stopped)
-            if self._is_green(stopped) and (run.hung or self._fork(site, [stopped]).failed):
+            if self._is_green(stopped) and self._stops_again(site, stopped):
                 self._killers[test_function(stopped)] += 1
                 spent = sum(map(self._records.seconds, tests[: len(tests) - len(remaining) + index + 1]))
                 return Result(name, "hung" if run.hung else "killed", stopped, len(tests), round(spent, 2))
@@ -100,6 +102,10 @@ class Runner:
             run = self._fork(None, [test])
             self._green[test] = not (run.failed or run.hung)
         return self._green[test]
+
+    def _stops_again(self, site: Site, test: str) -> bool:
+        again = self._fork(site, [test])
+        return bool(again.failed or again.hung)
 
     def _fork(self, site: Site | None, tests: Sequence[str]) -> Run:
         reader, writer = os.pipe()
@@ -162,7 +168,7 @@ class Runner:
                 reached |= word == "reached"
                 if word == "start":
                     current, limit = test, self._limit(test)
-                elif word == "unfit":
+                elif word in ("unfit", "broke"):  # it does not fit its function, or failed outside a test
                     return Run(unfit=True)
                 elif word in ("failed", "passed"):
                     return Run(failed=test, reached=reached)
@@ -221,7 +227,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
             for name in wanted:
                 if name in by_name and name not in done:
                     result = runner.judge(by_name[name], options.cap)
-                    results.write(json.dumps(asdict(result), ensure_ascii=False) + "\n")
+                    decided = records.fingerprint(name, result.outcome)
+                    results.write(json.dumps(asdict(replace(result, sources=decided)), ensure_ascii=False) + "\n")
                     results.flush()
                     _empty(Path(folder))
     return True

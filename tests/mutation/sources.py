@@ -22,13 +22,13 @@ release/payers.py release/preparing.py release/prices.py release/releasing.py re
 release/running_totals.py release/together.py publish/marginals publish/synthesis publish/graph publish/mwem.py
 publish/online.py publish/scoring.py publish/synopsis.py publish/synthetic.py publish/tab_steps.py
 publish/cells/answering.py publish/cells/groups.py ledger/charged.py ledger/entries.py ledger/spending.py
-ledger/accounts ledger/transaction.py
+ledger/accounts ledger/transaction.py ledger/guarded.py curator/proposals
 """
 """Files and folders under ``src/sfumato`` whose functions are mutated."""
 
 NOT_CLAIMS = """
 privacy/budget_pictures.py privacy/budget_words.py privacy/loss_pictures.py privacy/precedent_pictures.py
-privacy/precedents.py privacy/codec.py privacy/codec_schemas.py privacy/spelled_values.py privacy/shape.py
+privacy/precedents.py privacy/codec.py privacy/codec_schemas.py privacy/spelled_values.py
 publish/synthesis/machine.py publish/marginals/faces.py
 """
 """Pictures, words and file formats inside those folders."""
@@ -84,11 +84,7 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, FunctionNode]]:
             elif isinstance(node, ast.ClassDef):
                 yield from walk(node.body, f"{prefix}{node.name}.")
 
-    seen: dict[str, int] = {}
-    for qualname, node in walk(tree.body, ""):
-        seen[qualname] = seen.get(qualname, 0) + 1
-        if not _is_overload(node):
-            yield qualname, node
+    yield from ((qualname, node) for qualname, node in walk(tree.body, "") if not _is_overload(node))
 
 
 def _is_overload(node: FunctionNode) -> bool:

@@ -82,7 +82,7 @@ def test_what_would_be_long_is_not_written_or_read() -> None:
         amounts.write(long)
     with pytest.raises(sf.InvalidParameter):
         amounts.read(f"1/{math.prod(PRIMES)}")
-    assert sf.Cost(long, None, long).short == sf.Cost(1, None, 1)
+    assert sf.Cost(long, None, long).with_short_fractions() == sf.Cost(1, None, 1)
 
 
 @pytest.mark.parametrize("wrong", [0.5, -1, Fraction(-1, 3), True, None, "one", "7"])

@@ -69,3 +69,13 @@ def test_sums_on_their_own_steps_are_measured_as_before(clinic: sf.Curator) -> N
     assert [each.coordinates for each in fine.measures] == [1]
     assert [each.coordinates for each in coarse.measures] == [2]
     assert coarse.measures[0].added.total == coarse.measures[0].size * 1_000 << coarse.measures[0].bits
+
+
+def test_a_coarse_sum_is_bought_within_a_width_of_noise_and_compared_in_sessions(clinic: sf.Curator) -> None:
+    """A forecast is of the noise; what rounding adds depends on rows that nobody has counted yet."""
+    question = clinic.sql("SELECT SUM(cost) AS n FROM visits")
+    forecast = question.error(epsilon=1)["n"]
+    assert isinstance(forecast, float)
+    assert float(question.price({"n": forecast})) == pytest.approx(1, rel=1e-4)
+    session = clinic.above(10**12, 1, sensitivity=2 * 10**9, questions=["SELECT SUM(cost) AS n FROM visits"])
+    assert session.release(epsilon=100) is not None

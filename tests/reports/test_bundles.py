@@ -320,7 +320,7 @@ def test_fractions_are_told_and_verified(thirds: Path, key: SigningKey, tmp_path
     costs = [read_cost(each.cost).amounts["pure"] for each in read(thirds).chain.lines]
     assert list(filter(None, costs)) == [Fraction(1, 3), Fraction(1, 7)]
     earlier, down = tmp_path / "earlier.zip", tmp_path / "down.zip"
-    earlier.write_bytes(_signed_anew(thirds, key, _costing(lambda cost: cost.whole_units)))
+    earlier.write_bytes(_signed_anew(thirds, key, _costing(lambda cost: cost.in_whole_units())))
     assert read(earlier).chain.lines[-1].spent.startswith("476190476190476190476190476192 ")
     floor = _costing(lambda cost: replace(cost, pure=math.floor(cost.pure or 0)))
     down.write_bytes(_signed_anew(thirds, key, floor))

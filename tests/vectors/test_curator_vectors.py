@@ -469,6 +469,7 @@ def _enough_draws() -> Iterator[Vector]:
             accident, draws = accident * likeliest, draws + 1
         yield exact(draws, shared_noise._enough_draws, mechanisms, numbers, miss)
     yield exact(None, shared_noise._enough_draws, [Laplace(3)], 1, Fraction(1, 2))
+    yield exact(None, shared_noise._enough_draws, [Laplace("0.025")], 2, Fraction(1, 2))
 
 
 def _chance_of_zero(mechanism: Laplace | Gaussian) -> mpf:

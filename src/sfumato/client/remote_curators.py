@@ -23,8 +23,8 @@ from sfumato.privacy.numbers import Number, whole
 if TYPE_CHECKING:
     from sfumato.client.remote_tables import RemoteTable
     from sfumato.curator import Listing, PeriodStandings, Standing, Tables
-    from sfumato.curator.accounts.policy_account import AccountLines
     from sfumato.ledger import Line
+    from sfumato.ledger.account_lines import AccountLines
     from sfumato.policy import PublicFace
 
 TIMEOUT = 30.0
@@ -81,7 +81,7 @@ class RemoteCurator:
 
     def history(self, *, after: int = 0, limit: int | None = None) -> AccountLines:
         """List every line of the account that is shown to whoever asks, oldest first."""
-        from sfumato.curator.accounts.policy_account import AccountLines
+        from sfumato.ledger.account_lines import AccountLines
 
         left = None if limit is None else whole(limit, "limit", at_least=1)
         start = whole(after, "after", at_least=0)

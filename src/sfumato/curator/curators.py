@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Self, TypeVar, overload
 
 from sfumato.curator.accounts.period_standings import PeriodStandings
 from sfumato.curator.accounts.policy_account import (
-    AccountLines,
     amend_account,
     charges,
     ledger_address,
@@ -43,14 +42,16 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.running_counts import RunningTotals, running_totals
 from sfumato.curator.proposals.scores import ScoreProposal, score
 from sfumato.curator.proposals.sessions import ProposedSession, proposed_session
-from sfumato.curator.proposals.synthesis import ColumnWeights, SynthesisProposal, synthesis
+from sfumato.curator.proposals.synthesis import SynthesisProposal, synthesis
 from sfumato.curator.proposals.table_auctions import TableAuction, auction
+from sfumato.curator.proposals.weighted_sets import ColumnWeights
 from sfumato.curator.proposals.workloads import Workload, workload
 from sfumato.curator.tables import TableView
 from sfumato.engine.opening import open_engine
 from sfumato.engine.seam import Engine
 from sfumato.errors import InvalidParameter, LedgerUnavailable, SfumatoError
 from sfumato.ledger import Ledger, Line, SpendingLimit
+from sfumato.ledger.account_lines import AccountLines
 from sfumato.notebook_html import paragraph
 from sfumato.plan.nodes import Query
 from sfumato.plan.sql.building import selection

@@ -7,7 +7,7 @@ lines once; a later call looks for lines after the last that it has seen, by the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from sfumato.ledger import entries
@@ -26,7 +26,7 @@ class Publication:
     number: int
     hash: str
     plan: str
-    accuracy: Mapping[str, Fraction]
+    accuracy: Mapping[str, Fraction] = field(repr=False)
 
     @classmethod
     def of(cls, row: Row) -> Publication:

@@ -150,15 +150,13 @@ class Cost:
         renyi = None if self.renyi is None or other.renyi is None else self.renyi - other.renyi
         return Cost(pure, renyi, amounts.subtract(self.failure, other.failure))
 
-    @property
-    def short(self) -> Cost:
-        """The same, with amounts rounded up that have denominators too large to be written down."""
+    def with_short_fractions(self) -> Cost:
+        """Round up the amounts whose denominators are too large to be written down."""
         pure = None if self.pure is None else amounts.round_up(self.pure)
         return Cost(pure, self.renyi, amounts.round_up(self.failure))
 
-    @property
-    def whole_units(self) -> Cost:
-        """The same, rounded up to whole units: what was charged for a release before fractions were kept."""
+    def in_whole_units(self) -> Cost:
+        """Round up to whole units: what was charged for a release before fractions were kept."""
         return Cost(None if self.pure is None else math.ceil(self.pure), self.renyi, math.ceil(self.failure))
 
     def rounds(self, first: Cost, second: Cost) -> bool:

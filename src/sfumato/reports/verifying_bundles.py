@@ -281,7 +281,7 @@ def _question_faults(bundle: Bundle) -> Iterator[str]:
         if line.salt and line.line_kind in ("charge", "step"):
             parts = charged.read(line.parts)
             price = opening.cost(charged.curve(parts)) if parts else None
-            if price is None or line.cost not in (write_cost(price), write_cost(price.whole_units)):
+            if price is None or line.cost not in (write_cost(price), write_cost(price.in_whole_units())):
                 yield f"line {line.number} did not cost what was run for it costs"
 
 

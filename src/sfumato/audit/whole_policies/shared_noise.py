@@ -120,6 +120,8 @@ def _enough_draws(mechanisms: Sequence[Additive], numbers: int, miss: Fraction) 
     if numbers < 2:
         return None
     chance = max(_likeliest(each) for each in mechanisms)
+    if chance >= 1:  # in floats: the noise is hardly ever anything but 0
+        return None
     pairs = numbers * (numbers - 1) // 2
     draws = math.ceil((math.log(2 * pairs) - math.log(miss.numerator) + math.log(miss.denominator)) / -math.log(chance))
     return draws if draws <= _MOST_DRAWS else None

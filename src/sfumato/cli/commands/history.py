@@ -33,7 +33,7 @@ def command(
     import json
 
     from sfumato.cli.common.text_tables import show
-    from sfumato.curator.accounts.policy_account import LINE_COLUMNS
+    from sfumato.ledger.account_lines import LINE_COLUMNS
 
     lines = _lines(policy, analyst, ledger, server)
     if as_json:

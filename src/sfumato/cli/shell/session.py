@@ -192,7 +192,7 @@ class Session:
         if not rows:
             click.echo("Nothing has been asked yet.")
             return
-        from sfumato.curator.accounts.policy_account import LINE_COLUMNS
+        from sfumato.ledger.account_lines import LINE_COLUMNS
 
         show(LINE_COLUMNS, rows, LINE_COLUMNS[:1])
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import accumulate, islice
+from itertools import accumulate
 from operator import add
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from sfumato.curator.accounts.standings import Standing
 from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken, WeakLedger
 from sfumato.ledger import Account, Ledger, Line, PeriodAccounts
 from sfumato.ledger.stores.server_addresses import is_same_ledger, is_server_address
-from sfumato.notebook_html import paragraph, table
 from sfumato.plan.sql.declared_cells import impossible
 from sfumato.policy import Policy
 from sfumato.policy.toml_files import read
@@ -27,14 +26,9 @@ from sfumato.privacy.budget_pictures import History, Moment
 from sfumato.privacy.numbers import Number, shown
 from sfumato.privacy.precedents import Precedents, precedents
 from sfumato.release.answers.promises import promise
-from sfumato.safe_text import printable
 
 PathOrText = str | os.PathLike[str]
 
-LINE_COLUMNS = ("number", "time (UTC)", "analyst", "kind", "question", "cost")
-"""What the words of a line are called."""
-_SHOWN_LINES = 100
-"""Lines that are shown where nobody takes them one by one."""
 LEDGER_NAME = "sfumato.ledger"
 """The ledger of every policy in one folder: a copy of a policy under another name meets the same sources there."""
 
@@ -176,35 +170,6 @@ def history(
     if is_there(address):
         with Ledger.open(address) as opened:
             yield from lines_of(opened, declared, analyst)
-
-
-class AccountLines(Iterator[Line]):
-    """The lines of an account are read one by one, as they are asked for; shown, they are a table in words."""
-
-    def __init__(self, read: Callable[[], Iterator[Line]]) -> None:
-        self._read = read
-        self._lines = read()
-
-    def __next__(self) -> Line:
-        return next(self._lines)
-
-    def _rows(self) -> tuple[list[tuple[str, ...]], str]:
-        """Give the first lines, in words, and what is said of the others."""
-        found = list(islice(self._read(), _SHOWN_LINES + 1))
-        more = "" if len(found) <= _SHOWN_LINES else f"… and more: only the first {_SHOWN_LINES} lines are shown"
-        return [line.words() for line in found[:_SHOWN_LINES]], more
-
-    def __repr__(self) -> str:
-        rows, more = self._rows()
-        if not rows:
-            return "nothing has been asked yet"
-        widths = [max(map(len, column)) for column in zip(LINE_COLUMNS, *rows, strict=True)]
-        told = [printable("  ".join(map(str.ljust, each, widths)).rstrip()) for each in (LINE_COLUMNS, *rows)]
-        return "\n".join([*told, *([more] if more else [])])
-
-    def _repr_html_(self) -> str:
-        rows, more = self._rows()
-        return table(LINE_COLUMNS, rows, LINE_COLUMNS[:1], more) if rows else paragraph("Nothing has been asked yet.")
 
 
 def lines_of(ledger: Ledger, policy: Policy, analyst: str | None, after: int = 0) -> Iterator[Line]:

@@ -435,10 +435,11 @@ def compared_total(asked: Question, grid: Fraction) -> SteppedTotal:
         raise _not_compared()
     if len(parts) != 1 or parts[0].measures != plan.measures or plan.measures[0].noises != 1:  # made from others
         raise _not_compared()
-    suited = [each for each in asked.options if each.strategy.order in (None, 1)]
+    options = asked.options_of_one_total
+    suited = [each for each in options if each.strategy.order in (None, 1)]
     if not suited:
         rule = "one that suits Laplace noise, with which a session compares"
-        raise InvalidParameter("strategy", asked.options[0].strategy.value, rule, fix="leave the strategy out")
+        raise InvalidParameter("strategy", options[0].strategy.value, rule, fix="leave the strategy out")
     bounded = min(suited, key=lambda each: each.measures[0].sensitivity.linf * each.measures[0].unit_value)
     return SteppedTotal(bounded, grid)
 

@@ -22,8 +22,9 @@ from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, Operator, limited, sources
 from sfumato.curator.proposals.kept_rows import check_conditions, kept_face, kept_zeros
 from sfumato.curator.proposals.marginals import MarginalsProposal, marginals, marginals_of_select
-from sfumato.curator.proposals.mwem import Sets, sets_of
+from sfumato.curator.proposals.mwem import Sets
 from sfumato.curator.proposals.selected_columns import is_select
+from sfumato.curator.proposals.weighted_sets import ColumnWeights, check_weights, set_weight, workload_sets
 from sfumato.curator.steps.steps_on_tabs import StepsOnTab
 from sfumato.errors import InvalidParameter, Unanswered, Unsupported
 from sfumato.ledger import Account, Charged, StoredAnswer, Tab
@@ -77,15 +78,11 @@ from sfumato.release.purchases import Purchase, purchase
 from sfumato.release.releasing import Kind, Progress, Released
 from sfumato.release.requested_series import RequestedSeries, given_again
 
-ColumnWeights = Mapping[str | tuple[str, ...], Number]
-"""How much columns, or sets of columns of the workload, count; 1 for all others."""
-
 _RUN: dict[str, Callable[[Course], Steps]] = {"aim": aim, "mst": mst, "mwem": mwem, "independent": independent}
 _MOST_BITS, _LEAST_BITS = 10, 4
 _REHEARSED_ROWS = 10_000
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _MEMORY = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE)
-_MOST_SETS = 200_000
 
 
 @dataclass(frozen=True)
@@ -553,9 +550,9 @@ def synthesis(
             implied = tuple(implied_of(declared, name, places[by], own) for name, (by, own) in decided.items())
     names, sizes = [each.name for each in coded.attributes], [each.size for each in coded.attributes]
     _check_columns(names, sizes)
-    wanted, left_out = _workload(ways, names, sizes, most_cells)
-    _check_weights(weights or {}, names, wanted)
-    workload = {each: _weight(each, names, weights or {}) for each in wanted}
+    wanted, left_out = workload_sets(ways, names, sizes, most_cells)
+    check_weights(weights or {}, names, wanted)
+    workload = {each: set_weight(each, names, weights or {}) for each in wanted}
     flat = tuple(each.flat for each in coded.attributes)
     face = coded.face
     check_conditions(coded.query.plan.table, flat, implied, face)
@@ -653,54 +650,6 @@ def _check_columns(names: Sequence[str], sizes: Sequence[int]) -> None:
                 f"a column of a synthetic table has at most {MOST_COLUMN_CELLS:,} cells; {name} has {size:,}",
                 fix=f"give {name} coarser bins, or leave it out with columns=",
             )
-
-
-def _workload(ways: Sets, names: Sequence[str], sizes: Sequence[int], most_cells: int) -> tuple[list[Set], int]:
-    """Find the marginals that the model is to have right: named sets all, of so many columns those that can be held."""
-    if type(ways) is int and 1 <= ways <= len(names) and math.comb(len(names), ways) > _MOST_SETS:
-        rule = f"at most {_MOST_SETS:,} sets; of {len(names)} columns {ways} at a time there are more"
-        raise InvalidParameter("ways", ways, rule, fix="take fewer ways, or name the sets")
-    sets = sets_of(min(ways, len(names)) if type(ways) is int else ways, names)
-    most = sum(sizes) + most_cells
-    cells = {each: math.prod(sizes[place] for place in each) for each in sets}
-    fitting = [each for each in sets if cells[each] <= most or len(each) == 1]
-    if len(fitting) == len(sets) or (type(ways) is int and fitting):
-        return fitting, len(sets) - len(fitting)
-    largest = max(sets, key=lambda each: cells[each])
-    told = " and ".join(names[place] for place in largest)
-    need = -(-cells[largest] * BYTES_PER_CELL // (1 << 20))
-    raise Unsupported(
-        "too-many-cells",
-        f"a model has at most {most:,} cells in the memory that is allowed; {told} have {cells[largest]:,} together",
-        fix=f'write memory="{need:,} MiB"'.replace(",", "") + ", take coarser bins, or leave the set out",
-    )
-
-
-def _weight(places: Set, names: Sequence[str], weights: ColumnWeights) -> Fraction:
-    """Multiply the weights of the columns of a set, and the set's own."""
-    own = {names[place].lower() for place in places}
-    found = Fraction(1)
-    for named, weight in weights.items():
-        if _texts(named) == own if not isinstance(named, str) else named.lower() in own:
-            found *= exact(weight, "weights", POSITIVE)
-    return found
-
-
-def _check_weights(weights: ColumnWeights, names: Sequence[str], sets: Sequence[Set]) -> None:
-    if not isinstance(weights, Mapping):
-        raise InvalidParameter("weights", weights, 'weights by columns such as {"income": 3}')
-    known = {name.lower() for name in names}
-    asked = [{names[place].lower() for place in each} for each in sets]
-    for named, weight in weights.items():
-        exact(weight, "weights", POSITIVE)
-        fits = named.lower() in known if isinstance(named, str) else _texts(named) in asked
-        if not fits:
-            rule = f"columns among {', '.join(names)}, or sets of them that the workload has"
-            raise InvalidParameter("weights", named, rule)
-
-
-def _texts(names: object) -> set[str]:
-    return {str(each).lower() for each in names} if isinstance(names, (tuple, list, frozenset)) else set()
 
 
 def _bytes(memory: object) -> int:

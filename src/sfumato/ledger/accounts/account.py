@@ -174,7 +174,8 @@ class Account:
         if line.curve is None:
             return None
         price = self.cost(line.curve)
-        return price.whole_units if price.whole_units in (line.cost, line.held) else price
+        earlier = price.in_whole_units()
+        return earlier if earlier in (line.cost, line.held) else price
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
         """Write down the answer to a charge; it may be shown once this has returned."""
@@ -444,7 +445,7 @@ class Account:
             raise InvalidParameter(what, cost, "an amount in every currency of the account")
         if any(amount is not None and amount > _MOST for amount in (cost.pure, cost.renyi, cost.failure)):
             raise InvalidParameter(what, "an amount beyond all bounds", "amounts of at most 1e300")
-        return cost.short
+        return cost.with_short_fractions()
 
     def open_tabs(self) -> tuple[Line, ...]:
         """List the lines that opened tabs which are not closed; what they hold counts as spent until they are."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -149,10 +149,9 @@ class Lost:
         """
         equal = {"account": known.name}
         shared = self.transaction.page(equal, newest=True, before=self.common + 1, limit=1) if self.common else []
-        found = read_spending(shared[0].totals).total if shared else NOTHING
-        for row in self.rows:
-            found += read_cost(row.cost) if row.account == known.name else NOTHING
-        return _difference(known.total, found)
+        stands = read_spending(shared[0].totals).total if shared else NOTHING
+        accepted = [read_cost(row.cost) for row in self.rows if row.account == known.name]
+        return _difference(known.total, [stands, *accepted])
 
 
 def looked_at(anchors: Iterable[Anchor]) -> list[int]:
@@ -232,13 +231,17 @@ def _require_account(transaction: Transaction, known: AnchoredAccount) -> None:
         )
 
 
-def _difference(known: Cost, found: Cost) -> Cost:
-    """Compute what was spent between the totals found and those known, rounded up where the fractions are long."""
-    pure = None if known.pure is None else max(0, known.pure - (found.pure or 0))
-    if found.pure is None:
+def _difference(known: Cost, found: Sequence[Cost]) -> Cost:
+    """Compute what the known totals are above the sum of those found.
+
+    The sum is exact, since it is taken off: only the difference is rounded up where its fraction is long.
+    """
+    pure = None if known.pure is None else max(0, known.pure - sum(cost.pure or 0 for cost in found))
+    if any(cost.pure is None for cost in found):
         pure = 0  # closed already: it stays so
-    renyi = None if known.renyi is None else max(0, known.renyi - (found.renyi or 0))
-    return Cost(pure, renyi, max(0, known.failure - found.failure)).short
+    renyi = None if known.renyi is None else max(0, known.renyi - sum(cost.renyi or 0 for cost in found))
+    failure = max(0, known.failure - sum(cost.failure for cost in found))
+    return Cost(pure, renyi, failure).with_short_fractions()
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
@@ -31,6 +31,8 @@ Width = float | Floats
 
 MOST_STEPS = 2**26
 """Largest change of one unit in steps: fine enough to be exact, small enough for every sampler and every engine."""
+_INVISIBLE = Fraction(1, 2**200)
+"""A part of a total that no float shows."""
 _DOUBLE = 2**52
 """Steps no finer than a double tells apart at the far end of the range."""
 
@@ -156,6 +158,11 @@ class Combined:
         object.__setattr__(self, "second", exact(second, "second"))
         object.__setattr__(self, "whole", whole)
         object.__setattr__(self, "rounding", exact(rounding, "rounding"))
+
+    @property
+    def noise_alone(self) -> Combined:
+        """The same for a forecast: how far rounding moves the number depends on how many rows there are."""
+        return replace(self, rounding=_INVISIBLE) if self.rounding else self
 
     def combined(self, totals: Sequence[Floats]) -> Floats:
         """Put the two totals together."""
