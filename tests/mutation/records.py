@@ -35,10 +35,10 @@ class Records:
         return self._seconds.get(test, 1.0)
 
     def covering(self, site: Site, killers: Counter[str]) -> list[str]:
-        """List the tests that ran a mutant's block, one of each test function before any second one.
+        """List the tests that ran a mutant's block, the likeliest to notice first.
 
-        Tests that are short and run little else come first: they are the likeliest to look at what this block does.
-        Functions that have killed before are preferred.
+        Tests that are short and run little else look closest at what this block does. The n-th test of one function
+        waits n times as long, and functions that have killed before are preferred.
         """
         function = site.mutant.function
         node = site_node(site)
@@ -48,9 +48,9 @@ class Records:
         ranked = []
         for test in tests:
             name = test.partition("[")[0]
-            ranked.append((seen[name], self._price(test) / (1 + killers[name]), test))
+            ranked.append((self._price(test) * (1 + seen[name]) / (1 + killers[name]), test))
             seen[name] += 1
-        return [test for _, _, test in sorted(ranked)]
+        return [test for _, test in sorted(ranked)]
 
     def _price(self, test: str) -> float:
         return (self.seconds(test) + 0.01) * self._breadth.get(test, 1)
