@@ -38,14 +38,6 @@ MUTANTS = (
         ("curator/previews/test_advising.py::test_a_bound_is_not_moved_out_of_the_range",),
     ),
     Mutant(
-        "a δ that nothing uses stays on the label",
-        Kind.DELTA,
-        "release/preparing.py",
-        "return replace(chosen, price=Price(price.epsilon), idle=",
-        "return replace(chosen, idle=",
-        ("curator/test_said_before_spending.py::test_a_delta_that_changes_nothing_says_why",),
-    ),
-    Mutant(
         "rows of nobody are among those that a limit leaves out",
         Kind.LIMITS,
         "engine/duckdb/inspection.py",

@@ -11,22 +11,6 @@ _LINES = (f"{_LEDGERS}test_spent_and_held_are_never_below_the_true_sums",)
 
 MUTANTS = (
     Mutant(
-        "a charge with a large denominator is rounded down",
-        Kind.ROUNDING,
-        _AMOUNTS,
-        "value.denominator <= CHARGE_DENOMINATOR else math.ceil(units)",
-        "value.denominator <= CHARGE_DENOMINATOR else math.floor(units)",
-        ("privacy/test_amounts.py::test_a_charge_is_the_price_or_the_next_unit",),
-    ),
-    Mutant(
-        "a sum with a large denominator is rounded down",
-        Kind.ROUNDING,
-        _AMOUNTS,
-        "return reduced if _is_short(reduced) else math.ceil(reduced)",
-        "return reduced if _is_short(reduced) else math.floor(reduced)",
-        _SUMS,
-    ),
-    Mutant(
         "denominators grow without end",
         Kind.LIMITS,
         _AMOUNTS,
@@ -43,14 +27,6 @@ MUTANTS = (
         _SUMS,
     ),
     Mutant(
-        "what a hold leaves is rounded up",
-        Kind.ROUNDING,
-        _AMOUNTS,
-        "return reduced if _is_short(reduced) else math.floor(reduced)",
-        "return reduced if _is_short(reduced) else math.ceil(reduced)",
-        ("privacy/test_amounts.py::test_what_is_left_is_never_more_than_was_there",),
-    ),
-    Mutant(
         "whole units of earlier lines are read as whole numbers of ε",
         Kind.CHARGE_ORDER,
         _AMOUNTS,
@@ -65,14 +41,6 @@ MUTANTS = (
         "            return amount\n",
         "            return value\n",
         (f"{_LEDGERS}test_three_thirds_fill_an_account_and_nothing_more_fits",),
-    ),
-    Mutant(
-        "what fills a budget to the last is refused",
-        Kind.CHARGE_ORDER,
-        "privacy/budget.py",
-        "return total is not None and allowed is not None and total <= allowed",
-        "return total is not None and allowed is not None and total < allowed",
-        ("privacy/test_amounts.py::test_equal_parts_fill_a_budget_and_leave_nothing",),
     ),
     Mutant(
         "a tab gives back more than it held",

@@ -45,14 +45,6 @@ MUTANTS = (
         _SHARED,
     ),
     Mutant(
-        "the tail of very many trials is rounded below the truth",
-        Kind.ROUNDING,
-        "mechanisms/confidence_limits.py",
-        "rounding = 1 + _ROUNDING + _ROUNDING_EACH * trials",
-        "rounding = 1 + _ROUNDING",
-        ("mechanisms/test_confidence_limits.py",),
-    ),
-    Mutant(
         "so large a confidence is taken that nothing is left of its chance of a mistake",
         Kind.AUDIT,
         "audit/lower_bounds/verdicts.py",

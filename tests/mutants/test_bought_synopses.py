@@ -218,14 +218,6 @@ MUTANTS = (
         "if known.last_number < 0 and not transaction.has(",
         ("ledger/accounts/test_publications.py::test_lines_that_a_failover_took_are_not_listed",),
     ),
-    Mutant(
-        "the body of another line is read",
-        Kind.REUSE,
-        "ledger/accounts/account.py",
-        "if row is None or (row.hash, row.account) != (publication.hash, self.name):",
-        "if row is None:",
-        ("ledger/accounts/test_publications.py::test_the_body_is_read_on_demand_and_only_of_the_line_that_was_listed",),
-    ),
 )
 
 test_the_tests_of_bought_synopses_notice = suite(MUTANTS)

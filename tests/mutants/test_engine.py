@@ -141,14 +141,6 @@ MUTANTS = (
         _reached(_PEOPLE, "CLIP_L1"),
     ),
     Mutant(
-        "rows are counted as people are",
-        Kind.SENSITIVITY,
-        "engine/lowering/total_lowering.py",
-        "by_pair=by_pair and rows.maximal == {*rows.values})",
-        "by_pair=by_pair)",
-        ("safety/test_oracle.py::test_units_at_the_limits_and_one_beyond",),
-    ),
-    Mutant(
         "a group is clipped to one row more",
         Kind.LIMITS,
         "engine/lowering/total_lowering.py",

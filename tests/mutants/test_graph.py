@@ -66,14 +66,6 @@ MUTANTS = (
         _MODELS,
     ),
     Mutant(
-        "messages lose the scale of their logarithms",
-        Kind.SAMPLING,
-        "publish/graph/calibrating.py",
-        "np.log(sums[index]) + shift",
-        "np.log(sums[index])",
-        _MODELS,
-    ),
-    Mutant(
         "a clique is not rescaled to its parent",
         Kind.SAMPLING,
         "publish/graph/calibrating.py",
@@ -88,14 +80,6 @@ MUTANTS = (
         "arranged(found[frozenset(each)], laid[frozenset(each)], each)",
         "found[frozenset(each)]",
         _MODELS,
-    ),
-    Mutant(
-        "a noisier observation counts more",
-        Kind.SAMPLING,
-        "publish/graph/fitting.py",
-        "each.deviation**-2",
-        "each.deviation**2",
-        _FITTING,
     ),
     Mutant(
         "the second observation of a set replaces the first",
@@ -127,14 +111,6 @@ MUTANTS = (
         "publish/graph/fitting.py",
         "max(float(total), 1.0)",
         "max(float(total), 1e-12)",
-        _FITTING,
-    ),
-    Mutant(
-        "fitting stops after a few steps whatever they brought",
-        Kind.ROUNDING,
-        "publish/graph/fitting.py",
-        "_IN_A_ROW * tolerance * losses[-1]",
-        "losses[-1]",
         _FITTING,
     ),
 )

@@ -61,14 +61,6 @@ MUTANTS = (
         (f"{_LEDGER}::test_the_period_is_fixed_for_life",),
     ),
     Mutant(
-        "a release that names no period is charged to none",
-        Kind.CHARGE_ORDER,
-        "ledger/accounts/period_accounts.py",
-        '        if not self.periods:\n            raise Unsupported(\n                "no-periods"',
-        '        if False:\n            raise Unsupported(\n                "no-periods"',
-        (f"{_LEDGER}::test_without_periods_nothing_is_charged",),
-    ),
-    Mutant(
         "amending looks at no period's spending",
         Kind.CHARGE_ORDER,
         "ledger/accounts/period_accounts.py",
@@ -83,14 +75,6 @@ MUTANTS = (
         "(paid.cost, paid.analyst) != (row.cost, row.analyst)",
         "paid.analyst != row.analyst",
         (f"{_LEDGER}::test_a_period_that_paid_less_than_the_charge_is_found",),
-    ),
-    Mutant(
-        "the fullest account is the emptiest",
-        Kind.CHARGE_ORDER,
-        "ledger/accounts/period_accounts.py",
-        "        max(bounded) if len(bounded) == len(pure) else None,",
-        "        min(bounded) if len(bounded) == len(pure) else None,",
-        (f"{_LEDGER}::test_the_fullest_is_found_in_each_currency",),
     ),
     Mutant(
         "under replace each account holds the whole budget",
@@ -141,14 +125,6 @@ MUTANTS = (
         (_PLAN,),
     ),
     Mutant(
-        "NOT EXISTS narrows as EXISTS does",
-        Kind.LIMITS,
-        "plan/account_periods.py",
-        "return _lying(input, policy) if anti else",
-        "return",
-        (_PLAN,),
-    ),
-    Mutant(
         "any date of a row tells its period",
         Kind.LIMITS,
         "plan/account_periods.py",
@@ -179,14 +155,6 @@ MUTANTS = (
         "3 + bool(self.promise)",
         "3",
         (f"{_CURATOR}::test_what_is_promised_is_said_with_every_answer",),
-    ),
-    Mutant(
-        "the other side of EXISTS is not held to the periods",
-        Kind.CHARGE_ORDER,
-        "plan/account_periods.py",
-        "return replace(relation, input=again(input), other=again(other))",
-        "return replace(relation, input=again(input))",
-        (f"{_PLAN}::test_whatever_the_tree_every_scan_in_it_is_held_to_the_periods",),
     ),
     Mutant(
         "only the first side of a tree is looked at for periods that nobody pays",

@@ -16,14 +16,6 @@ MUTANTS = (
         (f"{_SHARING}::test_rows_are_never_counted_by_a_mean",),
     ),
     Mutant(
-        "a pair counts where the other value is missing",
-        Kind.NAN,
-        "plan/aggregates/spread.py",
-        "return where if never_null(value) else both(where, present(value))",
-        "return where",
-        (f"{_SHARING}::test_equal_measures_are_measured_once",),
-    ),
-    Mutant(
         "a range forgets that the number of rows is noisy",
         Kind.ROUNDING,
         "plan/aggregates/moments.py",
@@ -46,22 +38,6 @@ MUTANTS = (
         "for m, w in (*corners, *points)])",
         "for m, w in corners])",
         (f"{_HOLDS}[corr]", f"{_HOLDS}[regr_slope]"),
-    ),
-    Mutant(
-        "what was rounded per row is not in the range",
-        Kind.ROUNDING,
-        "plan/aggregates/moments.py",
-        "slack = float(rounding) + _FLOATING * most",
-        "slack = _FLOATING * most",
-        ("plan/aggregates/test_moments.py::test_what_was_rounded_per_row_widens_the_range",),
-    ),
-    Mutant(
-        "two noises put together are as wide as one",
-        Kind.FACTOR_TWO,
-        "release/parts/scales.py",
-        "self.scale.sum_width(2 * terms, confidence, statements)",
-        "self.scale.sum_width(terms, confidence, statements)",
-        ("release/test_combined_scales.py::test_the_half_width_of_two_noises_holds",),
     ),
     Mutant(
         "shares add up to more than the price",

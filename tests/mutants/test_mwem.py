@@ -9,22 +9,6 @@ _CHARGE = ("publish/test_mwem.py::test_the_charge_is_that_of_all_steps_and_nothi
 
 MUTANTS = (
     Mutant(
-        "scores of whole marginals move as those of single counts",
-        Kind.SENSITIVITY,
-        "plan/readings/dense_readings.py",
-        "return max(known.per_group if self.each else known.total for known in found)",
-        "return max(known.per_group for known in found)",
-        _MOVES,
-    ),
-    Mutant(
-        "distances are taken as monotone",
-        Kind.SENSITIVITY,
-        "plan/readings/dense_readings.py",
-        "        return 2 * self.moved",
-        "        return self.moved",
-        ("publish/test_mwem.py::test_scores_are_never_chosen_as_if_they_were_monotone",),
-    ),
-    Mutant(
         "a replaced unit moves counts as an added one",
         Kind.NEIGHBOURS,
         "plan/readings/dense_readings.py",
@@ -63,14 +47,6 @@ MUTANTS = (
         "            self.on_tab.tab.stop()\n",
         "            self.on_tab.tab.forfeit()\n",
         ("publish/test_mwem.py::test_an_interrupt_between_steps_gives_the_model_so_far",),
-    ),
-    Mutant(
-        "the textbook's model is the last one",
-        Kind.REUSE,
-        "publish/mwem.py",
-        "return self.weights if self.added is None else self.added / len(self.rounds)",
-        "return self.weights",
-        ("publish/test_mwem.py::test_the_textbooks_update_is_the_published_one",),
     ),
     Mutant(
         "ranges of a model count on marginals that were chosen beforehand",

@@ -40,14 +40,6 @@ MUTANTS = (
         (f"{_TESTS}::test_all_is_charged_at_the_opening_and_nothing_by_a_question",),
     ),
     Mutant(
-        "rounds are not counted",
-        Kind.REUSE,
-        "publish/online.py",
-        "self._left -= 1",
-        "self._left -= 0",
-        (f"{_TESTS}::test_gates_end_after_their_rounds_and_forget",),
-    ),
-    Mutant(
         "a gate compares without fresh noise",
         Kind.REUSE,
         "mechanisms/sparse.py",
@@ -70,22 +62,6 @@ MUTANTS = (
         "return max(1, int(np.max(above)) + int(np.max(below)))",
         "return max(1, int(np.max(above)), int(np.max(below)))",
         (f"{_TESTS}::test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says",),
-    ),
-    Mutant(
-        "sums are scored in their own steps",
-        Kind.SENSITIVITY,
-        "publish/online.py",
-        "return int(np.abs(exact - guess).max()) // reach",
-        "return int(np.abs(exact - guess).max())",
-        (f"{_TESTS}::test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says",),
-    ),
-    Mutant(
-        "sums are bought with the noise of counts",
-        Kind.SENSITIVITY,
-        "publish/online.py",
-        "return self.noise if reach == 1 else Gaussian(reach * max(self.noise.sizes))",
-        "return self.noise",
-        (f"{_TESTS}::test_noise_on_a_finer_grid_leaks_as_much",),
     ),
     Mutant(
         "ranges of sums are those of counts",
@@ -168,14 +144,6 @@ MUTANTS = (
         "            self._gate = self._batch.gate.start()\n        else",
         "            self._left += 0\n        else",
         (f"{_TESTS}::test_gates_end_after_their_rounds_and_forget",),
-    ),
-    Mutant(
-        "a gate for the other neighbours is taken",
-        Kind.NEIGHBOURS,
-        "publish/online.py",
-        "if not enough or self.gate.neighbours is not scaled.sensitivity.neighbours:",
-        "if not enough:",
-        (f"{_TESTS}::test_a_gate_for_less_than_a_unit_moves_is_refused",),
     ),
 )
 

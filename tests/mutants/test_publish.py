@@ -43,14 +43,6 @@ MUTANTS = (
         _MOVES,
     ),
     Mutant(
-        "the number of rows is taken as public where a condition leaves some out",
-        Kind.NEIGHBOURS,
-        "publish/marginals/measuring.py",
-        "return bounded.every_row and isinstance(bounded.bound.input, Scan)",
-        "return bounded.every_row",
-        _COSTS,
-    ),
-    Mutant(
         "the number of rows is taken as public where units have several",
         Kind.NEIGHBOURS,
         "publish/marginals/measuring.py",
@@ -65,14 +57,6 @@ MUTANTS = (
         "Gaussian(each.deviation),",
         "Gaussian(plan.blocks[0].deviation),",
         ("publish/marginals/test_measuring.py::test_sensitivities_of_blocks_hold_for_their_grid",),
-    ),
-    Mutant(
-        "a plan may be for fewer rows of a unit than are read",
-        Kind.LIMITS,
-        "publish/marginals/measuring.py",
-        "if self.plan.most != scaled.added.total or self.plan.unit_value != scaled.unit_value:",
-        "if self.plan.unit_value != scaled.unit_value:",
-        ("publish/marginals/test_measuring.py::test_a_plan_for_fewer_rows_than_are_read_is_refused",),
     ),
     Mutant(
         "a price with δ pays for twice its ρ",
@@ -129,22 +113,6 @@ MUTANTS = (
         "    if len(written) > entries.BODY:",
         "    if not written:",
         ("publish/marginals/test_measuring.py::test_what_is_too_large_to_be_written_down_is_refused_before_spending",),
-    ),
-    Mutant(
-        "a cell for what is missing decides another column",
-        Kind.KEYS,
-        "publish/marginals/implied.py",
-        "certain = decides & (seen | (possible.sum(1) == 1))",
-        "certain = seen | (possible.sum(1) == 1)",
-        ("publish/marginals/test_implied.py",),
-    ),
-    Mutant(
-        "counts within their noise decide another column",
-        Kind.AUDIT,
-        "publish/marginals/implied.py",
-        "shown = possible & (counts - widths > 0)",
-        "shown = possible & (counts > 0)",
-        ("publish/marginals/test_implied.py",),
     ),
     Mutant(
         "counts that contradict a declaration decide another column",

@@ -39,14 +39,6 @@ MUTANTS = (
         ("safety/test_order.py::test_whatever_happens_after_the_charge_is_told_alike",),
     ),
     Mutant(
-        "every measure gets the whole price",
-        Kind.CHARGE_ORDER,
-        "release/parts/question_parts.py",
-        "None if each is None else each * share",
-        "None if each is None else each",
-        ("release/test_preparing.py::test_equal_shares_of_a_price",),
-    ),
-    Mutant(
         "a batch is charged as its first measurement",
         Kind.CHARGE_ORDER,
         "release/measurement.py",
@@ -71,14 +63,6 @@ MUTANTS = (
         ("plan/test_readings.py::test_no_unit_moves_scores_further_apart_than_derived",),
     ),
     Mutant(
-        "a chain of signed sums is taken for one of counts",
-        Kind.NEIGHBOURS,
-        "plan/readings/total_readings.py",
-        "self.weights.chain and not scaled.signed:",
-        "self.weights.chain:",
-        ("plan/test_readings.py::test_a_chain_of_signed_sums_is_no_chain",),
-    ),
-    Mutant(
         "a chain needs not begin above zero",
         Kind.SENSITIVITY,
         "plan/readings/total_readings.py",
@@ -93,14 +77,6 @@ MUTANTS = (
         "sensitivity=scores.spread / 2,",
         "sensitivity=scores.spread / 4,",
         ("curator/proposals/test_table_auctions.py::test_the_price_is_charged_and_near_the_best",),
-    ),
-    Mutant(
-        "a selection need not cover the spread of its scores",
-        Kind.SENSITIVITY,
-        "release/measurement.py",
-        "mechanism.grid > 1 or mechanism.rate * reading.spread > mechanism.epsilon",
-        "mechanism.grid > 1",
-        ("curator/proposals/test_table_auctions.py::test_what_is_charged_covers_what_one_bidder_changes",),
     ),
     Mutant(
         "a selection for other neighbours is taken",
@@ -213,14 +189,6 @@ MUTANTS = (
         "return family.of_size(max(size if exactly else rounded_up(size), LEAST_STEPS))",
         "return family.of_size(max(size if exactly else rounded_down(size), LEAST_STEPS))",
         ("release/test_preparing.py::test_gaussian_noise_is_rounded_up_where_rounding_down_would_be_seen",),
-    ),
-    Mutant(
-        "each end of a bought range costs what both are paid for",
-        Kind.CHARGE_ORDER,
-        "release/parts/rank_parts.py",
-        "estimate.ends(epsilon * (1 - _ESTIMATE) / 2, self.confidence)",
-        "estimate.ends(epsilon * (1 - _ESTIMATE), self.confidence)",
-        ("curator/test_medians.py::test_choices_and_their_ranges_cost_the_price_and_no_more",),
     ),
 )
 

@@ -10,14 +10,6 @@ _SERVER = "server/releases/test_known_proposals.py"
 
 MUTANTS = (
     Mutant(
-        "a request that was stopped is charged again",
-        Kind.CHARGE_ORDER,
-        "ledger/transaction.py",
-        "if paid is None or not paid.request:",
-        "if True:",
-        (f"{_ASKING}::test_a_request_that_was_charged_and_stopped_is_told_so_for_ever",),
-    ),
-    Mutant(
         "a fresh request finds nothing, not even itself",
         Kind.CHARGE_ORDER,
         "ledger/accounts/asking.py",
@@ -32,14 +24,6 @@ MUTANTS = (
         "return here.account.ask_tab(hold, asked, whole=whole, seconds=limit, waiting=waiting)",
         "return here.account.open_tab(hold, whole=whole, analyst=here.analyst, question=self.question)",
         (f"{_REQUESTS}::test_equal_requests_that_arrive_together_are_charged_once[mwem]",),
-    ),
-    Mutant(
-        "a tab whose process died gives back what it held",
-        Kind.CHARGE_ORDER,
-        "ledger/transaction.py",
-        'self.close_tab(number, keep=True, reason="it was stopped before it could answer")',
-        'self.close_tab(number, keep=False, reason="it was stopped before it could answer")',
-        (f"{_REQUESTS}::test_a_series_that_died_has_spent_all_that_it_held",),
     ),
     Mutant(
         "what another request bought is given",

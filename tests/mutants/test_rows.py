@@ -118,14 +118,6 @@ MUTANTS = (
         _FILES,
     ),
     Mutant(
-        "a choice of bounded range is charged half",
-        Kind.FACTOR_TWO,
-        "publish/marginals/verifying.py",
-        "mechanism.epsilon**2 / 8)",
-        "mechanism.epsilon**2 / 16)",
-        _FILES,
-    ),
-    Mutant(
         "noise that is not what was measured is not noticed",
         Kind.CHARGE_ORDER,
         "publish/synthetic.py",

@@ -17,35 +17,11 @@ MUTANTS = (
         (_MOVED,),
     ),
     Mutant(
-        "a unit with several rows counts as one with one",
-        Kind.LIMITS,
-        "plan/readings/factored_totals.py",
-        "        return change.total * max(",
-        "        return max(",
-        (_MOVED,),
-    ),
-    Mutant(
         "rows of several periods do not add up",
         Kind.SENSITIVITY,
         "plan/readings/factored_totals.py",
         "count = min(int(full), periods)",
         "count = 1",
-        (_MOVED,),
-    ),
-    Mutant(
-        "the rest of a unit's rows is left out",
-        Kind.LIMITS,
-        "plan/readings/factored_totals.py",
-        "change.per_group * int(a) + rest * int(b)",
-        "change.per_group * int(a)",
-        (_MOVED,),
-    ),
-    Mutant(
-        "a unit that is replaced moves what one that is added moves",
-        Kind.NEIGHBOURS,
-        "plan/readings/factored_totals.py",
-        "most = (1 if not replaced else 2 if fewer else 4)",
-        "most = 1",
         (_MOVED,),
     ),
     Mutant(
@@ -62,14 +38,6 @@ MUTANTS = (
         "plan/readings/factored_totals.py",
         "largest = -np.sort(-np.abs(self._products), axis=1)",
         "largest = -np.sort(-self._products, axis=1)",
-        (_MOVED,),
-    ),
-    Mutant(
-        "what is measured wraps around",
-        Kind.WRAP,
-        "plan/readings/factored_totals.py",
-        "most = _LARGEST // int(np.abs(self.weights).sum(axis=1).max())",
-        "most = _LARGEST",
         (_MOVED,),
     ),
     Mutant(
@@ -119,17 +87,6 @@ MUTANTS = (
         "    return np.asarray(lengths) * plain * (1 + 1e-9)",
         "    return np.asarray(lengths) ** 0.5 * plain * (1 + 1e-9)",
         (_SUMS,),
-    ),
-    Mutant(
-        "ranges that hold together are those of one",
-        Kind.DELTA,
-        "release/running_totals.py",
-        "/ together * (1 - 1e-12)",
-        "* (1 - 1e-12)",
-        (
-            f"{_FACADE}::test_ranges_hold_as_often_as_they_say",
-            f"{_FACADE}::test_the_error_is_known_before_and_prices_reach_it",
-        ),
     ),
     Mutant(
         "counts of single days are taken for running totals",

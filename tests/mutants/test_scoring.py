@@ -10,27 +10,11 @@ _DRAWN = ("publish/test_scoring.py::test_the_distance_is_taken_at_the_number_of_
 
 MUTANTS = (
     Mutant(
-        "the sum over all marginals moves as one of them",
-        Kind.SENSITIVITY,
-        "publish/scoring.py",
-        "max(each.total for each in moved) if self.worst else sum(each.total for each in moved)",
-        "max(each.total for each in moved)",
-        _MOVES,
-    ),
-    Mutant(
         "the sensitivity is halved, as if half of the distance were measured",
         Kind.SENSITIVITY,
         "publish/scoring.py",
         "Sensitivity(1, self.grid * most, neighbours",
         "Sensitivity(1, self.grid * most / 2, neighbours",
-        _MOVES,
-    ),
-    Mutant(
-        "the steps of the grid are not counted",
-        Kind.SENSITIVITY,
-        "publish/scoring.py",
-        "Sensitivity(1, self.grid * most, neighbours",
-        "Sensitivity(1, most, neighbours",
         _MOVES,
     ),
     Mutant(

@@ -6,22 +6,6 @@ from mutants.running import Kind, Mutant, suite
 
 MUTANTS = (
     Mutant(
-        "a part that is run many times is charged once",
-        Kind.CHARGE_ORDER,
-        "ledger/charged.py",
-        "return once if self.times == 1 else compose([(once, self.times)])",
-        "return once",
-        ("release/test_series.py::test_a_batch_is_kept_as_its_plan",),
-    ),
-    Mutant(
-        "equal parts are kept once",
-        Kind.CHARGE_ORDER,
-        "ledger/charged.py",
-        "counted[once] = counted.get(once, 0) + part.times",
-        "counted[once] = part.times",
-        ("release/test_series.py::test_a_batch_is_kept_as_its_plan",),
-    ),
-    Mutant(
         "a combination's sensitivity forgets that a column has several rows",
         Kind.SENSITIVITY,
         "plan/readings/total_readings.py",
@@ -78,14 +62,6 @@ MUTANTS = (
         ("engine/arrays/test_dense_arrays.py::test_whole_numbers_are_found_in_their_cells",),
     ),
     Mutant(
-        "rows that have weights are counted as they arrive",
-        Kind.LIMITS,
-        "plan/readings/dense_readings.py",
-        "return self.bounded.strategy is Strategy.WHOLE and combinations > _MOST_GROUPED",
-        "return combinations > _MOST_GROUPED",
-        ("engine/arrays/test_dense_arrays.py::test_rows_are_counted_as_they_arrive_where_combinations_are_many",),
-    ),
-    Mutant(
         "a coarse marginal is charged what a fine cell holds",
         Kind.SENSITIVITY,
         "plan/readings/dense_readings.py",
@@ -124,14 +100,6 @@ MUTANTS = (
         "        return Source(MEMORY, content, part=part)",
         "        return Source(MEMORY, content)",
         ("ledger/accounts/test_joined_sources.py::test_no_version_tells_whether_two_tables_in_memory_are_equal",),
-    ),
-    Mutant(
-        "a private table in memory is public under another name",
-        Kind.REUSE,
-        "ledger/accounts/joined_sources.py",
-        "return source.path != MEMORY != other.path and bool(source.part)",
-        "return bool(source.part)",
-        ("ledger/accounts/test_joined_sources.py::test_a_private_table_in_memory_is_not_public_under_another_name",),
     ),
 )
 

@@ -100,14 +100,6 @@ MUTANTS = (
         (f"{_ERRORS}::test_what_is_not_written_is_not_told",),
     ),
     Mutant(
-        "a share that changed is not written",
-        Kind.LIMITS,
-        "ledger/accounts/account.py",
-        "        if mine is not None and mine.share == part:\n            return",
-        "        if mine is not None:\n            return",
-        (f"{_SHARED}::test_a_share_that_changed_is_written_and_enforced",),
-    ),
-    Mutant(
         "a share is written each time",
         Kind.CHARGE_ORDER,
         "ledger/accounts/account.py",

@@ -17,14 +17,6 @@ MUTANTS = (
         (f"{_CURATOR}::test_what_cannot_be_asked_is_refused_for_free_and_the_session_goes_on",),
     ),
     Mutant(
-        "steps that one unit moves are rounded down",
-        Kind.ROUNDING,
-        "plan/readings/stepped_readings.py",
-        "return math.ceil(self.scaled.sensitivity.linf * self._steps)",
-        "return math.floor(self.scaled.sensitivity.linf * self._steps)",
-        (f"{_LAW}::test_steps_round_down_and_move_no_further_than_the_theorem",),
-    ),
-    Mutant(
         "steps are rounded toward zero",
         Kind.ROUNDING,
         "plan/readings/stepped_readings.py",
@@ -63,22 +55,6 @@ MUTANTS = (
         "paid - (values or 0),",
         "paid,",
         (f"{_LAW}::test_the_promise_holds_with_values",),
-    ),
-    Mutant(
-        "positives are not counted",
-        Kind.REUSE,
-        "mechanisms/sparse.py",
-        "self._positives += 1",
-        "self._positives += 0",
-        (f"{_CURATOR}::test_all_is_charged_at_the_opening_and_nothing_by_a_question",),
-    ),
-    Mutant(
-        "an interrupted last positive leaves the session open",
-        Kind.REUSE,
-        "mechanisms/sparse.py",
-        "if self._threshold is None or self._positives >= self._mechanism.positives:",
-        "if self._threshold is None:",
-        (f"{_CURATOR}::test_a_mechanism_stopped_between_counting_and_forgetting_says_no_more",),
     ),
     Mutant(
         "a session goes on after half an answer",

@@ -19,14 +19,6 @@ _PROMISES = ("publish/test_synopsis.py::test_promises_that_are_not_kept_are_foun
 _LINES = ("publish/test_synopsis.py::test_the_line_is_looked_up_in_an_export",)
 MUTANTS = (
     Mutant(
-        "a group is bounded from below as if other groups were not there",
-        Kind.KEYS,
-        "publish/marginals/bounds.py",
-        "return np.asarray(self.pick(found, 0.0)) if self._lacks_keys(inside) else found",
-        "return found",
-        _ROWS,
-    ),
-    Mutant(
         "two marginals bound any question as they bound conjunctions",
         Kind.AUDIT,
         "publish/marginals/bounds.py",
@@ -97,22 +89,6 @@ MUTANTS = (
         "    if starts and ends:\n",
         "    if starts or ends:\n",
         _BINS,
-    ),
-    Mutant(
-        "a row whose value may be missing counts surely",
-        Kind.NAN,
-        "publish/cells/answering.py",
-        "counted.false | value.null",
-        "counted.false",
-        _MISSING,
-    ),
-    Mutant(
-        "subtotals count rows of groups that are not shown",
-        Kind.KEYS,
-        "publish/cells/answering.py",
-        "if index not in members and not key.domain.nullable]",
-        "if index not in members and key.domain.nullable]",
-        _SUBTOTALS,
     ),
     Mutant(
         "the zip around the members may say anything",

@@ -26,14 +26,6 @@ MUTANTS = (
         _MOVES,
     ),
     Mutant(
-        "scores of sets are taken as monotone",
-        Kind.SENSITIVITY,
-        "plan/readings/cell_rows.py",
-        "        return 2 * self.moved",
-        "        return self.moved",
-        _MONOTONE,
-    ),
-    Mutant(
         "scores need not be whole",
         Kind.SENSITIVITY,
         "plan/readings/cell_rows.py",
@@ -64,14 +56,6 @@ MUTANTS = (
         "publish/synthesis/budget.py",
         "        return choice.epsilon**2 / 8",
         "        return choice.epsilon**2 / 80",
-        _COSTS,
-    ),
-    Mutant(
-        "Gaussian noise costs half",
-        Kind.CHARGE_ORDER,
-        "publish/synthesis/budget.py",
-        "return Gaussian(_held(_root_above(moved.squares / (2 * amount))))",
-        "return Gaussian(_held(_root_above(moved.squares / (4 * amount))))",
         _COSTS,
     ),
     Mutant(

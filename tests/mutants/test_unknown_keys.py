@@ -42,22 +42,6 @@ MUTANTS = (
         (_REPLAY, f"{_FOUND}::test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may"),
     ),
     Mutant(
-        "a unit holds a key once for each declared value of the others",
-        Kind.SENSITIVITY,
-        "engine/lowering/total_lowering.py",
-        "if reading.others and bounded.strategy is Strategy.SAMPLE:",
-        "if False:",
-        (_REPLAY, f"{_FOUND}::test_keys_of_every_type_alone_and_crossed"),
-    ),
-    Mutant(
-        "two units are said to be in as many groups as one",
-        Kind.NEIGHBOURS,
-        "plan/bounding.py",
-        "replace(_bounded(measured, strategy, allowed, 2 * allowed.groups), finds=True)",
-        "replace(_bounded(measured, strategy, allowed, allowed.groups), finds=True)",
-        (_REPLAY,),
-    ),
-    Mutant(
         "the noise of the selection is used for the count again",
         Kind.REUSE,
         "release/found_groups.py",

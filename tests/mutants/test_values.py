@@ -12,30 +12,6 @@ _SEVERAL = ("safety/test_values.py::test_a_unit_of_several_rows_is_charged_for_a
 _ASKED = "curator/test_values.py"
 MUTANTS = (
     Mutant(
-        "a unit that is replaced moves a choice no further than one that comes",
-        Kind.NEIGHBOURS,
-        "mechanisms/group_choices.py",
-        "moved = 2 if self.neighbours is Neighbours.REPLACE else 1",
-        "moved = 1",
-        _WORLDS,
-    ),
-    Mutant(
-        "each of k choices spends the whole ε",
-        Kind.FACTOR_TWO,
-        "mechanisms/group_choices.py",
-        "return self.epsilon / (self.k * self.rows_per_unit * moved)",
-        "return self.epsilon / (self.rows_per_unit * moved)",
-        _WORLDS,
-    ),
-    Mutant(
-        "a unit of several rows is taken for one of one row",
-        Kind.SENSITIVITY,
-        "mechanisms/group_choices.py",
-        "return self.epsilon / (self.k * self.rows_per_unit * moved)",
-        "return self.epsilon / (self.k * moved)",
-        _WORLDS,
-    ),
-    Mutant(
         "counts are compared in 32 bits",
         Kind.WRAP,
         "mechanisms/group_choices.py",
@@ -57,14 +33,6 @@ MUTANTS = (
         "engine/lowering/total_lowering.py",
         "totals = _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))",
         "totals = _whole(rows)",
-        _PAIRS,
-    ),
-    Mutant(
-        "rows of a unit are counted, not its different ones",
-        Kind.LIMITS,
-        "engine/lowering/total_lowering.py",
-        "rows = _pairs(rows, relations) if once else computed_once(bounded, rows, relations)",
-        "rows = computed_once(bounded, rows, relations)",
         _PAIRS,
     ),
     Mutant(
@@ -100,14 +68,6 @@ MUTANTS = (
         "return int(self.bounded.measures[0].added.total)",
         "return 1",
         _SEVERAL,
-    ),
-    Mutant(
-        "values that noise decided on are sure",
-        Kind.AUDIT,
-        "release/noisy_rows/noisy_columns.py",
-        "        if column.decided:  # the exact one may be any other\n",
-        "        if False:\n",
-        (f"{_ASKED}::test_what_is_done_with_chosen_values_is_not_sure",),
     ),
     Mutant(
         "Gaussian noise on different values alone passes for pure",

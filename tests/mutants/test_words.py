@@ -48,14 +48,6 @@ MUTANTS = (
         ("plan/test_keys.py::test_dates_in_words_stand_as_time_goes_by",),
     ),
     Mutant(
-        "the last step of a rounded real is no key",
-        Kind.KEYS,
-        "plan/keys.py",
-        "return tuple(number * step for number in range(first, last + 1))",
-        "return tuple(number * step for number in range(first, last))",
-        ("plan/test_keys.py::test_rounded_reals_are_keys",),
-    ),
-    Mutant(
         "a real is listed by its parts though it is read itself too",
         Kind.KEYS,
         "plan/values/countable.py",

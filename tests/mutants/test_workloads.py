@@ -33,14 +33,6 @@ MUTANTS = (
         (f"{_COMBINING}::test_what_would_be_another_number_is_read_by_itself",),
     ),
     Mutant(
-        "tests that a WHERE has made safe are evaluated on every row",
-        Kind.NAN,
-        "plan/readings/combining.py",
-        "any(each.measure.value is not None or (tested and each.measure.where) for each in bounded.measures)",
-        "any(each.measure.value is not None for each in bounded.measures)",
-        (f"{_COMBINING}::test_what_would_be_another_number_is_read_by_itself",),
-    ),
-    Mutant(
         "each question gets the columns of its neighbour",
         Kind.SENSITIVITY,
         "plan/readings/combining.py",
