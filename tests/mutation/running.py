@@ -79,7 +79,7 @@ class Runner:
                 break
             index = remaining.index(stopped)
             if self._is_green(stopped) and self._stops_again(site, stopped):
-                self._killers[test_function(stopped)] += 1
+                self._killers[_function_name(stopped)] += 1
                 spent = sum(map(self._records.seconds, tests[: len(tests) - len(remaining) + index + 1]))
                 return Result(name, "hung" if run.hung else "killed", stopped, len(tests), round(spent, 2))
             remaining = remaining[index + 1 :]
@@ -202,7 +202,7 @@ def _end(child: int) -> None:
     os.waitpid(child, 0)
 
 
-def test_function(test: str) -> str:
+def _function_name(test: str) -> str:
     return test.partition("[")[0]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import sfumato as sf
 from sfumato.mechanisms import confidence_limits, grids, laplace, noise_sums, weighted_sums
 from sfumato.mechanisms.factorisations import Factorisation
+from vectors.formula_words import NOISE_PARAMETERS, NOISE_WORDS
 from vectors.laws import (
     MP,
     Law,
@@ -49,46 +50,8 @@ REGISTRY = Registry(
                 "mechanisms/noise_sums.py",
                 "mechanisms/weighted_sums.py",
             ),
-            words=frozenset(
-                {
-                    "chance",
-                    "chernoff",
-                    "classical",
-                    "closed",
-                    "cost",
-                    "curve",
-                    "debiased",
-                    "epsilon",
-                    "error",
-                    "errors",
-                    "far",
-                    "gaussian",
-                    "half",
-                    "leak",
-                    "lean",
-                    "least",
-                    "lengths",
-                    "lost",
-                    "miss",
-                    "rarely",
-                    "rate",
-                    "scale",
-                    "scales",
-                    "sensitivity",
-                    "share",
-                    "split",
-                    "tail",
-                    "tails",
-                    "threshold",
-                    "truth",
-                    "unequal",
-                    "variance",
-                    "width",
-                    "widths",
-                    "within",
-                }
-            ),
-            parameters=frozenset({"confidence", "miss"}),
+            words=NOISE_WORDS,
+            parameters=NOISE_PARAMETERS,
         ),
     ),
     exempt={

@@ -17,6 +17,7 @@ from sfumato.mechanisms.quantiles import Quantiles
 from sfumato.mechanisms.response import OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse, _normal_width
 from sfumato.mechanisms.selection import NoisyMax, TopK, _affordable, best_selection
 from sfumato.mechanisms.sparse import AboveThreshold
+from vectors.formula_words import NOISE_PARAMETERS, NOISE_WORDS
 from vectors.laws import (
     MP,
     Law,
@@ -55,46 +56,8 @@ REGISTRY = Registry(
                 "mechanisms/selection.py",
                 "mechanisms/sparse.py",
             ),
-            words=frozenset(
-                {
-                    "chance",
-                    "chernoff",
-                    "classical",
-                    "closed",
-                    "cost",
-                    "curve",
-                    "debiased",
-                    "epsilon",
-                    "error",
-                    "errors",
-                    "far",
-                    "gaussian",
-                    "half",
-                    "leak",
-                    "lean",
-                    "least",
-                    "lengths",
-                    "lost",
-                    "miss",
-                    "rarely",
-                    "rate",
-                    "scale",
-                    "scales",
-                    "sensitivity",
-                    "share",
-                    "split",
-                    "tail",
-                    "tails",
-                    "threshold",
-                    "truth",
-                    "unequal",
-                    "variance",
-                    "width",
-                    "widths",
-                    "within",
-                }
-            ),
-            parameters=frozenset({"confidence", "miss"}),
+            words=NOISE_WORDS,
+            parameters=NOISE_PARAMETERS,
         ),
     ),
     exempt={
