@@ -13,13 +13,13 @@ from pathlib import Path
 
 from mutation.records import KILLED, Records
 from mutation.rules import all_sites
-from mutation.sources import ROOT
+from mutation.sources import ROOT, noted_names
 
 FOLDER = ROOT / ".mutation"
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 TESTS = """
 tests/privacy tests/mechanisms tests/plan tests/release tests/safety tests/vectors tests/publish tests/ledger
-tests/curator tests/engine tests/surveys tests/questions tests/audit
+tests/curator tests/engine tests/claims tests/surveys tests/questions tests/audit
 """
 """The default tests that kill; those of servers, browsers and clusters are left out: they need what a fork has not."""
 IGNORED = ("tests/engine/postgres", "tests/engine/spark")
@@ -27,36 +27,47 @@ IGNORED = ("tests/engine/postgres", "tests/engine/spark")
 
 def equivalent_mutants() -> dict[str, str]:
     """Read the mutants that change nothing a user or an attacker could see, each with its proof."""
-    lines = EQUIVALENT.read_text(encoding="utf-8").splitlines()
-    entries = "\n".join(line for line in lines if not line.startswith("#")).split("\n\n")
-    parted = (entry.strip().partition("\n") for entry in entries if entry.strip())
-    return {mutant: " ".join(proof.split()) for mutant, _, proof in parted}
+    return noted_names(EQUIVALENT)
 
 
-def record(jobs: int) -> int:
-    """Run the default tests once with markers in every block."""
+def record(jobs: int, tests: Sequence[str] = ()) -> int:
+    """Run the default tests once with markers in every block; ``tests`` adds these alone to what is recorded."""
     FOLDER.mkdir(exist_ok=True)
+    if tests:
+        workers = [] if jobs == 1 else ["-n", str(jobs), "--dist", "loadfile"]
+        name = f"tests.{max((path.stat().st_mtime_ns for path in FOLDER.iterdir()), default=0)}"
+        return _pytest("mutation.recording", workers, {"MUTATION_RECORD": str(FOLDER / name)}, tests).wait()
     for old in FOLDER.glob("tests.*"):
         old.unlink()
     workers = ["-n", str(jobs), "--dist", "loadfile"]
     return _pytest("mutation.recording", workers, {"MUTATION_RECORD": str(FOLDER / "tests")}).wait()
 
 
-def run(names: Sequence[str], jobs: int, cap: float, *, folder: Path = FOLDER) -> None:
-    """Run mutants that have no result yet, in several processes."""
+def run(
+    names: Sequence[str],
+    jobs: int,
+    cap: float,
+    *,
+    folder: Path = FOLDER,
+    again: bool = False,
+    tests: Sequence[str] = (),
+) -> None:
+    """Run mutants that have no result yet, in several processes; ``again`` runs those that survived once more."""
     listing = folder / "mutants.txt"
     listing.write_text("\n".join(names) + "\n", encoding="utf-8")
-    options = ["--mutants", str(listing), "--records", str(folder), "--cap", str(cap)]
-    running = [_pytest("mutation.running", [*options, "--part", f"{part}/{jobs}"], {}) for part in range(jobs)]
+    options = ["--mutants", str(listing), "--records", str(folder), "--cap", str(cap), *(["--again"] * again)]
+    running = [_pytest("mutation.running", [*options, "--part", f"{part}/{jobs}"], {}, tests) for part in range(jobs)]
     codes = [process.wait() for process in running]
     if any(codes):
         raise RuntimeError(f"mutants were not run to their end: {codes}")
 
 
-def _pytest(plugin: str, options: Sequence[str], settings: dict[str, str]) -> subprocess.Popen[bytes]:
+def _pytest(
+    plugin: str, options: Sequence[str], settings: dict[str, str], tests: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
     ignored = [f"--ignore={path}" for path in IGNORED]
-    tests = [path for path in TESTS.split() if (ROOT / path).exists()]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", *options, *ignored, *tests]
+    paths = tests or [path for path in TESTS.split() if (ROOT / path).exists()]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", *options, *ignored, *paths]
     environment = os.environ | settings | {"PYTHONPATH": str(ROOT / "tests"), "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
 
@@ -72,7 +83,9 @@ def drawn(count: int | None, seed: str, only: str) -> list[str]:
 def report(names: Sequence[str], *, folder: Path = FOLDER) -> float:
     """Print what became of mutants, by package and by rule; return the share that was killed."""
     equivalent, wanted = equivalent_mutants(), set(names)
-    results = {line["mutant"]: line for line in Records(folder, tests=False).results() if line["mutant"] in wanted}
+    lines = [line for line in Records(folder, tests=False).results() if line["mutant"] in wanted]
+    lines.sort(key=lambda line: line["outcome"] in KILLED)  # of several runs, one that killed counts
+    results = {line["mutant"]: line for line in lines}
     outcomes = {name: "equivalent" if name in equivalent else line["outcome"] for name, line in results.items()}
     for title, part in (("package", lambda name: name.partition(".")[0]), ("rule", lambda name: name.split(" | ")[1])):
         table: dict[str, Counter[str]] = defaultdict(Counter)
@@ -97,6 +110,8 @@ def _share(counts: Counter[str]) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/mutation", description=__doc__)
     parser.add_argument("--record", action="store_true", help="first record which tests run which blocks")
+    parser.add_argument("--tests", nargs="+", default=(), help="record, or run, these tests alone")
+    parser.add_argument("--again", action="store_true", help="run those that survived once more")
     parser.add_argument("--sample", type=int, help="how many mutants to draw")
     parser.add_argument("--all", action="store_true", help="run every mutant; goes on where it stopped")
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**6)), help="decides which are drawn")
@@ -106,11 +121,11 @@ def main() -> int:
     parser.add_argument("--report", action="store_true", help="run nothing, tell what is known")
     options = parser.parse_args()
     if options.record or not any(FOLDER.glob("tests.*")):
-        record(options.jobs)
+        record(options.jobs, options.tests)
     print(f"seed {options.seed}", flush=True)
     names = drawn(None if options.all else options.sample or 300, options.seed, options.only)
     if not options.report:
-        run(names, options.jobs, options.cap)
+        run(names, options.jobs, options.cap, again=options.again, tests=options.tests)
     report(names)
     return 0
 

@@ -55,8 +55,8 @@ class Records:
     def _price(self, test: str) -> float:
         return (self.seconds(test) + 0.01) * self._breadth.get(test, 1)
 
-    def finished(self) -> set[str]:
-        return {line["mutant"] for line in self.results()}
+    def finished(self, *, killed_only: bool = False) -> set[str]:
+        return {line["mutant"] for line in self.results() if line["outcome"] in KILLED or not killed_only}
 
     def results(self) -> list[dict[str, Any]]:
         """List the results that still stand: a kill while its module is the same, anything else while all is."""

@@ -8,10 +8,11 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
-from mutation.sources import Function, FunctionNode, functions, module_tree, target_modules
+from mutation.sources import NO_CLAIM, Function, FunctionNode, functions, module_tree, noted_names, target_modules
 
 Rule = Callable[[Any, "Scope"], Iterator[ast.AST]]
 _RULES: dict[str, tuple[type[ast.AST] | tuple[type[ast.AST], ...], Rule]] = {}
@@ -274,8 +275,14 @@ def _places(node: ast.AST, path: tuple[tuple[str, int | None], ...] = ()) -> Ite
 def sites(module: str) -> Iterator[Site]:
     """Yield every mutant of a module that compiles to something else."""
     for qualname, node in functions(module_tree(module)):
-        if not _makes_words(node):
-            yield from function_sites(Function(module, qualname), node)
+        function = Function(module, qualname)
+        if not _makes_words(node) and str(function) not in _no_claim():
+            yield from function_sites(function, node)
+
+
+@cache
+def _no_claim() -> frozenset[str]:
+    return frozenset(noted_names(NO_CLAIM))
 
 
 def _makes_words(node: FunctionNode) -> bool:

@@ -210,6 +210,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mutants", help="a file with the names of mutants to run, one a line")
     parser.addoption("--part", default="0/1", help="which of several processes this is")
     parser.addoption("--records", help="the folder of what was recorded, to which results are added")
+    parser.addoption("--again", action="store_true", help="run mutants that survived once more")
     parser.addoption("--cap", type=float, default=20.0, help="seconds of tests for one mutant")
 
 
@@ -218,7 +219,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     part, parts = map(int, options.part.split("/"))
     records = Records(Path(options.records))
     wanted = Path(options.mutants).read_text(encoding="utf-8").splitlines()[part::parts]
-    done = records.finished()
+    done = records.finished(killed_only=options.again)
     modules = {f"sfumato.{name.partition(':')[0]}" for name in wanted}
     by_name = {str(site.mutant): site for module in modules for site in sites(module)}
     with tempfile.TemporaryDirectory() as folder:

@@ -32,6 +32,8 @@ privacy/precedents.py privacy/codec.py privacy/codec_schemas.py privacy/spelled_
 publish/synthesis/machine.py publish/marginals/faces.py
 """
 """Pictures, words and file formats inside those folders."""
+NO_CLAIM = Path(__file__).with_name("no_claim.txt")
+"""Functions inside those modules that no claim hangs on, such as caches, searches and forecasts of time."""
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -59,6 +61,14 @@ def _files(target: Path) -> list[Path]:
     if not target.exists():
         raise FileNotFoundError(f"{target.relative_to(ROOT)} is named in tests/mutation/sources.py and does not exist")
     return [target] if target.is_file() else [path for path in target.rglob("*.py") if path.name != "__init__.py"]
+
+
+def noted_names(path: Path) -> dict[str, str]:
+    """Read a list of names, each with a reason below it, up to a blank line."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    entries = "\n".join(line for line in lines if not line.startswith("#")).split("\n\n")
+    parted = (entry.strip().partition("\n") for entry in entries if entry.strip())
+    return {name: " ".join(reason.split()) for name, _, reason in parted}
 
 
 def module_name(path: Path) -> str:
