@@ -1,8 +1,9 @@
 """Privacy bugs seeded one by one: a small change of the sources that the tests of its package must notice.
 
-A mutant is a value: a file, a piece of its text that occurs exactly once, and what stands there instead. Running it
-copies the package to a folder of its own, makes the one change and runs the named tests against the copy. Only a test
-that fails kills a mutant: a copy that cannot be imported proves nothing about the tests.
+A mutant is a value: an anchor (a definition of a module), a piece of its normalised text that occurs exactly once
+there, and its replacement. Running it copies the package to a folder of its own, makes the one change and runs the
+named tests against the copy. Only a test that fails kills a mutant: a copy that cannot be imported proves nothing about
+the tests. ``scripts/mutants`` names the anchors that moved.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from pathlib import Path
 
 import pytest
 
+from mutants.anchors import SOURCES, changed_definition, changed_module, module_file
+
 ROOT = Path(__file__).parents[2]
-SOURCES = ROOT / "src" / "sfumato"
 _SECONDS = 300
 
 
@@ -58,9 +60,10 @@ class Mutant:
     name: str
     """What is wrong, in words."""
     kind: Kind
-    file: str
-    """Under ``src/sfumato``."""
+    anchor: str
+    """A module under ``sfumato`` and a definition in it: ``ledger.spending:Tab.settle``."""
     old: str
+    """A piece of the definition's text as ``ast.unparse`` writes it."""
     new: str
     tests: tuple[str, ...]
     """Under ``tests``: the files, or single tests of them, that must notice it."""
@@ -72,12 +75,13 @@ class Mutant:
     def __str__(self) -> str:
         return self.name
 
-    def changed(self) -> str:
-        """The file's text with the bug in it."""
-        text = (SOURCES / self.file).read_text()
-        if text.count(self.old) != 1:
-            raise ValueError(f"{self.name}: the text occurs {text.count(self.old)} times in {self.file}, not once")
-        return text.replace(self.old, self.new)
+    @property
+    def file(self) -> Path:
+        return SOURCES / module_file(self.anchor.partition(":")[0])
+
+    def definition(self) -> str:
+        """The text of the definition with the bug in it."""
+        return changed_definition(self.anchor, self.old, self.new)
 
 
 @dataclass(frozen=True)
@@ -88,10 +92,10 @@ class Report:
 
 def run(mutant: Mutant, folder: Path, seconds: float = _SECONDS) -> Report:
     """The named tests against a copy of the package with this one change."""
-    changed = mutant.changed()
+    changed = changed_module(mutant.anchor, mutant.old, mutant.new)
     copy = folder / "src" / "sfumato"
     shutil.copytree(SOURCES, copy)
-    target = copy / mutant.file
+    target = copy / mutant.file.relative_to(SOURCES)
     target.write_text(changed)
     for stale in (target.parent / "__pycache__").glob(f"{target.stem}.*"):
         stale.unlink()

@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "what is said to be from the policy alone opens the data",
         Kind.REUSE,
-        "engine/empty_sources.py",
+        "engine.empty_sources:without_data",
         "empty = {name: replace(each, source=_empty(each, policy), relation=None) for",
         "empty = {name: replace(each, source=each.source) for",
         ("curator/test_policy_alone.py::test_no_row_is_in_it",),
@@ -16,15 +16,15 @@ MUTANTS = (
     Mutant(
         "exact figures are found where only what is public was asked for",
         Kind.REUSE,
-        "curator/owners/checking.py",
-        "costs = sources.inspect(table.name) if private and not table.public else None",
-        "costs = sources.inspect(table.name) if not table.public else None",
+        "curator.owners.checking:_checked",
+        "private and (not table.public)",
+        "not table.public",
         ("curator/owners/test_checking.py::test_opening_and_asking_do_not_depend_on_it",),
     ),
     Mutant(
         "what a tighter limit gives is told of the limit as it is",
         Kind.LIMITS,
-        "curator/previews/advising.py",
+        "curator.previews.advising:_tightened",
         "return limits.tighten(rows, groups, rows_per_group)",
         "return limits.tighten(None, None, rows_per_group)",
         ("curator/previews/test_advising.py",),
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "a bound that is advised leaves the range of its column",
         Kind.SENSITIVITY,
-        "curator/previews/advising.py",
+        "curator.previews.advising:_narrower",
         "if not low < to < high:",
         "if not to < high:",
         ("curator/previews/test_advising.py::test_a_bound_is_not_moved_out_of_the_range",),
@@ -40,9 +40,9 @@ MUTANTS = (
     Mutant(
         "rows of nobody are among those that a limit leaves out",
         Kind.LIMITS,
-        "engine/duckdb/inspection.py",
-        'owned = "sf_cells WHERE k" if own',
-        'owned = "sf_cells" if own',
+        "engine.duckdb.inspection:_statement",
+        "'sf_cells WHERE k'",
+        "'sf_cells'",
         ("curator/owners/test_checking.py::test_losses_by_limit",),
     ),
 )

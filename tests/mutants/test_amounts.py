@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_AMOUNTS = "privacy/amounts.py"
 _LEDGERS = "ledger/test_exact_amounts.py::"
 _SUMS = ("privacy/test_amounts.py::test_a_total_is_the_sum_or_rounded_up_and_never_long",)
 _LINES = (f"{_LEDGERS}test_spent_and_held_are_never_below_the_true_sums",)
@@ -13,7 +12,7 @@ MUTANTS = (
     Mutant(
         "denominators grow without end",
         Kind.LIMITS,
-        _AMOUNTS,
+        "privacy.amounts:_is_short",
         "return type(amount) is int or from_units(amount).denominator <= SUM_DENOMINATOR",
         "return True",
         _SUMS,
@@ -21,7 +20,7 @@ MUTANTS = (
     Mutant(
         "a sum passes through a float",
         Kind.ROUNDING,
-        _AMOUNTS,
+        "privacy.amounts:add",
         "total = first + second\n",
         "total = Fraction(float(first) + float(second))\n",
         _SUMS,
@@ -29,7 +28,7 @@ MUTANTS = (
     Mutant(
         "whole units of earlier lines are read as whole numbers of ε",
         Kind.CHARGE_ORDER,
-        _AMOUNTS,
+        "privacy.amounts:read",
         "        return int(text)\n",
         "        return int(text) * UNIT\n",
         (f"{_LEDGERS}test_whole_units_of_an_earlier_ledger_stay_and_verify",),
@@ -37,7 +36,7 @@ MUTANTS = (
     Mutant(
         "a fraction is read in units",
         Kind.CHARGE_ORDER,
-        _AMOUNTS,
+        "privacy.amounts:read",
         "            return amount\n",
         "            return value\n",
         (f"{_LEDGERS}test_three_thirds_fill_an_account_and_nothing_more_fits",),
@@ -45,7 +44,7 @@ MUTANTS = (
     Mutant(
         "a tab gives back more than it held",
         Kind.CHARGE_ORDER,
-        "ledger/spending.py",
+        "ledger.spending:Spending.after",
         "amounts.add(self.held_pure - (before.pure or 0), left.pure or 0)",
         "amounts.subtract(self.held_pure + (left.pure or 0), before.pure or 0)",
         _LINES,
@@ -53,7 +52,7 @@ MUTANTS = (
     Mutant(
         "a total of spent and held leaves the fractions out",
         Kind.ROUNDING,
-        "privacy/budget.py",
+        "privacy.budget:_sum",
         "return None if a is None or b is None else amounts.add(a, b)",
         "return None if a is None or b is None else a // 1 + b // 1",
         _LINES,
@@ -61,7 +60,7 @@ MUTANTS = (
     Mutant(
         "a share is rounded up to whole units",
         Kind.ROUNDING,
-        "privacy/budget.py",
+        "privacy.budget:Budget.share",
         "None if pure is None else pure * fraction,",
         "None if pure is None else math.ceil(pure * fraction),",
         (f"{_LEDGERS}test_equal_shares_fill_an_account",),
@@ -69,9 +68,9 @@ MUTANTS = (
     Mutant(
         "a price that was rounded down passes for what was run",
         Kind.AUDIT,
-        "privacy/budget.py",
-        "return Cost(None if self.pure is None else math.ceil(self.pure), self.renyi, math.ceil(self.failure))",
-        "return Cost(None if self.pure is None else math.floor(self.pure), self.renyi, math.ceil(self.failure))",
+        "privacy.budget:Cost.in_whole_units",
+        "else math.ceil(self.pure",
+        "else math.floor(self.pure",
         ("reports/test_bundles.py::test_fractions_are_told_and_verified",),
     ),
 )

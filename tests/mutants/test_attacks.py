@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "a value that is replaced counts as one unit under add-remove neighbours",
         Kind.NEIGHBOURS,
-        "attacks/ceilings.py",
+        "attacks.ceilings:for_replacing",
         "else theorems.group(promise, 2)",
         "else promise",
         (f"{CEILINGS}::test_a_value_that_is_replaced_is_one_unit_or_two",),
@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "δ counts once, however many values there are",
         Kind.DELTA,
-        "attacks/ceilings.py",
+        "attacks.ceilings:guess_ceiling",
         "p * (1 + (k - 1) * float(promise.delta) * shrink)",
         "p * (1 + float(promise.delta) * shrink)",
         (f"{CEILINGS}::test_randomised_response_reaches_the_ceiling_of_uniform_values",),
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "the prior is taken for one half",
         Kind.AUDIT,
-        "attacks/ceilings.py",
+        "attacks.ceilings:guess_ceiling",
         "/ (p + (1 - p) * shrink))",
         "/ (p + p * shrink))",
         (f"{CEILINGS}::test_no_mechanism_passes_the_ceiling_of_its_own_loss",),
@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "the trade-off curve forgets δ",
         Kind.DELTA,
-        "attacks/ceilings.py",
+        "attacks.ceilings:power_ceiling",
         "growth * rate + delta, 1 - (1 - delta - rate) / growth",
         "growth * rate, 1 - (1 - delta - rate) / growth",
         (f"{CEILINGS}::test_no_test_passes_the_trade_off_curve",),
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "one right guess too many is called chance",
         Kind.AUDIT,
-        "attacks/ceilings.py",
+        "attacks.ceilings:most_right",
         "if upper_tail(middle + 1, many, ceiling) <= miss:",
         "if upper_tail(middle, many, ceiling) <= miss:",
         (f"{CEILINGS}::test_right_guesses_are_limited_by_the_exact_tail",),
@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "a ceiling holds one guess too long",
         Kind.AUDIT,
-        "attacks/findings.py",
+        "attacks.findings:Finding.holds",
         "self.right <= most_right(self.trials",
         "self.right - 1 <= most_right(self.trials",
         ("attacks/test_findings.py::test_a_ceiling_holds_up_to_the_last_guess_that_chance_allows",),
@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "several values of one person get the noise of one",
         Kind.SENSITIVITY,
-        "attacks/answerers.py",
+        "attacks.answerers:NoisyAnswers.__init__",
         "columns = 1 if towns else self._values[0].size",
         "columns = 1",
         (f"{ANSWERERS}::test_noise_is_of_the_scale_that_all_questions_together_need",),
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "questions are not counted",
         Kind.CHARGE_ORDER,
-        "attacks/answerers.py",
+        "attacks.answerers:NoisyAnswers.sums",
         "self._left -= len(asked)",
         "self._left -= 0",
         (f"{ANSWERERS}::test_the_question_after_the_last_is_refused",),
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "shares of a budget are not rounded down",
         Kind.ROUNDING,
-        "attacks/answerers.py",
+        "attacks.answerers:even_share",
         "from_units(allowance_units(epsilon / questions))",
         "epsilon / questions",
         (f"{ANSWERERS}::test_a_real_curator_charges_its_whole_budget_and_refuses_one_question_more",),
@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "a question that was asked before is bought again",
         Kind.REUSE,
-        "attacks/answerers.py",
+        "attacks.answerers:PrivateAnswers._ask",
         "release(epsilon=self.each, fresh=self.fresh)",
         "release(epsilon=self.each, fresh=True)",
         (f"{ANSWERERS}::test_a_real_curator_charges_its_whole_budget_and_refuses_one_question_more",),
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "the least total that is told is withheld",
         Kind.LIMITS,
-        "attacks/answerers.py",
+        "attacks.answerers:SuppressedAnswers.sums",
         "np.where(told < self.least, np.nan, told)",
         "np.where(told <= self.least, np.nan, told)",
         (f"{ANSWERERS}::test_coarse_answers_are_the_true_sums_rounded_or_withheld",),
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "private tables of a census claim the ceiling of one unit",
         Kind.NEIGHBOURS,
-        "attacks/census.py",
+        "attacks.census:census",
         "promise = for_replacing(Guarantee(price), relation)",
         "promise = for_replacing(Guarantee(price), Neighbours.REPLACE)",
         ("attacks/test_census.py::test_add_remove_neighbours_have_the_ceiling_of_two_units",),
@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "private counts for linkage claim the ceiling of one unit",
         Kind.NEIGHBOURS,
-        "attacks/linkage.py",
+        "attacks.linkage:_private",
         "promise = for_replacing(Guarantee(price), neighbours)",
         "promise = for_replacing(Guarantee(price), Neighbours.REPLACE)",
         ("attacks/test_linkage.py::test_add_remove_neighbours_have_the_ceiling_of_two_units",),
@@ -116,15 +116,15 @@ MUTANTS = (
     Mutant(
         "the linear programme stops too early",
         Kind.AUDIT,
-        "attacks/fitting.py",
-        "_CLOSE = 1e-7",
-        "_CLOSE = 1e-1",
+        "attacks.fitting:_CLOSE",
+        "1e-07",
+        "0.1",
         ("attacks/test_fitting.py::test_the_linear_programme_finds_the_least_deviations",),
     ),
     Mutant(
         "questions that are spread differ by one person",
         Kind.AUDIT,
-        "attacks/spreading.py",
+        "attacks.spreading:spread_groups",
         "(kept ^ group).sum(axis=1).min() >= APART",
         "(kept ^ group).sum(axis=1).min() >= 1",
         (f"{SPREADING}::test_no_two_questions_differ_by_one_person_or_by_few",),
@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "a withheld total counts as zero",
         Kind.NAN,
-        "attacks/spreading.py",
+        "attacks.spreading:put_together",
         "patterns, which = np.unique(~np.isnan(columns), axis=1, return_inverse=True)",
         "patterns, which = np.unique(~np.isnan(columns := np.nan_to_num(columns)), axis=1, return_inverse=True)",
         (f"{SPREADING}::test_other_cells_that_are_withheld_too_are_found_by_another_way_round",),
@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant(
         "a curator who compares questions forgets those that were answered",
         Kind.AUDIT,
-        "attacks/answerers.py",
+        "attacks.answerers:ComparedAnswers.sums",
         "self._answered = np.concatenate([self._answered, group[None, :]])",
         "self._answered = self._answered[:1]",
         (f"{SPREADING}::test_a_curator_who_compares_questions_withholds_pairs_and_nothing_else",),
@@ -148,7 +148,7 @@ MUTANTS = (
     Mutant(
         "a ceiling is shown rounded to the nearest",
         Kind.ROUNDING,
-        "attacks/ceilings.py",
+        "attacks.ceilings:percent_up",
         "math.ceil(1000 * Fraction(share))",
         "round(1000 * Fraction(share))",
         (f"{CEILINGS}::test_a_ceiling_is_shown_rounded_up",),
@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(
         "a curve's ceiling forgets blind guesses",
         Kind.FACTOR_TWO,
-        "attacks/ceilings.py",
+        "attacks.ceilings:curve_ceiling",
         "min(1.0, (1 + curve.delta(0)) / 2)",
         "min(1.0, 0.5 + curve.delta(0))",
         (f"{CEILINGS}::test_a_curves_ceiling_is_where_its_trade_off_is_worst",),
@@ -164,7 +164,7 @@ MUTANTS = (
     Mutant(
         "a value that is replaced has the curve of one unit added",
         Kind.NEIGHBOURS,
-        "attacks/whole_budgets.py",
+        "attacks.whole_budgets:Spending.ceiling",
         "curve.for_neighbours(Neighbours.REPLACE) if replaced else curve",
         "curve",
         (f"{POLICY}::test_an_account_with_a_delta_is_spent_in_its_other_currency_too",),
@@ -172,7 +172,7 @@ MUTANTS = (
     Mutant(
         "twice the whole ρ is spent",
         Kind.CHARGE_ORDER,
-        "attacks/whole_budgets.py",
+        "attacks.whole_budgets:spendings",
         "from_units(budget.allowances.renyi) / budget.order)",
         "2 * from_units(budget.allowances.renyi) / budget.order)",
         (f"{POLICY}::test_the_whole_budget_is_spent_and_not_more",),
@@ -180,7 +180,7 @@ MUTANTS = (
     Mutant(
         "half of the whole ρ is spent, so that the attack is weaker than it says",
         Kind.AUDIT,
-        "attacks/whole_budgets.py",
+        "attacks.whole_budgets:spendings",
         "from_units(budget.allowances.renyi) / budget.order)",
         "from_units(budget.allowances.renyi) / budget.order / 2)",
         (f"{POLICY}::test_the_whole_budget_is_spent_and_not_more",),
@@ -188,15 +188,15 @@ MUTANTS = (
     Mutant(
         "a ceiling that broke counts in the first attempt alone",
         Kind.AUDIT,
-        "attacks/policy_attacks.py",
-        "return all(each.private.holds for each in self.attempts)",
-        "return all(each.private.holds for each in self.attempts[:1])",
+        "attacks.policy_attacks:PolicyAttack.holds",
+        "self.attempts",
+        "self.attempts[:1]",
         (f"{POLICY}::test_a_broken_ceiling_counts_whatever_it_is_called",),
     ),
     Mutant(
         "columns of two tables are written alike",
         Kind.AUDIT,
-        "attacks/staged_policies.py",
+        "attacks.staged_policies:_written",
         "written_names.quoted(each) for each in (table.name, column)",
         "each for each in (table.name, column)",
         (f"{POLICY}::test_columns_of_two_tables_are_told_apart_and_a_name_takes_all_that_have_it",),
@@ -204,7 +204,7 @@ MUTANTS = (
     Mutant(
         "a target that moves to another period is told of by one account",
         Kind.FACTOR_TWO,
-        "attacks/policy_attacks.py",
+        "attacks.policy_attacks:_of_accounts",
         "replace(spent, accounts=2) if chosen.moves else spent",
         "spent",
         (f"{POLICY}::test_two_accounts_pay_for_the_column_that_says_which_of_them_pays",),
@@ -212,7 +212,7 @@ MUTANTS = (
     Mutant(
         "the ρ of two accounts has the curve of one",
         Kind.FACTOR_TWO,
-        "attacks/whole_budgets.py",
+        "attacks.whole_budgets:Spending.ceiling",
         "Curve.concentrated(self.rho * self.accounts, own.neighbours)",
         "Curve.concentrated(self.rho, own.neighbours)",
         (f"{POLICY}::test_two_accounts_pay_for_the_column_that_says_which_of_them_pays",),
@@ -220,7 +220,7 @@ MUTANTS = (
     Mutant(
         "an account grows by ε alone, so that a large δ leaves it short of ρ",
         Kind.CHARGE_ORDER,
-        "attacks/whole_budgets.py",
+        "attacks.whole_budgets:Spending.account",
         "epsilon = times * max(own.epsilon, divergence)",
         "epsilon = times * own.epsilon",
         (f"{POLICY}::test_an_account_pays_as_often_as_it_is_asked_however_large_delta_is",),
@@ -228,7 +228,7 @@ MUTANTS = (
     Mutant(
         "tables whose owners are found through others are left out",
         Kind.AUDIT,
-        "attacks/staged_policies.py",
+        "attacks.staged_policies:stages",
         "private = [each for each in policy.tables.values() if not each.public]",
         "private = [each for each in policy.tables.values() if isinstance(each.id, str)]",
         (f"{POLICY}::test_every_table_is_attacked_and_rows_are_found_through_other_tables",),
@@ -236,7 +236,7 @@ MUTANTS = (
     Mutant(
         "second cells are no corners of a rectangle",
         Kind.KEYS,
-        "attacks/suppression.py",
+        "attacks.suppression:with_second_cells",
         "hidden[[row, across, across], [along, column, along]] = True",
         "hidden[[row, across], [along, column]] = True",
         (f"{SUPPRESSION}::test_nothing_that_one_table_tells_determines_a_withheld_cell",),
@@ -244,7 +244,7 @@ MUTANTS = (
     Mutant(
         "a cell at the limit is withheld",
         Kind.LIMITS,
-        "attacks/suppression.py",
+        "attacks.suppression:suppressed_table",
         "hidden = cells < whole(least",
         "hidden = cells <= whole(least",
         (f"{SUPPRESSION}::test_what_is_not_withheld_is_told_exactly_at_the_limit_too",),
@@ -252,7 +252,7 @@ MUTANTS = (
     Mutant(
         "an interval is too narrow by what is known of the part itself",
         Kind.AUDIT,
-        "attacks/suppression.py",
+        "attacks.suppression:cell_bounds",
         "total - low[part].sum() + low[part])",
         "total - low[part].sum())",
         (f"{SUPPRESSION}::test_intervals_always_hold_the_truth",),
@@ -260,7 +260,7 @@ MUTANTS = (
     Mutant(
         "each of three private tables is paid the whole price",
         Kind.CHARGE_ORDER,
-        "attacks/suppression.py",
+        "attacks.suppression:private_tables",
         "even_share(budget.epsilon, len(_COLUMNS))",
         "budget.epsilon",
         (f"{SUPPRESSION}::test_second_cells_help_in_one_table_and_not_in_three",),
@@ -268,7 +268,7 @@ MUTANTS = (
     Mutant(
         "nobody is in the place of a candidate under replace",
         Kind.NEIGHBOURS,
-        "attacks/tracing_rows.py",
+        "attacks.tracing_rows:draw_candidates",
         "instead = _people(many, wide) if neighbours is Neighbours.REPLACE else None",
         "instead = None if neighbours is Neighbours.REPLACE else _people(many, wide)",
         ("attacks/test_membership.py::test_under_replace_neighbours_a_coin_exchanges_two_rows",),
@@ -276,7 +276,7 @@ MUTANTS = (
     Mutant(
         "synthetic rows are always paid for under add-remove",
         Kind.NEIGHBOURS,
-        "attacks/tracing_rows.py",
+        "attacks.tracing_rows:rows_policy",
         "return invented(columns, epsilon, neighbours=neighbours)",
         "return invented(columns, epsilon)",
         ("attacks/test_membership.py::test_synthetic_rows_are_paid_for_under_the_relation_that_is_named",),

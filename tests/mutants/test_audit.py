@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "rare outcomes of a choice are not compared",
         Kind.AUDIT,
-        "audit/exact_laws/worlds.py",
+        "audit.exact_laws.worlds:enumerate",
         "least = _ERROR if isinstance(mechanism, KeyThreshold) else Fraction(0)",
         "least = _ERROR",
         ("audit/exact_laws/test_exact_laws.py::test_a_claim_that_fails_in_a_rare_outcome_alone_does_not_hold",),
@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         "the chance of a mistake is not shared over events",
         Kind.AUDIT,
-        "audit/lower_bounds/verdicts.py",
+        "audit.lower_bounds.verdicts:missed",
         "(1 - confidence) / events / 2",
         "(1 - confidence) / 2",
         _SHARED,
@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "the chance of a mistake is not shared over the two limits",
         Kind.AUDIT,
-        "audit/lower_bounds/verdicts.py",
+        "audit.lower_bounds.verdicts:missed",
         "(1 - confidence) / events / 2",
         "(1 - confidence) / events",
         _SHARED,
@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "the chance of a mistake is rounded before it is shared",
         Kind.ROUNDING,
-        "audit/lower_bounds/verdicts.py",
+        "audit.lower_bounds.verdicts:missed",
         "(1 - confidence) / events / 2",
         "(1 - float(confidence)) / events / 2",
         _SHARED,
@@ -47,15 +47,15 @@ MUTANTS = (
     Mutant(
         "so large a confidence is taken that nothing is left of its chance of a mistake",
         Kind.AUDIT,
-        "audit/lower_bounds/verdicts.py",
-        "1 - Fraction(1, 10**15)",
-        "1 - Fraction(1, 10**25)",
+        "audit.lower_bounds.verdicts:CONFIDENCES",
+        "10 ** 15",
+        "10 ** 25",
         ("audit/lower_bounds/test_falsifying.py::test_hostile_parameters",),
     ),
     Mutant(
         "events are measured on the samples they were picked on",
         Kind.AUDIT,
-        "audit/lower_bounds/falsifying.py",
+        "audit.lower_bounds.falsifying:_judged",
         "first, second = samples.measuring",
         "first, second = samples.picking",
         _APART,
@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "samples that a classifier learnt from are measured, too",
         Kind.AUDIT,
-        "audit/lower_bounds/falsifying.py",
+        "audit.lower_bounds.falsifying:_parted",
         "(first[picked:], second[picked:])",
         "(first[picked - trained:], second[picked - trained:])",
         _APART,
@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "both directions of an event are measured as one",
         Kind.AUDIT,
-        "audit/lower_bounds/falsifying.py",
+        "audit.lower_bounds.falsifying:_proven",
         "return math.log(p / q) if p > 0 and q > 0 else -math.inf",
         "return abs(math.log(p / q)) if p > 0 and q > 0 else -math.inf",
         ("audit/lower_bounds/test_falsifying.py::test_a_mechanism_that_leaks_nothing",),
@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "δ is not taken off",
         Kind.AUDIT,
-        "audit/lower_bounds/falsifying.py",
+        "audit.lower_bounds.falsifying:_proven",
         "int(p_counts.sum()), miss) - delta",
         "int(p_counts.sum()), miss)",
         ("audit/lower_bounds/test_falsifying.py::test_delta_is_taken_off_where_much_is_left",),
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "an audit with too few samples to refute anything says that a claim holds",
         Kind.AUDIT,
-        "audit/lower_bounds/falsifying.py",
+        "audit.lower_bounds.falsifying:_enough",
         "    if many < least:",
         "    if many < 100:",
         ("audit/lower_bounds/test_falsifying.py::test_too_few_samples_to_refute_anything_are_refused",),
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "one run's δ counts half",
         Kind.DELTA,
-        "audit/canaries/canary_guesses.py",
+        "audit.canaries.canary_guesses:chance_of_guessing",
         "shares = 2 * canaries * delta / places",
         "shares = canaries * delta / places",
         ("audit/canaries/test_one_run.py::test_the_numbers_that_the_authors_print",),
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "one run's δ is not counted",
         Kind.DELTA,
-        "audit/canaries/canary_guesses.py",
+        "audit.canaries.canary_guesses:chance_of_guessing",
         "    if delta == 0:",
         "    if delta >= 0:",
         ("audit/canaries/test_one_run.py::test_no_release_is_guessed_better_than_the_bound_says",),
@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "every number of guesses has the whole chance of a mistake",
         Kind.AUDIT,
-        "audit/canaries/canary_guesses.py",
+        "audit.canaries.canary_guesses:one_run",
         "miss = float(1 - level) / len(numbers)",
         "miss = float(1 - level)",
         ("audit/canaries/test_one_run.py::test_an_audit_that_forgets_how_many_numbers_of_guesses_it_tries_is_noticed",),
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "a release can change the coins that its guesses are compared with",
         Kind.AUDIT,
-        "audit/canaries/canary_guesses.py",
+        "audit.canaries.canary_guesses:one_run",
         "release(present.copy())",
         "release(present)",
         ("audit/canaries/test_one_run.py::test_the_release_is_made_once_and_cannot_change_the_coins",),
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "nobody stands in the place of a canary under replace",
         Kind.NEIGHBOURS,
-        "audit/canaries/canary_tables.py",
+        "audit.canaries.canary_tables:plant",
         "policy.budget.neighbours is Neighbours.REPLACE else None",
         "policy.budget.neighbours is Neighbours.ADD_REMOVE else None",
         ("audit/canaries/test_one_run.py::test_lists_of_coins_that_differ_in_one_place_are_neighbours",),
@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         "canaries share ids with invented units",
         Kind.NEIGHBOURS,
-        "audit/canaries/canary_tables.py",
+        "audit.canaries.canary_tables:_with_ids",
         "np.arange(made.num_rows - base) + 1 + made.num_rows",
         "np.arange(made.num_rows - base) + 1",
         ("audit/canaries/test_one_run.py::test_lists_of_coins_that_differ_in_one_place_are_neighbours",),
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "the tails of a stream are of the other answer",
         Kind.SAMPLING,
-        "audit/exact_laws/stream_laws.py",
+        "audit.exact_laws.stream_laws:_Sums._longer",
         "if above == tail.rising else",
         "if above != tail.rising else",
         ("audit/exact_laws/test_exact_laws.py::test_a_stream_is_the_sum_over_all_thresholds",),
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "rows that are tied with a quantile count below it only",
         Kind.SAMPLING,
-        "audit/exact_laws/rank_laws.py",
+        "audit.exact_laws.rank_laws:_halves",
         "under = part.share if mechanism.offset == 0 else",
         "under = Fraction(1) if mechanism.offset == 0 else",
         ("audit/exact_laws/test_exact_laws.py::test_the_law_is_the_one_that_is_drawn",),
@@ -159,17 +159,17 @@ MUTANTS = (
     Mutant(
         "a largest loss beyond ε refutes a claim that has a δ for it",
         Kind.AUDIT,
-        "audit/exact_laws/worlds.py",
-        "if pure is not None and not self.claim.failure and",
-        "if pure is not None and",
+        "audit.exact_laws.worlds:Enumeration.holds",
+        "pure is not None and (not self.claim.failure) and (self.largest[0] > pure)",
+        "pure is not None and self.largest[0] > pure",
         ("audit/exact_laws/test_exact_laws.py::test_every_mechanism_keeps_its_curve",),
     ),
     Mutant(
         "no invented unit has one row more than a limit",
         Kind.LIMITS,
-        "audit/invented_tables/neighbouring_tables.py",
-        'yield _Shape("one row more than the limit", rows + 1)',
-        'yield _Shape("one row more than the limit", rows)',
+        "audit.invented_tables.neighbouring_tables:_shapes",
+        "_Shape('one row more than the limit', rows + 1)",
+        "_Shape('one row more than the limit', rows)",
         (
             "audit/invented_tables/test_neighbouring_tables.py::test_units_are_at_every_limit_and_one_below_and_one_beyond",
         ),
@@ -177,7 +177,7 @@ MUTANTS = (
     Mutant(
         "replaced units are compared with nobody alone",
         Kind.NEIGHBOURS,
-        "audit/invented_tables/neighbouring_tables.py",
+        "audit.invented_tables.neighbouring_tables:NeighbouringTables.pairs",
         "if self.policy.neighbours is Neighbours.REPLACE:",
         "if self.policy.neighbours is Neighbours.ADD_REMOVE:",
         ("audit/invented_tables/test_neighbouring_tables.py::test_pairs_are_what_the_policy_calls_neighbours",),
@@ -185,7 +185,7 @@ MUTANTS = (
     Mutant(
         "a unit within a period lies in several",
         Kind.NEIGHBOURS,
-        "audit/invented_tables/neighbouring_tables.py",
+        "audit.invented_tables.neighbouring_tables:_Inventor._cells",
         "each.plain(0 if name == period else number, ends)",
         "each.plain(number, ends)",
         ("audit/invented_tables/test_neighbouring_tables.py::test_a_unit_within_a_period_stays_in_it",),
@@ -193,31 +193,31 @@ MUTANTS = (
     Mutant(
         "a change beyond the claim counts as the claim",
         Kind.AUDIT,
-        "audit/asked_questions/replayed_totals.py",
-        'return max(1.0 + 1e-9, float(seen / claimed)) if claimed else float("inf")',
-        "return 1.0",
+        "audit.asked_questions.replayed_totals:_ratio",
+        "max(1.0 + 1e-09, float(seen / claimed)) if claimed else float('inf')",
+        "1.0",
         ("audit/asked_questions/test_asked_worlds.py::test_exact_changes_keep_the_claim_and_half_of_it_is_exceeded",),
     ),
     Mutant(
         "charges are not compared",
         Kind.AUDIT,
-        "audit/asked_questions/compared_outcomes.py",
-        'seen["charge"] = repr({name: before[name] - after[name] for name in before if name in after})',
-        'seen["charge"] = repr([name for name in before if name in after])',
+        "audit.asked_questions.compared_outcomes:outcome",
+        "{name: before[name] - after[name] for name in before if name in after}",
+        "[name for name in before if name in after]",
         ("audit/whole_policies/test_curator_audits.py::test_what_is_seen_holds_the_charge_and_the_groups",),
     ),
     Mutant(
         "planted faults that are missed are no doubt",
         Kind.AUDIT,
-        "audit/whole_policies/curator_findings.py",
-        "return tuple(each for each in self.faults if not each.caught)",
-        "return ()",
+        "audit.whole_policies.curator_findings:CuratorAudit.missed",
+        "tuple((each for each in self.faults if not each.caught))",
+        "()",
         ("audit/whole_policies/test_curator_audits.py::test_an_audit_that_misses_a_fault_says_that_it_has_no_power",),
     ),
     Mutant(
         "planted faults may take all of the time, so that no question is tried",
         Kind.AUDIT,
-        "audit/whole_policies/curator_audits.py",
+        "audit.whole_policies.curator_audits:curator",
         "run.faults(planned, (time.time() + run.until) / 2)",
         "run.faults(planned, run.until)",
         ("audit/whole_policies/test_curator_audits.py::test_half_of_the_time_is_left_for_questions",),
@@ -225,7 +225,7 @@ MUTANTS = (
     Mutant(
         "faults that there was no time to plant are not counted",
         Kind.AUDIT,
-        "audit/whole_policies/curator_findings.py",
+        "audit.whole_policies.curator_findings:CuratorAudit.caught_words",
         "{len(self.faults) + len(self.unplanted)}",
         "{len(self.faults)}",
         ("audit/whole_policies/test_curator_audits.py::test_faults_take_until_then_and_those_that_are_left_are_named",),
@@ -233,24 +233,24 @@ MUTANTS = (
     Mutant(
         "a question is falsified at half the price that is claimed",
         Kind.FACTOR_TWO,
-        "audit/asked_questions/asked_worlds.py",
-        'price: dict[str, Any] = {"epsilon": claim.epsilon}',
-        'price: dict[str, Any] = {"epsilon": claim.epsilon / 2}',
+        "audit.asked_questions.asked_worlds:paid_for",
+        "claim.epsilon",
+        "claim.epsilon / 2",
         ("audit/asked_questions/test_asked_worlds.py::test_the_price_is_the_claim",),
     ),
     Mutant(
         "counts of a published table are compared as texts",
         Kind.AUDIT,
-        "audit/asked_questions/told_answers.py",
-        'return np.frombuffer(content, "<i8") if content and len(content) % 8 == 0 else None',
-        "return None",
+        "audit.asked_questions.told_answers:_packed",
+        "np.frombuffer(content, '<i8') if content and len(content) % 8 == 0 else None",
+        "None",
         ("audit/asked_questions/test_asked_worlds.py::test_the_counts_of_a_published_table_are_told_as_numbers",),
     ),
     Mutant(
         "a seed draws other questions each time",
         Kind.AUDIT,
-        "audit/asked_questions/drawn_questions.py",
-        'f"{self._seed} {next(self._thrown)}"',
+        "audit.asked_questions.drawn_questions:_Dice.below",
+        "f'{self._seed} {next(self._thrown)}'",
         """f"{__import__('uuid').uuid4()} {next(self._thrown)}\"""",
         (
             "audit/asked_questions/test_drawn_questions.py::test_a_seed_draws_the_same_questions_and_another_seed_others",
@@ -259,7 +259,7 @@ MUTANTS = (
     Mutant(
         "drawn limits are forgotten when the question is asked",
         Kind.AUDIT,
-        "audit/asked_questions/drawn_questions.py",
+        "audit.asked_questions.drawn_questions:DrawnQuestion.__call__",
         "return asked.limit(**self.limits) if self.limits else asked",
         "return asked",
         ("audit/asked_questions/test_drawn_questions.py::test_drawn_limits_are_asked_with",),
@@ -267,7 +267,7 @@ MUTANTS = (
     Mutant(
         "a proposal is made again under wider limits",
         Kind.SENSITIVITY,
-        "curator/previews/rehearsing.py",
+        "curator.previews.rehearsing:proposed_again",
         "if _promised(policy) != _promised(here.policy):",
         "if policy.unit != here.policy.unit:",
         ("audit/asked_questions/test_asked_worlds.py::test_a_proposal_is_made_again_only_where_the_same_is_declared",),
@@ -275,7 +275,7 @@ MUTANTS = (
     Mutant(
         "a statement with a key in it is remembered for every key",
         Kind.SAMPLING,
-        "engine/duckdb/driver.py",
+        "engine.duckdb.driver:StatementReader._statement",
         "if plain and str(key) not in text:",
         "if plain:",
         ("engine/test_totals.py::test_another_key_is_another_sample",),
@@ -283,7 +283,7 @@ MUTANTS = (
     Mutant(
         "all groups of a release have one noise",
         Kind.REUSE,
-        "mechanisms/additive.py",
+        "mechanisms.additive:Sampler.planned",
         "return lambda _, length: self._law.draw(size, length)",
         "return lambda _, length: np.repeat(self._law.draw(size, 1), length)",
         (f"{_TOGETHER}[add-remove]",),
@@ -291,7 +291,7 @@ MUTANTS = (
     Mutant(
         "all groups of a release have one noise, under replace",
         Kind.REUSE,
-        "mechanisms/additive.py",
+        "mechanisms.additive:Sampler.planned",
         "return lambda _, length: self._law.draw(size, length)",
         "return lambda _, length: np.repeat(self._law.draw(size, 1), length)",
         (f"{_TOGETHER}",),
@@ -300,7 +300,7 @@ MUTANTS = (
     Mutant(
         "an audit ends at a question that is refused late",
         Kind.AUDIT,
-        "audit/whole_policies/curator_audits.py",
+        "audit.whole_policies.curator_audits:_added_to_alone",
         "    except SfumatoError:\n        return False",
         "    except ZeroDivisionError:\n        return False",
         (
@@ -311,7 +311,7 @@ MUTANTS = (
     Mutant(
         "an audit does not compare the noises of one release",
         Kind.AUDIT,
-        "audit/whole_policies/curator_audits.py",
+        "audit.whole_policies.curator_audits:_Run._at",
         "replay=reached if recorded else None, noise=compared)",
         "replay=reached if recorded else None)",
         (f"{_WHOLE}::test_a_curator_that_uses_a_noise_twice_is_doubted",),
@@ -319,7 +319,7 @@ MUTANTS = (
     Mutant(
         "equal noises of one release are no doubt",
         Kind.AUDIT,
-        "audit/whole_policies/shared_noise.py",
+        "audit.whole_policies.shared_noise:_equal_rows",
         "        if name in first:\n",
         "        if name in first and place < 0:\n",
         (f"{_WHOLE}::test_every_planted_fault_is_caught",),
@@ -327,7 +327,7 @@ MUTANTS = (
     Mutant(
         "opposite noises of one release are taken for independent",
         Kind.AUDIT,
-        "audit/whole_policies/shared_noise.py",
+        "audit.whole_policies.shared_noise:_equal_rows",
         "(np.sign(leading[0]) if leading.size else 1)",
         "1",
         (f"{_WHOLE}::test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged",),
@@ -335,12 +335,12 @@ MUTANTS = (
     Mutant(
         "measures of one mechanism share their noise, and no audit sees it",
         Kind.REUSE,
-        "release/parts/question_parts.py",
+        "release.parts.question_parts:NoisyTotals.draw",
         "drawn = [each.draw(each.reading.of(exact)) for each in measurements]",
         "kept: dict[Any, Any] = {}\n"
-        "        own = [(each, each.reading.of(exact)) for each in measurements]\n"
-        "        drawn = [part + kept.setdefault((each.mechanism, part.shape), each.draw(0 * part)) "
-        "for each, part in own]",
+        "    own = [(each, each.reading.of(exact)) for each in measurements]\n"
+        "    drawn = [part + kept.setdefault((each.mechanism, part.shape), each.draw(0 * part)) for"
+        " each, part in own]",
         (f"{_WHOLE}::test_a_sound_release_has_noises_of_its_own",),
     ),
 )

@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "the counts of the steps get the whole price, and the numbers outside a part of it too",
         Kind.CHARGE_ORDER,
-        "curator/steps/step_counts.py",
+        "curator.steps.step_counts:StepSearch.of",
         "(epsilon * (1 - _COUNTING))",
         "epsilon",
         _LAW,
@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         "a unit that is replaced moves the numbers inside and outside as one that is added",
         Kind.NEIGHBOURS,
-        "plan/readings/total_readings.py",
+        "plan.readings.total_readings:ChosenGroups.sensitivity",
         "return added.for_neighbours(scaled.sensitivity.neighbours, signed=False)",
         "return Sensitivity(2, added.per_group, added.total, neighbours=scaled.sensitivity.neighbours)",
         _WORLDS,
@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "the plan is bounded for a unit that is added, whatever the neighbours are",
         Kind.NEIGHBOURS,
-        "curator/proposals/private_bounds.py",
+        "curator.proposals.private_bounds:BoundsSearch.bounded",
         "return for_neighbours(whole, self._context.policy.neighbours)",
         "return whole",
         _WORLDS,
@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "the steps are chosen by exact counts",
         Kind.REUSE,
-        "curator/steps/step_counts.py",
+        "curator.steps.step_counts:StepSearch.draw",
         "self._chosen(noisy) or (None, None)",
         "self._chosen(self.steps.reading.of(totals).reshape(-1)) or (None, None)",
         _DRAWN,
@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "the numbers inside and outside are exact",
         Kind.REUSE,
-        "curator/steps/step_counts.py",
+        "curator.steps.step_counts:StepSearch.draw",
         "inside, outside = self.split.draw(reading.split(reading.of(totals), self._inside(first, last)))",
         "inside, outside = reading.split(reading.of(totals), self._inside(first, last))",
         _DRAWN,
@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "a missing value is on the first step",
         Kind.NAN,
-        "curator/proposals/private_bounds.py",
+        "curator.proposals.private_bounds:BoundsSearch._plan",
         "return Aggregate(cut(there), ",
         "return Aggregate(cut(scan), ",
         (f"{_BOUNDS}test_rows_that_are_units_all_count",),
@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "every row of a unit counts",
         Kind.LIMITS,
-        "curator/proposals/private_bounds.py",
+        "curator.proposals.private_bounds:BoundsSearch._plan",
         "return Aggregate(cut(there), ",
         "return Aggregate(Filter(Scan(declared.name, True, 0, {own: domain}, ONE_ROW), there.predicate), ",
         (f"{_BOUNDS}test_rows_beyond_every_limit_are_one_unit_still",),
@@ -71,15 +71,15 @@ MUTANTS = (
     Mutant(
         "a search that covers less is taken for the one that was bought",
         Kind.REUSE,
-        "curator/proposals/private_bounds.py",
-        'digest("bounds", self.bounded.plan, self.cover, ',
-        'digest("bounds", self.bounded.plan, ',
+        "curator.proposals.private_bounds:BoundsSearch.identity",
+        "digest('bounds', self.bounded.plan, self.cover, len(self.ladder), self._context.declared)",
+        "digest('bounds', self.bounded.plan, len(self.ladder), self._context.declared)",
         (f"{_BOUNDS}test_a_release_is_charged_and_found_again",),
     ),
     Mutant(
         "rows of one unit are counted up to the limit of the policy",
         Kind.LIMITS,
-        "curator/proposals/private_limits.py",
+        "curator.proposals.private_limits:LimitsSearch._units",
         "rows = UnitCount(None, MOST)",
         "rows = UnitCount(None, scan.limits.rows)",
         (f"{_LIMITS}test_rows_and_groups_are_counted_beyond_every_limit_of_the_policy",),
@@ -87,15 +87,15 @@ MUTANTS = (
     Mutant(
         "limits of rows and of groups each cost the whole price",
         Kind.CHARGE_ORDER,
-        "curator/proposals/private_limits.py",
-        "each, left_out = paid / len(self._named), ",
-        "each, left_out = paid, ",
+        "curator.proposals.private_limits:LimitsSearch._draw",
+        "paid / len(self._named)",
+        "paid",
         (f"{_LIMITS}test_a_release_is_charged_and_found_again",),
     ),
     Mutant(
         "empty steps seem filled",
         Kind.SAMPLING,
-        "curator/steps/ladders.py",
+        "curator.steps.ladders:_MISS",
         "_MISS = Fraction(1, 200)",
         "_MISS = Fraction(1, 2)",
         (f"{_LADDERS}test_empty_steps_hardly_ever_seem_filled",),

@@ -14,29 +14,28 @@ MUTANTS = (
     Mutant(
         "the numbers of different values of all groups share their noise",
         Kind.REUSE,
-        "release/parts/value_parts.py",
+        "release.parts.value_parts:DifferentCounts.draw",
         "drawn: Integers = measurement.draw(measurement.reading.of(exact))",
-        "own = measurement.reading.of(exact)\n        drawn: Integers = own + measurement.draw(0 * own[:1])",
+        "own = measurement.reading.of(exact)\n    drawn: Integers = own + measurement.draw(0 * own[:1])",
         (f"{_KINDS}[different_values]",),
     ),
     Mutant(
         "blocks and marginals of one shape share their noise",
         Kind.REUSE,
-        "publish/marginals/measuring.py",
-        "return self._published(\n"
-        "            self.plan, tuple(packed(each.draw(each.reading.of(exact))) for each in self.batch.measurements)\n"
-        "        )",
+        "publish.marginals.measuring:PublishDraw.noisy",
+        "return self._published(self.plan, tuple((packed(each.draw(each.reading.of(exact))) for each in"
+        " self.batch.measurements)))",
         "drawn: dict[object, Any] = {}\n"
-        "        own = [(each, each.reading.of(exact)) for each in self.batch.measurements]\n"
-        "        noise = [drawn.setdefault(cells.shape, each.draw(0 * cells)) for each, cells in own]\n"
-        "        cells = (packed(cells + one) for (_, cells), one in zip(own, noise, strict=True))\n"
-        "        return self._published(self.plan, tuple(cells))",
+        "    own = [(each, each.reading.of(exact)) for each in self.batch.measurements]\n"
+        "    noise = [drawn.setdefault(cells.shape, each.draw(0 * cells)) for each, cells in own]\n"
+        "    cells = (packed(cells + one) for (_, cells), one in zip(own, noise, strict=True))\n"
+        "    return self._published(self.plan, tuple(cells))",
         (f"{_KINDS}[synopses]", f"{_KINDS}[pure_synopses]"),
     ),
     Mutant(
         "the counts that a session buys share their noise",
         Kind.REUSE,
-        "publish/online.py",
+        "publish.online:Gates._bought",
         "found = np.asarray(self._batch.noise_for(reach).apply(own), np.int64)",
         "found = own + np.asarray(self._batch.noise_for(reach).apply(0 * own.ravel()[:1]), np.int64)[0]",
         (f"{_TESTS}::test_every_number_that_a_session_buys_is_drawn_for_itself",),
@@ -44,7 +43,7 @@ MUTANTS = (
     Mutant(
         "all groups take the same place of their runs",
         Kind.REUSE,
-        "mechanisms/rank_choices.py",
+        "mechanisms.rank_choices:Runs.chosen",
         "bits.each_below(self.places[index])",
         "bits.each_below(self.places[index][:1])[0] % self.places[index]",
         (f"{_KINDS}[quantiles]",),
@@ -52,18 +51,18 @@ MUTANTS = (
     Mutant(
         "measures of one mechanism and one shape share their noise",
         Kind.REUSE,
-        "release/parts/question_parts.py",
+        "release.parts.question_parts:NoisyTotals.draw",
         "drawn = [each.draw(each.reading.of(exact)) for each in measurements]",
         "kept: dict[Any, Any] = {}\n"
-        "        own = [(each, each.reading.of(exact)) for each in measurements]\n"
-        "        drawn = [part + kept.setdefault((each.mechanism, part.shape), each.draw(0 * part)) "
-        "for each, part in own]",
+        "    own = [(each, each.reading.of(exact)) for each in measurements]\n"
+        "    drawn = [part + kept.setdefault((each.mechanism, part.shape), each.draw(0 * part)) for"
+        " each, part in own]",
         (_EQUAL_MEASURES,),
     ),
     Mutant(
         "all groups of a question share their noise",
         Kind.REUSE,
-        "release/measured.py",
+        "release.measured:drawn",
         "return np.hstack([np.zeros((len(groups), 0), np.int64), *found])",
         "alike = [np.repeat(each[:1], len(each), 0) for each in found]\n"
         "    return np.hstack([np.zeros((len(groups), 0), np.int64), *alike])",
@@ -72,39 +71,40 @@ MUTANTS = (
     Mutant(
         "questions of a workload share their numbers where they have as many",
         Kind.REUSE,
-        "release/together.py",
-        "return MeasuredTogether(tuple(kind.draw(already) for kind in self.kinds))",
-        "from dataclasses import replace\n\n"
-        "        found = [kind.draw(already) for kind in self.kinds]\n"
-        "        first = {len(each.columns[0]): each.columns for each in reversed(found)}\n"
-        "        return MeasuredTogether(tuple(replace(each, columns=first[len(each.columns[0])]) for each in found))",
+        "release.together:Together.draw",
+        "return MeasuredTogether(tuple((kind.draw(already) for kind in self.kinds)))",
+        "from dataclasses import replace\n"
+        "    found = [kind.draw(already) for kind in self.kinds]\n"
+        "    first = {len(each.columns[0]): each.columns for each in reversed(found)}\n"
+        "    return MeasuredTogether(tuple((replace(each, columns=first[len(each.columns[0])]) for each"
+        " in found)))",
         (f"{_EQUAL_KINDS}[workload]",),
     ),
     Mutant(
         "the numbers inside and outside of found bounds share their noise",
         Kind.REUSE,
-        "curator/steps/step_counts.py",
+        "curator.steps.step_counts:StepSearch.draw",
         "inside, outside = self.split.draw(reading.split(reading.of(totals), self._inside(first, last)))",
         "own = reading.split(reading.of(totals), self._inside(first, last))\n"
-        "        inside, outside = own + self.split.draw(0 * own[:1])[0]",
+        "    inside, outside = own + self.split.draw(0 * own[:1])[0]",
         (f"{_EQUAL_KINDS}[bounds]",),
     ),
     Mutant(
         "all counts of one step of a model share their noise",
         Kind.REUSE,
-        "publish/tab_steps.py",
+        "publish.tab_steps:MeasureStep.draw",
         "return self.shown(only.draw(self.view.of(read(self.readings[0]))))",
-        "own = self.view.of(read(self.readings[0]))\n"
-        "        return self.shown(own + only.draw(0 * own.ravel()[:1])[0])",
+        "own = self.view.of(read(self.readings[0]))\n    return self.shown(own + only.draw(0 * own.ravel()[:1])[0])",
         (f"{_EQUAL_KINDS}[multiplicative weights]", f"{_EQUAL_KINDS}[aim]"),
     ),
     Mutant(
         "two series of running totals share their noise",
         Kind.REUSE,
-        "release/running_totals.py",
+        "release.running_totals:RunningDraw.made",
         "noisy = measurement.draw(measurement.reading.of(totals)).astype(np.float64)",
         "own = measurement.reading.of(totals)\n"
-        "        noisy = (own + np.resize(measurement.draw(0 * own)[: len(own) // 2], own.shape)).astype(np.float64)",
+        "    noisy = (own + np.resize(measurement.draw(0 * own)[:len(own) // 2],"
+        " own.shape)).astype(np.float64)",
         (f"{_EQUAL_KINDS}[running totals]",),
     ),
 )

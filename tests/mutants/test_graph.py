@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "cliques hang on any that they share something with",
         Kind.SAMPLING,
-        "publish/graph/trees.py",
+        "publish.graph.trees:_ordered",
         "            if overlap > count:\n",
         "            if overlap > 0 and count == 0:\n",
         _TREES,
@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "neighbours of an attribute that is taken away are not joined",
         Kind.SAMPLING,
-        "publish/graph/trees.py",
+        "publish.graph.trees:_eliminated",
         "(neighbours[other] | rest) & ~own",
         "neighbours[other] & ~own",
         _TREES,
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "the attribute with the largest table is taken away first",
         Kind.LIMITS,
-        "publish/graph/trees.py",
+        "publish.graph.trees:_eliminated",
         "place = min(_bits(left)",
         "place = max(_bits(left)",
         _TREES,
@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "cliques that others hold are kept",
         Kind.LIMITS,
-        "publish/graph/trees.py",
+        "publish.graph.trees:_maximal",
         "if each & other == each:",
         "if each == other:",
         _TREES,
@@ -44,15 +44,15 @@ MUTANTS = (
     Mutant(
         "what is shared is counted twice outside cliques",
         Kind.SAMPLING,
-        "publish/graph/models.py",
-        "found = divided(message, laid_over(self.sum_of(index, shared), shared, places)), places",
-        "found = message, places",
+        "publish.graph.models:_Parts._conditional",
+        "divided(message, laid_over(self.sum_of(index, shared), shared, places))",
+        "message",
         _MODELS,
     ),
     Mutant(
         "unconnected parts are multiplied without dividing by the total",
         Kind.SAMPLING,
-        "publish/graph/models.py",
+        "publish.graph.models:_Parts.marginal",
         "divided(counts, np.array(self._total))",
         "counts",
         _MODELS,
@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "extreme potentials vanish",
         Kind.NAN,
-        "publish/graph/calibrating.py",
+        "publish.graph.calibrating:_DEEPEST",
         "_DEEPEST = 600.0",
         "_DEEPEST = 1e9",
         _MODELS,
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a clique is not rescaled to its parent",
         Kind.SAMPLING,
-        "publish/graph/calibrating.py",
+        "publish.graph.calibrating:Propagation._distribute",
         "divided(above, sums[index])",
         "divided(above, above)",
         _MODELS,
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "axes are not turned back",
         Kind.SAMPLING,
-        "publish/graph/models.py",
+        "publish.graph.models:GraphModel.marginals",
         "arranged(found[frozenset(each)], laid[frozenset(each)], each)",
         "found[frozenset(each)]",
         _MODELS,
@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "the second observation of a set replaces the first",
         Kind.REUSE,
-        "publish/graph/fitting.py",
+        "publish.graph.fitting:_targets",
         "known.mean + weight * (new - known.mean)",
         "new",
         _FITTING,
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "impossible cells are forgotten",
         Kind.KEYS,
-        "publish/graph/fitting.py",
+        "publish.graph.fitting:_starting_logs",
         "np.where(cells, -np.inf, 0.0)",
         "np.where(cells, -5.0, 0.0)",
         _FITTING,
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "a start is forgotten",
         Kind.REUSE,
-        "publish/graph/fitting.py",
+        "publish.graph.fitting:_starting_logs",
         "found.get(own, 0.0) + arranged(potential.logs, potential.places, own)",
         "found.get(own, 0.0) + 0 * potential.logs.transpose()",
         _FITTING,
@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "a total below one row is not one row",
         Kind.NAN,
-        "publish/graph/fitting.py",
+        "publish.graph.fitting:fitted",
         "max(float(total), 1.0)",
         "max(float(total), 1e-12)",
         _FITTING,

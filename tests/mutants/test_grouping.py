@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "a subtotal has the range of one group",
         Kind.SENSITIVITY,
-        "release/measured.py",
+        "release.measured:_summed",
         "each.scale.sum_width(int(terms), confidence, statements)",
         "each.scale.sum_width(1, confidence, statements)",
         ("release/test_subtotals.py::test_ranges_of_subtotals_hold",),
@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "sums of Laplace noises have a smaller scale",
         Kind.ROUNDING,
-        "mechanisms/noise_sums.py",
+        "mechanisms.noise_sums:laplace_width",
         "smooth = 0.5 / math.tanh(0.5 / scale)",
         "smooth = 0.95 * scale",
         _WIDTHS,
@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "totals are rounded for themselves",
         Kind.ROUNDING,
-        "release/measured.py",
+        "release.measured:_summed",
         "value = rows.summed(estimator.estimate(totals, [0.0] * len(totals)).value)",
         "value = found.value",
         ("release/test_subtotals.py::test_every_total_is_the_sum_of_what_is_shown_below_it",),
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "units of several groups are added up",
         Kind.KEYS,
-        "plan/sql/statements.py",
+        "plan.sql.statements:_check_subtotals",
         "building.source.relation.most_rows != 1",
         "building.source.relation.most_rows == 1",
         ("plan/sql/test_grouping.py::test_subtotals_of_units_are_refused_unless_a_unit_has_one_row",),
@@ -42,15 +42,15 @@ MUTANTS = (
     Mutant(
         "rows that noise has picked are taken for sure",
         Kind.LIMITS,
-        "release/noisy_rows/row_totals.py",
-        "sure = (self.sure & test.sure) | (self.sure & ~self.here) | (test.sure & ~true)",
-        "sure = self.sure",
+        "release.noisy_rows.row_totals:Presence.where",
+        "self.sure & test.sure | self.sure & ~self.here | test.sure & ~true",
+        "self.sure",
         _OUTER,
     ),
     Mutant(
         "comparisons of noisy numbers are taken for sure",
         Kind.LIMITS,
-        "release/noisy_rows/noisy_columns.py",
+        "release.noisy_rows.noisy_columns:_surely",
         "return np.asarray(alike & (apart | single | touching) & ~unknown, bool)",
         "return np.asarray(alike | True, bool)",
         _OUTER,
@@ -58,15 +58,15 @@ MUTANTS = (
     Mutant(
         "rows cut by a noisy LIMIT are taken for sure",
         Kind.LIMITS,
-        "release/noisy_rows/finishing.py",
-        "certain = bool(present.sure.all()) and not any(",
-        "certain = True or not any(",
+        "release.noisy_rows.finishing:_finished",
+        "bool(present.sure.all()) and (not any((noises(order.expression) for order in query.order)))",
+        "True or not any((noises(order.expression) for order in query.order))",
         ("release/test_outer_rows.py::test_rows_that_a_noisy_limit_picks_are_not_sure",),
     ),
     Mutant(
         "rows that may be there add nothing to a range",
         Kind.LIMITS,
-        "release/noisy_rows/row_totals.py",
+        "release.noisy_rows.row_totals:_summed",
         "np.where(perhaps, np.maximum(column.high, 0), 0)",
         "0",
         _OUTER,
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "ranks have no range upward",
         Kind.LIMITS,
-        "release/noisy_rows/row_totals.py",
+        "release.noisy_rows.row_totals:_ranked",
         "1.0, 1 + before), 1 + perhaps)",
         "1.0, 1 + before), value)",
         _OUTER,
@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "noisy rows are grouped by noisy numbers",
         Kind.KEYS,
-        "plan/sql/sql_noisy.py",
+        "plan.sql.sql_noisy:check_key",
         "    if noises(made):",
         "    if noises(made) > 10:",
         ("plan/test_sql.py::test_a_question_means_what_is_written_below_it",),
@@ -90,9 +90,9 @@ MUTANTS = (
     Mutant(
         "rows of units are taken for noisy rows",
         Kind.KEYS,
-        "plan/sql/outer.py",
-        'if level.args.get("group") and _of_units(',
-        'if level.args.get("group") is None and _of_units(',
+        "plan.sql.outer:aggregating",
+        "level.args.get('group')",
+        "level.args.get('group') is None",
         ("plan/test_sql.py::test_a_question_means_what_is_written_below_it",),
     ),
 )

@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "a list is not cut",
         Kind.LIMITS,
-        "engine/duckdb/scan.py",
+        "engine.duckdb.scan:cleaned_items",
         "list_transform(list_slice({cell.sql}, 1, {column.most_items}), lambda",
         "list_transform({cell.sql}, lambda",
         _REPLAY,
@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "a list keeps one item too many",
         Kind.LIMITS,
-        "engine/duckdb/scan.py",
+        "engine.duckdb.scan:cleaned_items",
         "list_slice({cell.sql}, 1, {column.most_items})",
         "list_slice({cell.sql}, 1, {column.most_items + 1})",
         _REPLAY,
@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "items are not what is declared",
         Kind.SENSITIVITY,
-        "engine/duckdb/scan.py",
+        "engine.duckdb.scan:cleaned_items",
         "made = cleaned(cell.item, column.items, choices)",
         "made = cell.item.sql",
         _STORED,
@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "a row that is a unit counts once, however many items it has",
         Kind.SENSITIVITY,
-        "plan/bounding.py",
+        "plan.bounding:whole_rows",
         "return None if found is None else found * relation.most",
         "return found",
         _REPLAY,
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "the tree proves as many rows as there are without the list",
         Kind.SENSITIVITY,
-        "plan/nodes.py",
+        "plan.nodes:Unnest.most_rows",
         "return None if most is None else most * self.most",
         "return most",
         _REPLAY,
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "limits do not grow with the items",
         Kind.LIMITS,
-        "plan/nodes.py",
+        "plan.nodes:Unnest.limits",
         "return self.input.limits.times(self.most)",
         "return self.input.limits",
         _TIGHT,
@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "what a row becomes is not counted in what it costs",
         Kind.LIMITS,
-        "plan/nodes.py",
+        "plan.nodes:multiplicity",
         """        case Unnest(input, most=most):
             return multiplicity(input) * most
 """,
@@ -73,15 +73,15 @@ MUTANTS = (
     Mutant(
         "rows with an empty list are kept",
         Kind.SENSITIVITY,
-        "engine/spellings/common.py",
-        'return f"unnest({x})"',
-        'return f"unnest(CASE WHEN len({x}) > 0 THEN {x} ELSE [NULL] END)"',
+        "engine.spellings.common:CommonSpelling.items",
+        "f'unnest({x})'",
+        "f'unnest(CASE WHEN len({x}) > 0 THEN {x} ELSE [NULL] END)'",
         _ORACLE,
     ),
     Mutant(
         "lists of a table beside another private one are unnested",
         Kind.LIMITS,
-        "plan/sql/lists.py",
+        "plan.sql.lists:unnest",
         "    if not isinstance(base, Scan):",
         "    if base is None:",
         _MEANT,

@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "a grid's steps are rounded down",
         Kind.ROUNDING,
-        "mechanisms/grids.py",
+        "mechanisms.grids:in_steps",
         "per_group = -(-change.per_group // grid)",
         "per_group = change.per_group // grid",
         (
@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "halves are rounded to even",
         Kind.ROUNDING,
-        "mechanisms/grids.py",
+        "mechanisms.grids:to_steps",
         "(down + (held - down >= 0.5)).astype(np.int64)",
         "np.rint(held).astype(np.int64)",
         ("mechanisms/test_additive.py::test_rounding_to_a_grid_never_stretches_a_change",),
@@ -28,23 +28,23 @@ MUTANTS = (
     Mutant(
         "floating point decides how large Laplace noise is",
         Kind.ROUNDING,
-        "mechanisms/laplace.py",
-        "margin = b * 2.0**-42 + 2.0**-50",
-        "margin = 0.0",
+        "mechanisms.laplace:Piece.of",
+        "b * 2.0 ** (-42) + 2.0 ** (-50)",
+        "0.0",
         ("mechanisms/test_laws.py::test_laplace_is_exact_around_every_boundary",),
     ),
     Mutant(
         "floating point decides who wins a race",
         Kind.ROUNDING,
-        "mechanisms/races.py",
-        "return keys, width + 2.0**-46 * (np.abs(distance) + np.abs(keys) + e + 1)",
-        "return keys, np.zeros_like(width)",
+        "mechanisms.races:_float_keys",
+        "width + 2.0 ** (-46) * (np.abs(distance) + np.abs(keys) + e + 1)",
+        "np.zeros_like(width)",
         ("mechanisms/test_margins.py::test_the_first_bits_of_a_race_do_not_decide_what_later_bits_decide",),
     ),
     Mutant(
         "no number is read as a number",
         Kind.NAN,
-        "mechanisms/grids.py",
+        "mechanisms.grids:to_steps",
         "np.nan_to_num(part.astype(np.float64), nan=0.0)",
         "np.nan_to_num(part.astype(np.float64), nan=np.inf)",
         ("mechanisms/test_margins.py::test_what_is_no_number_counts_as_nothing_and_what_is_infinite_as_the_largest",),
@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "unsigned numbers beyond 63 bits become negative",
         Kind.WRAP,
-        "mechanisms/grids.py",
+        "mechanisms.grids:to_steps",
         "np.minimum(part, np.uint64(_LIMITS.max)).astype(np.int64)",
         "part.astype(np.int64)",
         ("mechanisms/test_additive.py::test_sums_saturate_and_never_wrap",),
@@ -60,9 +60,9 @@ MUTANTS = (
     Mutant(
         "bytes at the start of a pool are given out twice",
         Kind.REUSE,
-        "mechanisms/bits.py",
-        "start, self._next = 0, count",
-        "start, self._next = 0, 0",
+        "mechanisms.bits:Stream._run",
+        "(0, count)",
+        "(0, 0)",
         (
             "mechanisms/test_bits.py::test_large_requests_cross_chunks_and_keys",
             "mechanisms/test_bits.py::test_threads_have_streams_of_their_own",
@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "one noise for all questions of a session",
         Kind.REUSE,
-        "mechanisms/sparse.py",
+        "mechanisms.sparse:Session._answer",
         "self._noise.popleft()",
         "self._noise[0]",
         ("mechanisms/test_session_noise.py",),
@@ -79,15 +79,15 @@ MUTANTS = (
     Mutant(
         "many uniform numbers at once are not rejected",
         Kind.SAMPLING,
-        "mechanisms/bits.py",
-        "good = (halves & np.uint64(0xFFFFFFFF)) >= uneven",
-        "good = (halves & np.uint64(0xFFFFFFFF)) >= np.uint64(0)",
+        "mechanisms.bits:all_below",
+        "halves & np.uint64(4294967295) >= uneven",
+        "halves & np.uint64(4294967295) >= np.uint64(0)",
         ("mechanisms/test_bits.py::test_words_of_the_uneven_rest_are_rejected",),
     ),
     Mutant(
         "a word on a cut of a guide table is not looked at again",
         Kind.SAMPLING,
-        "mechanisms/guide_tables.py",
+        "mechanisms.guide_tables:Guide._refine",
         "close = (place > 0) & (self.cuts[np.maximum(place, 1) - 1] == words)",
         "close = np.zeros(words.size, bool)",
         ("mechanisms/test_laws.py::test_tables_are_exact_around_every_cut",),
@@ -95,23 +95,23 @@ MUTANTS = (
     Mutant(
         "a word on a cut of a guide table lies below it",
         Kind.SAMPLING,
-        "mechanisms/guide_tables.py",
-        'place = np.searchsorted(self.cuts, words, side="right")',
-        'place = np.searchsorted(self.cuts, words, side="left")',
+        "mechanisms.guide_tables:Guide._refine",
+        "'right'",
+        "'left'",
         ("mechanisms/test_laws.py::test_tables_are_exact_around_every_cut",),
     ),
     Mutant(
         "the low parts of many wide draws are uniform",
         Kind.SAMPLING,
-        "mechanisms/laplace.py",
-        "for index in np.flatnonzero((words >> np.uint64(k)) <= np.uint64(1 << (42 - k))):",
-        "for index in range(0):",
+        "mechanisms.laplace:_low_parts",
+        "np.flatnonzero(words >> np.uint64(k) <= np.uint64(1 << 42 - k))",
+        "range(0)",
         ("mechanisms/test_laws.py::test_the_low_part_of_a_large_scale_is_exact_around_every_boundary",),
     ),
     Mutant(
         "the truth is kept more often than ε allows",
         Kind.SAMPLING,
-        "mechanisms/response.py",
+        "mechanisms.response:RandomizedResponse._kept",
         "context.divide(context.subtract(growth, Decimal(1)), context.add(growth, Decimal(self.choices - 1)))",
         "context.divide(growth, context.add(growth, Decimal(self.choices - 1)))",
         (
@@ -122,15 +122,15 @@ MUTANTS = (
     Mutant(
         "unequal scales are priced by the largest",
         Kind.SENSITIVITY,
-        "mechanisms/additive.py",
-        "worst = sorted(sizes)[: change.groups]",
-        "worst = sorted(sizes)[-change.groups :]",
+        "mechanisms.additive:_split",
+        ":change.groups",
+        "-change.groups:",
         ("mechanisms/test_additive.py::test_curves_of_unequal_scales",),
     ),
     Mutant(
         "unequal deviations are priced by the largest",
         Kind.SENSITIVITY,
-        "mechanisms/additive.py",
+        "mechanisms.additive:_unequal_gaussian",
         "worst = sorted(sizes)\n",
         "worst = sorted(sizes, reverse=True)\n",
         ("mechanisms/test_additive.py::test_curves_of_unequal_scales",),
@@ -138,7 +138,7 @@ MUTANTS = (
     Mutant(
         "permute-and-flip is charged as bounded range",
         Kind.CHARGE_ORDER,
-        "mechanisms/selection.py",
+        "mechanisms.selection:NoisyMax.curve",
         "if self.noise is MaxNoise.GUMBEL:",
         "if self.noise is not MaxNoise.LAPLACE:",
         (
@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(
         "a threshold counts one of a unit's keys",
         Kind.KEYS,
-        "mechanisms/key_thresholds.py",
+        "mechanisms.key_thresholds:leak",
         "context.power(context.subtract(Decimal(1), passing[1]), Decimal(groups))",
         "context.power(context.subtract(Decimal(1), passing[1]), Decimal(1))",
         (
@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "a key passes one below its threshold",
         Kind.KEYS,
-        "mechanisms/key_thresholds.py",
+        "mechanisms.key_thresholds:KeyThreshold._passes",
         "law.draw(size, held.size) >= self.threshold",
         "law.draw(size, held.size) >= self.threshold - 1",
         (
@@ -171,9 +171,9 @@ MUTANTS = (
     Mutant(
         "a replaced unit's two decisions each spend all of ε and δ",
         Kind.KEYS,
-        "mechanisms/key_thresholds.py",
-        "return self.epsilon / self._moved, self.delta / self._moved",
-        "return self.epsilon, self.delta",
+        "mechanisms.key_thresholds:KeyThreshold._each",
+        "(self.epsilon / self._moved, self.delta / self._moved)",
+        "(self.epsilon, self.delta)",
         ("mechanisms/test_key_thresholds.py::test_a_replaced_unit_on_small_worlds",),
     ),
 )

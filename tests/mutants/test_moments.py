@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "a mean counts rows where its value is missing",
         Kind.NAN,
-        "plan/aggregates/measures.py",
+        "plan.aggregates.measures:Count.measured",
         "if isinstance(each, Mean) and each.rows == self)",
         "if isinstance(each, Mean) and each.where == self.where)",
         (f"{_SHARING}::test_rows_are_never_counted_by_a_mean",),
@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a range forgets that the number of rows is noisy",
         Kind.ROUNDING,
-        "plan/aggregates/moments.py",
+        "plan.aggregates.moments:_rows",
         "(above[1] + below[1]) / axis.width",
         "(above[0] + below[0]) / axis.width",
         (f"{_HOLDS}[var_pop]",),
@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "a correlation without spread is found at a corner",
         Kind.ROUNDING,
-        "plan/aggregates/moments.py",
+        "plan.aggregates.moments:_quotient",
         "return np.where(below != 0, above / below, np.inf)",
         "return np.where(below != 0, above / below, 0.0)",
         (f"{_HOLDS}[corr]", f"{_HOLDS}[regr_slope]"),
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "the least correlation is looked for at corners alone",
         Kind.ROUNDING,
-        "plan/aggregates/moments.py",
+        "plan.aggregates.moments:_largest",
         "for m, w in (*corners, *points)])",
         "for m, w in corners])",
         (f"{_HOLDS}[corr]", f"{_HOLDS}[regr_slope]"),
@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "shares add up to more than the price",
         Kind.CHARGE_ORDER,
-        "release/parts/splitting.py",
+        "release.parts.splitting:split",
         "Fraction(each, sum(whole))",
         "Fraction(each, max(whole))",
         ("release/parts/test_splitting.py::test_shares_are_positive_and_add_up_to_one",),
@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "every number is made from clipped totals",
         Kind.LIMITS,
-        "curator/proposals/questions.py",
+        "curator.proposals.questions:Question._boundings",
         "if each.strategy.order is None)",
         "if each.strategy)",
         ("curator/test_spread.py::test_units_with_more_rows_than_count_weigh_alike_in_all_moments",),
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "a square is held to half of its range",
         Kind.SENSITIVITY,
-        "plan/bounding.py",
+        "plan.bounding:_scaled",
         "size = measure.size(low, high)",
         'size = max(1, measure.size(low, high) // (2 if type(measure).__name__ == "Squares" else 1))',
         ("safety/test_tightness.py::test_claims_of_moments_are_reached_and_half_of_them_is_caught",),

@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "an exhibit that keeps its claim",
         Kind.FACTOR_TWO,
-        "audit/museum/too_little_noise.py",
+        "audit.museum.too_little_noise:ROOM",
         "broken=lambda noise, count, many: count + noise.two_sided(1 / 2, many)",
         "broken=lambda noise, count, many: count + noise.laplace(2, many)",
         (CAUGHT,),
@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a correct twin that counts a row too many",
         Kind.LIMITS,
-        "audit/museum/wrong_sensitivities.py",
+        "audit.museum.wrong_sensitivities:ROOM",
         "correct=lambda noise, rows, many: min(rows, _ROWS) +",
         "correct=lambda noise, rows, many: min(rows, _ROWS + 1) +",
         (CAUGHT,),
@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "a correct twin that keeps all groups",
         Kind.LIMITS,
-        "audit/museum/wrong_sensitivities.py",
+        "audit.museum.wrong_sensitivities:_kept_groups",
         "np.where(order < 2,",
         "np.where(order < 4,",
         (CAUGHT,),
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "the threshold of keys is one too low",
         Kind.DELTA,
-        "audit/museum/shown_keys.py",
+        "audit.museum.shown_keys:_threshold",
         "return 1 + math.ceil(-scale",
         "return math.ceil(-scale",
         ("audit/museum/test_museum.py::test_the_threshold_of_keys_is_the_least_that_keeps_delta",),
@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "noise that is narrower than it says",
         Kind.SAMPLING,
-        "audit/museum/demonstration_noise.py",
+        "audit.museum.demonstration_noise:DemonstrationNoise.laplace",
         "self.two_sided(-math.expm1(-1 / scale), *shape)",
         "self.two_sided(-math.expm1(-1.2 / scale), *shape)",
         ("audit/museum/test_museum.py::test_demonstration_noise_has_the_law_it_says",),
@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "both worlds are drawn with the same noise",
         Kind.REUSE,
-        "audit/museum/catching.py",
+        "audit.museum.catching:_worlds",
         "DemonstrationNoise.of(exhibit.name, label, place)",
         "DemonstrationNoise.of(exhibit.name, label)",
         ("audit/museum/test_museum.py::test_the_two_worlds_have_noise_of_their_own",),
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "everything is said to be caught",
         Kind.AUDIT,
-        "audit/museum/catching.py",
+        "audit.museum.catching:Catch.caught",
         "return not self.broken.holds",
         "return True",
         ("audit/museum/test_museum.py::test_a_twin_that_is_broken_and_an_exhibit_that_is_not_are_told",),
@@ -66,17 +66,17 @@ MUTANTS = (
     Mutant(
         "the tour does not look at the twins",
         Kind.AUDIT,
-        "audit/museum/catching.py",
-        "all(each.caught and each.passes for each in self.catches)",
-        "all(each.caught for each in self.catches)",
+        "audit.museum.catching:Tour.holds",
+        "each.caught and each.passes",
+        "each.caught",
         ("audit/museum/test_museum.py::test_a_twin_that_is_broken_and_an_exhibit_that_is_not_are_told",),
     ),
     Mutant(
         "twins are called broken oftener than is said",
         Kind.AUDIT,
-        "audit/museum/catching.py",
-        '_CONFIDENCE = "0.999999"',
-        '_CONFIDENCE = "0.99"',
+        "audit.museum.catching:_CONFIDENCE",
+        "'0.999999'",
+        "'0.99'",
         (CAUGHT,),
     ),
 )

@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "a gate may be for less than a unit moves",
         Kind.SENSITIVITY,
-        "publish/online.py",
+        "publish.online:SessionBatch.__post_init__",
         "enough = self.gate.sensitivity >= scaled.added.total and",
         "enough = self.gate.sensitivity >= 1 and",
         (f"{_TESTS}::test_a_gate_for_less_than_a_unit_moves_is_refused",),
@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a session makes its gates for one row of a unit",
         Kind.SENSITIVITY,
-        "curator/proposals/online.py",
+        "curator.proposals.online:ProposedOnline._prepared",
         "most = math.ceil(reading.bounded.measures[0].added.total)",
         "most = math.ceil(reading.bounded.measures[0].added.total / 3)",
         (f"{_TESTS}::test_one_unit_moves_scores_and_answers_no_further_than_is_charged",),
@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "one gate is charged, whatever the rounds",
         Kind.CHARGE_ORDER,
-        "publish/online.py",
+        "publish.online:SessionBatch.charged",
         "Charged(self.gate, None, self.rounds)",
         "Charged(self.gate, None, 1)",
         (f"{_TESTS}::test_all_is_charged_at_the_opening_and_nothing_by_a_question",),
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "one answer is charged, whatever the rounds",
         Kind.CHARGE_ORDER,
-        "publish/online.py",
+        "publish.online:SessionBatch.charged",
         "Charged(self.noise, moved, self.rounds)",
         "Charged(self.noise, moved, 1)",
         (f"{_TESTS}::test_all_is_charged_at_the_opening_and_nothing_by_a_question",),
@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "a gate compares without fresh noise",
         Kind.REUSE,
-        "mechanisms/sparse.py",
+        "mechanisms.sparse:Session._answer",
         "if value + self._noise.popleft() < self._threshold:",
         "if value + self._noise[0] < self._threshold:",
         (f"{_TESTS}::test_gates_draw_fresh_noise_for_every_question",),
@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "rows that count in two groups move scores once",
         Kind.SENSITIVITY,
-        "publish/online.py",
+        "publish.online:Weighed.reach",
         "return max(1, int(np.max(above)) + int(np.max(below)))",
         "return max(1, *(int(np.abs(one).max()) for one in each))",
         (f"{_TESTS}::test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says",),
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "weights below zero are not counted",
         Kind.NEIGHBOURS,
-        "publish/online.py",
+        "publish.online:Weighed.reach",
         "return max(1, int(np.max(above)) + int(np.max(below)))",
         "return max(1, int(np.max(above)), int(np.max(below)))",
         (f"{_TESTS}::test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says",),
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "ranges of sums are those of counts",
         Kind.ROUNDING,
-        "curator/proposals/online.py",
+        "curator.proposals.online:OnlineSession._step",
         "return float(self._unit) * compared.reach / compared.scale",
         "return float(self._unit) / compared.scale",
         (f"{_TESTS}::test_sums_and_means_are_compared_and_bought_too",),
@@ -74,23 +74,23 @@ MUTANTS = (
     Mutant(
         "large sums wrap around",
         Kind.WRAP,
-        "publish/online.py",
-        "        if self.reach == 1:\n",
-        "        if self.reach >= 1:\n",
+        "publish.online:Weighed.of",
+        "if self.reach == 1:",
+        "if self.reach >= 1:",
         (f"{_TESTS}::test_totals_of_the_largest_counts_and_weights_do_not_overflow",),
     ),
     Mutant(
         "the gates go on after half an answer",
         Kind.REUSE,
-        "publish/online.py",
-        "        except BaseException:\n            self.close()\n            raise",
-        "        except BaseException:\n            raise",
+        "publish.online:Gates.ask",
+        "self.close()",
+        "",
         (f"{_TESTS}::test_a_question_that_is_stopped_ends_the_gates_and_says_no_more",),
     ),
     Mutant(
         "ranges count on one threshold where there are many",
         Kind.ROUNDING,
-        "publish/online.py",
+        "publish.online:close_width",
         "laplace.half_width(first, beta / rounds) + laplace.half_width(second, beta)",
         "laplace.half_width(first, beta) // 4 + laplace.half_width(second, beta) // 4",
         (f"{_TESTS}::test_what_is_called_close_is_within_its_range",),
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "exact counts answer what is bought",
         Kind.REUSE,
-        "publish/online.py",
+        "publish.online:Gates._bought",
         "found = np.asarray(self._batch.noise_for(reach).apply(own), np.int64)",
         "found = np.asarray(own, np.int64)",
         (f"{_TESTS}::test_what_is_bought_has_noise",),
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "one answer more is bought than was paid for",
         Kind.LIMITS,
-        "publish/online.py",
+        "publish.online:Gates.__init__",
         "self._left = batch.rounds\n",
         "self._left = batch.rounds + 1\n",
         (f"{_TESTS}::test_gates_end_after_their_rounds_and_forget",),
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "a mean moves as its first total does",
         Kind.SENSITIVITY,
-        "publish/online.py",
+        "publish.online:Weighed.reach",
         "for part in self.parts for weights in part.weights]",
         "for part in self.parts[:1] for weights in part.weights]",
         (f"{_TESTS}::test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says",),
@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "answers are charged for a unit that is added, whatever the neighbours are",
         Kind.NEIGHBOURS,
-        "publish/online.py",
+        "publish.online:SessionBatch.charged",
         "moved = Marginal(self.reading, 0).sensitivity\n",
         "moved = self.bounded.measures[0].added\n",
         (f"{_TESTS}::test_all_is_charged_at_the_opening_and_nothing_by_a_question",),
@@ -130,19 +130,19 @@ MUTANTS = (
     Mutant(
         "sums that a session buys share their noise",
         Kind.REUSE,
-        "publish/online.py",
+        "publish.online:Gates._bought",
         "found = np.asarray(self._batch.noise_for(reach).apply(own), np.int64)",
         "found = np.asarray(self._batch.noise_for(reach).apply(own), np.int64)\n"
-        "        if reach > 1:\n"
-        "            found = own + (found - own)[:1]",
+        "    if reach > 1:\n"
+        "        found = own + (found - own)[:1]",
         ("safety/test_drawn_apart.py::test_every_number_that_a_session_buys_is_drawn_for_itself",),
     ),
     Mutant(
         "a gate is asked again after its answer",
         Kind.REUSE,
-        "publish/online.py",
-        "            self._gate = self._batch.gate.start()\n        else",
-        "            self._left += 0\n        else",
+        "publish.online:Gates._bought",
+        "self._gate = self._batch.gate.start()",
+        "self._left += 0",
         (f"{_TESTS}::test_gates_end_after_their_rounds_and_forget",),
     ),
 )

@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "reweighting claims the norm of clipping",
         Kind.SENSITIVITY,
-        "plan/bounding.py",
+        "plan.bounding:_sensitivity",
         "return Sensitivity(coordinates, rows * size, total=rows * size)",
         "return Sensitivity(coordinates, per_group * size, total=total * size)",
         ("safety/test_tightness.py::test_claims_are_reached_when_a_unit_is_added",),
@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "a sum moves by the width of its range",
         Kind.SENSITIVITY,
-        "plan/aggregates/measures.py",
+        "plan.aggregates.measures:Sum.size",
         "return max(1, abs(low), abs(high))",
         "return max(1, high - low)",
         ("plan/test_bounding.py::test_sums_are_counts_times_the_largest_size",),
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a sum moves by the upper end of its range",
         Kind.SENSITIVITY,
-        "plan/aggregates/measures.py",
+        "plan.aggregates.measures:Sum.size",
         "return max(1, abs(low), abs(high))",
         "return max(1, abs(high))",
         ("plan/test_bounding.py::test_sums_are_counts_times_the_largest_size",),
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "the quotient by a range around zero is bounded",
         Kind.SENSITIVITY,
-        "plan/values/functions/numeric.py",
+        "plan.values.functions.numeric:_divide",
         "if divisor is None or divisor[0] <= 0 <= divisor[1]:",
         "if divisor is None or divisor[0] == 0 == divisor[1]:",
         ("plan/test_functions.py::test_ranges",),
@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "values of both signs are replaced as values of one",
         Kind.NEIGHBOURS,
-        "plan/bounding.py",
+        "plan.bounding:_for_neighbours",
         "signed=scaled.signed)",
         "signed=False)",
         (
@@ -51,15 +51,15 @@ MUTANTS = (
     Mutant(
         "the ends of a range are rounded inward",
         Kind.ROUNDING,
-        "plan/aggregates/measures.py",
-        "return math.floor(low / step), math.ceil(high / step)",
-        "return math.ceil(low / step), math.floor(high / step)",
+        "plan.aggregates.measures:_held",
+        "(math.floor(low / step), math.ceil(high / step))",
+        "(math.ceil(low / step), math.floor(high / step))",
         ("plan/test_bounding.py::test_steps_hold_the_whole_range",),
     ),
     Mutant(
         "logarithms and powers are taken to be exact",
         Kind.ROUNDING,
-        "plan/values/intervals.py",
+        "plan.values.intervals:_moved",
         "        end = math.nextafter(end, toward)",
         "        break",
         ("plan/test_functions.py::test_ranges_of_logarithms_and_powers_are_tight_and_hold",),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "whole numbers are taken to have any size",
         Kind.WRAP,
-        "plan/values/intervals.py",
+        "plan.values.intervals:whole",
         "> LARGEST_INTEGER:",
         "> 2**80:",
         ("plan/test_functions.py::test_ranges",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "a joined row is one row",
         Kind.LIMITS,
-        "plan/nodes.py",
+        "plan.nodes:Join.most_rows",
         "return None if most is None else most * self.multiplicity",
         "return most",
         ("plan/test_bounding.py::test_a_row_joined_to_ten_changes_a_count_by_ten",),
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "every join has one match",
         Kind.LIMITS,
-        "plan/sql/public_joins.py",
+        "plan.sql.public_joins:_most",
         "    return max(1, min(found))",
         "    return 1",
         (
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "limits can be loosened",
         Kind.LIMITS,
-        "plan/limits.py",
+        "plan.limits:Limits.tighten",
         "whole(value, name, at_least=1) > most:",
         "whole(value, name, at_least=1) > 10**9:",
         ("plan/test_bounding.py::test_limits_can_only_be_tightened",),
@@ -102,9 +102,9 @@ MUTANTS = (
     Mutant(
         "groups are left out that one side of OR excludes",
         Kind.KEYS,
-        "plan/nodes.py",
-        'isinstance(condition, Call) and condition.function == "AND":',
-        'isinstance(condition, Call) and condition.function in ("AND", "OR"):',
+        "plan.nodes:conjuncts",
+        "condition.function == 'AND'",
+        "condition.function in ('AND', 'OR')",
         (
             "plan/test_keys.py::test_groups_stay_unless_the_condition_is_about_them_alone",
             "plan/test_keys.py::test_rows_are_in_no_group_that_was_left_out",

@@ -9,7 +9,7 @@ MUTANTS = (
     Mutant(
         "to replace a unit costs as much as to add one",
         Kind.NEIGHBOURS,
-        "privacy/curve.py",
+        "privacy.curve:Curve.for_neighbours",
         "Curve(self.group(2).parts, wanted)",
         "Curve(self.parts, wanted)",
         (
@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "a float above a number is the nearest one",
         Kind.ROUNDING,
-        "privacy/numbers.py",
+        "privacy.numbers:above",
         "        nearest = math.nextafter(nearest, math.inf)",
         "        break",
         ("privacy/test_numbers.py::test_directed_rounding_brackets_the_value_by_its_meaning",),
@@ -28,9 +28,9 @@ MUTANTS = (
     Mutant(
         "the Rényi charge is the computed float",
         Kind.ROUNDING,
-        "privacy/curve.py",
-        "return Fraction(value * (1 + 2.0**-41) + margin)",
-        "return Fraction(value)",
+        "privacy.curve:Curve.renyi_above",
+        "value * (1 + 2.0 ** (-41)) + margin",
+        "value",
         (
             "privacy/test_curve.py",
             "privacy/test_losses.py",
@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "advanced composition without its two",
         Kind.FACTOR_TWO,
-        "privacy/theorems.py",
+        "privacy.theorems:advanced",
         "math.sqrt(-2 * count * math.log(extra))",
         "math.sqrt(-count * math.log(extra))",
         ("privacy/test_theorems.py::test_advanced_composition",),
@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "discrete Laplace noise is priced as continuous",
         Kind.SAMPLING,
-        "privacy/curve.py",
+        "privacy.curve:Curve.discrete_laplace",
         "LaplaceLoss(size / b, 1 / b)",
         "LaplaceLoss(size / b)",
         (
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "what is impossible without the unit is forgotten",
         Kind.DELTA,
-        "privacy/losses.py",
+        "privacy.losses:PairLoss.failure",
         "return 1 - sum((a for a, _ in self._common), ZERO)",
         "return ZERO",
         ("privacy/test_losses.py", "privacy/test_composition.py"),
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "what has no bound costs nothing",
         Kind.CHARGE_ORDER,
-        "privacy/budget.py",
+        "privacy.budget:_sum",
         "return None if a is None or b is None else amounts.add(a, b)",
         "return (a or 0) + (b or 0)",
         ("privacy/test_budget.py::test_gaussian_noise_closes_the_pure_currency",),
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "a missing cost takes the other's place",
         Kind.CHARGE_ORDER,
-        "privacy/budget.py",
+        "privacy.budget:_sum",
         "return None if a is None or b is None else amounts.add(a, b)",
         "return b if a is None else a if b is None else a + b",
         ("privacy/test_budget.py::test_the_sum_of_costs_misses_what_any_of_them_misses",),
@@ -82,31 +82,31 @@ MUTANTS = (
     Mutant(
         "a loss that is never positive has no lattice",
         Kind.DELTA,
-        "privacy/losses.py",
-        "return all(a == b for a, b in self._common)",
-        "return self.top == 0",
+        "privacy.losses:PairLoss.flat",
+        "all((a == b for a, b in self._common))",
+        "self.top == 0",
         ("privacy/test_fuzz.py::test_a_loss_that_is_never_positive_has_its_own_lattice",),
     ),
     Mutant(
         "replaced units are composed in one order of all parts or the other",
         Kind.NEIGHBOURS,
-        "privacy/curve.py",
-        "return (tuple((loss.symmetrised(), count) for loss, count in self.parts),)",
-        "return (self.parts, tuple((loss.reversed(), count) for loss, count in self.parts))",
+        "privacy.curve:Curve._charged",
+        "(tuple(((loss.symmetrised(), count) for loss, count in self.parts)),)",
+        "(self.parts, tuple(((loss.reversed(), count) for loss, count in self.parts)))",
         ("privacy/test_replace.py::test_two_parts_in_opposite_orders",),
     ),
     Mutant(
         "replaced units are charged in one order of all parts",
         Kind.NEIGHBOURS,
-        "privacy/curve.py",
-        "return (tuple((max(loss, loss.reversed(), key=worse), count) for loss, count in self.parts),)",
-        "return (self.parts,)",
+        "privacy.curve:Curve._sides",
+        "tuple(((max(loss, loss.reversed(), key=worse), count) for loss, count in self.parts))",
+        "self.parts",
         ("privacy/test_replace.py::test_a_batch_is_charged_the_worse_order_of_every_part",),
     ),
     Mutant(
         "the hull of both orders is that of one",
         Kind.NEIGHBOURS,
-        "privacy/pairs.py",
+        "privacy.pairs:symmetrised",
         "return _steps(hull([*tradeoff_corners(p, q), *tradeoff_corners(q, p)]))",
         "return _steps(hull(tradeoff_corners(p, q)))",
         ("privacy/test_replace.py::test_symmetrising_gives_the_larger_divergence_of_both_orders_and_no_more",),
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "an exchange of values is read as one unit",
         Kind.NEIGHBOURS,
-        "privacy/reading.py",
+        "privacy.reading:_swapped",
         "return curve.for_neighbours(Neighbours.REPLACE)",
         "return curve",
         ("privacy/test_reading.py::test_values_under_add_remove_are_read_from_a_change_of_two_units",),
@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "an account charges a millionth less than the Rényi divergence",
         Kind.ROUNDING,
-        "privacy/budget.py",
+        "privacy.budget:Budget.cost",
         "charge_units(curve.renyi_above(self.order))",
         "charge_units(curve.renyi_above(self.order) * Fraction(999_999, 1_000_000))",
         (_CHARGES,),
@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         "an account charges a millionth less than ε",
         Kind.ROUNDING,
-        "privacy/budget.py",
+        "privacy.budget:Budget.cost",
         "None if pure is None else charge_amount(pure)",
         "None if pure is None else charge_amount(pure * Fraction(999_999, 1_000_000))",
         (_CHARGES,),
@@ -138,17 +138,17 @@ MUTANTS = (
     Mutant(
         "an account charges a millionth less than the probability of a failure",
         Kind.DELTA,
-        "privacy/budget.py",
-        "charge_amount(curve.failure),",
-        "charge_amount(curve.failure * Fraction(999_999, 1_000_000)),",
+        "privacy.budget:Budget.cost",
+        "curve.failure",
+        "curve.failure * Fraction(999999, 1000000)",
         (_CHARGES,),
     ),
     Mutant(
         "a divergence is rounded to the nearest float",
         Kind.ROUNDING,
-        "privacy/curve.py",
-        "return Fraction(value * (1 + 2.0**-41) + margin)",
-        "return Fraction(value * (1 - 2.0**-41))",
+        "privacy.curve:Curve.renyi_above",
+        "value * (1 + 2.0 ** (-41)) + margin",
+        "value * (1 - 2.0 ** (-41))",
         (_CHARGES,),
     ),
 )

@@ -7,7 +7,6 @@ from mutants.running import Kind, Mutant, suite
 _SCORES = "mechanisms/test_quantile_scores.py"
 _LEVELS = "mechanisms/test_quantile_levels.py::test_a_level_has_bounded_range_and_the_curve_covers_all"
 _MOVED = "mechanisms/test_quantile_levels.py::test_a_row_that_changes_its"
-_GROUP, _PART = (f"{_MOVED}_{what}_reaches_the_price_and_does_not_pass_it" for what in ("group", "part"))
 _LEANING = "mechanisms/test_quantile_levels.py::test_targets_that_lean_cost_no_more"
 _TIES = "mechanisms/test_quantile_levels.py::test_rows_tied_with_a_released_number_are_split_by_the_share"
 _ENDS = "mechanisms/test_quantile_levels.py::test_ends_lie_around_every_definition_of_a_quantile"
@@ -19,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a question pays for the rows of a unit in one group",
         Kind.LIMITS,
-        "release/parts/rank_parts.py",
+        "release.parts.rank_parts:ChosenRanks.measurements",
         "settings = (view.ends, view.in_all, view.neighbours, bool(self.bounded.plan.keys))",
         "settings = (view.ends, 1, view.neighbours, bool(self.bounded.plan.keys))",
         (_PAYS, _LAW),
@@ -27,7 +26,7 @@ MUTANTS = (
     Mutant(
         "a measurement of ranks is taken that pays for fewer rows, or for one group",
         Kind.LIMITS,
-        "release/measurement.py",
+        "release.measurement:_require_every_row",
         "if several or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:",
         "if mechanism.neighbours is not reading.neighbours:",
         (_PAYS,),
@@ -35,7 +34,7 @@ MUTANTS = (
     Mutant(
         "numbers around quantiles are bought with the whole share again",
         Kind.CHARGE_ORDER,
-        "release/parts/rank_parts.py",
+        "release.parts.rank_parts:ChosenRanks.measurements",
         "found += [estimate, *estimate.ends(epsilon * (1 - _ESTIMATE) / 2, self.confidence)]",
         "found += [estimate, *estimate.ends(epsilon, self.confidence)]",
         (_LAW,),
@@ -43,7 +42,7 @@ MUTANTS = (
     Mutant(
         "rows beyond a unit's limit count in ranks",
         Kind.LIMITS,
-        "engine/lowering/total_lowering.py",
+        "engine.lowering.total_lowering:values",
         "both = Union((light, Select(wanted, ranked, where=(*there, kept))))",
         "both = Union((light, Select(wanted, ranked, where=there)))",
         (_LAW, "engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
@@ -51,31 +50,31 @@ MUTANTS = (
     Mutant(
         "rows of units beyond their limit count twice in ranks",
         Kind.LIMITS,
-        "engine/lowering/total_lowering.py",
-        'light = Select(wanted, rows.select, where=(*there, Exists(Named("h"), "h", same_unit, negated=True)))',
-        "light = Select(wanted, rows.select, where=there)",
+        "engine.lowering.total_lowering:values",
+        "(*there, Exists(Named('h'), 'h', same_unit, negated=True))",
+        "there",
         (_LAW, "engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
     ),
     Mutant(
         "a range around a quantile is shown however surely it is asked for",
         Kind.ROUNDING,
-        "release/parts/scales.py",
-        'return 0.0 if enough else float("inf")',
-        'return 0.0 if around is not None else float("inf")',
+        "release.parts.scales:ChosenScale.width",
+        "0.0 if enough else float('inf')",
+        "0.0 if around is not None else float('inf')",
         (_SURE,),
     ),
     Mutant(
         "numbers around a quantile are as far as it errs half as often",
         Kind.ROUNDING,
-        "mechanisms/quantiles.py",
-        "most = max(self._within(node, miss) for node in self._nodes)",
-        "most = max(self._within(node, miss) for node in self._nodes) / 3",
+        "mechanisms.quantiles:Quantiles.rows_to_lean",
+        "max((self._within(node, miss) for node in self._nodes))",
+        "max((self._within(node, miss) for node in self._nodes)) / 3",
         (_ENDS, _BOUGHT),
     ),
     Mutant(
         "only the first level of several quantiles is charged",
         Kind.CHARGE_ORDER,
-        "mechanisms/quantiles.py",
+        "mechanisms.quantiles:Quantiles.curve",
         "compose([(Curve.bounded_range(self._level_epsilon, self.neighbours), self._levels)])",
         "compose([(Curve.bounded_range(self._level_epsilon, self.neighbours), 1)])",
         (_LEVELS, "mechanisms/test_quantiles.py::test_levels_of_quartiles_are_charged_as_bounded_range"),
@@ -83,7 +82,7 @@ MUTANTS = (
     Mutant(
         "every level is drawn at the price of all",
         Kind.FACTOR_TWO,
-        "mechanisms/quantiles.py",
+        "mechanisms.quantiles:Quantiles._released",
         "rule = Rule(node.share, self._level_epsilon / (2",
         "rule = Rule(node.share, self.epsilon / (2",
         (_LEVELS,),
@@ -91,7 +90,7 @@ MUTANTS = (
     Mutant(
         "rows at the bound of a part gain weight when it is split again",
         Kind.SENSITIVITY,
-        "mechanisms/rank_choices.py",
+        "mechanisms.rank_choices:_halves",
         "np.where(at_low, own * under, parts.low_weight * whole),",
         "parts.low_weight * whole,",
         (_TIES, _LEVELS),
@@ -99,7 +98,7 @@ MUTANTS = (
     Mutant(
         "what leans low has its ties below",
         Kind.ROUNDING,
-        "mechanisms/rank_choices.py",
+        "mechanisms.rank_choices:_halves",
         "whole * (rule.offset > 0)",
         "whole * (rule.offset < 0)",
         (_TIES, _ENDS),
@@ -107,7 +106,7 @@ MUTANTS = (
     Mutant(
         "an end of a small group may lie anywhere",
         Kind.ROUNDING,
-        "mechanisms/rank_choices.py",
+        "mechanisms.rank_choices:_Layout.distances",
         "below = np.where(self.at_low, -leaning * (rule.offset < 0), rank)",
         "below = np.where(self.at_low, 0 * rank, rank)",
         (_ENDS,),
@@ -115,7 +114,7 @@ MUTANTS = (
     Mutant(
         "the unit of distances follows the number of rows",
         Kind.SENSITIVITY,
-        "mechanisms/rank_choices.py",
+        "mechanisms.rank_choices:Runs.of",
         "rate = rule.per_row / (parts.unit * rule.share.denominator)",
         "rate = rule.per_row / (int(parts.weight(rows).max()) + 1)",
         (_SCORES, _LEVELS),
@@ -123,7 +122,7 @@ MUTANTS = (
     Mutant(
         "a target that leans moves with the rows of others",
         Kind.SENSITIVITY,
-        "mechanisms/rank_choices.py",
+        "mechanisms.rank_choices:_target",
         "return weight * rule.share.numerator + rule.offset * parts.unit * rule.share.denominator",
         "return weight * rule.share.numerator + rule.offset * weight * rule.share.denominator",
         (_LEANING,),
@@ -131,7 +130,7 @@ MUTANTS = (
     Mutant(
         "runs with many numbers are no likelier than single ones",
         Kind.SAMPLING,
-        "mechanisms/rank_choices.py",
+        "mechanisms.rank_choices:Runs.winners",
         "races.winners_of_groups(races.GUMBEL, near, self.rate, begin, self.places)",
         "races.winners_of_groups(races.GUMBEL, near, self.rate, begin, np.ones_like(self.places))",
         ("mechanisms/test_quantiles.py::test_draws_follow_the_exact_law",),
@@ -139,15 +138,15 @@ MUTANTS = (
     Mutant(
         "the first number of a run is always taken",
         Kind.SAMPLING,
-        "mechanisms/bits.py",
-        "found[todo[good]] = drawn[good]\n        todo = todo[~good]\n    return found\n\n\ndef _masks",
-        "todo = todo[~good]\n    return found\n\n\ndef _masks",
+        "mechanisms.bits:each_below",
+        "found[todo[good]] = drawn[good]",
+        "",
         ("mechanisms/test_quantile_levels.py::test_numbers_below_many_limits_are_uniform",),
     ),
     Mutant(
         "a row without a group is in the first",
         Kind.KEYS,
-        "engine/arrays/dense_arrays.py",
+        "engine.arrays.dense_arrays:_Groups.of",
         "at = np.where(met, found, -1)",
         "at = np.where(met, found, 0)",
         ("engine/arrays/test_dense_arrays.py::test_groups_of_several_keys_are_found",),

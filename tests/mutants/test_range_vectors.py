@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "each of several bounds has the whole chance to miss",
         Kind.RANGES,
-        "publish/marginals/bounds.py",
+        "publish.marginals.bounds:Bounded.range",
         "below = [_width(noises, beta * self.share, self.sharing, cells)",
         "below = [_width(noises, beta * self.share, 1, cells)",
         _RANGE,
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "each upper bound has the whole chance to miss",
         Kind.RANGES,
-        "publish/marginals/bounds.py",
+        "publish.marginals.bounds:Bounded.range",
         "above = [_width(noises, beta * self.share, self.sharing, cells)",
         "above = [_width(noises, beta * self.share, 1, cells)",
         _RANGE,
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "noise decides how many bounds share the chance to miss",
         Kind.RANGES,
-        "publish/marginals/bounds.py",
+        "publish.marginals.bounds:bounded",
         "nonnegative, possible_bounds(len(axes)), 1 - _MEASURED)",
         "nonnegative, len(lower) + len(upper), 1 - _MEASURED)",
         _BOUNDED,
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "a bound of three numbers has the noise of one",
         Kind.RANGES,
-        "publish/marginals/bounds.py",
+        "publish.marginals.bounds:_conjunctions",
         "found.append((first + second - third, (a, b, c)))",
         "found.append((first + second - third, (a,)))",
         _of("publish.marginals.bounds._conjunctions"),
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "a range is cut to nothing where noise is below zero",
         Kind.RANGES,
-        "publish/marginals/bounds.py",
+        "publish.marginals.bounds:Bounded.range",
         "ends = [self._held(value) + width for",
         "ends = [self._held(value + width) for",
         _RANGE,
@@ -59,15 +59,15 @@ MUTANTS = (
     Mutant(
         "bounds that cross leave a narrow range",
         Kind.RANGES,
-        "publish/marginals/bounds.py",
-        "low, high = np.minimum(low, high - least), np.maximum(high, low + least)",
-        "low, high = np.minimum(low, high), np.maximum(low, high)",
+        "publish.marginals.bounds:Bounded.range",
+        "(np.minimum(low, high - least), np.maximum(high, low + least))",
+        "(np.minimum(low, high), np.maximum(low, high))",
         _RANGE,
     ),
     Mutant(
         "a consistent count below zero is shown as certain",
         Kind.RANGES,
-        "publish/synopsis.py",
+        "publish.synopsis:Synopsis._marginal",
         "(np.maximum(count, 0.0) + width).tolist()",
         "np.maximum(count + width, 0.0).tolist()",
         _of("publish.synopsis.Synopsis._marginal"),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "a precision is that of the last measurement, which noise decided",
         Kind.RANGES,
-        "publish/synthetic.py",
+        "publish.synthetic:Synthetic._etas",
         "first = 1 / measured[min(1, len(measured) - 1)].variance",
         "first = 1 / measured[-1].variance",
         _of("publish.synthetic.Synthetic._etas"),
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "a precision of added synopses is that of the later one",
         Kind.RANGES,
-        "publish/synopsis.py",
+        "publish.synopsis:Synopsis._etas",
         "first = self.earlier[0].plan.block_variances",
         "first = self.plan.block_variances",
         _of("publish.synopsis.Synopsis._etas"),
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "a gate that speaks for several measures misses twice as often",
         Kind.RANGES,
-        "curator/proposals/online.py",
+        "curator.proposals.online:OnlineSession._close",
         "width = (close_width(self._batch.gate, self._batch.rounds, own / 2) + 1) * self._step(compared)",
         "width = (close_width(self._batch.gate, self._batch.rounds, own) + 1) * self._step(compared)",
         ("vectors/test_curator_vectors.py::test_vectors[curator.proposals.online.OnlineSession._close.ranged]",),
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "the number of rows in NIST's score is taken for known",
         Kind.RANGES,
-        "publish/scoring.py",
+        "publish.scoring:CandidateScore._drawn",
         "off = int(self.rows_noise.error(each))",
         "off = 0",
         _of("publish.scoring.CandidateScore.nist_interval"),
@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "both ranges of NIST's score have the whole chance to miss",
         Kind.RANGES,
-        "publish/scoring.py",
+        "publish.scoring:CandidateScore.nist_interval",
         "self._drawn(1 - (1 - sure) / 2)",
         "self._drawn(sure)",
         _of("publish.scoring.CandidateScore.nist_interval"),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "a mean leaves out how far its values are rounded",
         Kind.RANGES,
-        "plan/aggregates/measures.py",
+        "plan.aggregates.measures:Ratio.estimate",
         "moved = float(self.rounding)",
         "moved = 0.0",
         ("release/test_rounded_values.py",),
@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "a survey's range is cut to nothing",
         Kind.RANGES,
-        "surveys/counts.py",
+        "surveys.counts:interval",
         "min(float(respondents), max(top, half))",
         "min(float(respondents), max(top, 0.0))",
         ("vectors/test_release_vectors.py::test_vectors[surveys.counts.interval]",),
@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "a number below zero is shown as certain to be zero",
         Kind.RANGES,
-        "release/answers/answer.py",
+        "release.answers.answer:_at_least_zero",
         "max(0.0, high - min(0, value or 0))",
         "max(0.0, high)",
         ("vectors/test_release_vectors.py::test_vectors[release.answers.answer._at_least_zero]",),
@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "a revenue below zero is certain",
         Kind.RANGES,
-        "curator/proposals/sold_goods.py",
+        "curator.proposals.sold_goods:Sold.revenue_range",
         "float(self.price * (max(0, self.buyers) + reach))",
         "float(self.price * max(0, self.buyers + reach))",
         ("vectors/test_curator_vectors.py::test_vectors[curator.proposals.sold_goods.Sold.revenue_range]",),
@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         "a synopsis is exported with the salt of its line",
         Kind.CONSENT,
-        "publish/synopsis.py",
+        "publish.synopsis:Synopsis.to_json",
         "return codec.dumps(_without_salt(self))",
         "return codec.dumps(self)",
         (f"{_EXPORTED}::test_what_is_exported_holds_no_secret[marginals]",),
@@ -155,7 +155,7 @@ MUTANTS = (
     Mutant(
         "a sum of synopses is exported with the salts of the earlier ones",
         Kind.CONSENT,
-        "publish/synopsis.py",
+        "publish.synopsis:_without_salt",
         "return Synopsis(shown, found.receipt, tuple(map(_without_salt, found.earlier)))",
         "return Synopsis(shown, found.receipt, found.earlier)",
         (f"{_EXPORTED}::test_a_sum_of_synopses_holds_no_secret",),
@@ -163,7 +163,7 @@ MUTANTS = (
     Mutant(
         "a score is shown with the salt of its line",
         Kind.CONSENT,
-        "curator/proposals/scores.py",
+        "curator.proposals.scores:ScoreProposal._shown",
         "return replace(known, purchase=known.purchase.public, receipt=told)",
         "return replace(known, receipt=told)",
         (f"{_EXPORTED}::test_what_is_exported_holds_no_secret[score]",),

@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "a fresh request finds nothing, not even itself",
         Kind.CHARGE_ORDER,
-        "ledger/accounts/asking.py",
+        "ledger.accounts.asking:Asking._ahead",
         "return found or again",
         "return None",
         (f"{_ASKING}::test_equal_fresh_requests_at_once_cost_once",),
@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "a series under a request is not looked for before it is opened",
         Kind.CHARGE_ORDER,
-        "release/requested_series.py",
+        "release.requested_series:RequestedSeries.open",
         "return here.account.ask_tab(hold, asked, whole=whole, seconds=limit, waiting=waiting)",
         "return here.account.open_tab(hold, whole=whole, analyst=here.analyst, question=self.question)",
         (f"{_REQUESTS}::test_equal_requests_that_arrive_together_are_charged_once[mwem]",),
@@ -28,15 +28,15 @@ MUTANTS = (
     Mutant(
         "what another request bought is given",
         Kind.REUSE,
-        "release/requested_series.py",
-        "analyst=self.here.analyst, question=self.question, plan=self.plan\n",
-        "analyst=self.here.analyst\n",
+        "release.requested_series:RequestedSeries.known",
+        "analyst=self.here.analyst, question=self.question, plan=self.plan",
+        "analyst=self.here.analyst",
         (f"{_REQUESTS}::test_a_request_is_charged_once_and_given_again[mwem]",),
     ),
     Mutant(
         "a proposal outlives its policy",
         Kind.REUSE,
-        "server/releases/known_proposals.py",
+        "server.releases.known_proposals:KnownProposals.of",
         "if known is not None and known[0] is policy:",
         "if known is not None:",
         (f"{_SERVER}::test_a_proposal_is_made_once_for_each_who_sends_it",),
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "proposals of others are given",
         Kind.REUSE,
-        "server/counter.py",
+        "server.counter:Counter._proposal",
         "sent = Sent(caller.user, kind, written(spec), spends, until)",
         'sent = Sent("", kind, written(spec), spends, until)',
         (f"{_SERVER}::test_nobody_is_given_the_proposal_of_somebody_else",),

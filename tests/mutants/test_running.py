@@ -7,28 +7,17 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from mutants.running import ROOT, SOURCES, Kind, Mutant, Outcome, run
+from mutants.anchors import AnchorMoved, changed_definition, proposals
+from mutants.command import move_anchor, suite_mutants, suites
+from mutants.running import ROOT, Kind, Mutant, Outcome, run
 
-MODULES = tuple(
-    import_module(f"mutants.{file.stem}")
-    for file in sorted(Path(__file__).parent.glob("test_*.py"))
-    if file.stem != Path(__file__).stem
-)
-
-
-def _run(module: ModuleType) -> tuple[Mutant, ...]:
-    """The mutants that the tests of a module run: of every list, by whatever name."""
-    marks = (mark for test in vars(module).values() for mark in getattr(test, "pytestmark", ()))
-    return tuple(each for mark in marks if mark.args[:1] == ("mutant",) for each in mark.args[1])
-
-
-MUTANTS: tuple[Mutant, ...] = tuple(mutant for module in MODULES for mutant in _run(module))
+MODULES = suites()
+MUTANTS: tuple[Mutant, ...] = tuple(mutant for module in MODULES for mutant in suite_mutants(module))
 LEAST_KILLED = 600
 _LONGEST = 1800
 """Seconds for all tests of one list."""
@@ -36,25 +25,26 @@ _LONGEST = 1800
 OBVIOUS = Mutant(
     "a count is never changed",
     Kind.SENSITIVITY,
-    "privacy/sensitivity.py",
-    "        return self.total\n",
-    "        return self.total * 0\n",
+    "privacy.sensitivity:Sensitivity.l1",
+    "return self.total",
+    "return self.total * 0",
     ("privacy/test_sensitivity.py",),
 )
-HARMLESS = replace(OBVIOUS, name="nothing is changed", new="        return self.total * 1\n")
-BROKEN = replace(OBVIOUS, name="nothing can be imported", new="        return self.total\n\n    raise ImportError\n")
+HARMLESS = replace(OBVIOUS, name="nothing is changed", new="return self.total * 1")
+BROKEN = replace(OBVIOUS, name="nothing can be imported", new="return self.total\nraise ImportError")
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
-def test_every_mutant_applies_and_can_be_read(mutant: Mutant) -> None:
-    """A mutant whose text is gone, or stands twice, would seed nothing: change it with the sources."""
-    changed = mutant.changed()
-    compile(changed, mutant.file, "exec")
-    assert changed != (SOURCES / mutant.file).read_text()
-    assert mutant.tests
-    for each in mutant.tests:
-        file, _, test = each.partition("::")
-        assert not test or test.partition("[")[0] in _tests(file), f"{each} is no test"
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_every_mutant_applies_and_can_be_read(module: ModuleType) -> None:
+    """A mutant whose text is gone, or stands twice, would seed nothing: ``scripts/mutants`` says where it is now."""
+    for mutant in suite_mutants(module):
+        compile(mutant.definition(), mutant.anchor, "exec")
+        unchanged = changed_definition(mutant.anchor, mutant.old, mutant.old)
+        assert ast.dump(ast.parse(mutant.definition())) != ast.dump(ast.parse(unchanged)), mutant.name
+        assert mutant.tests, mutant.name
+        for test in mutant.tests:
+            file, _, name = test.partition("::")
+            assert not name or name.partition("[")[0] in _tests(file), f"{mutant.name}: {test} is no test"
 
 
 @cache
@@ -86,19 +76,13 @@ def test_every_list_of_mutants_is_run(module: ModuleType) -> None:
     listed = {each for value in lists for each in value if isinstance(each, Mutant)}
     single = {value for value in vars(module).values() if isinstance(value, Mutant)}
     assert listed, f"{module.__name__} lists no mutants"
-    assert listed | single == set(_run(module))
+    assert listed | single == set(suite_mutants(module))
 
 
 def test_there_are_enough_mutants_of_every_kind() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     assert {mutant.kind for mutant in MUTANTS} == set(Kind)
-    assert sum(_applies(mutant) and not mutant.accepted for mutant in MUTANTS) >= LEAST_KILLED
-
-
-def _applies(mutant: Mutant) -> bool:
-    """Whether its text is still there: only a bug that is seeded can be noticed."""
-    file = SOURCES / mutant.file
-    return file.is_file() and file.read_text().count(mutant.old) == 1
+    assert sum(not mutant.accepted for mutant in MUTANTS) >= LEAST_KILLED
 
 
 @pytest.mark.long
@@ -106,7 +90,7 @@ def _applies(mutant: Mutant) -> bool:
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_without_a_bug_the_same_tests_pass(module: ModuleType, tmp_path: Path) -> None:
     """A test that fails anyway would kill every mutant, and prove nothing."""
-    tests = tuple(dict.fromkeys(each for mutant in _run(module) for each in mutant.tests))
+    tests = tuple(dict.fromkeys(each for mutant in suite_mutants(module) for each in mutant.tests))
     found = run(replace(HARMLESS, tests=tests), tmp_path, _LONGEST)
     assert found.outcome is Outcome.SURVIVED, found.log[-4000:]
 
@@ -125,6 +109,18 @@ def test_a_mutant_without_an_end_is_no_kill(tmp_path: Path) -> None:
 
 
 def test_a_text_that_is_not_there_once_is_an_error() -> None:
-    for old in ("this text is nowhere", "return"):
-        with pytest.raises(ValueError, match="not once"):
-            replace(OBVIOUS, old=old).changed()
+    for old in ("this text is nowhere", "self"):
+        with pytest.raises(AnchorMoved, match="exactly once"):
+            replace(OBVIOUS, old=old).definition()
+
+
+def test_a_definition_that_moved_is_proposed_and_written() -> None:
+    place, text = proposals("privacy.elsewhere:Sensitivity.l1", "return self.total")[0]
+    assert (place, text) == (OBVIOUS.anchor, OBVIOUS.old)
+    listed = f'Mutant(\n    "{OBVIOUS.name}",\n    Kind.KEYS,\n    "privacy.elsewhere:Sensitivity.l1",\n)\n'
+    assert move_anchor(listed, OBVIOUS.name, place) == listed.replace("elsewhere", "sensitivity")
+
+
+def test_a_text_that_changed_is_proposed_by_what_is_nearest() -> None:
+    place, text = proposals(OBVIOUS.anchor, "return self.totalled")[0]
+    assert (place, text) == (OBVIOUS.anchor, OBVIOUS.old)

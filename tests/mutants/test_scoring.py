@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "the sensitivity is halved, as if half of the distance were measured",
         Kind.SENSITIVITY,
-        "publish/scoring.py",
+        "publish.scoring:SetDistance.sensitivity",
         "Sensitivity(1, self.grid * most, neighbours",
         "Sensitivity(1, self.grid * most / 2, neighbours",
         _MOVES,
@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "the candidate is scaled to the exact number of rows",
         Kind.REUSE,
-        "publish/scoring.py",
+        "publish.scoring:ScoreDraw.draw",
         "view = replace(self.view, total=used_total(total, self.unit_value))",
         "view = replace(self.view, total=used_total(int(self._rows.of(found)[0]), self.unit_value))",
         _DRAWN,
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "the number of rows is told without noise",
         Kind.REUSE,
-        "publish/scoring.py",
+        "publish.scoring:ScoreDraw.draw",
         "total = int(Measurement(self._rows, self.rows_noise).draw(self._rows.of(found))[0])",
         "total = int(self._rows.of(found)[0])",
         _DRAWN,
@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "the distance is told without noise",
         Kind.REUSE,
-        "publish/scoring.py",
+        "publish.scoring:ScoreDraw.draw",
         "int(Measurement(view, self.noise).draw(view.of(found))[0])",
         "int(view.of(found)[0])",
         ("publish/test_scoring.py::test_the_distance_has_noise",),
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "both numbers cost the whole price",
         Kind.CHARGE_ORDER,
-        "curator/proposals/scores.py",
+        "curator.proposals.scores:ScoreProposal._prepared",
         "noise = _noise(view.sensitivity, amount - for_rows, gaussian)",
         "noise = _noise(view.sensitivity, amount, gaussian)",
         ("publish/test_scoring.py::test_the_charge_is_the_price_and_no_more", *_LAW),
@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "the number of rows is taken for public where units are added",
         Kind.NEIGHBOURS,
-        "curator/proposals/scores.py",
+        "curator.proposals.scores:ScoreProposal._public",
         "exactly = size is not None and self._bounded(0).measures[0].sensitivity.neighbours.value == ",
         "exactly = size is not None or self._bounded(0).measures[0].sensitivity.neighbours.value == ",
         _LAW,
@@ -60,15 +60,15 @@ MUTANTS = (
     Mutant(
         "a stored score answers for any candidate",
         Kind.REUSE,
-        "curator/proposals/scores.py",
-        'digest("score", self._coded.identity, self._content, self.k,',
-        'digest("score", self._coded.identity, self.k,',
+        "curator.proposals.scores:ScoreProposal.identity",
+        "digest('score', self._coded.identity, self._content, self.k, self.worst, str(self.total))",
+        "digest('score', self._coded.identity, self.k, self.worst, str(self.total))",
         ("publish/test_scoring.py::test_a_score_is_stored_for_its_candidate_alone",),
     ),
     Mutant(
         "large counts wrap around before they are compared",
         Kind.WRAP,
-        "publish/scoring.py",
+        "publish.scoring:SetDistance._gap",
         "counts = np.minimum(CellCounts(self.reading, places).of(exact), most) * self.grid",
         "counts = CellCounts(self.reading, places).of(exact) * self.grid",
         ("publish/test_scoring.py::test_numbers_near_the_ends_are_added_up_exactly",),
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a score is bounded for a unit that is added, whatever the neighbours are",
         Kind.NEIGHBOURS,
-        "curator/proposals/scores.py",
+        "curator.proposals.scores:ScoreProposal._bounded",
         "return for_neighbours(found, self._context.policy.neighbours)",
         "return found",
         _MOVES,
@@ -84,16 +84,16 @@ MUTANTS = (
     Mutant(
         "both numbers of a score share their noise",
         Kind.REUSE,
-        "publish/scoring.py",
+        "publish.scoring:ScoreDraw.draw",
         "return self._score(total, int(Measurement(view, self.noise).draw(view.of(found))[0]))",
         "noise = (total - int(self._rows.of(found)[0])) * self.view.grid * len(self.view.sets)\n"
-        "        return self._score(total, int(view.of(found)[0]) + noise)",
+        "    return self._score(total, int(view.of(found)[0]) + noise)",
         _DRAWN,
     ),
     Mutant(
         "a stored score answers for a candidate with other counts in the same cells",
         Kind.REUSE,
-        "publish/scoring.py",
+        "publish.scoring:candidate_digest",
         "for each in (*rows.codes, rows.totals):",
         "for each in rows.codes:",
         ("publish/test_scoring.py::test_a_score_is_stored_for_its_candidate_alone",),
@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "a condition leaves the number of rows public",
         Kind.NEIGHBOURS,
-        "curator/proposals/scores.py",
+        "curator.proposals.scores:ScoreProposal._public",
         "return Fraction(size or 0) if exactly and has_fixed_total(self._bounded(0)) else None",
         "return Fraction(size or 0) if exactly else None",
         ("publish/test_scoring.py::test_a_condition_makes_the_number_of_rows_private",),

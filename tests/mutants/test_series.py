@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "a combination's sensitivity forgets that a column has several rows",
         Kind.SENSITIVITY,
-        "plan/readings/total_readings.py",
+        "plan.readings.total_readings:LinearTotals.sensitivity",
         "sum(map(abs, column)) for column in columns",
         "max(map(abs, column)) for column in columns",
         ("plan/test_readings.py::test_no_unit_moves_combinations_further_than_derived",),
@@ -16,15 +16,15 @@ MUTANTS = (
     Mutant(
         "a combination's squares are those of its largest weight",
         Kind.SENSITIVITY,
-        "plan/readings/total_readings.py",
-        "sum(weight**2 for weight in column) for column in columns",
-        "max(weight**2 for weight in column) for column in columns",
+        "plan.readings.total_readings:LinearTotals.sensitivity",
+        "sum((weight ** 2 for weight in column))",
+        "max((weight ** 2 for weight in column))",
         ("plan/test_readings.py::test_no_unit_moves_combinations_further_than_derived",),
     ),
     Mutant(
         "a snapshot reads the source again",
         Kind.REUSE,
-        "engine/duckdb/driver.py",
+        "engine.duckdb.driver:Snapshot._scan",
         "return self._copies.get(table) or super()._scan(table)",
         "return super()._scan(table)",
         ("release/test_series.py::test_every_step_of_a_series_sees_the_rows_of_its_first",),
@@ -32,15 +32,15 @@ MUTANTS = (
     Mutant(
         "a snapshot is made of whatever the file holds now",
         Kind.CHARGE_ORDER,
-        "engine/duckdb/driver.py",
-        "        if self._missing(reading):\n            self.sources.check_unchanged()\n",
+        "engine.duckdb.driver:Snapshot._check",
+        "if self._missing(reading):\n        self.sources.check_unchanged()",
         "",
         ("release/test_series.py::test_a_snapshot_begun_before_a_change_is_refused_for_free",),
     ),
     Mutant(
         "rows that are missing or not listed are in the first cell",
         Kind.KEYS,
-        "engine/arrays/dense_arrays.py",
+        "engine.arrays.dense_arrays:_Cells.of",
         "self._known.get(told(key), len(self._known)) for key",
         "self._known.get(told(key), 0) for key",
         ("engine/arrays/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "whole numbers that are missing or not listed are in the first cell",
         Kind.KEYS,
-        "engine/arrays/dense_arrays.py",
+        "engine.arrays.dense_arrays:_by_number",
         "table = np.full(high - low + 3, len(cells), np.int32)",
         "table = np.full(high - low + 3, 0, np.int32)",
         ("engine/arrays/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "numbers that are missing or not listed are in the first cell",
         Kind.KEYS,
-        "engine/arrays/dense_arrays.py",
+        "engine.arrays.dense_arrays:_by_number",
         "table = np.full(high - low + 3, len(cells), np.int32)",
         "table = np.zeros(high - low + 3, np.int32)",
         ("engine/arrays/test_dense_arrays.py::test_whole_numbers_are_found_in_their_cells",),
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "a coarse marginal is charged what a fine cell holds",
         Kind.SENSITIVITY,
-        "plan/readings/dense_readings.py",
+        "plan.readings.dense_readings:moved_in_cells",
         "added = Sensitivity(1, scaled.added.total)",
         "added = Sensitivity(1, scaled.added.per_group / 2)",
         ("engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit moves a marginal like an added one",
         Kind.NEIGHBOURS,
-        "plan/readings/dense_readings.py",
+        "plan.readings.dense_readings:moved_in_cells",
         "if scaled.sensitivity.neighbours is Neighbours.ADD_REMOVE:",
         "if scaled.sensitivity.neighbours:",
         ("engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "values of rows that the sample drops are counted",
         Kind.LIMITS,
-        "engine/lowering/total_lowering.py",
+        "engine.lowering.total_lowering:values",
         "both = Union((light, Select(wanted, ranked, where=(*there, kept))))",
         "both = Union((light, Select(wanted, ranked, where=there)))",
         ("engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "a tree with one row too many is not limited",
         Kind.LIMITS,
-        "engine/lowering/total_lowering.py",
+        "engine.lowering.total_lowering:_never_beyond",
         "return most is not None and most <= allowed",
         "return most is not None and most <= allowed + 1",
         ("engine/lowering/test_relation_lowering.py",),
@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "equal tables in memory are one version",
         Kind.REUSE,
-        "ledger/accounts/joined_sources.py",
+        "ledger.accounts.joined_sources:_glance",
         "        return Source(MEMORY, content, part=part)",
         "        return Source(MEMORY, content)",
         ("ledger/accounts/test_joined_sources.py::test_no_version_tells_whether_two_tables_in_memory_are_equal",),

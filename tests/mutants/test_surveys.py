@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "every question of a split form gets the whole price",
         Kind.FACTOR_TWO,
-        "surveys/choosing.py",
+        "surveys.choosing:share",
         "return epsilon if sampled else epsilon / questions",
         "return epsilon",
         _LAW,
@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "the question that is asked depends on the answers",
         Kind.SAMPLING,
-        "surveys/forms.py",
+        "surveys.forms:Form.answer",
         "asked = bits.below(len(cells))",
         "asked = cells[0] % len(cells)",
         _LAW,
@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "a sampled form sends one part of the first question in the place of the one that was asked",
         Kind.SAMPLING,
-        "surveys/forms.py",
+        "surveys.forms:Form.answer",
         "(randomised(self.mechanisms[asked], cells[asked]),)",
         "(randomised(self.mechanisms[asked], cells[0]),)",
         _UNBIASED,
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "one draw of bits is sent as the answers themselves",
         Kind.SAMPLING,
-        "surveys/encodings.py",
+        "surveys.encodings:randomised",
         "return int(mechanism.choose(cell))",
         "return cell",
         _LAW,
@@ -46,15 +46,15 @@ MUTANTS = (
     Mutant(
         "the loss of a report is stated for units that are added or removed",
         Kind.NEIGHBOURS,
-        "surveys/forms.py",
-        'Curve.pure(self.epsilon, "replace")',
-        'Curve.pure(self.epsilon, "add-remove")',
+        "surveys.forms:Form.curve",
+        "'replace'",
+        "'add-remove'",
         _LAW,
     ),
     Mutant(
         "an answer that is not listed makes answering fail",
         Kind.NAN,
-        "surveys/question_cells.py",
+        "surveys.question_cells:cell_of",
         "    except InvalidParameter:\n        return last\n",
         "    except KeyError:\n        return last\n",
         (f"{_FORMS}only_names_can_be_refused_of_answers",),
@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "hashed answers are thought to meet as if cells were drawn evenly",
         Kind.ROUNDING,
-        "surveys/encodings.py",
+        "surveys.encodings:chances",
         "meet = _meeting(mechanism.cells)",
         "meet = 1 / mechanism.cells",
         _UNBIASED,
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "each end of an interval may miss with the whole probability",
         Kind.FACTOR_TWO,
-        "surveys/counts.py",
+        "surveys.counts:interval",
         "low, high = frequency_limits(found, asked, miss / 2)",
         "low, high = frequency_limits(found, asked, 2 * miss)",
         _HOLD,
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "limits may be nearer to what was found than the theorem says",
         Kind.ROUNDING,
-        "surveys/counts.py",
+        "surveys.counts:frequency_limits",
         "max(at_most(found, asked, miss), min(1.0, (found + 1) / asked))",
         "at_most(found, asked, miss)",
         (f"{_COUNTS}the_limits_are_never_nearer_than_one_event",),
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "counts are scaled to those who were asked, not to all",
         Kind.LIMITS,
-        "surveys/counts.py",
+        "surveys.counts:estimated",
         "return respondents * (found / asked - chance.q) / chance.gap",
         "return asked * (found / asked - chance.q) / chance.gap",
         (f"{_COUNTS}estimates_and_variances_are_those_of_the_law",),
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "the variance of a pair forgets those who hold one cell",
         Kind.SENSITIVITY,
-        "surveys/counts.py",
+        "surveys.counts:PairCounts.variances",
         "one.other * two.other + alone + both",
         "one.other * two.other + both",
         _PAIRS,
@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "intervals that shall hold at once miss as often as single ones",
         Kind.DELTA,
-        "surveys/forms.py",
+        "surveys.forms:Form._miss",
         "return miss / many if together else miss",
         "return miss",
         (f"{_COUNTS}errors_said_before_are_those_of_the_intervals",),
@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "who was asked is thought not to matter",
         Kind.LIMITS,
-        "surveys/choosing.py",
+        "surveys.choosing:variance",
         "return one_of * alone + (one_of - 1) * (1 - 1 / cells) / cells",
         "return one_of * alone",
         (f"{_COUNTS}the_sampled_variance_is_the_mean_over_even_shares",),
@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         "reports of other forms are let in",
         Kind.KEYS,
-        "surveys/forms.py",
+        "surveys.forms:Form.check",
         "if found.form != self.number:",
         "if found.form == self.number[::-1]:",
         _HOSTILE,
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "hashed cells out of range are let in",
         Kind.KEYS,
-        "surveys/encodings.py",
+        "surveys.encodings:fits",
         "(0, PRIME), (0, mechanism.cells))",
         "(0, PRIME), (0, PRIME))",
         _HOSTILE,
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "a form is not compared with its hash",
         Kind.AUDIT,
-        "publish/files/sealed_files.py",
+        "publish.files.sealed_files:FileKind._manifest",
         "if not is_sealed(text, own):",
         "if not own:",
         (f"{_FORMS}careful_edits_of_a_file_are_found",),

@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "hits are taken as they were seen",
         Kind.AUDIT,
-        "attacks/scores.py",
+        "attacks.scores:Scores.excess",
         "each.hits - true - power_ceiling",
         "each.hits - power_ceiling",
         (f"{SCORES}::test_fewer_runs_than_least_have_no_power",),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "false alarms are taken as they were seen",
         Kind.AUDIT,
-        "attacks/scores.py",
+        "attacks.scores:Scores.excess",
         "min(1.0, each.alarms + false)",
         "min(1.0, each.alarms)",
         (f"{SCORES}::test_fewer_runs_than_least_have_no_power",),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "the proven ε forgets δ",
         Kind.DELTA,
-        "attacks/scores.py",
+        "attacks.scores:Scores.epsilon",
         "math.log((each.hits - true - delta)",
         "math.log((each.hits - true)",
         (f"{SCORES}::test_a_margin_is_that_of_massart",),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "a margin shrinks too fast with the runs",
         Kind.FACTOR_TWO,
-        "attacks/scores.py",
+        "attacks.scores:_margin",
         "math.sqrt(math.log(1 / miss) / (2 * count))",
         "math.sqrt(math.log(1 / miss) / (200 * count))",
         (f"{SCORES}::test_a_margin_is_that_of_massart",),
@@ -43,23 +43,23 @@ MUTANTS = (
     Mutant(
         "the table without the person has them",
         Kind.NEIGHBOURS,
-        "attacks/membership.py",
-        "return others + self.targets, others if self.instead is None",
-        "return others + self.targets, others + self.targets if self.instead is None",
+        "attacks.membership:Runs.counts",
+        "others if self.instead is None else others + self.instead",
+        "others + self.targets if self.instead is None else others + self.instead",
         (f"{MEMBERSHIP}::test_counts_are_those_of_the_people_who_are_there",),
     ),
     Mutant(
         "each question of several costs the whole price",
         Kind.CHARGE_ORDER,
-        "attacks/membership.py",
-        'exact(epsilon, "epsilon") * len(places) / attributes',
-        'exact(epsilon, "epsilon")',
+        "attacks.membership:_sums",
+        "exact(epsilon, 'epsilon') * len(places) / attributes",
+        "exact(epsilon, 'epsilon')",
         (f"{MEMBERSHIP}::test_every_run_is_released_at_the_whole_price",),
     ),
     Mutant(
         "what is withheld makes a score that is no number",
         Kind.NAN,
-        "attacks/membership.py",
+        "attacks.membership:trace",
         "np.nan_to_num(each - expected)",
         "(each - expected)",
         (f"{MEMBERSHIP}::test_what_is_withheld_says_nothing",),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "a missing secret has a vote",
         Kind.NAN,
-        "attacks/tracing_rows.py",
+        "attacks.tracing_rows:infer",
         "np.where(rows[:, -1] < 0, 0, 2 * rows[:, -1] - 1)",
         "2 * rows[:, -1] - 1",
         (f"{MEMBERSHIP}::test_a_secret_is_guessed_by_those_who_are_alike_and_a_missing_one_has_no_vote",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "rows without names keep the order of those who gave them",
         Kind.CONSENT,
-        "attacks/tracing_rows.py",
+        "attacks.tracing_rows:Candidates.table",
         "return own[np.lexsort(own.T)]",
         "return own",
         (f"{MEMBERSHIP}::test_copies_are_rows_of_the_table_and_names_are_not_in_their_order",),
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "the ceiling with the person is that of one without a promise",
         Kind.AUDIT,
-        "attacks/attribute.py",
+        "attacks.attribute:Learnt.excess",
         "return least - power_ceiling(theory,",
         "return least - 1 + 0 * power_ceiling(theory,",
         (f"{ATTRIBUTE}::test_exact_counts_that_claim_to_be_private_are_caught",),
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "the table without the person lacks nobody",
         Kind.NEIGHBOURS,
-        "attacks/attribute.py",
+        "attacks.attribute:draw_tables",
         "np.add.at(outside, (np.arange(many), *targets.T), -1)",
         "np.add.at(outside, (np.arange(many), *targets.T), 0)",
         (f"{ATTRIBUTE}::test_the_table_without_the_person_lacks_their_row_alone",),
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "a value replaced has the ceiling of a unit removed",
         Kind.NEIGHBOURS,
-        "attacks/whole_budgets.py",
+        "attacks.whole_budgets:Spending.ceiling",
         "account_ceiling(promise, own.neighbours) if replaced else guess_ceiling(promise)",
         "guess_ceiling(promise)",
         (f"{POLICY}::test_exact_answers_give_all_away_and_the_policys_hold_their_ceilings",),
@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "the target has one row, whatever counts",
         Kind.LIMITS,
-        "attacks/staged_policies.py",
+        "attacks.staged_policies:Stage.rows",
         "most = 1 if self.table.every_row else self.table.max_rows or 1",
         "most = 1",
         (f"{POLICY}::test_the_target_has_as_many_rows_as_count_and_nobody_else_more_than_one",),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "a staged account has more than the policy's budget",
         Kind.CHARGE_ORDER,
-        "attacks/whole_budgets.py",
+        "attacks.whole_budgets:Spending.account",
         "epsilon = times * max(own.epsilon, divergence)",
         "epsilon = times * (1 + max(own.epsilon, divergence))",
         (f"{POLICY}::test_the_whole_budget_is_spent_and_not_more",),
@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "rounds that are not played are left out of the score",
         Kind.AUDIT,
-        "attacks/game.py",
+        "attacks.game:Match.epsilon",
         "least_proven(self.right, self.rounds, _ALARM)",
         "least_proven(self.right, max(1, self.played), _ALARM)",
         (f"{GAME}::test_rounds_that_are_not_played_count_as_wrong",),
@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "a private curator answers without end in the game",
         Kind.REUSE,
-        "attacks/game.py",
+        "attacks.game:CURATORS",
         "private_answers(secret, EPSILON, QUESTIONS, fresh=True)",
         "private_answers(secret, EPSILON, QUESTIONS)",
         (f"{GAME}::test_a_private_curator_answers_until_its_budget_is_spent",),

@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "a threshold is one too low",
         Kind.KEYS,
-        "mechanisms/key_thresholds.py",
+        "mechanisms.key_thresholds:KeyThreshold.threshold",
         "return _threshold(self.scale, self.delta, self.max_groups, self.weighted)",
         "return _threshold(self.scale, self.delta, self.max_groups, self.weighted) - 1",
         (_LAW,),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "a unit is said to hold one key",
         Kind.KEYS,
-        "release/preparing.py",
+        "release.preparing:_selection",
         "threshold(epsilon, delta, holders.most, holders.weighted, holders.neighbours)",
         "threshold(epsilon, delta, 1, holders.weighted, holders.neighbours)",
         (_LAW,),
@@ -27,43 +27,42 @@ MUTANTS = (
     Mutant(
         "groups are counted before they are crossed",
         Kind.LIMITS,
-        "engine/lowering/total_lowering.py",
-        'places.append(("a", Rank((Reference("u"),), (Reference("s"), *keys), place=Place.DENSE_RANK)))',
-        'places.append(("a", Rank((Reference("u"),), (Reference("k0"),), place=Place.DENSE_RANK)))',
+        "engine.lowering.total_lowering:_ranking",
+        "(Reference('s'), *keys)",
+        "(Reference('k0'),)",
         (_REPLAY, f"{_FOUND}::test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may"),
     ),
     Mutant(
         "all rows decide who holds a key, not those that count",
         Kind.LIMITS,
-        "engine/lowering/total_lowering.py",
-        'grouped = _corrected(bounded, part, (), _dropped(part, Named("s"), kept)).result',
-        'grouped = _corrected(bounded, part, (), _dropped(part, Named("s"), kept if part is by_all else '
-        "Constant(True, Type.BOOLEAN))).result",
+        "engine.lowering.total_lowering:_crossed",
+        "_dropped(part, Named('s'), kept)",
+        "_dropped(part, Named('s'), kept if part is by_all else Constant(True, Type.BOOLEAN))",
         (_REPLAY, f"{_FOUND}::test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may"),
     ),
     Mutant(
         "the noise of the selection is used for the count again",
         Kind.REUSE,
-        "release/found_groups.py",
-        "        return self._shown(drawn(self.prepared, tuple(groups), known), groups)",
-        "        again = self._shown(drawn(self.prepared, tuple(groups), known), groups)\n"
-        "        lift = max(0, self._threshold.threshold - int(found.holders.max(initial=0)))\n"
-        "        risen = tuple(tuple(abs(each) + lift for each in column) for column in again.columns)\n"
-        "        return replace(again, columns=risen)",
+        "release.found_groups:FoundGroups.draw",
+        "return self._shown(drawn(self.prepared, tuple(groups), known), groups)",
+        "again = self._shown(drawn(self.prepared, tuple(groups), known), groups)\n"
+        "    lift = max(0, self._threshold.threshold - int(found.holders.max(initial=0)))\n"
+        "    risen = tuple((tuple((abs(each) + lift for each in column)) for column in again.columns))\n"
+        "    return replace(again, columns=risen)",
         ("safety/test_unknown_keys.py::test_a_count_of_units_has_noise_of_its_own",),
     ),
     Mutant(
         "keys are ordered by who holds them",
         Kind.KEYS,
-        "release/found_groups.py",
-        "key=lambda place: sorting(names[place]))[: self._most]",
-        "key=lambda place: -found.holders[kept[place]])[: self._most]",
+        "release.found_groups:FoundGroups.draw",
+        "sorting(names[place])",
+        "-found.holders[kept[place]]",
         ("safety/test_unknown_keys.py::test_as_many_keys_as_fit_are_the_first_by_value",),
     ),
     Mutant(
         "keys of one unit are left out exactly",
         Kind.KEYS,
-        "release/found_groups.py",
+        "release.found_groups:FoundGroups.draw",
         "kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)))",
         "kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)) & (found.holders > 1))",
         ("safety/test_unknown_keys.py::test_a_key_is_shown_as_often_as_its_threshold_says",),
@@ -71,25 +70,26 @@ MUTANTS = (
     Mutant(
         "too many keys make a release fail",
         Kind.KEYS,
-        "release/found_groups.py",
-        "        names = found.named(kept)\n",
-        "        assert len(kept) <= most_keys(self.reading)\n        names = found.named(kept)\n",
+        "release.found_groups:FoundGroups.draw",
+        "kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)))",
+        "kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)))\n"
+        "    assert len(kept) <= most_keys(self.reading)",
         ("curator/previews/test_unknown_groups.py::test_as_many_keys_are_shown_as_an_answer_has",),
     ),
     Mutant(
         "only groups with rows are shown",
         Kind.KEYS,
-        "release/found_groups.py",
-        "        return self._shown(drawn(self.prepared, tuple(groups), known), groups)",
-        "        places = places[totals[places].any(axis=1)]\n"
-        "        groups = groups[: len(places)]\n"
-        "        return self._shown(drawn(self.prepared, tuple(groups), known), groups)",
+        "release.found_groups:FoundGroups.draw",
+        "return totals[places] if isinstance(reading, GroupTotals) else read(reading)",
+        "return totals[places] if isinstance(reading, GroupTotals) else read(reading)\n"
+        "    places = places[totals[places].any(axis=1)]\n"
+        "    groups = groups[:len(places)]",
         ("safety/test_unknown_keys.py::test_every_kept_key_has_all_declared_values",),
     ),
     Mutant(
         "a threshold does not pay for every key of a unit and nobody notices",
         Kind.KEYS,
-        "release/measurement.py",
+        "release.measurement:_require_every_key",
         "enough = mechanism.max_groups >= reading.most and mechanism.weighted >= reading.weighted",
         "enough = True",
         ("release/test_preparing.py::test_a_threshold_pays_for_every_key_of_a_unit",),
@@ -97,15 +97,15 @@ MUTANTS = (
     Mutant(
         "a stored answer with a higher threshold is good enough",
         Kind.REUSE,
-        "release/found_groups.py",
-        'return {"keys": int(self._threshold.error()), **good_enough(self.prepared)}',
-        "return good_enough(self.prepared)",
+        "release.found_groups:FoundGroups.good_enough",
+        "{'keys': int(self._threshold.error()), **good_enough(self.prepared)}",
+        "good_enough(self.prepared)",
         ("curator/previews/test_unknown_groups.py::test_a_stored_answer_is_as_good_only_if_it_shows_groups_as_small",),
     ),
     Mutant(
         "a group is said to be shown rarely where it is shown often",
         Kind.KEYS,
-        "curator/previews/unknown_groups.py",
+        "curator.previews.unknown_groups:foretold",
         "least = int(threshold.error(_RARELY))",
         "least = int(threshold.error(_OFTEN))",
         ("curator/previews/test_unknown_groups.py::test_who_asks_is_told_before_spending_which_groups_will_not_show",),
@@ -113,9 +113,9 @@ MUTANTS = (
     Mutant(
         "an answer that was bought is warned of as if it were to be paid again",
         Kind.KEYS,
-        "curator/proposals/questions.py",
-        "        if not bought:\n            said = (*said, *self._foretold",
-        "        if True:\n            said = (*said, *self._foretold",
+        "curator.proposals.questions:Question.error",
+        "not bought",
+        "True",
         ("curator/previews/test_unknown_groups.py::test_an_answer_that_was_bought_is_not_warned_of",),
     ),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from mutants.running import Kind, Mutant, suite
 
 _LAW = ("mechanisms/test_group_choices.py::test_draws_follow_the_exact_law",)
-_WORLDS = ("mechanisms/test_group_choices.py::test_the_curve_covers_all_groups_of_every_small_world",)
 _PAIRS = ("safety/test_values.py::test_pairs_of_a_unit_are_limited",)
 _PANDAS = ("safety/test_values.py::test_within_limits_it_is_what_pandas_counts",)
 _SEVERAL = ("safety/test_values.py::test_a_unit_of_several_rows_is_charged_for_all_of_them",)
@@ -14,7 +13,7 @@ MUTANTS = (
     Mutant(
         "counts are compared in 32 bits",
         Kind.WRAP,
-        "mechanisms/group_choices.py",
+        "mechanisms.group_choices:FrequentValues.choose",
         "table.astype(np.int64).astype(np.uint64)",
         "table.astype(np.int32).astype(np.uint64)",
         ("mechanisms/test_group_choices.py::test_counts_at_the_ends_of_64_bits",),
@@ -22,7 +21,7 @@ MUTANTS = (
     Mutant(
         "every group is chosen with the same noise",
         Kind.REUSE,
-        "mechanisms/races.py",
+        "mechanisms.races:winners_of_rows",
         "    words = words.reshape(gaps.shape)\n",
         "    words = np.repeat(words[: gaps.shape[1]][None], len(gaps), axis=0)\n",
         _LAW,
@@ -30,7 +29,7 @@ MUTANTS = (
     Mutant(
         "pairs beyond a limit are counted",
         Kind.LIMITS,
-        "engine/lowering/total_lowering.py",
+        "engine.lowering.total_lowering:by_value",
         "totals = _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))",
         "totals = _whole(rows)",
         _PAIRS,
@@ -38,17 +37,15 @@ MUTANTS = (
     Mutant(
         "a unit keeps all its pairs",
         Kind.LIMITS,
-        "engine/lowering/total_lowering.py",
-        "        totals = _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))\n"
-        "    return Statement((*relations.stages, *totals.stages), totals.result)\n\n\ndef _pairs",
-        "        totals = _whole(rows)\n"
-        "    return Statement((*relations.stages, *totals.stages), totals.result)\n\n\ndef _pairs",
+        "engine.lowering.total_lowering:by_value",
+        "_corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))",
+        "_whole(rows)",
         _PAIRS,
     ),
     Mutant(
         "a value that is missing counts as one more",
         Kind.NAN,
-        "engine/lowering/total_lowering.py",
+        "engine.lowering.total_lowering:_pairs",
         "rows.select, where=(counts,), grouped=names)",
         "rows.select, grouped=names)",
         _PANDAS,
@@ -56,15 +53,15 @@ MUTANTS = (
     Mutant(
         "different values move like units",
         Kind.SENSITIVITY,
-        "plan/readings/value_readings.py",
-        "        return self.bounded.measures[0].sensitivity\n",
-        "        return Sensitivity(1, neighbours=self.bounded.measures[0].sensitivity.neighbours)\n",
+        "plan.readings.value_readings:Differences.sensitivity",
+        "return self.bounded.measures[0].sensitivity",
+        "return Sensitivity(1, neighbours=self.bounded.measures[0].sensitivity.neighbours)",
         _SEVERAL,
     ),
     Mutant(
         "a choice is charged for one row of a unit",
         Kind.SENSITIVITY,
-        "plan/readings/value_readings.py",
+        "plan.readings.value_readings:Frequencies.in_all",
         "return int(self.bounded.measures[0].added.total)",
         "return 1",
         _SEVERAL,
@@ -72,15 +69,15 @@ MUTANTS = (
     Mutant(
         "Gaussian noise on different values alone passes for pure",
         Kind.DELTA,
-        "release/preparing.py",
-        "return all(each.mechanism.pure for each in self.noises)",
-        "return all(each.pure for each in self.mechanisms)",
+        "release.preparing:Prepared.pure",
+        "(each.mechanism.pure for each in self.noises)",
+        "(each.pure for each in self.mechanisms)",
         (f"{_ASKED}::test_gaussian_noise_on_different_values_is_charged_with_its_delta",),
     ),
     Mutant(
         "a table of groups and values of any size is read after the charge",
         Kind.CHARGE_ORDER,
-        "curator/proposals/questions.py",
+        "curator.proposals.questions:Question._require_few_cells",
         "if len(self.groups) * part.cells > MOST_NUMBERS:",
         "if False:",
         (f"{_ASKED}::test_large_tables_of_groups_and_values_are_refused_before_the_charge",),

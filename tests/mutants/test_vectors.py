@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "a probability below all floats is said to be 0",
         Kind.DELTA,
-        "privacy/theorems.py",
+        "privacy.theorems:_probability",
         "max(5e-324, math.exp(min(0.0, log)) * _UP)",
         "math.exp(min(0.0, log)) * _UP",
         ("vectors/test_theorem_vectors.py::test_vectors[privacy.theorems.renyi_to_delta]",),
@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "a large group's failure at a key threshold is that of one unit",
         Kind.DELTA,
-        "privacy/threshold_losses.py",
+        "privacy.threshold_losses:LaplaceThresholdLoss.group",
         "return ResponseLoss(self.pure, 2, self.reveal).group(k)",
         "return ResponseLoss(self.pure, 2, self.reveal)",
         ("vectors/test_curve_vectors.py::test_vectors[privacy.threshold_losses.LaplaceThresholdLoss.group]",),
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "equal outcomes of a large loss are counted against each other",
         Kind.FACTOR_TWO,
-        "privacy/losses.py",
+        "privacy.losses:PairLoss.renyi",
         "return (most + math.log(scaled)) / z if z else self._mean()",
         "return (most - math.log(scaled)) / z if z else self._mean()",
         ("vectors/test_loss_vectors.py::test_vectors[privacy.losses.PairLoss.renyi]",),
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "the regret of a player who is alone in its type does not count",
         Kind.LIMITS,
-        "games/mediation.py",
+        "games.mediation:Advice.regret",
         "present = game.population > 0",
         "present = game.population > 1",
         ("vectors/test_game_vectors.py::test_vectors[games.mediation.Advice.regret]",),
@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "reports are scaled beyond themselves when payments are drawn",
         Kind.SAMPLING,
-        "games/money.py",
+        "games.money:Priced.release",
         "less = 1 - (2 * bits.integer",
         "less = 1 - (3 * bits.integer",
         ("games/test_money.py::test_reports_are_scaled_by_the_middles_of_equal_parts",),
@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "noise for all of δ is taken beside a key threshold that needs half of it",
         Kind.DELTA,
-        "mechanisms/key_thresholds.py",
+        "mechanisms.key_thresholds:KeyThreshold.__init__",
         "Guarantee(epsilon, promise.delta / 2))",
         "Guarantee(epsilon, promise.delta))",
         ("mechanisms/test_key_thresholds.py::test_gaussian_noise_for_all_of_delta_is_refused",),
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "far below the largest loss of very little noise nothing leaks",
         Kind.DELTA,
-        "privacy/noise_losses.py",
+        "privacy.noise_losses:_lifted",
         "math.exp(min(700.0, y - beta))",
         "math.exp(min(700.0, y + beta))",
         ("vectors/test_loss_vectors.py::test_vectors[privacy.noise_losses.LaplaceLoss.delta]",),
