@@ -31,6 +31,7 @@ from sfumato.attacks.ceilings import guess_ceiling
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.attacks.scores import Scores, Traced
 from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
+from sfumato.curator.kinds.synthesis import Method
 from sfumato.mechanisms import bits
 from sfumato.policy import Domain, Policy, Type
 from sfumato.privacy import Guarantee, Neighbours
@@ -88,7 +89,7 @@ def resampled(table: Codes) -> Codes:
 
 
 def synthesized(
-    table: Codes, epsilon: Number, method: str, rows: int, neighbours: Neighbours = Neighbours.ADD_REMOVE
+    table: Codes, epsilon: Number, method: Method, rows: int, neighbours: Neighbours = Neighbours.ADD_REMOVE
 ) -> Codes:
     """Buy a synthetic table of a curator at this price, which is for these neighbours, and draw so many rows of it; −1
     is a missing value.
@@ -152,7 +153,7 @@ class Release:
 
 
 def releases(
-    epsilon: Number, runs: int, candidates: int, columns: int, method: str, neighbours: Neighbours
+    epsilon: Number, runs: int, candidates: int, columns: int, method: Method, neighbours: Neighbours
 ) -> list[Release]:
     """Draw so many tables, and publish each: its rows without names, rows drawn of it anew, and a synthetic table that
     is bought at this price.
@@ -173,7 +174,7 @@ def membership_of_rows(
     runs: int = 5,
     candidates: int = 200,
     columns: int = 8,
-    method: str = "aim",
+    method: Method = "aim",
     neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
 ) -> Traced:
     """Guess which candidates are in a table from published rows: real ones without names, copies, and synthetic ones of
@@ -203,7 +204,7 @@ def attribute_of_rows(
     runs: int = 2,
     candidates: int = 2000,
     columns: int = 8,
-    method: str = "aim",
+    method: Method = "aim",
     neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
 ) -> Findings:
     """Guess the secret of candidates from published rows, of those who are in the table and of those who are not, or

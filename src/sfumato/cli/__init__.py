@@ -7,13 +7,16 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sfumato import __version__
 from sfumato.cli.common.exit_codes import EXIT_CODES, refusals, streams
 from sfumato.cli.common.options import DETAILS
+
+if TYPE_CHECKING:
+    from sfumato.curator.release_kinds import ReleaseKind
 
 _ORDER = (
     "demo",
@@ -43,11 +46,8 @@ _ORDER = (
     "key",
     "serve",
     "auction",
-    "degrees",
     "running",
     "above",
-    "bounds",
-    "limits",
     "user",
     "token",
     "login",
@@ -56,17 +56,30 @@ _LATER = tuple(name for name in _ORDER if name != "check")
 """Commands that live in modules of their own, each imported when it is named."""
 
 
+def _kinds() -> dict[str, ReleaseKind]:
+    """Import the kinds of release whose command is made of their fields."""
+    from sfumato.curator.release_kinds import all_kinds
+
+    return {name: kind for name, kind in all_kinds().items() if "command" not in kind.skins}
+
+
 class Commands(click.Group):
     """These commands are imported on first use, and end with the exit code of what went wrong."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_ORDER, *(name for name in super().list_commands(ctx) if name not in _ORDER)]
+        named = (*_ORDER, *_kinds())
+        return [*named, *(name for name in super().list_commands(ctx) if name not in named)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _LATER:
             found: click.Command = import_module(f"sfumato.cli.commands.{cmd_name}").command
             return found
-        return super().get_command(ctx, cmd_name)
+        known = super().get_command(ctx, cmd_name)
+        if known is not None or cmd_name not in _kinds():
+            return known
+        from sfumato.cli.common.kind_commands import command_for
+
+        return command_for(_kinds()[cmd_name])
 
     def main(self, *args: Any, **options: Any) -> Any:
         with streams():

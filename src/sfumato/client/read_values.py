@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from sfumato.curator.release_kinds import all_kinds
 from sfumato.errors import ServerUnavailable
+from sfumato.privacy import codec
 from sfumato.untrusted import refusing
 
 _HOMES: Mapping[str, tuple[str, str]] = {
@@ -16,6 +18,7 @@ _HOMES: Mapping[str, tuple[str, str]] = {
     "answer-column": ("release.answers.answer_columns", "AnswerColumn"),
     "answers": ("curator.proposals.workload_answers", "Answers"),
     "bounds": ("curator.proposals.found_bounds", "Bounds"),
+    "degrees": ("curator.proposals.degrees", "Degrees"),
     "explanation": ("curator.previews.explaining", "Explanation"),
     "fitted-model": ("publish.fitted_models", "FittedModel"),
     "forecast": ("curator.previews.forecasts", "Forecast"),
@@ -25,6 +28,8 @@ _HOMES: Mapping[str, tuple[str, str]] = {
     "period-standings": ("curator.accounts.period_standings", "PeriodStandings"),
     "picture": ("plots.picture", "Picture"),
     "public-face": ("policy.public_faces", "PublicFace"),
+    "running-answer": ("release.running_totals", "RunningAnswer"),
+    "running-forecast": ("curator.proposals.running_counts", "RunningForecast"),
     "session-answers": ("curator.proposals.session_answers", "SessionAnswers"),
     "sold": ("curator.proposals.sold_goods", "Sold"),
     "standing": ("curator.accounts.standings", "Standing"),
@@ -53,8 +58,13 @@ def _read(told: Any) -> Any:
 
 
 def _value(told: Mapping[str, Any]) -> Any:
-    home = _HOMES.get(told["kind"].partition("/")[0])
-    if home is None:
-        raise ServerUnavailable("the server tells something that this version does not know", place=told["kind"][:100])
-    module, name = home
-    return getattr(import_module(f"sfumato.{module}"), name).from_json(json.dumps(told))
+    tag = told["kind"].partition("/")[0]
+    home = _HOMES.get(tag)
+    if home is not None:
+        module, name = home
+        return getattr(import_module(f"sfumato.{module}"), name).from_json(json.dumps(told))
+    for kind in all_kinds().values():
+        answer = kind.answer_class()
+        if tag == codec.values().get(answer, "").partition("/")[0]:
+            return answer.from_json(json.dumps(told))
+    raise ServerUnavailable("the server tells something that this version does not know", place=told["kind"][:100])

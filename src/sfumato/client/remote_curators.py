@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from itertools import accumulate
 from operator import add
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sfumato.client.addresses import Address
 from sfumato.client.kept_tokens import kept_certificate, kept_token
@@ -15,24 +16,29 @@ from sfumato.client.read_values import read
 from sfumato.client.remote_proposals import Place, RemoteProposal, RemoteQuestion, sent_spec, written_question
 from sfumato.client.sent_values import parameters_sent
 from sfumato.client.wire import Wire, seconds
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.curator.kinds.workloads import WorkloadSpec
+from sfumato.curator.proposing import Proposing
+from sfumato.curator.release_kinds import Spec, kind_of, spec_fields
+from sfumato.errors import InvalidParameter
 from sfumato.privacy import Budget, codec
 from sfumato.privacy.budget_pictures import History, Moment
-from sfumato.privacy.numbers import Number, whole
+from sfumato.privacy.numbers import whole
 
 if TYPE_CHECKING:
     from sfumato.client.remote_tables import RemoteTable
-    from sfumato.curator import Listing, PeriodStandings, Standing, Tables
+    from sfumato.curator import Listing, PeriodStandings, Standing, Tables, Workload
     from sfumato.ledger import Line
     from sfumato.ledger.account_lines import AccountLines
     from sfumato.policy import PublicFace
+
+P = TypeVar("P")
 
 TIMEOUT = 30.0
 """Seconds that a call may take which reads no rows."""
 _PAGE = 1000
 
 
-class RemoteCurator:
+class RemoteCurator(Proposing):
     """This is a curator that a server runs. It is safe to use from threads, and closes its connections.
 
     What is asked is understood, charged, drawn and kept there; a token says who asks, and within which share. Sessions
@@ -115,7 +121,7 @@ class RemoteCurator:
 
         return RemoteTable(self._place, {**sent_spec(table=name, alias=alias), "steps": []})
 
-    def workload(self, questions: Sequence[Any] | Mapping[str, Any] | str | os.PathLike[str]) -> RemoteProposal:
+    def workload(self, questions: Sequence[Any] | Mapping[str, Any] | str | os.PathLike[str]) -> Workload:
         """Propose to ask several questions at one price: a list, a mapping from names, or a .sql file. This is free."""
         if isinstance(questions, (str, os.PathLike)):
             questions = _of_file(questions)
@@ -123,114 +129,19 @@ class RemoteCurator:
             texts: Any = {name: written_question(each, str(name)) for name, each in questions.items()}
         else:
             texts = [written_question(each, f"q{place}") for place, each in enumerate(questions, 1)]
-        return self._proposed("workloads", questions=texts)
+        return self.propose(WorkloadSpec(texts))
 
-    def marginals(
-        self,
-        table: str,
-        ways: Any = 2,
-        *,
-        weights: Any = None,
-        objective: str = "total",
-        where: str | None = None,
-        columns: Sequence[str] | None = None,
-        rows: int | None = None,
-    ) -> RemoteProposal:
-        """Propose to measure marginals of a table once; whatever is asked of them afterwards is free, and in this
-        process.
+    def propose(self, spec: Spec[P]) -> P:
+        """Propose what a spec describes: ``curator.propose(BoundsSpec("visits", "cost"))``. This is free.
+
+        What the server offers has the methods of the same proposal in this process.
         """
-        own: dict[str, Any] = {"weights": weights, "objective": objective, "where": where}
-        return self._proposed("marginals", table=table, ways=ways, columns=columns, rows=rows, **own)
-
-    def histogram(
-        self, table: str, columns: Sequence[str], *, where: str | None = None, rows: int | None = None
-    ) -> RemoteProposal:
-        """Propose to count the rows in every cell of these columns together. This is free."""
-        if isinstance(columns, (str, bytes)) or not isinstance(columns, Sequence) or not columns:
-            raise InvalidParameter("columns", columns, 'a list of names such as ["sex", "age"]')
-        return self.marginals(table, [columns], where=where, rows=rows)
-
-    def mwem(
-        self,
-        table: str,
-        columns: Sequence[str] | None = None,
-        ways: Any = None,
-        *,
-        queries: Any = None,
-        rounds: int = 10,
-        textbook: bool = False,
-        where: str | None = None,
-        rows: int | None = None,
-    ) -> RemoteProposal:
-        """Propose to fit a model of some columns to what it gets most wrong, round by round. This is free."""
-        own: dict[str, Any] = {"queries": queries, "rounds": rounds, "textbook": textbook, "where": where}
-        return self._proposed("synopses", table=table, columns=columns, ways=ways, rows=rows, **own)
-
-    def synthesize(
-        self,
-        table: str,
-        method: str = "aim",
-        ways: Any = 3,
-        *,
-        columns: Sequence[str] | None = None,
-        weights: Mapping[str, Number] | None = None,
-        where: str | None = None,
-        rows: int | None = None,
-        one_row_per: str | None = None,
-        order: str | None = None,
-    ) -> RemoteProposal:
-        """Propose a synthetic table: a model of these columns, and rows drawn from it. This is free."""
-        own: dict[str, Any] = {"columns": columns, "weights": weights, "where": where, "rows": rows}
-        more: dict[str, Any] = {"one_row_per": one_row_per, "order": order}
-        return self._proposed("synthesis", table=table, method=method, ways=ways, **own, **more)
-
-    def above(
-        self,
-        threshold: Number,
-        positives: int = 1,
-        *,
-        sensitivity: Number | None = None,
-        tables: Sequence[str] | None = None,
-        monotone: bool | None = None,
-        questions: Sequence[str] | None = None,
-    ) -> RemoteProposal:
-        """Propose a session: of many ``questions`` each is told to be above a threshold or below it, for one price.
-        This is free. A server has to know them beforehand: no session stays open there.
-        """
-        if questions is None:
-            raise _stays("a session that waits for its questions", "give them all: above(…, questions=[…])")
-        own: dict[str, Any] = {"sensitivity": sensitivity, "tables": tables, "monotone": monotone}
-        return self._proposed("sessions", threshold=threshold, positives=positives, questions=questions, **own)
-
-    def bounds(self, table: str, column: str, *, cover: Number = "0.99") -> RemoteProposal:
-        """Propose to find bounds for a column of numbers or dates that cover this share of its values. This is free."""
-        return self._proposed("bounds", table=table, column=column, cover=cover)
-
-    def auction(
-        self, table: str | None = None, column: str | None = None, *, prices: Sequence[Number]
-    ) -> RemoteProposal:
-        """Propose to sell a digital good to whoever bid in a column, at one of these public prices. This is free."""
-        return self._proposed("auctions", table=table, column=column, prices=prices)
-
-    def online(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse an online session: it stays open in the process that holds the data."""
-        raise _stays("an online session", "buy marginals once: questions to them are free")
-
-    def running(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse running totals, which a server does not sell."""
-        raise _stays("running totals", "ask for the counts of each day, week or month in SQL")
-
-    def degrees(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse a histogram of degrees, which a server does not sell."""
-        raise _stays("a histogram of degrees", "ask the owner to release it from the policy's file")
-
-    def limits(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse a search for limits, which is for the owner who writes the policy."""
-        raise _stays("a search for limits", "ask the owner to release it from the policy's file")
-
-    def score(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse to score a candidate table, which is not sent to a server."""
-        raise _stays("the score of a candidate", "ask the owner to release it from the policy's file")
+        kind = kind_of(spec)
+        kind.require("rest")
+        given = {field.name: getattr(spec, field.name) for field in spec_fields(kind.spec)}
+        _require_sendable(spec, given)
+        found: P = RemoteProposal.at(self._place, kind.name, sent_spec(**given))
+        return found
 
     def close(self) -> None:
         """Close the connections. What was bought stays at the server."""
@@ -247,10 +158,6 @@ class RemoteCurator:
 
     def _repr_html_(self) -> str:
         return self.tables._repr_html_() + self.budget._repr_html_()
-
-    def _proposed(self, kind: str, **spec: Any) -> RemoteProposal:
-        found: RemoteProposal = RemoteProposal.at(self._place, kind, sent_spec(**spec))
-        return found
 
     def _get(self, *parts: str, **query: str | int) -> Any:
         return self._place.wire.get("policies", self._place.policy, *parts, **query)
@@ -325,5 +232,8 @@ def _of_file(path: str | os.PathLike[str]) -> dict[str, str]:
     return {f"q{place}": each.text for place, each in enumerate(written, 1)}
 
 
-def _stays(what: str, fix: str) -> Unsupported:
-    return Unsupported("not-at-a-server", f"{what} is not there at a server", fix=fix)
+def _require_sendable(spec: Spec[Any], sent: Mapping[str, Any]) -> None:
+    """Refuse a field of this process alone that was given."""
+    for field in fields(spec):  # type: ignore[arg-type]
+        if field.name not in sent and getattr(spec, field.name) != field.default:
+            raise InvalidParameter(field.name, getattr(spec, field.name), "left out: it is for the server to say")

@@ -172,8 +172,12 @@ def written_question(given: Any, name: str) -> str:
 
 
 def sent_spec(**given: Any) -> dict[str, Any]:
-    """Write what is proposed, by name, without what was left out."""
-    return {name: sent(each, name) for name, each in given.items() if each is not None}
+    """Write what is proposed, by name, without what was left out; a question by its SQL."""
+    plain = {
+        name: written_question(value, name) if isinstance(value, RemoteQuestion) else value
+        for name, value in given.items()
+    }
+    return {name: sent(value, name) for name, value in plain.items() if value is not None}
 
 
 def _checked(request_id: str) -> str:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar, overload
+from typing import Any, NamedTuple, Self, TypeVar
 
 from sfumato.curator.accounts.period_standings import PeriodStandings
 from sfumato.curator.accounts.policy_account import (
@@ -27,25 +27,15 @@ from sfumato.curator.context import Context
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.describing import describe
 from sfumato.curator.invented_engine import InventedEngine
+from sfumato.curator.kinds.workloads import WorkloadSpec
 from sfumato.curator.listings import Listing, listed
 from sfumato.curator.owners.checking import CheckReport, check
 from sfumato.curator.previews.rehearsing import proposed_again
-from sfumato.curator.proposals.asked_sessions import AskedSession, asked_session
 from sfumato.curator.proposals.declared_values import DeclaredValues
-from sfumato.curator.proposals.degrees import DegreeHistogram, degree_histogram
-from sfumato.curator.proposals.marginals import MarginalsProposal, Ways, Weights, marginals
-from sfumato.curator.proposals.mwem import MwemProposal, Queries, mwem
-from sfumato.curator.proposals.online import ProposedOnline, proposed_online
-from sfumato.curator.proposals.private_bounds import BoundsSearch, bounds_search
-from sfumato.curator.proposals.private_limits import LimitsSearch, limits_search
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.running_counts import RunningTotals, running_totals
-from sfumato.curator.proposals.scores import ScoreProposal, score
-from sfumato.curator.proposals.sessions import ProposedSession, proposed_session
-from sfumato.curator.proposals.synthesis import SynthesisProposal, synthesis
-from sfumato.curator.proposals.table_auctions import TableAuction, auction
-from sfumato.curator.proposals.weighted_sets import ColumnWeights
-from sfumato.curator.proposals.workloads import Workload, workload
+from sfumato.curator.proposals.workloads import Workload
+from sfumato.curator.proposing import Proposing
+from sfumato.curator.release_kinds import Spec, Workspace, kind_of
 from sfumato.curator.tables import TableView
 from sfumato.engine.opening import open_engine
 from sfumato.engine.seam import Engine
@@ -78,7 +68,7 @@ class _Told(NamedTuple):
     standing: Standing | PeriodStandings
 
 
-class Curator:
+class Curator(Proposing):
     """A trusted curator answers questions about one population. It is safe to use from threads, and closes its files.
 
     Whoever holds one in their own process is the owner: the same process can read the same files. ``seconds`` and
@@ -161,232 +151,19 @@ class Curator:
         """Begin a question about a table in Python, step by step: the same as in SQL. This is free."""
         return TableView(self._context, selection(self._catalog, name, alias))
 
-    def auction(self, table: str | None = None, column: str | None = None, *, prices: Sequence[Number]) -> TableAuction:
-        """Propose to sell a digital good to whoever bid in a column, at one of these public prices. This is free.
-
-        Table and column may be left out where the policy declares one private column of numbers.
-        """
-        return auction(self._context, table, column, prices)
-
-    def degrees(self, table: str, ends: str | Sequence[str], most: int | None = None) -> DegreeHistogram:
-        """Propose a histogram of degrees: how many nodes have how many edges, in a table whose rows are edges. This is
-        free.
-
-        ``ends`` names the columns of both ends, or of one to count edges that arrive or leave. The nodes are the values
-        declared for them. Degrees of ``most`` and above are counted together.
-        """
-        return degree_histogram(self._context, self._question, table, ends, most)
-
-    @overload
-    def above(
-        self,
-        threshold: Number,
-        positives: int = 1,
-        *,
-        sensitivity: Number | None = None,
-        tables: Sequence[str] | None = None,
-        monotone: bool | None = None,
-        questions: None = None,
-    ) -> ProposedSession: ...
-
-    @overload
-    def above(
-        self,
-        threshold: Number,
-        positives: int = 1,
-        *,
-        sensitivity: Number | None = None,
-        tables: Sequence[str] | None = None,
-        monotone: bool | None = None,
-        questions: Sequence[str],
-    ) -> AskedSession: ...
-
-    def above(
-        self,
-        threshold: Number,
-        positives: int = 1,
-        *,
-        sensitivity: Number | None = None,
-        tables: Sequence[str] | None = None,
-        monotone: bool | None = None,
-        questions: Sequence[str] | None = None,
-    ) -> ProposedSession | AskedSession:
-        """Propose a session: of many questions each is told to be above a threshold or below it, for one price. This is
-        free.
-
-        It ends after so many ``positives``. ``sensitivity`` is what one unit may change in any of the questions;
-        without it, that of counting rows of these ``tables``, or of all private ones. With all its ``questions`` known,
-        it asks them one after the other when it is released, and is over.
-        """
-        own = threshold, positives, sensitivity, tables, monotone
-        session = proposed_session(self._context, self._question, *own)
-        return session if questions is None else asked_session(session, questions)
+    def propose(self, spec: Spec[P]) -> P:
+        """Propose what a spec describes: ``curator.propose(BoundsSpec("visits", "cost"))``. This is free."""
+        made: P = kind_of(spec).propose(Workspace(self._context, self._catalog, self.sql, self._question), spec)
+        return made
 
     def workload(
         self, questions: Sequence[str | Question] | Mapping[str, str | Question] | os.PathLike[str]
     ) -> Workload:
         """Propose to ask several questions at one price: a list, a mapping from names, or a .sql file. This is free."""
-        return workload(self._context, self.sql, questions)
+        return self.propose(WorkloadSpec(questions))
 
     def _question(self, text: str, parameters: Parameters | None = None) -> Question:
         return self._asked(written(text, parameters), parse(text, self._catalog, parameters))
-
-    def running(self, question: str | Question, parameters: Parameters | None = None) -> RunningTotals:
-        """Propose running totals of a question that counts or adds up by days, weeks, months or whole numbers: how much
-        there was up to each of them, at one price for all. This is free.
-        """
-        asked = self.sql(question, parameters) if isinstance(question, str) else question
-        return running_totals(self._context, asked)
-
-    def marginals(
-        self,
-        table: str,
-        ways: Ways = 2,
-        *,
-        weights: Weights = None,
-        objective: str = "total",
-        where: str | None = None,
-        columns: Sequence[str] | None = None,
-        rows: int | None = None,
-    ) -> MarginalsProposal:
-        """Propose to measure marginals of a table once: counts of all cells of every so many columns, or of these sets
-        of columns. Whatever is asked of them afterwards costs nothing more. This is free.
-
-        ``weights`` say how much each marginal counts, the ``objective`` whether the sum of all variances or the largest
-        is to be least; ``where`` keeps the rows that meet a condition, ``rows`` tightens how many of one unit count.
-        """
-        return marginals(
-            self._context,
-            self._catalog,
-            table,
-            ways,
-            weights=weights,
-            objective=objective,
-            where=where,
-            columns=columns,
-            rows=rows,
-        )
-
-    def histogram(
-        self, table: str, columns: Sequence[str], *, where: str | None = None, rows: int | None = None
-    ) -> MarginalsProposal:
-        """Propose to count the rows in every cell of these columns together. This is free."""
-        if isinstance(columns, (str, bytes)) or not isinstance(columns, Sequence) or not columns:
-            raise InvalidParameter("columns", columns, 'a list of names such as ["sex", "age"]')
-        return marginals(self._context, self._catalog, table, [columns], where=where, rows=rows)
-
-    def mwem(
-        self,
-        table: str,
-        columns: Sequence[str] | None = None,
-        ways: Ways | None = None,
-        *,
-        queries: Queries | None = None,
-        rounds: int = 10,
-        textbook: bool = False,
-        where: str | None = None,
-        rows: int | None = None,
-    ) -> MwemProposal:
-        """Propose to fit a model of some columns to the marginals of every so many of them, or of these sets, or to
-        the counts of ``queries``: in each round what it gets most wrong is chosen and measured (MWEM). This is free.
-
-        ``textbook`` chooses and measures single counts and uses each once, as it was published; otherwise whole
-        marginals, all used again after every round. ``rows`` tightens how many rows of one unit count.
-        """
-        own = self._context, self._catalog, table, columns, ways, rounds
-        return mwem(*own, queries=queries, textbook=textbook, where=where, rows=rows)
-
-    def synthesize(
-        self,
-        table: str,
-        method: str = "aim",
-        ways: Ways = 3,
-        *,
-        columns: Sequence[str] | None = None,
-        weights: ColumnWeights | None = None,
-        where: str | None = None,
-        rows: int | None = None,
-        one_row_per: str | None = None,
-        order: str | None = None,
-        memory: str | int = "1 GiB",
-    ) -> SynthesisProposal:
-        """Propose a synthetic table: a model of these columns that has every marginal of so many of them, or of these
-        sets, as right as the price allows, and rows drawn from it; of a table, or of a SELECT that treats every row by
-        itself. This is free.
-
-        The ``method`` is aim, mst, mwem or independent. ``weights`` say how much columns count, such as
-        ``{"income": 3}``; ``where`` keeps the rows that meet a condition, ``rows`` tightens how many of one unit count;
-        ``one_row_per="unit", order="date"`` lets the first row of each unit stand for it, or the last by
-        ``"date DESC"``; ``memory`` bounds the model.
-        """
-        return synthesis(
-            self._context,
-            self._catalog,
-            table,
-            method,
-            ways,
-            columns=columns,
-            weights=weights,
-            where=where,
-            rows=rows,
-            one_row_per=one_row_per,
-            order=order,
-            memory=memory,
-        )
-
-    def score(
-        self,
-        candidate: Any,
-        table: str | None = None,
-        *,
-        k: int = 3,
-        worst: bool = False,
-        columns: Sequence[str] | None = None,
-        where: str | None = None,
-        rows: int | None = None,
-        total: Number | None = None,
-    ) -> ScoreProposal:
-        """Propose to score a candidate table, made by any tool: how close its marginals of all ``k`` columns are to
-        those of a private table, from 0 to 1000 as NIST counts it. This is free.
-
-        The candidate is public: a path, or an Arrow, pandas or polars table with the columns that are compared. With
-        ``worst`` the worst marginal decides, not the mean. ``total`` is the number of private rows where it is public
-        already, such as that of a synthetic table; otherwise a third of the price buys it. ``where`` keeps the private
-        rows that meet a condition, ``rows`` tightens how many of one unit count.
-        """
-        own = self._context, self._catalog, candidate, table, k
-        return score(*own, worst=worst, columns=columns, where=where, rows=rows, total=total)
-
-    def online(
-        self,
-        table: str,
-        columns: Sequence[str],
-        ways: int = 3,
-        rounds: int = 20,
-        *,
-        where: str | None = None,
-        rows: int | None = None,
-        textbook: bool = False,
-    ) -> ProposedOnline:
-        """Propose an online session: a synopsis of all marginals of so many of these columns, and for questions outside
-        it a hypothesis, which is checked and up to ``rounds`` times mended. Its questions are free. So is this.
-
-        ``textbook`` measures the number of rows alone, and starts from an even table (Hardt & Rothblum 2010).
-        """
-        own = self._context, self._catalog, table, columns, ways, rounds
-        return proposed_online(*own, where=where, rows=rows, textbook=textbook)
-
-    def bounds(self, table: str, column: str, *, cover: Number = "0.99") -> BoundsSearch:
-        """Propose to find bounds for a column of numbers or dates that cover this share of its values, chosen from
-        steps that its type alone decides. This is free.
-        """
-        return bounds_search(self._context, table, column, cover)
-
-    def limits(self, table: str, *, by: str | Sequence[str] = (), share: Number = "0.95") -> LimitsSearch:
-        """Propose to find limits that hold this share of the units whole: of rows, and of groups ``by`` these columns.
-        This is free.
-        """
-        return limits_search(self._context, table, by, share)
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

@@ -67,6 +67,27 @@ class Degrees:
         """Each number is within this of the exact one, with this confidence."""
         return None if self.noise is None else Fraction(self.noise.error(confidence))
 
+    @property
+    def columns(self) -> tuple[str, str]:
+        return "edges", "nodes"
+
+    @property
+    def intervals(self) -> Mapping[str, tuple[tuple[float, float], ...]]:
+        """The range of every number, with the confidence of the receipt; none where the noise is not known."""
+        error = self.error(self._confidence)
+        return {} if error is None else {"nodes": tuple((float(n - error), float(n + error)) for n in self.counts)}
+
+    def cells(self) -> list[tuple[str, str]]:
+        """Write one row for each degree, with the range of its number; the last counts all above it too."""
+        last, error = len(self.counts) - 1, self.error(self._confidence)
+        around = "" if error is None else f" ± {float(error):g}"
+        names = [*map(str, range(last)), f"{last} or more"]
+        return [(name, f"{count}{around}") for name, count in zip(names, self.counts, strict=True)]
+
+    @property
+    def _confidence(self) -> Number:
+        return "0.95" if self.receipt is None else self.receipt.confidence or "0.95"
+
     def to_json(self) -> str:
         """Write the histogram as JSON text, with a kind and a version."""
         return codec.dumps(self)

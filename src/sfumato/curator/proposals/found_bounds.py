@@ -57,6 +57,10 @@ class Bounds:
     def __repr__(self) -> str:
         return f"<Bounds of {self.column}: {self.toml or 'none found'}{INVENTED if self.rehearsed else ''}>"
 
+    def __str__(self) -> str:
+        said = self.words("0.95" if self.receipt is None else self.receipt.confidence or "0.95")
+        return f"{self.toml}\n{said}" if self.toml else said
+
     def words(self, confidence: Number = "0.95") -> str:
         """Say what was found, and how many values lie outside, with this confidence."""
         sure, reach = percent(exact(confidence, "confidence", CONFIDENCE)), self.steps.rank_error(confidence)

@@ -77,6 +77,10 @@ class UnitLimits:
         mark = INVENTED if self.rehearsed else ""
         return f"UnitLimits(max_rows={self.max_rows}, max_groups={self.max_groups}){mark}"
 
+    def __str__(self) -> str:
+        said = self.words("0.95" if self.receipt is None else self.receipt.confidence or "0.95")
+        return f"{self.toml}\n{said}" if self.toml else said
+
     def words(self, confidence: Number = "0.95") -> str:
         """Say what was found, and how many units have more, with this confidence."""
         exact(confidence, "confidence", CONFIDENCE)

@@ -31,6 +31,7 @@ from sfumato.mechanisms import bits
 from sfumato.privacy.numbers import percent
 from sfumato.server.counter import Counter
 from sfumato.server.pages.browser_sessions import Form, own_origin, sent_form, visitor
+from sfumato.server.pages.kind_pages import page_kinds
 from sfumato.server.pages.page_contexts import Asked, AskPage, Preview, Step, Verdict, WaitingPage
 from sfumato.server.pages.refusal_places import start_of, underlined
 from sfumato.server.pages.released_pages import unlisted_page
@@ -169,6 +170,7 @@ def _page(
         standing.ordinary,
         own_origin(request),
         f"curator = sf.connect({own_origin(request)!r}, {policy!r})",
+        tuple((name, kind.summary) for name, kind in page_kinds().items()),
         told,
         preview,
     )

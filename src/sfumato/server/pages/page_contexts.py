@@ -190,8 +190,38 @@ class AskPage:
     """The address of this server."""
     connecting: str
     """How what this page does not sell is bought: a line of Python."""
+    kinds: tuple[tuple[str, str], ...]
+    """Kinds of release that have a form of their own, and what each does."""
     verdict: Verdict | None = None
     preview: Preview | None = None
+
+
+@dataclass(frozen=True)
+class FormField:
+    """One field of a form."""
+
+    name: str
+    form: str
+    """text, number, count, flag, choice or list."""
+    help: str
+    required: bool
+    value: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KindPage:
+    """The form of one kind of release, and what it would do."""
+
+    kind: str
+    summary: str
+    fields: tuple[FormField, ...]
+    left: str
+    request: str
+    """The name of this one purchase, however often its button is pressed."""
+    steps: tuple[Step, ...] = ()
+    price: str = ""
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True)

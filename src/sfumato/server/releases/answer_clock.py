@@ -28,10 +28,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sfumato.curator import release_kinds
 from sfumato.plan.nodes import Join, PerUnit, SemiJoin, UnitJoin, Unnest, Window, relations
 
-_KINDS = {"marginals": 1, "synopses": 1, "synthesis": 1}
-"""How often ``answer_after`` is doubled for a kind of release; not at all for the others."""
 _MOST_DOUBLINGS = 10
 _COSTLY = (Join, UnitJoin, SemiJoin, PerUnit, Window, Unnest)
 _BEGIN, _END = ("charging", "closing"), ("writing down", "stopping", "closed")
@@ -85,7 +84,8 @@ def doublings(kind: str, proposal: Any) -> int:
     """Find the class of a proposal's static cost: a doubling for its kind, for each join, grouping within units, window
     or list of its plan, and for twice as many questions. Neither rows nor answers have a part in it.
     """
-    found = _KINDS.get(kind, 0)
+    known = release_kinds.all_kinds().get(kind)
+    found = 0 if known is None else known.cost_class
     query = getattr(proposal, "query", None)
     if query is not None:
         found += sum(isinstance(node, _COSTLY) for node in relations(query.plan.source))

@@ -21,25 +21,13 @@ import msgspec
 from sfumato.caching import cached_property
 from sfumato.curator import Curator
 from sfumato.curator.listings import Listing
-from sfumato.curator.proposals.asked_sessions import AskedSession
-from sfumato.curator.proposals.found_bounds import Bounds
-from sfumato.curator.proposals.marginals import MarginalsProposal
-from sfumato.curator.proposals.mwem import MwemProposal
-from sfumato.curator.proposals.private_bounds import BoundsSearch
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.session_answers import SessionAnswers
-from sfumato.curator.proposals.sold_goods import Sold
-from sfumato.curator.proposals.synthesis import SynthesisProposal
-from sfumato.curator.proposals.table_auctions import TableAuction
-from sfumato.curator.proposals.workload_answers import Answers
-from sfumato.curator.proposals.workloads import Workload
+from sfumato.curator.release_kinds import ReleaseKind, all_kinds
 from sfumato.errors import InvalidParameter, InvalidRequest, Unsupported
-from sfumato.publish.fitted_models import FittedModel
-from sfumato.publish.synopsis import Synopsis
-from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.answer import Answer
 from sfumato.server.releases.known_proposals import Proposed
 from sfumato.server.requests import specs, told_values
+from sfumato.server.requests.kind_structs import price_struct, spec_struct
 from sfumato.server.requests.sent_questions import parameters_of, viewed
 from sfumato.server.requests.specs import ACTS, Act, Given
 from sfumato.server.requests.told_values import Told
@@ -155,31 +143,20 @@ def _asked(curator: Curator, spec: specs.QuestionSpec) -> Any:
     return curator.sql(spec.sql or "", parameters_of(spec.parameters))
 
 
-def _calling(method: str) -> Callable[[Curator, Given], Any]:
-    """Call one method of a curator with what was sent, name by name."""
+def _of_kind(kind: ReleaseKind) -> Kind:
+    """Offer a kind of release over the wire, by what it says of itself."""
 
-    def made(curator: Curator, spec: Given) -> Any:
-        return getattr(curator, method)(**_said(spec))
+    def make(curator: Curator, spec: Given) -> Any:
+        return curator.propose(kind.spec(**_said(spec)))
 
-    return made
+    return Kind(kind.name, spec_struct(kind), price_struct(kind), kind.proposal_class(), make, kind.answer_class())
 
 
 KINDS: Mapping[str, Kind] = {
-    each.name: each
-    for each in (
-        Kind("questions", specs.QuestionSpec, specs.QuestionPrice, Question, _question, Answer, (Listing,)),
-        Kind("workloads", specs.WorkloadSpec, specs.WorkloadPrice, Workload, _calling("workload"), Answers),
-        Kind(
-            "marginals", specs.MarginalsSpec, specs.MarginalsPrice, MarginalsProposal, _calling("marginals"), Synopsis
-        ),
-        Kind("synopses", specs.SynopsisSpec, specs.ModelPrice, MwemProposal, _calling("mwem"), FittedModel),
-        Kind("synthesis", specs.SynthesisSpec, specs.ModelPrice, SynthesisProposal, _calling("synthesize"), Synthetic),
-        Kind("sessions", specs.SessionSpec, specs.SessionPrice, AskedSession, _calling("above"), SessionAnswers),
-        Kind("bounds", specs.BoundsSpec, specs.EpsilonPrice, BoundsSearch, _calling("bounds"), Bounds),
-        Kind("auctions", specs.AuctionSpec, specs.AuctionPrice, TableAuction, _calling("auction"), Sold),
-    )
+    "questions": Kind("questions", specs.QuestionSpec, specs.QuestionPrice, Question, _question, Answer, (Listing,)),
+    **{name: _of_kind(kind) for name, kind in all_kinds().items() if "rest" not in kind.skins},
 }
-"""Everything that can be bought over the wire."""
+"""Everything that can be bought over the wire: questions, and every kind of release that is not refused here."""
 BOUGHT: Any = reduce(or_, (each.bought for each in KINDS.values()))
 """The type of whatever is sent to buy."""
 RELEASED: Any = reduce(or_, (each.bought_as for each in KINDS.values()))

@@ -17,7 +17,6 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Text = Annotated[str, Meta(min_length=1, max_length=65536)]
 Count = Annotated[int, Meta(ge=1, le=10**9)]
 Columns = Annotated[list[Name], Meta(min_length=1, max_length=1000)]
-Sets = Annotated[list[Columns], Meta(min_length=1, max_length=10000)]
 Noise = Literal["laplace", "gaussian"]
 ACTS = ("propose", "columns", "explain", "error", "price", "advise", "plot", "rehearse")
 Act = Literal["propose", "columns", "explain", "error", "price", "advise", "plot", "rehearse"]
@@ -99,78 +98,6 @@ class QuestionSpec(Given, frozen=True):
     limit: UnitLimits | Annotated[list[UnitLimits], Meta(max_length=20)] | None = None
 
 
-class WorkloadSpec(Given, frozen=True):
-    """A workload is several questions that are one release: a list, or by name."""
-
-    questions: Annotated[list[Text], Meta(min_length=1)] | dict[Name, Text]
-
-
-class MarginalsSpec(Given, frozen=True):
-    """Marginals are counts of all cells of every so many columns, or of these sets of columns."""
-
-    table: Name
-    ways: Count | Sets = 2
-    weights: list[Amount] | None = None
-    objective: Literal["total", "worst"] = "total"
-    where: Text | None = None
-    columns: Columns | None = None
-    rows: Count | None = None
-
-
-class SynopsisSpec(Given, frozen=True):
-    """A synopsis is a model of some columns, fitted round by round to what it gets most wrong (MWEM)."""
-
-    table: Name
-    columns: Columns | None = None
-    ways: Count | Sets | None = None
-    queries: list[dict[Name, Cell | list[Cell]]] | None = None
-    rounds: Count = 10
-    textbook: bool = False
-    where: Text | None = None
-    rows: Count | None = None
-
-
-class SynthesisSpec(Given, frozen=True):
-    """A synthetic table is a model of these columns, and rows drawn from it."""
-
-    table: Text
-    method: Literal["aim", "mst", "mwem", "independent"] = "aim"
-    ways: Count | Sets = 3
-    columns: Columns | None = None
-    weights: dict[Name, Amount] | None = None
-    where: Text | None = None
-    rows: Count | None = None
-    one_row_per: Name | None = None
-    order: Name | None = None
-
-
-class SessionSpec(Given, frozen=True):
-    """A session compares questions with one noisy threshold, one after the other, for one price."""
-
-    threshold: Amount
-    questions: Annotated[list[Text], Meta(min_length=1, max_length=1000)]
-    positives: Count = 1
-    sensitivity: Amount | None = None
-    tables: Columns | None = None
-    monotone: bool | None = None
-
-
-class BoundsSpec(Given, frozen=True):
-    """A search for bounds is about one column of numbers or dates, and a share of its values."""
-
-    table: Name
-    column: Name
-    cover: Amount = "0.99"
-
-
-class AuctionSpec(Given, frozen=True):
-    """An auction sells a digital good to whoever bid in a column, at one of these public prices."""
-
-    prices: Annotated[list[Amount], Meta(min_length=1, max_length=10000)]
-    table: Name | None = None
-    column: Name | None = None
-
-
 # ── what is paid ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -193,73 +120,6 @@ class QuestionPrice(Given, frozen=True):
     sample_of: Amount | None = None
     least: Amount | None = None
     most: Amount | None = None
-
-
-class WorkloadPrice(Given, frozen=True):
-    """A workload is paid with one price for all questions, or with the least that reaches these half-widths."""
-
-    epsilon: Amount | None = None
-    delta: Amount | None = None
-    rho: Amount | None = None
-    within: dict[str, Amount | dict[str, Amount]] | Amount | None = None
-    confidence: Amount | None = None
-    mechanism: Noise | None = None
-    weights: dict[str, Amount] | None = None
-    joint: bool | None = None
-    fresh: bool | None = None
-
-
-class MarginalsPrice(Given, frozen=True, rename={"for_": "for"}):
-    """All marginals are paid with one price; ``within`` and ``for`` ask for one."""
-
-    epsilon: Amount | None = None
-    delta: Amount | None = None
-    rho: Amount | None = None
-    within: Amount | None = None
-    for_: Columns | None = None
-    confidence: Amount | None = None
-    mechanism: Noise | None = None
-    joint: bool | None = None
-    fresh: bool | None = None
-
-
-class ModelPrice(Given, frozen=True):
-    """A model is paid with one price; ``rows`` says how many rows a rehearsal invents."""
-
-    epsilon: Amount | None = None
-    delta: Amount | None = None
-    rho: Amount | None = None
-    within: Amount | None = None
-    confidence: Amount | None = None
-    rows: Annotated[int, Meta(ge=1, le=10**6)] | None = None
-
-
-class SessionPrice(Given, frozen=True):
-    """A session is paid with an ε, of which a part may pay for values."""
-
-    epsilon: Amount | None = None
-    values_epsilon: Amount | None = None
-    within: Amount | None = None
-    confidence: Amount | None = None
-
-
-class EpsilonPrice(Given, frozen=True):
-    """Some proposals are paid with an ε alone."""
-
-    epsilon: Amount | None = None
-    within: Amount | None = None
-    confidence: Amount | None = None
-    fresh: bool | None = None
-
-
-class AuctionPrice(Given, frozen=True):
-    """An auction is paid with an ε, of which a share may count the buyers."""
-
-    epsilon: Amount | None = None
-    counting: Amount | None = None
-    within: Amount | None = None
-    confidence: Amount | None = None
-    fresh: bool | None = None
 
 
 # ── what owners send ───────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,41 @@
+"""An auction: one private price for a column of bids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from sfumato.curator.release_kinds import Refusal, ReleaseKind, Spec, Workspace
+from sfumato.curator.spec_types import Name, Size, option
+from sfumato.privacy.numbers import Number
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.table_auctions import TableAuction
+
+
+@dataclass(frozen=True)
+class AuctionSpec(Spec["TableAuction"]):
+    """Sell a digital good to whoever bid in a column, at one of these public prices."""
+
+    prices: Annotated[Sequence[Number], Size(1, 10000)] = option("The public prices to choose from.")
+    table: Name | None = option("The table with the bids; may be left out where there is one.", None)
+    column: Name | None = option("The column with the bids; may be left out where there is one.", None)
+
+
+def propose(workspace: Workspace, spec: AuctionSpec) -> TableAuction:
+    from sfumato.curator.proposals.table_auctions import auction
+
+    return auction(workspace.context, spec.table, spec.column, spec.prices)
+
+
+KIND = ReleaseKind(
+    "auctions",
+    AuctionSpec,
+    propose,
+    "curator.proposals.table_auctions:TableAuction",
+    "curator.proposals.sold_goods:Sold",
+    ("epsilon", "counting", "within", "confidence", "fresh"),
+    AuctionSpec((1, 2, 5, 10), "bids", "bid"),
+    skins={"command": Refusal("auctions have a command of their own", "sfumato auction")},
+)

@@ -1,0 +1,39 @@
+"""Bounds for a column, found privately."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sfumato.curator.release_kinds import ReleaseKind, Spec, Workspace
+from sfumato.curator.spec_types import Name, option
+from sfumato.privacy.numbers import Number
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.private_bounds import BoundsSearch
+
+
+@dataclass(frozen=True)
+class BoundsSpec(Spec["BoundsSearch"]):
+    """Find bounds for a column of numbers or dates that cover a share of its values."""
+
+    table: Name = option("A private table of the policy.")
+    column: Name = option("A column of numbers or dates, which need not declare bounds.")
+    cover: Number = option("The share of the values to cover.", "0.99")
+
+
+def propose(workspace: Workspace, spec: BoundsSpec) -> BoundsSearch:
+    from sfumato.curator.proposals.private_bounds import bounds_search
+
+    return bounds_search(workspace.context, spec.table, spec.column, spec.cover)
+
+
+KIND = ReleaseKind(
+    "bounds",
+    BoundsSpec,
+    propose,
+    "curator.proposals.private_bounds:BoundsSearch",
+    "curator.proposals.found_bounds:Bounds",
+    ("epsilon", "within", "confidence", "fresh"),
+    BoundsSpec("visits", "cost"),
+)

@@ -1,0 +1,39 @@
+"""A histogram of degrees: how many nodes have how many edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sfumato.curator.release_kinds import ReleaseKind, Spec, Workspace
+from sfumato.curator.spec_types import Count, Name, option
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.degrees import DegreeHistogram
+
+
+@dataclass(frozen=True)
+class DegreesSpec(Spec["DegreeHistogram"]):
+    """Count how many nodes have how many edges, in a table whose rows are edges."""
+
+    table: Name = option("A private table whose rows are edges, each a unit.")
+    ends: Name | Sequence[Name] = option("The columns of both ends, or of one to count edges that arrive or leave.")
+    most: Count | None = option("Degrees of so many and above are counted together.", None)
+
+
+def propose(workspace: Workspace, spec: DegreesSpec) -> DegreeHistogram:
+    from sfumato.curator.proposals.degrees import degree_histogram
+
+    return degree_histogram(workspace.context, workspace.question, spec.table, spec.ends, spec.most)
+
+
+KIND = ReleaseKind(
+    "degrees",
+    DegreesSpec,
+    propose,
+    "curator.proposals.degrees:DegreeHistogram",
+    "curator.proposals.degrees:Degrees",
+    ("epsilon", "within", "confidence", "fresh"),
+    DegreesSpec("ties", ("source", "target"), 8),
+)

@@ -1,0 +1,43 @@
+"""Limits for a unit, found privately: for the owner, who writes them into the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sfumato.curator.release_kinds import Refusal, ReleaseKind, Spec, Workspace
+from sfumato.curator.spec_types import Name, option
+from sfumato.privacy.numbers import Number
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.private_limits import LimitsSearch
+
+
+@dataclass(frozen=True)
+class LimitsSpec(Spec["LimitsSearch"]):
+    """Find limits that hold a share of the units whole: of rows, and of groups by some columns."""
+
+    table: Name = option("A private table of the policy, with an id.")
+    by: Name | Sequence[Name] = option("Columns whose groups are limited too.", ())
+    share: Number = option("The share of units to hold whole.", "0.95")
+
+
+def propose(workspace: Workspace, spec: LimitsSpec) -> LimitsSearch:
+    from sfumato.curator.proposals.private_limits import limits_search
+
+    return limits_search(workspace.context, spec.table, spec.by, spec.share)
+
+
+_OWNER = Refusal("a search for limits is not there at a server", "ask the owner to release it from the policy's file")
+KIND = ReleaseKind(
+    "limits",
+    LimitsSpec,
+    propose,
+    "curator.proposals.private_limits:LimitsSearch",
+    "curator.proposals.private_limits:UnitLimits",
+    ("epsilon", "within", "confidence", "fresh"),
+    LimitsSpec("visits", ("clinic",)),
+    roles=("owner",),
+    skins={"rest": _OWNER, "page": _OWNER},
+)

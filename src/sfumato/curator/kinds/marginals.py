@@ -1,0 +1,51 @@
+"""Marginals of a table, measured once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from sfumato.curator.release_kinds import Refusal, ReleaseKind, Spec, Workspace
+from sfumato.curator.spec_types import Count, Name, Names, NameSets, Text, option
+from sfumato.privacy.numbers import Number
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.marginals import MarginalsProposal
+
+Objective = Literal["total", "worst"]
+
+
+@dataclass(frozen=True)
+class MarginalsSpec(Spec["MarginalsProposal"]):
+    """Measure marginals of a table once; whatever is asked of them afterwards is free."""
+
+    table: Name = option("A private table of the policy.")
+    ways: Count | NameSets = option("Marginals of every so many columns, or of these sets of columns.", 2)
+    weights: Sequence[Number] | Mapping[tuple[str, ...], Number] | None = option("How much each marginal counts.", None)
+    objective: Objective = option("Make the sum of all variances least, or the largest.", "total")
+    where: Text | None = option("A condition in SQL that rows meet.", None)
+    columns: Names | None = option("The columns, instead of all that have declared values.", None)
+    rows: Count | None = option("How many rows of one unit count, at most.", None)
+
+
+def propose(workspace: Workspace, spec: MarginalsSpec) -> MarginalsProposal:
+    from sfumato.curator.proposals.marginals import marginals
+
+    given: dict[str, Any] = vars(spec)
+    return marginals(workspace.context, workspace.catalog, **given)
+
+
+_PUBLISH = Refusal("marginals are published by a command of their own", "sfumato publish")
+_MODEL = Refusal("the page does not publish marginals", "publish them from Python: curator.marginals(table, ways)")
+KIND = ReleaseKind(
+    "marginals",
+    MarginalsSpec,
+    propose,
+    "curator.proposals.marginals:MarginalsProposal",
+    "publish.synopsis:Synopsis",
+    ("epsilon", "delta", "rho", "within", "for", "confidence", "mechanism", "joint", "fresh"),
+    MarginalsSpec("visits", 2),
+    skins={"command": _PUBLISH, "page": _MODEL},
+    cost_class=1,
+)

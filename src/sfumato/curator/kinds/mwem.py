@@ -1,0 +1,51 @@
+"""A model fitted round by round to what it gets most wrong (MWEM)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sfumato.curator.release_kinds import Refusal, ReleaseKind, Spec, Workspace
+from sfumato.curator.spec_types import Cell, Count, Name, Names, NameSets, Text, option
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.mwem import MwemProposal
+
+Queries = Sequence[Mapping[Name, Cell | Sequence[Cell]]]
+
+
+@dataclass(frozen=True)
+class MwemSpec(Spec["MwemProposal"]):
+    """Fit a model of some columns, round by round, to what it gets most wrong (MWEM)."""
+
+    table: Name = option("A private table of the policy.")
+    columns: Names | None = option("The columns, instead of all that have declared values.", None)
+    ways: Count | NameSets | None = option("Marginals of every so many columns, or of these sets.", None)
+    queries: Queries | None = option("Counts, instead of marginals.", None)
+    rounds: Count = option("How many marginals or counts are chosen and measured.", 10)
+    textbook: bool = option("Single counts, each used once, as it was published.", False)
+    where: Text | None = option("A condition in SQL that rows meet.", None)
+    rows: Count | None = option("How many rows of one unit count, at most.", None)
+
+
+def propose(workspace: Workspace, spec: MwemSpec) -> MwemProposal:
+    from sfumato.curator.proposals.mwem import mwem
+
+    given: dict[str, Any] = vars(spec)
+    return mwem(workspace.context, workspace.catalog, **given)
+
+
+_PUBLISH = Refusal("models are published by a command of their own", "sfumato publish --method mwem")
+_MODEL = Refusal("the page does not publish models", "publish them from Python: curator.mwem(table, columns)")
+KIND = ReleaseKind(
+    "synopses",
+    MwemSpec,
+    propose,
+    "curator.proposals.mwem:MwemProposal",
+    "publish.fitted_models:FittedModel",
+    ("epsilon", "delta", "rho", "within", "confidence", "rows"),
+    MwemSpec("visits", ("clinic", "day")),
+    skins={"command": _PUBLISH, "page": _MODEL},
+    cost_class=1,
+)

@@ -1,0 +1,39 @@
+"""Running totals of a question that counts or adds up by days, weeks, months or whole numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sfumato.curator.release_kinds import Refusal, ReleaseKind, Spec, Workspace
+from sfumato.curator.spec_types import Text, option
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.questions import Question
+    from sfumato.curator.proposals.running_counts import RunningTotals
+
+
+@dataclass(frozen=True)
+class RunningSpec(Spec["RunningTotals"]):
+    """Count, or add up, what there was up to each day, week, month or whole number, at one price for all."""
+
+    question: Text | Any = option("A question in SQL that groups by a declared date, week, month or whole number.")
+
+
+def propose(workspace: Workspace, spec: RunningSpec) -> RunningTotals:
+    from sfumato.curator.proposals.running_counts import running_totals
+
+    asked: Question | Any = spec.question
+    return running_totals(workspace.context, workspace.sql(asked, None) if isinstance(asked, str) else asked)
+
+
+KIND = ReleaseKind(
+    "running",
+    RunningSpec,
+    propose,
+    "curator.proposals.running_counts:RunningTotals",
+    "release.running_totals:RunningAnswer",
+    ("epsilon", "delta", "rho", "within", "confidence", "joint", "mechanism", "fresh"),
+    RunningSpec("SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"),
+    skins={"command": Refusal("running totals have a command of their own", "sfumato running")},
+)

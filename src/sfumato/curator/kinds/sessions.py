@@ -1,0 +1,48 @@
+"""A session whose questions are known: each is told to be above a threshold or below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from sfumato.curator.kinds.open_sessions import OpenSessionSpec, propose as propose_open
+from sfumato.curator.release_kinds import Refusal, ReleaseKind, Spec, Workspace
+from sfumato.curator.spec_types import Count, Names, Size, Text, option
+from sfumato.privacy.numbers import Number
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.asked_sessions import AskedSession
+
+
+@dataclass(frozen=True)
+class SessionSpec(Spec["AskedSession"]):
+    """Tell of each of these questions whether it is above a threshold, one after the other, for one price."""
+
+    threshold: Number = option("What the questions are compared with.")
+    questions: Annotated[Sequence[Text], Size(1, 1000)] = option("Questions in SQL, in the order of asking.")
+    positives: Count = option("After so many answers above the threshold the session ends.", 1)
+    sensitivity: Number | None = option("What one unit may change in any of the questions.", None)
+    tables: Names | None = option("Instead: counts of rows of these tables.", None)
+    monotone: bool | None = option("Whether one unit moves all questions the same way.", None)
+
+
+def propose(workspace: Workspace, spec: SessionSpec) -> AskedSession:
+    from sfumato.curator.proposals.asked_sessions import asked_session
+
+    session = propose_open(
+        workspace, OpenSessionSpec(spec.threshold, spec.positives, spec.sensitivity, spec.tables, spec.monotone)
+    )
+    return asked_session(session, spec.questions)
+
+
+KIND = ReleaseKind(
+    "sessions",
+    SessionSpec,
+    propose,
+    "curator.proposals.asked_sessions:AskedSession",
+    "curator.proposals.session_answers:SessionAnswers",
+    ("epsilon", "values_epsilon", "within", "confidence"),
+    SessionSpec(100, ("SELECT COUNT(*) AS n FROM visits",)),
+    skins={"command": Refusal("sessions have a command of their own", "sfumato above")},
+)

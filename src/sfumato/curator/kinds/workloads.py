@@ -1,0 +1,42 @@
+"""A workload: several questions at one price."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from sfumato.curator.release_kinds import Refusal, ReleaseKind, Spec, Workspace
+from sfumato.curator.spec_types import Name, Size, Text, option
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.workloads import Workload
+
+_Questions = Annotated[Sequence[Text], Size(1, 10**9)] | Mapping[Name, Text]
+
+
+@dataclass(frozen=True)
+class WorkloadSpec(Spec["Workload"]):
+    """Ask several questions at one price: a list, or by name."""
+
+    questions: _Questions | Any = option("Questions in SQL, in a list or by name.")
+
+
+def propose(workspace: Workspace, spec: WorkloadSpec) -> Workload:
+    from sfumato.curator.proposals.workloads import workload
+
+    return workload(workspace.context, lambda text: workspace.sql(text, None), spec.questions)
+
+
+_QUERY = Refusal("several questions are asked by sfumato query", "sfumato query POLICY questions.sql")
+_ALONE = Refusal("the page asks one question at a time", "ask a workload from Python: curator.workload([…])")
+KIND = ReleaseKind(
+    "workloads",
+    WorkloadSpec,
+    propose,
+    "curator.proposals.workloads:Workload",
+    "curator.proposals.workload_answers:Answers",
+    ("epsilon", "delta", "rho", "question widths", "confidence", "mechanism", "weights", "joint", "fresh"),
+    WorkloadSpec(("SELECT COUNT(*) AS n FROM visits",)),
+    skins={"command": _QUERY, "page": _ALONE},
+)
