@@ -353,8 +353,6 @@ def test_what_stays_with_the_data_is_refused_plainly(at: tuple[str, str]) -> Non
         for call in (
             lambda: curator.online("visits", ["region"]),
             lambda: curator.above(5),
-            lambda: curator.running(COUNT),
-            lambda: curator.degrees("visits", "region"),
             lambda: curator.limits("visits"),
             lambda: curator.score("candidate.csv"),
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import ssl
 import threading
 from collections.abc import Iterator, Sequence
@@ -84,6 +85,30 @@ def _example(folder: Path) -> Path:
     return policy
 
 
+CLUB = """
+[unit]
+name = "tie"
+budget = { epsilon = 30.0 }
+
+[tables.ties]
+source = "karate.csv"
+id = "row"
+columns = { source = { type = "integer", bounds = [0, 33] }, target = { type = "integer", bounds = [0, 33] } }
+
+[analysts.ana]
+share = 0.5
+"""
+
+
+def write_club(folder: Path) -> Path:
+    """Write a policy whose rows are edges, with its table."""
+    folder.mkdir(exist_ok=True)
+    shutil.copy(Path(__file__).parents[1] / "data" / "graphs" / "karate.edges.csv", folder / "karate.csv")
+    policy = folder / "club.toml"
+    policy.write_text(CLUB)
+    return policy
+
+
 @contextmanager
 def running_server(
     folder: Path,
@@ -91,15 +116,17 @@ def running_server(
     at: str = "127.0.0.1:0",
     more: Sequence[BaseRoute] = (),
     policy: Path | None = None,
+    club: bool = False,
     **settings: Any,
 ) -> Iterator[RunningServer]:
     """Serve a policy called flights, or the bundled example, and routes beside it, from a thread until the end of the
-    block.
+    block; with ``club`` also a policy whose rows are edges.
     """
     policy = _example(folder) if policy is None else policy
+    others = (write_club(policy.parent),) if club else ()
     log = folder / "activity.jsonl"
     chosen = Settings(**{"listen": at, "answer_after": 0.25, "log": str(log), **settings})
-    given = Given((policy,), None, chosen)
+    given = Given((policy, *others), None, chosen)
     with listening(chosen) as listener, opened(given) as counter:
         started = threading.Event()
         server = Server(application(counter, more), chosen, started.set)

@@ -15,14 +15,9 @@ from typing import Any, Self
 from sfumato.client.read_values import read
 from sfumato.client.sent_values import named, sent
 from sfumato.client.wire import Wire
+from sfumato.curator.release_kinds import all_kinds
 from sfumato.errors import InvalidParameter, WeakPrivacy, shorten
 
-_BY_PLACE: Mapping[str, tuple[str, ...]] = {
-    "auctions": ("counting", "confidence"),
-    "bounds": ("confidence",),
-    "marginals": ("for_",),
-}
-"""What follows the first value, by kind, where it is given by its place and not by its name."""
 _KEY = re.compile(r"[!-~]{1,200}")
 
 
@@ -111,7 +106,8 @@ class RemoteProposal:
 
     def _terms(self, act: str, given: tuple[Any, ...], price: Mapping[str, Any]) -> dict[str, Any]:
         """Give every value its name, as the same proposal in this process has them."""
-        names = ("within" if act == "price" else "epsilon", *_BY_PLACE.get(self.kind, ()))
+        kind = all_kinds().get(self.kind)
+        names = ("within" if act == "price" else "epsilon", *(() if kind is None else kind.positional))
         if len(given) > len(names):
             raise TypeError(f"{act}() takes at most {len(names)} values without a name, and {len(given)} were given")
         placed = dict(zip(names, given, strict=False))

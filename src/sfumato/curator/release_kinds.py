@@ -67,6 +67,8 @@ class ReleaseKind:
     price_terms: tuple[str, ...]
     """Keys of ``TERMS``: what its methods take of a price."""
     example: Spec[Any]
+    positional: tuple[str, ...] = ()
+    """Terms after the first that methods take by place as well as by name."""
     roles: tuple[str, ...] = ("owner", "analyst")
     skins: Mapping[Skin, Refusal] = field(default_factory=dict)
     """Skins that do not offer it."""

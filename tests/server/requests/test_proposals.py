@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import sfumato as sf
+from server.running_server import write_club
 from server.small_server import open_server
+from sfumato.curator.release_kinds import all_kinds
 from sfumato.errors import InvalidParameter, InvalidRequest, SfumatoError, Unsupported
 from sfumato.server.requests import proposals
 
@@ -25,7 +27,12 @@ SPECS: dict[str, dict[str, Any]] = {
     "bounds": {"table": "flights", "column": "distance"},
     "auctions": {"table": "flights", "column": "distance", "prices": [100, "500.5"]},
 }
-"""One proposal of every kind, about the bundled example."""
+"""One proposal of every kind, about the bundled example,"""
+EDGE_SPECS: dict[str, dict[str, Any]] = {
+    "degrees": {"table": "ties", "ends": ["source", "target"], "most": 3},
+    "running": {"question": "SELECT source, COUNT(*) AS ties FROM ties GROUP BY source"},
+}
+"""and about a table of edges."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +51,10 @@ def told(curator: sf.Curator, kind: str, act: str, **price: Any) -> Any:
 
 
 def test_there_is_an_example_of_every_kind() -> None:
-    assert set(SPECS) == set(proposals.KINDS)
+    assert set(SPECS) | set(EDGE_SPECS) == set(proposals.KINDS)
+    assert proposals.KINDS.keys() - {"questions"} == {
+        name for name, kind in all_kinds().items() if "rest" not in kind.skins
+    }
 
 
 @pytest.mark.parametrize("kind", SPECS)
@@ -146,10 +156,11 @@ _WHOLE_KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "sessions": ({"threshold": 10, "questions": ["SELECT COUNT(*) FROM visits"]}, {"epsilon": "0.1"}),
     "bounds": ({"table": "visits", "column": "age"}, {"epsilon": "0.1"}),
     "auctions": ({"table": "visits", "column": "age", "prices": [1, 2]}, {"epsilon": "0.1"}),
+    "running": ({"question": "SELECT age, COUNT(*) AS n FROM visits GROUP BY age"}, {"epsilon": "0.1"}),
 }
 
 
-@pytest.mark.parametrize("kind", proposals.KINDS)
+@pytest.mark.parametrize("kind", _WHOLE_KINDS)
 def test_every_reading_of_every_kind_is_held_back_by_the_clock(kind: str, tmp_path: Path) -> None:
     """Between a charge and its answer rows decide how long it takes: each kind says when both are."""
     spec, price = _WHOLE_KINDS[kind]
@@ -161,6 +172,21 @@ def test_every_reading_of_every_kind_is_held_back_by_the_clock(kind: str, tmp_pa
         lines = [line.kind for line in small.ledger.lines()]
     finally:
         small.close()
+    _check_phases(kind, told, lines)
+
+
+@pytest.mark.parametrize("kind", EDGE_SPECS)
+def test_what_is_asked_of_edges_is_explained_priced_bought_and_held_back(kind: str, tmp_path: Path) -> None:
+    told: list[str] = []
+    with sf.Curator(write_club(tmp_path)) as curator:
+        proposal = proposals.propose(curator, kind, EDGE_SPECS[kind])
+        assert "at ε = 1" in str(proposal.explain(epsilon=1))
+        assert 0 < proposal.price(within=500) < 100
+        proposal.release(epsilon="0.1", progress=told.append)
+        _check_phases(kind, told, [line.kind for line in curator.ledger.lines()])
+
+
+def _check_phases(kind: str, told: list[str], lines: list[str]) -> None:
     ends = [phase for phase in told if phase in ("charging", "reading", "writing down")]
     assert ends.count("charging") == ends.count("writing down") >= 1
     assert ends.count("writing down") >= sum(each in ("charge", "step") for each in lines) or kind == "workloads"

@@ -21,8 +21,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from server.requests.test_proposals import SPECS
+from server.requests.test_proposals import EDGE_SPECS, SPECS
 from server.running_server import COUNT, RunningServer, running_server
+from sfumato.server.requests.proposals import KINDS
 from sfumato.server.requests.specs import ACTS
 from sfumato.server.rest.interface import OPERATIONS
 from sfumato.server.rest.openapi import document
@@ -34,7 +35,7 @@ CHECKS = (*REFUSED, negative_data_rejection)
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     settled = {"free_per_second": 100_000, "answer_after": 0.01}
-    with running_server(tmp_path_factory.mktemp("described"), **settled) as running:
+    with running_server(tmp_path_factory.mktemp("described"), club=True, **settled) as running:
         yield running
 
 
@@ -62,7 +63,7 @@ def _taken(path: str, method: str) -> list[str]:
 
 def test_every_operation_is_described_once() -> None:
     names = [each["operationId"] for methods in DESCRIBED["paths"].values() for each in methods.values()]
-    assert len(names) == len(set(names)) == len(OPERATIONS) + 7  # a proposal of each of eight kinds
+    assert len(names) == len(set(names)) == len(OPERATIONS) + len(KINDS) - 1  # a proposal of each kind
     assert json.loads(json.dumps(DESCRIBED)) == DESCRIBED
 
 
@@ -86,7 +87,9 @@ class Calls:
         self.served = served
 
     def __call__(self, method: str, path: str, user: str = "olga", *, at: str = "", **more: Any) -> Answered:
-        place = re.sub(r"{(?!policy)\w+}", at, path).replace("{policy}", "flights")
+        named = {path.rpartition("/")[2], more.get("json", {}).get("kind")}
+        policy = "club" if named & EDGE_SPECS.keys() else "flights"
+        place = re.sub(r"{(?!policy)\w+}", at, path).replace("{policy}", policy)
         return path, method.lower(), self.served.call(user, method, place, **more)
 
     def bought(self, key: str, kind: str, spec: dict[str, Any], **headers: str) -> Answered:
@@ -104,7 +107,7 @@ class Calls:
 
     def asking(self, acts: Sequence[str]) -> Iterator[Answered]:
         price = {"propose": {}, "columns": {}, "plot": {}, "price": {"within": 10**6}}
-        for kind, spec in (*SPECS.items(), ("questions", {"sql": "SHOW TABLES"})):
+        for kind, spec in (*SPECS.items(), *EDGE_SPECS.items(), ("questions", {"sql": "SHOW TABLES"})):
             for act in acts:
                 sent = {"act": act, "spec": spec, "price": price.get(act, {"epsilon": "0.05"})}
                 found = self("POST", f"{PLACE}/proposals/{kind}", json=sent)
@@ -119,6 +122,8 @@ class Calls:
             yield ended
             if line := ended[2].json()["line"]:
                 yield self("GET", f"{PLACE}/releases/{{line}}", at=str(line))
+        for kind, spec in EDGE_SPECS.items():
+            yield self.bought(f"{kind}-1", kind, spec)
         other = {"sql": f"{COUNT} WHERE origin = 'EWR'"}
         yield self.bought("later", "questions", other, Prefer="respond-async")
         yield self("GET", f"{PLACE}/releases", params={"key": "later"})

@@ -37,5 +37,6 @@ KIND = ReleaseKind(
     "curator.proposals.sold_goods:Sold",
     ("epsilon", "counting", "within", "confidence", "fresh"),
     AuctionSpec((1, 2, 5, 10), "bids", "bid"),
+    positional=("counting", "confidence"),
     skins={"command": Refusal("auctions have a command of their own", "sfumato auction")},
 )

@@ -36,4 +36,5 @@ KIND = ReleaseKind(
     "curator.proposals.found_bounds:Bounds",
     ("epsilon", "within", "confidence", "fresh"),
     BoundsSpec("visits", "cost"),
+    positional=("confidence",),
 )

@@ -36,4 +36,5 @@ KIND = ReleaseKind(
     "curator.proposals.degrees:Degrees",
     ("epsilon", "within", "confidence", "fresh"),
     DegreesSpec("ties", ("source", "target"), 8),
+    positional=("confidence",),
 )

@@ -38,6 +38,7 @@ KIND = ReleaseKind(
     "curator.proposals.private_limits:UnitLimits",
     ("epsilon", "within", "confidence", "fresh"),
     LimitsSpec("visits", ("clinic",)),
+    positional=("confidence",),
     roles=("owner",),
     skins={"rest": _OWNER, "page": _OWNER},
 )

@@ -46,6 +46,7 @@ KIND = ReleaseKind(
     "publish.synopsis:Synopsis",
     ("epsilon", "delta", "rho", "within", "for", "confidence", "mechanism", "joint", "fresh"),
     MarginalsSpec("visits", 2),
+    positional=("for_",),
     skins={"command": _PUBLISH, "page": _MODEL},
     cost_class=1,
 )
