@@ -134,7 +134,8 @@ def test_steps_are_whole_and_neither_too_fine_nor_too_coarse() -> None:
     wide = bounded_plans("SELECT SUM(age * 1000000000000) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
     assert wide.sensitivity.l1 <= 2**27
     real = bounded_plans("SELECT SUM(SQRT(age)) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
-    assert 2**23 <= real.sensitivity.l1 <= 2**25
+    assert 2**25 <= real.sensitivity.l1 <= 2**26
+    assert real.rounding <= real.sensitivity.l1 * real.unit_value / 2**18
     nothing = bounded_plans("SELECT SUM(age - age) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
     assert nothing.sensitivity.l1 >= 1
 

@@ -1,8 +1,8 @@
 """A bounded plan is lowered to the one statement that reads private rows: exact whole totals per group, within limits.
 
 Everything a row contributes is a whole number of steps; sums of them are exact whatever the order of rows. Where a
-contribution is scaled, it is a function of the unit's own rows alone and rounds toward zero. A sum whose steps are finer
-than the units of its noise is rounded to those once, when everything is added up.
+contribution is scaled, it is a function of the unit's own rows alone and rounds toward zero. A sum whose steps are
+finer than the units of its noise is rounded to those once, when everything is added up.
 
 Most units are within their limits, and reading their rows once costs little. So the totals are those of all rows as
 they are, plus a correction that only the rows of units beyond a limit are looked at for.
@@ -409,9 +409,7 @@ def _unit_mosts(bounded: Bounded) -> list[int]:
     return [most * each.size for each in bounded.measures for _ in range(each.coordinates)]
 
 
-def _unit_totals(
-    rows: Rows, source: Select, most: Sequence[int], scaling: Sequence[_Scaling]
-) -> tuple[str, Select]:
+def _unit_totals(rows: Rows, source: Select, most: Sequence[int], scaling: Sequence[_Scaling]) -> tuple[str, Select]:
     """Add up each unit's totals in each group, and beside those that are cut to 64 bits the exact ones to correct by.
     Totals that are scaled together are not cut: that would change their ratio.
     """

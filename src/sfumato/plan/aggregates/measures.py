@@ -156,8 +156,8 @@ class Combined:
     whole: bool
     """The exact number was a whole one: the noisy one is shown rounded."""
     rounding: Fraction = Fraction(0)
-    """How far a value may lie from the step that it is counted as, over what a row adds to both totals together. Only in
-    answers that were stored when values, and not totals, were rounded to the noise's units."""
+    """How far a value may lie from the step that it is counted as, over what a row adds to both totals together: in
+    answers that were stored when values, and not totals, were rounded to the units of the noise."""
     adds_up: ClassVar[bool] = True
 
     def __init__(self, first: Number, second: Number, whole: bool, rounding: Number = 0) -> None:
