@@ -163,7 +163,7 @@ def test_the_mean_of_one_number_is_that_number(value: str) -> None:
         assert high - low <= (abs(low) or 1) * Fraction(1, 10**12)
 
 
-@pytest.mark.parametrize("value", ["SQRT(age)", "-SQRT(age + 2)", "age / 7 - 3", "age * 100000000000007"])
+@pytest.mark.parametrize("value", ["SQRT(age)", "-SQRT(age + 2)", "age / 7 - 3", "age * 10000000000000007"])
 @pytest.mark.parametrize("measure", ["SUM", "AVG"])
 def test_steps_hold_the_whole_range(measure: str, value: str) -> None:
     """Its ends lie between two steps, and a row at an end counts as the step beyond it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -263,6 +264,9 @@ def _running_widths() -> Iterator[Vector]:
         wide = [routes.normal_beyond(0.05 / together) * 1000 * math.sqrt(terms) / 2 for terms in (1, 2, 3)]
         noise = _running(Gaussian(1000))
         yield between([w * (1 - 1e-9) for w in wide], [w * 1.02 for w in wide], noise.widths, "0.95", together)
+        rounded = replace(noise, rounding=Fraction(7))  # once for each period so far
+        added = [w + 7 * terms for w, terms in zip(noise.widths("0.95", together), (1, 2, 3), strict=True)]
+        yield exact(added, rounded.widths, "0.95", together)
 
 
 # ── sampling ───────────────────────────────────────────────────────────────────────────────────
