@@ -82,9 +82,9 @@ def _noisy_width() -> Iterator[Vector]:
 @formula("release.parts.scales.NoisyScale.half_width")
 def _noisy_half_width() -> Iterator[Vector]:
     """Rounding is added once to a total, and to a sum of totals as often as there are of them."""
-    for rounding in (0, Fraction(1, 8), 2):
-        scale = NoisyScale(Fraction(1, 4), Laplace(3), 1, Fraction(rounding))
-        yield exact(Fraction(Laplace(3).error("0.9", 2), 4) + rounding, scale.half_width, "0.9", 2)
+    for moved in (0, Fraction(1, 8), 2):
+        scale = NoisyScale(Fraction(1, 4), Laplace(3), 1, Fraction(moved))
+        yield exact(Fraction(Laplace(3).error("0.9", 2), 4) + moved, scale.half_width, "0.9", 2)
 
 
 @formula("release.parts.scales.NoisyScale.sum_width")
