@@ -126,7 +126,7 @@ BACKUP = CHARGE_AND_ANSWER.replace("if sys.argv[2]", "ledger.backup(sys.argv[1] 
 
 @traced
 def test_killed_before_a_backup_gets_its_name(tmp_path: Path) -> None:
-    """Files are linked under a new name where a copy is whole: before that there is none, and the ledger is as it was."""
+    """A copy is linked under its name when it is whole: before that there is none, and the ledger is as it was."""
     _prepare(tmp_path / "count.db")
     calls = fault_points(BACKUP, tmp_path / "count.db", "link", tmp_path)
     assert (tmp_path / "count.db.copy").exists()
