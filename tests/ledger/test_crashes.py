@@ -39,6 +39,7 @@ SYSTEM_CALLS = {
     "unlink": ("unlink", "unlinkat"),
     "rename": ("rename", "renameat", "renameat2"),
     "mkdir": ("mkdir", "mkdirat"),
+    "link": ("link", "linkat"),
 }
 """System calls that change a disk, by family: which of one family a C library makes differs by processor."""
 
@@ -105,7 +106,7 @@ def fault_points(code: str, path: Path, family: str, folder: Path) -> Counter[st
 
 
 @traced
-@pytest.mark.parametrize("family", SYSTEM_CALLS)
+@pytest.mark.parametrize("family", [each for each in SYSTEM_CALLS if each != "link"])
 def test_killed_at_every_system_call_that_changes_a_disk(family: str, tmp_path: Path, long: bool) -> None:
     """Before the n-th call for every n; after it is before the next. By default for every second n, about ten at
     most, and the last, into an account that is open.
@@ -118,6 +119,36 @@ def test_killed_at_every_system_call_that_changes_a_disk(family: str, tmp_path: 
 def test_killed_at_every_such_call_while_a_large_answer_is_written(family: str, tmp_path: Path, long: bool) -> None:
     """The file is there before its line: no line ever refers to an answer that is not on disk."""
     assert _killed_everywhere(LARGE_ANSWER, family, tmp_path, long=long) > 1
+
+
+BACKUP = CHARGE_AND_ANSWER.replace("if sys.argv[2]", "ledger.backup(sys.argv[1] + '.copy')\nif sys.argv[2]")
+
+
+@traced
+def test_killed_before_a_backup_gets_its_name(tmp_path: Path) -> None:
+    """A copy is linked under its name when it is whole: before that there is none, and the ledger is as it was."""
+    _prepare(tmp_path / "count.db")
+    calls = fault_points(BACKUP, tmp_path / "count.db", "link", tmp_path)
+    assert (tmp_path / "count.db.copy").exists()
+    assert sum(calls.values()) == 1
+    (call,) = calls
+    path = tmp_path / "ledger.db"
+    _prepare(path)
+    wrap = (
+        str(STRACE),
+        "-f",
+        "-qq",
+        "-o",
+        os.devnull,
+        "-e",
+        f"trace={call}",
+        "-e",
+        f"inject={call}:signal=KILL:when=1",
+    )
+    done = script(BACKUP, path, "close", wrap=wrap, check=False)
+    assert done.returncode != 0
+    assert not Path(f"{path}.copy").exists()
+    check(path, done.stdout)
 
 
 def _killed_everywhere(code: str, family: str, tmp_path: Path, *, long: bool) -> int:

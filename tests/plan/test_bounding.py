@@ -134,7 +134,8 @@ def test_steps_are_whole_and_neither_too_fine_nor_too_coarse() -> None:
     wide = bounded_plans("SELECT SUM(age * 1000000000000) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
     assert wide.sensitivity.l1 <= 2**27
     real = bounded_plans("SELECT SUM(SQRT(age)) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
-    assert 2**23 <= real.sensitivity.l1 <= 2**25
+    assert 2**25 <= real.sensitivity.l1 <= 2**26
+    assert real.rounding <= real.sensitivity.l1 * real.unit_value / 2**18
     nothing = bounded_plans("SELECT SUM(age - age) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
     assert nothing.sensitivity.l1 >= 1
 
@@ -162,7 +163,7 @@ def test_the_mean_of_one_number_is_that_number(value: str) -> None:
         assert high - low <= (abs(low) or 1) * Fraction(1, 10**12)
 
 
-@pytest.mark.parametrize("value", ["SQRT(age)", "-SQRT(age + 2)", "age / 7 - 3", "age * 100000000000007"])
+@pytest.mark.parametrize("value", ["SQRT(age)", "-SQRT(age + 2)", "age / 7 - 3", "age * 10000000000000007"])
 @pytest.mark.parametrize("measure", ["SUM", "AVG"])
 def test_steps_hold_the_whole_range(measure: str, value: str) -> None:
     """Its ends lie between two steps, and a row at an end counts as the step beyond it."""

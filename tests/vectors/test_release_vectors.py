@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -78,8 +79,18 @@ def _noisy_width() -> Iterator[Vector]:
     yield exact(3 * 5 / 0.05, telling(3).width, "0.95", 5)
 
 
+@formula("release.parts.scales.NoisyScale.half_width")
+def _noisy_half_width() -> Iterator[Vector]:
+    """Rounding is added once to a total, and to a sum of totals as often as there are of them."""
+    for moved in (0, Fraction(1, 8), 2):
+        scale = NoisyScale(Fraction(1, 4), Laplace(3), 1, Fraction(moved))
+        yield exact(Fraction(Laplace(3).error("0.9", 2), 4) + moved, scale.half_width, "0.9", 2)
+
+
 @formula("release.parts.scales.NoisyScale.sum_width")
 def _noisy_sum_width() -> Iterator[Vector]:
+    rounded = NoisyScale(Fraction(3), Telling(), 1, Fraction(1, 2))  # type: ignore[arg-type]
+    yield exact(3 * (7_000 + 5 / 0.05) + 3.5, rounded.sum_width, 7, "0.95", 5)
     yield exact(3 * (7_000 + 5 / 0.05), telling(3).sum_width, 7, "0.95", 5)
     for scale, terms, parts in ((2, 2, 1), (3, 4, 2)):  # by convolution below, and Chernoff's bound above
         law = np.exp(-np.abs(np.arange(-150, 151)) / scale)
@@ -253,6 +264,9 @@ def _running_widths() -> Iterator[Vector]:
         wide = [routes.normal_beyond(0.05 / together) * 1000 * math.sqrt(terms) / 2 for terms in (1, 2, 3)]
         noise = _running(Gaussian(1000))
         yield between([w * (1 - 1e-9) for w in wide], [w * 1.02 for w in wide], noise.widths, "0.95", together)
+        rounded = replace(noise, rounding=Fraction(7))  # once for each period so far
+        added = [w + 7 * terms for w, terms in zip(noise.widths("0.95", together), (1, 2, 3), strict=True)]
+        yield exact(added, rounded.widths, "0.95", together)
 
 
 # ── sampling ───────────────────────────────────────────────────────────────────────────────────
@@ -346,7 +360,7 @@ def _rounding() -> Iterator[Vector]:
     for value, step, every in ((whole, Fraction(1), numbers), (grid, Fraction(1, 100), hundredths)):
         yield exact(_rounded(value, step, every), rounding, value, step)
     for value, step, every in ((whole, Fraction(32), numbers), (grid, Fraction(4, 100), hundredths)):
-        yield exact(_rounded(value, step, every), rounding, value, step)
+        yield exact(_rounded(value, step, every) + every[-1] / 2**53, rounding, value, step)  # as a double first
     yield exact(Fraction(1, 6), rounding, Column(Field(0, "t", "z"), Domain("real", bounds=(0, 1))), Fraction(1, 3))
 
 

@@ -27,6 +27,15 @@ max|d|·Σ|d| ≤ 2T·c·M·(A + B). After clipping to a length, ‖d‖₂ is a
 A + B is M for one sign and 2M for equal bounds; it is never high − low: a row may be missing, or NULL. A measure with
 several totals is scaled as one vector, which keeps the ratio of its totals but no box: there every norm doubles,
 unless all values have one sign. ∎
+
+Rounded totals. Where one unit may add more than ``MOST_STEPS`` steps, a total t is released as r(t) = ⌊t/u + 1/2⌋, its
+number of units of u steps. Theorem: let v be what a unit adds to the totals of the others, t, and w = r(t + v) − r(t).
+Then w has the signs of v or is 0, w_j = 0 where v_j = 0, |w_j| ≤ ⌈|v_j|/u⌉, and over h totals with v_j ≠ 0
+Σ|w_j| ≤ ⌈Σ|v_j|/u⌉ + h − 1 and ‖w‖₂ ≤ ‖v‖₂/u + √h. *Proof.* r never falls, and r(t + k·u) = r(t) + k for whole k: so
+0 ≤ v_j ≤ k·u gives 0 ≤ w_j ≤ k, and a unit that takes away −v_j is the same read backwards. Σ⌈x_j⌉ is a whole number
+below Σx_j + h, or Σx_j itself; ⌈x_j⌉ ≤ x_j + 1. ∎ (Rounding halves away from 0 would not do: −u/2 and u/2 are u apart,
+and would become −1 and 1.) A replaced unit moves the totals of the others by w − w′, of which each obeys the theorem:
+everything above, and in ``readings``, holds for w as it does for v.
 """
 
 from __future__ import annotations
@@ -38,14 +47,10 @@ from typing import cast
 
 from sfumato.plan.aggregates.measures import (
     MOST_STEPS,
-    Asked,
     Contribution,
     Count,
     Distinct,
-    Mean,
     Measure,
-    Sum,
-    natural_step,
     rounding,
 )
 from sfumato.plan.limits import Limits, Strategy
@@ -62,6 +67,7 @@ from sfumato.plan.nodes import (
     Window,
     relations,
 )
+from sfumato.policy.values import MOST_ROWS
 from sfumato.privacy import Neighbours, Sensitivity
 
 _FRACTION_BITS = 20
@@ -77,7 +83,7 @@ class Scaled:
     low: int
     high: int
     bits: int
-    """Totals are in 2^-bits of a step."""
+    """Totals are in 2^-bits of a step: parts of steps, or, below 0, several steps, to which each total is rounded."""
     sensitivity: Sensitivity
     """What one unit changes, in units of the totals."""
     added: Sensitivity
@@ -119,7 +125,15 @@ class Scaled:
     @property
     def unit_value(self) -> Fraction:
         """Say what one whole number in the totals is worth."""
-        return self.step / 2**self.bits
+        return self.step / Fraction(2) ** self.bits
+
+    @property
+    def rounding(self) -> Fraction:
+        """Bound how far a total of at most ``MOST_ROWS`` rows lies from the sum of their values, apart from limits: the
+        total is rounded to a unit once, and each value to a step, unless all of them are whole steps.
+        """
+        value, once = self.measure.value, self.unit_value / 2 if self.bits < 0 else Fraction(0)
+        return once if value is None else once + MOST_ROWS * rounding(value, self.step)
 
 
 @dataclass(frozen=True)
@@ -157,14 +171,13 @@ class Bounded:
         return self.bound.limits
 
 
-def boundings(plan: Aggregate, limits: Limits, groups: int, *, count_rounded: bool = True) -> tuple[Bounded, ...]:
+def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ...]:
     """List every sound strategy to limit one unit in this plan, cheapest first; where the plan limits it already, that
-    one. Without ``count_rounded`` each sum has one total, and nothing says how far rounding moves it.
+    one.
     """
     most = whole_rows(plan.source)
     once = any(measure.once_per_unit for measure in plan.measures)
     limits = limits if most is None else Limits(most, most, most)
-    plan = counting_rounded_rows(plan, limits) if count_rounded else plan
     if most is not None and (most == 1 or not once):
         return (_bounded(plan, Strategy.WHOLE, limits, groups),)
     clips = [Strategy.CLIP_L1, Strategy.CLIP_L2]
@@ -173,24 +186,6 @@ def boundings(plan: Aggregate, limits: Limits, groups: int, *, count_rounded: bo
         # a single group is clipped with one pass over the units; several need a second, and reweighting does not
         strategies = [*clips, Strategy.REWEIGHT, Strategy.SAMPLE] if groups == 1 else [Strategy.REWEIGHT, *strategies]
     return tuple(_bounded(plan, strategy, limits, groups) for strategy in strategies)
-
-
-def counting_rounded_rows(plan: Aggregate, limits: Limits) -> Aggregate:
-    """Measure a sum whose values are rounded to coarser steps as the two sums of its mean, which count its rows.
-
-    Whole numbers and numbers on a grid are rounded only where one unit may add more than ``MOST_STEPS`` of them. Then
-    nothing else says how far rounding moves the sum of all rows. For values from 0 on the noise is the same. Values
-    without a grid are always rounded, to steps so fine that noise hides them, and are left as they are.
-    """
-    return replace(plan, measures=tuple(_counting(each, limits) for each in plan.measures))
-
-
-def _counting(measure: Asked, limits: Limits) -> Asked:
-    if type(measure) is not Sum or natural_step(measure.value) is None:
-        return measure
-    own = limits.of_measure(measure)
-    step = measure.step(max(own.rows, own.total))
-    return Mean(measure.value, measure.where) if rounding(measure.value, step) else measure
 
 
 def whole_rows(relation: Relation) -> int | None:
@@ -223,7 +218,6 @@ def found_bounding(plan: Aggregate, limits: Limits) -> Bounded:
     whole = most is not None and (most == 1 or not any(measure.once_per_unit for measure in plan.measures))
     allowed = limits if most is None else Limits(most, most, most)
     strategy, holders = (Strategy.WHOLE, Count()) if whole else (Strategy.SAMPLE, Distinct())
-    plan = counting_rounded_rows(plan, allowed)
     measured = replace(plan, measures=(*plan.measures, holders))
     return replace(_bounded(measured, strategy, allowed, 2 * allowed.groups), finds=True)
 
@@ -283,13 +277,33 @@ def _bounded(plan: Aggregate, strategy: Strategy, limits: Limits, groups: int, b
 def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int, most_bits: int) -> Scaled:
     own = limits.of_measure(measure)
     reach = own.rows if strategy is Strategy.REWEIGHT else own.total
-    step = measure.step(reach)
+    coordinates = groups * measure.noises
+    step = measure.step(reach << _spare_bits(strategy, coordinates))
     low, high = measure.held(step)
     size = measure.size(low, high)
-    bits = _bits(size * reach, most_bits) if strategy.fractional else 0
-    coordinates = groups * measure.noises
-    change = _sensitivity(strategy, size << bits, own, coordinates)
+    bits = _bits(size * reach, most_bits if strategy.fractional else 0, rounds=measure.value is not None)
+    change = _sensitivity(strategy, size << max(bits, 0), own, coordinates)
+    if bits < 0:
+        scales = strategy is not Strategy.WHOLE and strategy is not Strategy.SAMPLE
+        change = _rounded(change, 1 << -bits, coordinates if scales else min(coordinates, own.total * measure.noises))
     return Scaled(measure, step, low, high, bits, change, change)
+
+
+def _spare_bits(strategy: Strategy, coordinates: int) -> int:
+    """Leave room for squares: those of one unit in all groups are added up in a number of 110 bits."""
+    return 4 + (coordinates.bit_length() + 1) // 2 if strategy is Strategy.CLIP_L2 else 0
+
+
+def _rounded(change: Sensitivity, unit: int, touched: int) -> Sensitivity:
+    """Bound how far totals rounded to units move, of which a unit changes so many; see the module's text."""
+    length = math.isqrt(math.ceil(change.squares)) + 1 + unit * (math.isqrt(touched) + 1)
+    return Sensitivity(
+        change.groups,
+        math.ceil(change.per_group / unit),
+        math.ceil(change.total / unit) + touched - 1,
+        math.ceil(Fraction(length, unit) ** 2),
+        change.neighbours,
+    )
 
 
 def _sensitivity(strategy: Strategy, size: int, limits: Limits, coordinates: int) -> Sensitivity:
@@ -310,8 +324,11 @@ def longest(per_group: int, total: int) -> int:
     return full * per_group**2 + rest**2
 
 
-def _bits(steps: int, most: int) -> int:
+def _bits(steps: int, most: int, *, rounds: bool) -> int:
+    """Find the finest parts of a step, or else the fewest steps, of which one unit adds a moderate number; a count of
+    rows is never rounded.
+    """
     bits = most
-    while bits and steps << bits > MOST_STEPS:
+    while (bits > 0 or rounds) and steps * Fraction(2) ** bits > MOST_STEPS:
         bits -= 1
     return bits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from sfumato.plan.aggregates.measures import Asked, Distinct
+from sfumato.plan.aggregates.measures import Asked, Distinct, rounding, value_range
 from sfumato.plan.aggregates.spread import Pairs
 from sfumato.plan.aggregates.unit_measures import UnitCount, UnitDistinct, UnitFirst, UnitMeasure
 from sfumato.plan.aggregates.value_measures import FrequentValue
@@ -179,12 +179,13 @@ def _cuts(bounded: Bounded) -> bool:
 
 
 def bounds(scaled: Scaled) -> str | None:
-    """Give the range of what is added up, as it is enforced; None for a count."""
-    value = scaled.measure.value
+    """Give the range of what is added up, as it is enforced up to a step; None for a count."""
+    value, step = scaled.measure.value, scaled.step
     if value is None:
         return None
-    low, high = (text(end * scaled.step) for end in (scaled.low, scaled.high))
-    return f"{words(value)} in [{low}, {high}] in steps of {shown(float(scaled.step))}"
+    low, high = value_range(value) if rounding(value, step) else (scaled.low * step, scaled.high * step)
+    total = f", the total in steps of {shown(float(scaled.unit_value))}" if scaled.bits < 0 else ""
+    return f"{words(value)} in [{text(low)}, {text(high)}] in steps of {shown(float(step))}{total}"
 
 
 def many(count: int, what: str) -> str:

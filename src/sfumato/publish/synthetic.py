@@ -217,6 +217,23 @@ class Synthetic:
         return found
 
     @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """List the declared pairs of which the first column does not decide the second in every drawn row, and why."""
+        places = {each.name: place for place, each in enumerate(self.attributes)}
+        pairs = [pair for pair in self.released.face.implies if places.keys() >= {*pair}]
+        why = [self._unkept(places[by], places[decided]) for by, decided in pairs]
+        told = zip(pairs, why, strict=True)
+        return tuple(f"{by} does not decide {decided} in every row: {each}" for (by, decided), each in told if each)
+
+    def _unkept(self, by: int, decided: int) -> str:
+        """Say why drawn rows may have several values of the second column with one of the first; else nothing."""
+        if not deciding_cells(self.attributes, by)[:-1].all():  # the last one is of what is missing
+            return f"bins of {self.attributes[by].name} have several values"
+        if self.model.tree.holding((by, decided)) is None:
+            return "the model does not hold both together"
+        return "what the policy calls impossible leaves no such row" if self.drawn_model is self.model else ""
+
+    @cached_property
     def _conditionals(self) -> Any:
         return self.drawn_model.conditionals()
 
@@ -364,6 +381,7 @@ class Synthetic:
             f"n̂ = {self.total:,.0f} rows",
             f"model      {many(cells, 'cell')} in {many(len(self.model.tree.cliques), 'clique')}",
             f"promise    {self.guarantee if self.steps else 'none: this was a rehearsal on invented rows'}",
+            *(f"warning    {each}" for each in self.warnings),
         ]
         return "\n".join(lines)
 

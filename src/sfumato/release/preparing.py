@@ -108,7 +108,7 @@ class Prepared:
 
     def half_widths(self, confidence: Number = "0.95", together: int = 1) -> tuple[Fraction, ...]:
         """Give the half-width of all that gets noise, in the measures' own terms."""
-        return tuple(each.mechanism.error(confidence, together) * each.unit_value for each in self.noises)
+        return tuple(each.half_width(confidence, together) for each in self.noises)
 
 
 def prepare(

@@ -18,6 +18,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.factorisations import Factorisation
 from sfumato.mechanisms.protocols import Additive
 from sfumato.mechanisms.weighted_sums import continuous_widths, gaussian_widths, laplace_widths
+from sfumato.plan.bounding import Scaled
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plots.answers import draw_lines
@@ -49,18 +50,22 @@ class RunningNoise:
     """Of one whole number in the totals."""
     lengths: tuple[float, ...]
     """For each period, the length of the weights with which the noises are added up."""
+    rounding: Fraction = Fraction(0)
+    """How far the total of one period that is measured may lie from the exact one."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
+        object.__setattr__(self, "rounding", exact(self.rounding, "rounding"))
         object.__setattr__(self, "lengths", tuple(codec.real(each, "lengths") for each in self.lengths))
 
     @classmethod
-    def of(cls, factorisation: Factorisation, mechanism: Additive, unit_value: Fraction) -> RunningNoise:
-        return cls(factorisation, mechanism, unit_value, tuple(factorisation.lengths.tolist()))
+    def of(cls, factorisation: Factorisation, mechanism: Additive, scaled: Scaled) -> RunningNoise:
+        lengths = tuple(factorisation.lengths.tolist())
+        return cls(factorisation, mechanism, scaled.unit_value, lengths, scaled.rounding)
 
     def widths(self, confidence: Number = "0.95", together: int = 1) -> Floats:
         """Give the half-width of each period's running total, in the measure's own terms; of so many numbers that are
-        to hold together (a union bound).
+        to hold together (a union bound). A running total is rounded once for each period that it is made of.
         """
         miss = float(1 - exact(confidence, "confidence", CONFIDENCE)) / together * (1 - 1e-12)
         size = float(self.mechanism.sizes[0]) * (1 + 1e-12)
@@ -68,7 +73,7 @@ class RunningNoise:
             found = laplace_widths(self.factorisation.decoder, _standard(self.factorisation, miss), size, miss)
         else:
             found = gaussian_widths(np.array(self.lengths), len(self.factorisation.weights), size, miss)
-        return found * float(self.unit_value)
+        return found * float(self.unit_value) + float(self.rounding) * np.arange(1, len(self.lengths) + 1)
 
     def words(self) -> str:
         """Say in words what is drawn: its size is that of the noise where one row counts one."""

@@ -145,7 +145,7 @@ def _same(question: Asked, wanted: Any, found: Any, most: int) -> bool:
         return rows(wanted, declared) == rows(found, declared)
     if not question.inexact:
         return bool(np.array_equal(wanted, found))
-    steps = sum(1 << each.bits for each in question.reading.bounded.measures) * most
+    steps = sum(1 << max(0, each.bits) for each in question.reading.bounded.measures) * most
     return bool((np.abs(wanted.astype(object) - found.astype(object)) <= steps).all())
 
 

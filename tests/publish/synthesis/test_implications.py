@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -123,6 +124,29 @@ def test_other_shapes_of_what_decides_are_kept(case: str, tmp_path: Path) -> Non
     drawn = made(tmp_path, implies, names).sample(20_000)
     for by, decided in implies.items():
         assert decides(drawn, by, decided), (by, decided)
+
+
+def test_what_bins_do_not_decide_is_a_warning_of_the_answer_itself(tmp_path: Path) -> None:
+    """Rows break it, and the answer says so, after it was saved too; where rows keep it there is nothing to say."""
+    binned = made(tmp_path, {"height": "area"}, ["height", "area", "sex"])
+    wanted = "height does not decide area in every row: bins of height have several values"
+    assert not decides(binned.sample(20_000), "height", "area")
+    assert binned.warnings == (wanted,)
+    assert f"warning    {wanted}" in repr(binned)
+    assert Synthetic.from_json(binned.to_json()).warnings == (wanted,)
+    with sf.Curator(policy(CHAIN, ["region", "town", "area"]), tmp_path / "kept.ledger") as curator:
+        kept = curator.synthesize("people", "aim", 2).release(epsilon=2, delta="1e-9")
+    assert kept.warnings == ()
+    assert "warning" not in repr(kept)
+
+
+def test_a_model_that_cannot_keep_it_warns(tmp_path: Path) -> None:
+    """Rows are drawn from the model as it is where conditioning on what decides leaves none."""
+    kept = made(tmp_path, CHAIN, ["region", "town", "area"])
+    broken = replace(kept)
+    vars(broken)["drawn_model"] = broken.model
+    assert len(broken.warnings) == len(CHAIN)
+    assert all("leaves no such row" in each for each in broken.warnings)
 
 
 def test_files_and_written_rows_keep_it(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def explain(
     for scaled, mechanism, share in zip(prepared.bounded.noised, prepared.mechanisms, shares[0], strict=False):
         shown_rows = len(rows.keys) if rows.sums else most
         together = max(1, simultaneous(query, shown_rows) if picked else scaled.coordinates)
-        width = mechanism.error(confidence, together) * scaled.unit_value
+        width = mechanism.error(confidence, together) * scaled.unit_value + scaled.rounding
         operators.append(Operator("measure", measured(scaled.measure), _sensitivity(scaled)))
         on = f" on each of its {scaled.coordinates} sums" if scaled.coordinates > 1 else ""
         operators.append(
@@ -273,7 +273,7 @@ def _subtotals(
     if not rows.sums:
         return []
     most = int(rows.terms.max())
-    width = mechanism.sum_error(most, confidence, together) * scaled.unit_value
+    width = mechanism.sum_error(most, confidence, together) * scaled.unit_value + most * scaled.rounding
     what = f"sums of up to {many(most, 'group')}"
     return [Operator("subtotals", what, f"±{shown(float(width))} on the longest; free: made of the noisy groups")]
 

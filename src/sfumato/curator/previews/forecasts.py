@@ -12,7 +12,6 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.notebook_html import paragraphs, table
-from sfumato.plan.aggregates.measures import Combined
 from sfumato.plan.aggregates.spread import Pairs, Variance
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish
@@ -22,7 +21,7 @@ from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, shown as number, whole
 from sfumato.release.answers.formatting import whole_reach
-from sfumato.release.measured import Derived, Measured, by_column, estimating, rank_errors, results, scales
+from sfumato.release.measured import Measured, by_column, estimating, rank_errors, results, scales
 from sfumato.release.noisy_rows.answer_rows import answer_rows, one_row_per_set
 from sfumato.release.noisy_rows.finishing import finish, picks, simultaneous
 from sfumato.release.noisy_rows.key_functions import parted
@@ -184,7 +183,7 @@ def _widths(
     count = 1 if apart else len(groups)
     numbers = (number for part in prepared.parts for number in part.supposed(size))
     drawn = tuple((number,) * count for number in numbers)
-    measured = Measured(scales(prepared), tuple(map(_noise_alone, results(prepared, made))), drawn)
+    measured = Measured(scales(prepared), results(prepared, made), drawn)
     every = len(answer_rows(sets, groups, width).keys) if sets else most
     together = simultaneous(query, every) if picks(query) else None
     estimates = estimating(measured, level, rows)
@@ -197,12 +196,6 @@ def _widths(
         for output, column in zip(query.outputs, finished.columns, strict=True)
         if isinstance(column, Numbers) and not np.isnan(column.value).all()
     }
-
-
-def _noise_alone(result: Derived) -> Derived:
-    """Leave out what rounding each row's value adds to the range of a sum: the answer's own range has it."""
-    estimator = result.estimator
-    return replace(result, estimator=estimator.noise_alone) if isinstance(estimator, Combined) else result
 
 
 def _rounding(expression: Expression, measured: Measured, terms: int) -> float:

@@ -187,14 +187,6 @@ class Question:
     @cached_property
     def options(self) -> tuple[Bounded, ...]:
         """List the sound strategies to limit what one unit changes."""
-        return self._options(count_rounded=True)
-
-    @cached_property
-    def options_of_one_total(self) -> tuple[Bounded, ...]:
-        """List them where a sum is one total, although its values may be rounded: as a series of periods is read."""
-        return self._options(count_rounded=False)
-
-    def _options(self, *, count_rounded: bool) -> tuple[Bounded, ...]:
         rows = len(self.groups) * max(1, len(self.query.finish.sets))
         measured = sum(len(part.measures) for part in self.shared.parts)
         if rows * max(measured, len(self.query.plan.measures)) > MOST_NUMBERS:
@@ -209,19 +201,19 @@ class Question:
             require_short(self.query, self.found)
             found = (found_bounding(self.shared.parts[0].plan, self.limits),)
         else:
-            found = self._boundings(count_rounded)
+            found = self._boundings()
         if self.strategy is not None:
             found = tuple(each for each in found if each.strategy is self.strategy)
             if not found:
                 raise InvalidParameter("strategy", self.strategy.value, "one that is sound for this question")
         return tuple(for_neighbours(each, self._context.policy.neighbours) for each in found)
 
-    def _boundings(self, count_rounded: bool) -> tuple[Bounded, ...]:
+    def _boundings(self) -> tuple[Bounded, ...]:
         """List the strategies for known groups. Where a number is made from several measures, each row has to weigh the
         same in all of them: clipping would scale each measure's totals by itself.
         """
         plan = self.shared.parts[0].plan
-        found = boundings(plan, self.limits, len(self.groups), count_rounded=count_rounded)
+        found = boundings(plan, self.limits, len(self.groups))
         if any(len(each.measures) > 1 for each in self.shared.made):
             found = tuple(each for each in found if each.strategy.order is None)
         return found

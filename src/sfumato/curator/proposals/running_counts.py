@@ -317,7 +317,7 @@ class RunningTotals:
         alone = min(way.error for way in ways if way.factorisation.form == "each day")
         paid = Price(price.epsilon) if family.pure else price
         mechanism = _calibrated(chosen.reading, paid, family)
-        noise = RunningNoise.of(chosen.factorisation, mechanism, chosen.reading.totals.scaled.unit_value)
+        noise = RunningNoise.of(chosen.factorisation, mechanism, chosen.reading.totals.scaled)
         reason = f"{chosen.factorisation.words()}, for the least error in the worst period"
         if chosen.factorisation.form != "each day":
             reason += f": the noise of single periods would add up to {shown(alone / chosen.error)} times as much"
@@ -327,7 +327,7 @@ class RunningTotals:
 
     def _ways(self, family: Family) -> tuple[_Way, ...]:
         if family not in self._known:
-            options = self.question.options_of_one_total
+            options = self.question.options
             self._known[family] = tuple(
                 _Way.of(each, factorisation, len(self.series), family)
                 for each in options

@@ -435,7 +435,7 @@ def compared_total(asked: Question, grid: Fraction) -> SteppedTotal:
         raise _not_compared()
     if len(parts) != 1 or parts[0].measures != plan.measures or plan.measures[0].noises != 1:  # made from others
         raise _not_compared()
-    options = asked.options_of_one_total
+    options = asked.options
     suited = [each for each in options if each.strategy.order in (None, 1)]
     if not suited:
         rule = "one that suits Laplace noise, with which a session compares"

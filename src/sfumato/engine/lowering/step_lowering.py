@@ -11,6 +11,8 @@ from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Type
 
 _HALF = 2**48
+_DOUBLE = 2**52
+"""Steps that a double tells apart, and their halves."""
 
 
 def wide(scalar: Scalar) -> Scalar:
@@ -26,9 +28,7 @@ def as_real(scalar: Scalar) -> Scalar:
 
 
 def real_of_wide(scalar: Scalar) -> Scalar:
-    """Find the double nearest to a whole number of at most 100 bits: by halves, whose conversion is exact
-    everywhere.
-    """
+    """Find a double near a whole number of at most 110 bits, within 2^-51 of its size: by halves that 64 bits hold."""
     half = Constant(_HALF, Wide.INTEGER)
     high, low = (as_real(narrow(apply(each, scalar, half))) for each in (Operation.DIVIDE_WIDE, Operation.REMAINDER))
     return apply(Operation.ADD, apply(Operation.MULTIPLY, high, real(_HALF)), low)
@@ -42,23 +42,22 @@ def steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:
     after: a sum is bounded, and no conversion fails, whatever a range or a rounding missed.
     """
     step, origin, low, high = each.step, each.origin, each.low, each.high
+    last = max(abs(low + origin), abs(high + origin))
     exact = expression.domain.type is Type.INTEGER and step == 1
     if not isinstance(expression, Column):
         least, most = ((end + origin) * step for end in (low, high))
         value = clamped(value, *((whole(int(end)) if exact else real(float(end))) for end in (least, most)))
-    if exact:
-        counted = apply(Operation.SUBTRACT, value, whole(origin)) if origin else value
-    else:
-        counted = apply(Operation.NEAREST, _in_steps(expression, value, step, origin))
-    if isinstance(expression, Column) and not origin:
+    counted = value if exact else apply(Operation.NEAREST, _in_steps(expression, value, step))
+    if origin:  # of whole numbers: a difference of doubles would be rounded
+        counted = apply(Operation.SUBTRACT, counted, whole(origin))
+    if isinstance(expression, Column) and not origin and (exact or last <= _DOUBLE):
         return counted  # clamped at the scan, and rounding a number of so few steps is exact
     return clamped(counted, whole(low), whole(high))
 
 
-def _in_steps(expression: Expression, value: Scalar, step: Fraction, origin: int) -> Scalar:
+def _in_steps(expression: Expression, value: Scalar, step: Fraction) -> Scalar:
     value = as_real(value) if expression.domain.type is Type.INTEGER and isinstance(expression, Column) else value
-    moved = apply(Operation.SUBTRACT, value, real(float(origin * step))) if origin else value
-    return apply(Operation.DIVIDE, moved, real(float(step)))
+    return apply(Operation.DIVIDE, value, real(float(step)))
 
 
 def clamped(scalar: Scalar, low: Scalar, high: Scalar) -> Scalar:

@@ -1,7 +1,8 @@
 """A bounded plan is lowered to the one statement that reads private rows: exact whole totals per group, within limits.
 
 Everything a row contributes is a whole number of steps; sums of them are exact whatever the order of rows. Where a
-contribution is scaled, it is a function of the unit's own rows alone and rounds toward zero.
+contribution is scaled, it is a function of the unit's own rows alone and rounds toward zero. A sum whose steps are
+finer than the units of its noise is rounded to those once, when everything is added up.
 
 Most units are within their limits, and reading their rows once costs little. So the totals are those of all rows as
 they are, plus a correction that only the rows of units beyond a limit are looked at for.
@@ -61,6 +62,8 @@ from sfumato.policy.values import MOST_ROWS
 
 _LARGEST = 2**61
 """A unit's own total is cut here before it is scaled: two of them together fit 64 bits."""
+_BEYOND_TOTALS = 2**120
+"""No total of any table is as large, and a wide number of every engine holds twice as much."""
 _MOST_CODES = 256
 """A key of more texts than these is grouped by as it is: its list would be longer than what it saves."""
 
@@ -78,6 +81,32 @@ def statement(bounded: Bounded, key: int, *, by_pair: bool = True) -> Statement:
 def _limited(
     bounded: Bounded, rows: Rows, relations: RelationLowering, key: int, *, by_pair: bool = False
 ) -> Statement:
+    return _rounded(bounded, rows, _added_within(bounded, rows, relations, key, by_pair=by_pair))
+
+
+def _rounded(bounded: Bounded, rows: Rows, totals: Statement) -> Statement:
+    """Round each total that is released in several steps to the nearest unit, halves up: one that is moved by a whole
+    number of units moves by as many (``bounding``, rounded totals).
+    """
+    units = [1 << max(0, -each.bits) for each in bounded.measures for _ in range(each.coordinates)]
+    if max(units) == 1:
+        return totals
+    pairs = zip(rows.values, units, strict=True)
+    rounded = tuple((name, Reference(name) if unit == 1 else _nearest(Reference(name), unit)) for name, unit in pairs)
+    return replace(totals, result=Select((*same(rows.keys), *rounded), totals.result))
+
+
+def _nearest(total: Scalar, unit: int) -> Scalar:
+    """Compute ⌊total/unit + 1/2⌋: division rounds down where the dividend is not negative."""
+    raised = apply(Operation.ADD, wide(total), Constant(_BEYOND_TOTALS + unit // 2, Wide.INTEGER))
+    quotient = apply(Operation.DIVIDE_WIDE, raised, Constant(unit, Wide.INTEGER))
+    return apply(Operation.SUBTRACT, quotient, Constant(_BEYOND_TOTALS // unit, Wide.INTEGER))
+
+
+def _added_within(
+    bounded: Bounded, rows: Rows, relations: RelationLowering, key: int, *, by_pair: bool = False
+) -> Statement:
+    """Add up what counts within the limits, in steps."""
     if bounded.strategy is Strategy.WHOLE:
         return _whole(rows)
     if _never_beyond(bounded):
@@ -100,7 +129,7 @@ def found(reading: FoundTotals, key: int) -> Statement:
     rows = counted_rows(bounded, relations)
     if reading.others and bounded.strategy is Strategy.SAMPLE:
         own = computed_once(bounded, rows, relations)
-        totals = _crossed(bounded, own, [f"k{index}" for index in reading.found], key)
+        totals = _rounded(bounded, own, _crossed(bounded, own, [f"k{index}" for index in reading.found], key))
     else:
         totals = _limited(bounded, rows, relations, key)
     return _held(rows, Statement((*relations.stages, *totals.stages), totals.result))
@@ -183,7 +212,8 @@ def _or_zero(total: Scalar) -> Scalar:
 
 
 def _bits(bounded: Bounded) -> list[int]:
-    return [each.bits for each in bounded.measures for _ in range(each.coordinates)]
+    """Give the parts of a step in which contributions are added up, as powers of two."""
+    return [max(0, each.bits) for each in bounded.measures for _ in range(each.coordinates)]
 
 
 # The five boundings
@@ -322,10 +352,10 @@ def _clip(bounded: Bounded, rows: Rows) -> Statement:
         return _few_beyond(bounded, rows, scaling, most)
     if not rows.keys:  # one group: the cap is the norm
         totals = tuple((name, _or_zero(_sum(Reference(name)))) for name in rows.values)
-        return Statement((_unit_totals(rows, rows.select, most),), Select(totals, cut))
+        return Statement((_unit_totals(rows, rows.select, most, scaling),), Select(totals, cut))
     beyond = _beyond(rows, same(("u", *rows.keys, *rows.values), "r"))
     heavy = _heavy(rows, _light(bounded, scaling))
-    stages = (heavy, _unit_totals(rows, beyond, most), _norms(cut, scaling))
+    stages = (heavy, _unit_totals(rows, beyond, most, scaling), _norms(cut, scaling))
     return _corrected(bounded, rows, stages, _excess_of_units(bounded, rows, scaling, cut))
 
 
@@ -379,12 +409,15 @@ def _unit_mosts(bounded: Bounded) -> list[int]:
     return [most * each.size for each in bounded.measures for _ in range(each.coordinates)]
 
 
-def _unit_totals(rows: Rows, source: Select, most: Sequence[int]) -> tuple[str, Select]:
-    """Add up each unit's totals in each group, and beside those that are cut to 64 bits the exact ones to correct
-    by.
+def _unit_totals(rows: Rows, source: Select, most: Sequence[int], scaling: Sequence[_Scaling]) -> tuple[str, Select]:
+    """Add up each unit's totals in each group, and beside those that are cut to 64 bits the exact ones to correct by.
+    Totals that are scaled together are not cut: that would change their ratio.
     """
-    names = ("u", *rows.keys)
-    totals = [(name, _unit_total(rows, name, each)) for name, each in zip(rows.values, most, strict=True)]
+    names, uncut = ("u", *rows.keys), {name for part in scaling if part.wide for name in part.own}
+    totals = [
+        (name, _sum(Reference(name)) if name in uncut else _unit_total(rows, name, each))
+        for name, each in zip(rows.values, most, strict=True)
+    ]
     totals += [
         (name, _sum(Reference(value)))
         for name, value, each in zip(rows.exact, rows.values, most, strict=False)
@@ -453,6 +486,8 @@ class _Scaling:
     squared: bool
     box: tuple[int, int] | None
     """The least and the most in one group, of a measure with one coordinate."""
+    wide: bool
+    """Several coordinates of a unit may together be more than 64 bits hold."""
 
     @classmethod
     def of(cls, bounded: Bounded, number: int) -> _Scaling:
@@ -461,23 +496,26 @@ class _Scaling:
         own = tuple(f"v{index + offset}" for offset in range(measure.coordinates))
         limits = bounded.limits.of_measure(measure.measure)
         per_group, total = limits.rows_per_group, limits.total
-        size, squared = measure.size << measure.bits, bounded.strategy is Strategy.CLIP_L2
+        bits, squared = max(0, measure.bits), bounded.strategy is Strategy.CLIP_L2
+        size = measure.size << bits
         bound = math.isqrt(longest(per_group * size, total * size)) if squared else total * size
         box = None if measure.box is None else (measure.box[0] * per_group, measure.box[1] * per_group)
-        return cls(own, f"n{number}", measure.size * per_group, measure.bits, bound, squared, box)
+        wide_totals = box is None and _unit_mosts(bounded)[index] > _LARGEST
+        return cls(own, f"n{number}", measure.size * per_group, bits, bound, squared, box, wide_totals)
 
     def capped(self) -> Columns:
         """Cut a unit's total in one group to what c rows may count; several totals are scaled together."""
         if self.box is not None:
             held = clamped(Reference(self.own[0]), *(whole(end) for end in self.box))
             return ((self.own[0], apply(Operation.MULTIPLY, held, whole(1 << self.bits))),)
-        size = self._size()
-        fits = apply(Operation.AT_MOST, size, whole(self.most))
+        size, convert = self._size(), real_of_wide if self.wide else as_real
+        fits = apply(Operation.AT_MOST, size, Constant(self.most, Wide.INTEGER) if self.wide else whole(self.most))
         cut = []
         for name in self.own:
             finer = apply(Operation.MULTIPLY, Reference(name), whole(1 << self.bits))
-            scaled = _times(Reference(name), self.most << self.bits, as_real(size))
-            cut.append((name, apply(Operation.CASE, fits, finer, scaled)))
+            scaled = _times(convert(Reference(name)), self.most << self.bits, convert(size))
+            held = apply(Operation.CASE, fits, finer, wide(scaled) if self.wide else scaled)
+            cut.append((name, narrow(held) if self.wide else held))
         return tuple(cut)
 
     def norm(self) -> tuple[str, Scalar]:
@@ -501,7 +539,7 @@ class _Scaling:
         norm = Reference(self.length)
         fits = apply(Operation.IS_NULL, norm)
         return [
-            (name, apply(Operation.CASE, fits, Reference(name), _times(Reference(name), self.bound, norm)))
+            (name, apply(Operation.CASE, fits, Reference(name), _times(as_real(Reference(name)), self.bound, norm)))
             for name in self.own
         ]
 
@@ -525,8 +563,12 @@ def _added(scalars: Sequence[Scalar]) -> Scalar:
 
 
 def _times(value: Scalar, bound: int, size: Scalar) -> Scalar:
-    """Compute value · bound / size, rounded toward zero."""
-    product = apply(Operation.MULTIPLY, as_real(value), real(bound))
+    """Compute value · bound / size, rounded toward zero.
+
+    Parts of one size add up to at most the bound. Each is too large by at most 2^-48 of it, since doubles are: below
+    2^40 that is less than one in all, and parts are whole; from there on the bound is lowered by more than that.
+    """
+    product = apply(Operation.MULTIPLY, value, real(bound - (bound >> 40)))
     return apply(Operation.TOWARD_ZERO, apply(Operation.DIVIDE, product, size))
 
 

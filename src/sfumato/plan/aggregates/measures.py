@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
@@ -30,11 +30,17 @@ Width = float | Floats
 """A half-width: one for all groups, or one for each."""
 
 MOST_STEPS = 2**26
-"""Largest change of one unit in steps: fine enough to be exact, small enough for every sampler and every engine."""
-_INVISIBLE = Fraction(1, 2**200)
-"""A part of a total that no float shows."""
-_DOUBLE = 2**52
-"""Steps no finer than a double tells apart at the far end of the range."""
+"""Largest change of one unit in units of the released totals: small enough for every sampler."""
+MOST_VALUE_STEPS = 2**58
+"""Largest change of one unit in steps of its values, which are added up before the total is rounded: two such fit 64
+bits."""
+_LARGEST_VALUE = 2**61
+"""Steps of one value, from 0 on: 64 bits hold the difference of two."""
+_EXACT_QUOTIENT = 2**50
+"""Multiples of a grid that is no power of two are found exactly up to here: value, grid and quotient are each off by at
+most 2^-53 of their size, less than half a step in all."""
+_LEAST_STEP = Fraction(1, 2**1022)
+"""Steps that a double holds in full."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,8 @@ class Combined:
     whole: bool
     """The exact number was a whole one: the noisy one is shown rounded."""
     rounding: Fraction = Fraction(0)
-    """How far a value may lie from the step that it is counted as, over what a row adds to both totals together."""
+    """How far a value may lie from the step that it is counted as, over what a row adds to both totals together: in
+    answers that were stored when values, and not totals, were rounded to the units of the noise."""
     adds_up: ClassVar[bool] = True
 
     def __init__(self, first: Number, second: Number, whole: bool, rounding: Number = 0) -> None:
@@ -158,11 +165,6 @@ class Combined:
         object.__setattr__(self, "second", exact(second, "second"))
         object.__setattr__(self, "whole", whole)
         object.__setattr__(self, "rounding", exact(rounding, "rounding"))
-
-    @property
-    def noise_alone(self) -> Combined:
-        """The same for a forecast: how far rounding moves the number depends on how many rows there are."""
-        return replace(self, rounding=_INVISIBLE) if self.rounding else self
 
     def combined(self, totals: Sequence[Floats]) -> Floats:
         """Put the two totals together."""
@@ -255,7 +257,9 @@ class Measure(Asked, Protocol):
     """What the noise is added to, in words."""
 
     def step(self, rows: int) -> Fraction:
-        """Give the natural step of the value, made coarser until so many rows are a moderate number of steps."""
+        """Give the step that values are rounded to before they are added up: the natural one, or one so fine that so
+        many rows are a number of steps that 64 bits hold.
+        """
         ...
 
     def held(self, step: Fraction) -> tuple[int, int]:
@@ -367,7 +371,7 @@ class Sum:
 
     def step(self, rows: int) -> Fraction:
         low, high = value_range(self.value)
-        return _step(natural_step(self.value), low, high, max(abs(low), abs(high)), rows)
+        return _step(self.value, max(abs(low), abs(high)), rows)
 
     def held(self, step: Fraction) -> tuple[int, int]:
         return _held(self.value, step)
@@ -388,8 +392,7 @@ class Sum:
         whole = self.result.type is Type.INTEGER
         if isinstance(own.measure, Mean):  # Σx = low·n + a, and n = (a + b)/(high − low)
             size = own.measure.size(own.low, own.high)
-            moved = rounding(self.value, own.step) / (size * own.step) if natural_step(self.value) else 0
-            return Combined(Fraction(own.low + size, size), Fraction(own.low, size), whole, moved)
+            return Combined(Fraction(own.low + size, size), Fraction(own.low, size), whole)
         return Total(whole)
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
@@ -429,7 +432,7 @@ class Mean:
         low, high = value_range(self.value)
         if low == high:  # so small a step that the mean of one number is that number
             return (abs(low) or Fraction(1)) / 2**40
-        return _step(natural_step(self.value), low, high, high - low, rows)
+        return _step(self.value, high - low, rows)
 
     def held(self, step: Fraction) -> tuple[int, int]:
         return _held(self.value, step)
@@ -480,15 +483,16 @@ def value_range(value: Expression) -> tuple[Fraction, Fraction]:
 
 
 def rounding(value: Expression, step: Fraction) -> Fraction:
-    """Bound how far a value lies from the nearest step: not at all where all that it can be are whole steps.
+    """Bound how far a value lies from the step that it is counted as: not at all where all that it can be are whole
+    steps.
 
-    A total of n rows is off by up to n times as much, whatever noise it has: where a step is coarser than the values,
-    a sum is measured with the number of its rows (``bounding.counting_rounded_rows``). Sums of values without a natural
-    step leave it out: one unit's largest part is 2^23 steps or more, so that 2^20 rows move a sum by a sixteenth of it.
+    A double over a power of two is exact, so half a step is all. A whole number of 64 bits, or a multiple of a grid,
+    becomes a double first, which moves it by at most 2^-53 of its size.
     """
     (low, high), natural = value_range(value), natural_step(value)
-    fine = low == high or (natural is not None and natural % step == 0)
-    return Fraction(0) if fine else step / 2
+    if low == high or (natural is not None and natural % step == 0):
+        return Fraction(0)
+    return step / 2 + (0 if natural is None else max(abs(low), abs(high)) / 2**53)
 
 
 def natural_step(value: Expression) -> Fraction | None:
@@ -501,15 +505,18 @@ def _held(value: Expression, step: Fraction) -> tuple[int, int]:
     return math.floor(low / step), math.ceil(high / step)
 
 
-def _step(step: Fraction | None, low: Fraction, high: Fraction, largest: Fraction, rows: int) -> Fraction:
-    if step is None:
-        step = _power_above(largest * rows / 2**24) if largest else Fraction(1)
-    while largest * rows / step > MOST_STEPS or max(abs(low), abs(high)) / step > _DOUBLE:
-        step *= 2
-    return step
+def _step(value: Expression, largest: Fraction, rows: int) -> Fraction:
+    """Give the natural step where values are exact multiples of it, whatever rows there are; else a power of two."""
+    furthest, natural = max(map(abs, value_range(value))), natural_step(value)
+    if natural is not None:
+        most = _LARGEST_VALUE if value.domain.type is Type.INTEGER else _EXACT_QUOTIENT
+        if furthest <= natural * most and largest * rows <= natural * MOST_VALUE_STEPS:
+            return natural
+    return power_above(max(largest * rows / MOST_VALUE_STEPS, furthest / _LARGEST_VALUE, _LEAST_STEP))
 
 
-def _power_above(value: Fraction) -> Fraction:
+def power_above(value: Fraction) -> Fraction:
+    """Give the least power of two that is at least this."""
     exponent = math.floor(math.log2(value))
     power = Fraction(2) ** exponent
     return power if power >= value else power * 2

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.plan.aggregates.measures import (
+    MOST_STEPS,
     Asked,
     Count,
     Estimate,
@@ -25,6 +26,8 @@ from sfumato.plan.aggregates.measures import (
     Sum,
     Width,
     both,
+    natural_step,
+    power_above,
     present,
     value_range,
 )
@@ -35,6 +38,25 @@ from sfumato.privacy.numbers import Number, exact, text
 
 MOST_DECIMALS = 10**6
 """Shares are told apart to six decimals."""
+_DOUBLE = 2**52
+"""Steps no finer than a double tells apart at the far end of the range."""
+
+
+@codec.value("ranked-value")
+@dataclass(frozen=True)
+class RankedValue(Sum):
+    """The value by which rows are put in order, in a moderate number of steps: a value is chosen among all of them, and
+    nothing is added up.
+    """
+
+    def step(self, rows: int) -> Fraction:
+        low, high = value_range(self.value)
+        furthest, step = max(abs(low), abs(high)), natural_step(self.value)
+        if step is None:
+            step = power_above(furthest * rows / 2**24) if furthest else Fraction(1)
+        while furthest * rows / step > MOST_STEPS or furthest / step > _DOUBLE:
+            step *= 2
+        return step
 
 
 @codec.value("quantile")
@@ -74,7 +96,7 @@ class Quantile:
 
     def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
         """Ranks are read of values that are there: their sum, in steps, and how many they are."""
-        return Sum(self.value, self.where), Count(both(self.where, present(self.value)))
+        return RankedValue(self.value, self.where), Count(both(self.where, present(self.value)))
 
     def estimator(self, *measured: Steps) -> Estimator:
         low, high = (end * measured[0].step for end in (measured[0].low, measured[0].high))

@@ -54,9 +54,12 @@ class SteppedTotal:
 
     @property
     def rounding(self) -> Fraction:
-        """Say what rounding down to steps may take away. A total of whole steps that is cut in one group stays one."""
-        whole = (self.scaled.step / self.grid).denominator == 1 and self.bounded.strategy is not Strategy.REWEIGHT
-        return Fraction(0) if whole else self.grid
+        """Bound what rounding down to steps may take away, beside how far the total itself was rounded. A total of
+        whole steps that is cut in one group stays one.
+        """
+        whole_steps = self.scaled.bits < 0 or self.bounded.strategy is not Strategy.REWEIGHT
+        least = max(self.scaled.step, self.scaled.unit_value) if whole_steps else self.scaled.unit_value
+        return self.scaled.rounding + (0 if (least / self.grid).denominator == 1 else self.grid)
 
     def of(self, totals: Integers) -> Integers:
         """Give the number of whole steps, rounded down; one beyond ±2^62 is cut there, which moves no two further

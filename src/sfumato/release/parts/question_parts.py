@@ -176,7 +176,7 @@ class NoisyTotals:
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[Scale, ...]:
         return tuple(
-            NoisyScale(scaled.unit_value, measurement.mechanism, scaled.coordinates)
+            NoisyScale(scaled.unit_value, measurement.mechanism, scaled.coordinates, scaled.rounding)
             for scaled, measurement in zip(self.bounded.noised, measurements, strict=True)
         )
 

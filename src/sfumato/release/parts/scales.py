@@ -60,16 +60,23 @@ class NoisyScale:
     unit_value: Fraction
     mechanism: Additive
     columns: int = 1
+    rounding: Fraction = Fraction(0)
+    """How far the total that the noise was added to may lie from the exact one."""
     labels: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
+        object.__setattr__(self, "rounding", exact(self.rounding, "rounding"))
+
+    def half_width(self, confidence: Number, parts: int) -> Fraction:
+        """Bound noise and rounding together."""
+        return self.mechanism.error(confidence, parts) * self.unit_value + self.rounding
 
     def width(self, confidence: Number, parts: int) -> float:
-        return float(self.mechanism.error(confidence, parts) * self.unit_value)
+        return float(self.half_width(confidence, parts))
 
     def sum_width(self, terms: int, confidence: Number, parts: int) -> float:
-        return float(self.mechanism.sum_error(terms, confidence, parts) * self.unit_value)
+        return float(self.mechanism.sum_error(terms, confidence, parts) * self.unit_value + terms * self.rounding)
 
     def rank(self, confidence: Number) -> float | None:  # noqa: ARG002
         return None

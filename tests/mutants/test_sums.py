@@ -1,0 +1,44 @@
+"""Seeded bugs of sums whose totals are rounded: what a unit moves them by, and how far they lie from the exact ones."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_TOTALS = "engine/test_rounded_totals.py"
+_RANGES = "release/test_rounded_values.py"
+MUTANTS = (
+    Mutant(
+        "totals that one unit changes are taken to be rounded together",
+        Kind.SENSITIVITY,
+        "plan/bounding.py",
+        "math.ceil(change.total / unit) + touched - 1,",
+        "math.ceil(change.total / unit),",
+        (_TOTALS,),
+    ),
+    Mutant(
+        "a total of part of a unit is taken to move by none",
+        Kind.SENSITIVITY,
+        "plan/bounding.py",
+        "math.ceil(change.per_group / unit),",
+        "math.floor(change.per_group / unit),",
+        (_TOTALS,),
+    ),
+    Mutant(
+        "a total is cut to units, and said to be rounded",
+        Kind.RANGES,
+        "engine/lowering/total_lowering.py",
+        "Constant(_BEYOND_TOTALS + unit // 2, Wide.INTEGER)",
+        "Constant(_BEYOND_TOTALS, Wide.INTEGER)",
+        (_TOTALS,),
+    ),
+    Mutant(
+        "values are rounded to the units of the noise",
+        Kind.RANGES,
+        "plan/aggregates/measures.py",
+        "MOST_VALUE_STEPS = 2**58",
+        "MOST_VALUE_STEPS = MOST_STEPS",
+        (_RANGES,),
+    ),
+)
+
+test_the_tests_of_rounded_sums_notice = suite(MUTANTS)
