@@ -49,7 +49,8 @@ def _names(statement: ast.stmt) -> Iterator[str]:
 @cache
 def module_texts(module: str) -> dict[str, tuple[str, ...]]:
     """Map each definition of a module to its normalised texts: more than one if it stands there several times."""
-    tree = ast.parse((SOURCES / module_file(module)).read_text(encoding="utf-8"))
+    path = SOURCES / module_file(module)
+    tree = ast.parse(path.read_text(encoding="utf-8") if path.is_file() else "")
     return {name: tuple(map(ast.unparse, statements)) for name, statements in definitions(tree).items()}
 
 

@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant(
         "limits are stated for add-remove whatever the policy says",
         Kind.NEIGHBOURS,
-        "curator.proposals.questions:Question._options",
+        "curator.proposals.questions:Question.options",
         "(for_neighbours(each, self._context.policy.neighbours) for each in found)",
         "found",
         ("safety/test_regressions.py::test_replacing_a_unit_moves_twice_what_it_holds",),
