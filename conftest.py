@@ -1,4 +1,4 @@
-"""Markdown and docstring examples are tests; ``--long`` runs the full figures.
+"""Markdown and docstring examples are tests; ``--long`` runs the full figures, ``--quick`` what an edit breaks first.
 
 A test that passed passes again: outside the long run, the noise of every test is drawn from bytes that its name
 decides. So what is tested before a change is sent is what is tested after it. ``--draws`` decides other bytes for all
@@ -26,11 +26,23 @@ settings.load_profile("suite")
 sys.path.insert(0, str(Path(__file__).parent / "tests"))  # tests share helpers: ``from privacy.families import …``
 
 
+_ROOT = Path(__file__).parent
 _SPARK = "tests/engines/spark/"
+_NOT_QUICK = frozenset(
+    _ROOT / path
+    for path in (
+        *("docs", "README.md", "CONTRIBUTING.md", "tests/cli", "tests/client", "tests/docs", "tests/server"),
+        *("tests/engine/postgres", "tests/engine/spark", "tests/engines", "tests/mutants", "tests/mutation"),
+        "tests/test_pages.py",
+    )
+)
+"""What starts servers, browsers, databases or other processes, or runs whole pages."""
+_SERVER_FIXTURES = frozenset({"postgres", "sessions"})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the full figures instead of small seeded counts")
+    parser.addoption("--quick", action="store_true", help="run one example of each fast test, without servers")
     parser.addoption("--draws", default="", help="a name for other bytes to draw the noise of every test from")
 
 
@@ -50,12 +62,31 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    within = (collection_path, *collection_path.parents)
+    return True if config.getoption("--quick") and not _NOT_QUICK.isdisjoint(within) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--long"):
         return
-    left_out = [item for item in items if item.get_closest_marker("long") is not None]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item.get_closest_marker("long") is None]
+    chosen = [item for item in items if item.get_closest_marker("long") is None]
+    if config.getoption("--quick"):
+        chosen = _quick(chosen)
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = chosen
+
+
+def _quick(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the first example of each function, without those that are slow or need a server."""
+    slow = {line for line in (_ROOT / "tests" / "slow.txt").read_text().splitlines() if not line.startswith("#")}
+    first: dict[str, pytest.Item] = {}
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if name not in slow and _SERVER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            first.setdefault(name, item)
+    return list(first.values())
 
 
 @pytest.hookimpl(wrapper=True)

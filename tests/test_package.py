@@ -152,3 +152,12 @@ def test_shell_examples_name_commands_that_exist() -> None:
                 for word in line.split("#")[0].split()[1:]:
                     if "/" in word and word.endswith(".py"):
                         assert (ROOT / word).exists(), (page, word)
+
+
+def test_every_slow_test_that_is_named_exists() -> None:
+    """A test under another name would be slow in the quick run again."""
+    named = [line for line in (ROOT / "tests" / "slow.txt").read_text().splitlines() if not line.startswith("#")]
+    assert named == sorted(set(named))
+    for line in named:
+        path, _, name = line.partition("::")
+        assert re.search(rf"\b{name}\b", (ROOT / path).read_text()), line

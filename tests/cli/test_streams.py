@@ -69,11 +69,10 @@ def test_a_refusal_keeps_its_exit_code_where_nobody_reads(policy: Path) -> None:
 
 @pytest.mark.parametrize("redirected", ["2>&-", ">&- 2>&-", "2> /dev/full", "> /dev/full 2> /dev/full"])
 def test_closed_and_full_streams_are_no_traceback(policy: Path, redirected: str, long: bool) -> None:
-    """Of an answer, a refusal and a help; where only one stream is lost, the refusal and the help only in the long run:
-    an answer writes to both.
-    """
-    answer, *others = ("query", policy, COUNTS, *QUERY), ("query", policy, COUNTS, "--epsilon", "9"), ("--help",)
-    for arguments in (answer, *(others if long or redirected.count(">") > 1 else ())):
+    """Of an answer; of a refusal and a help where both streams are lost, each in one way, or in the long run in all."""
+    refusal, help_text = ("query", policy, COUNTS, "--epsilon", "9"), ("--help",)
+    more = {">&- 2>&-": [refusal], "> /dev/full 2> /dev/full": [help_text]}.get(redirected, [])
+    for arguments in (("query", policy, COUNTS, *QUERY), *([refusal, help_text] if long else more)):
         done = _shell(redirected, *arguments)
         assert "Traceback" not in done.stdout + done.stderr
         assert "Exception ignored" not in done.stdout + done.stderr

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-import sfumato as sf
+from refusals import assert_refused
 from sfumato import games
 
 DILEMMA = games.MatrixGame([[["0.6", 0], [1, "0.2"]], [["0.6", 1], [0, "0.2"]]])
@@ -98,7 +97,5 @@ def test_against_plain_loops(case: tuple[games.MatrixGame, list[list[Fraction]]]
         (lambda: games.approximate_nash("chess", [0]), "a MatrixGame or a Crowd"),
     ],
 )
-def test_hostile_input_gets_rule_and_fix(make: Any, message: str) -> None:
-    with pytest.raises(sf.InvalidParameter) as refusal:
-        make()
-    assert message in refusal.value.rule
+def test_hostile_input_gets_rule_and_fix(make: object, message: str) -> None:
+    assert_refused(make, message)

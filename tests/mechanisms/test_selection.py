@@ -15,6 +15,7 @@ import pytest
 import sfumato as sf
 from mechanisms.recorded import recorded, words
 from mechanisms.test_laws import passes
+from refusals import assert_refused
 from sfumato.mechanisms import races
 from sfumato.mechanisms.selection import Scored, field_of
 
@@ -259,5 +260,4 @@ def test_hostile_scores(make: type[Scored], scores: object) -> None:
     ],
 )
 def test_hostile_settings(call: object) -> None:
-    with pytest.raises(sf.InvalidParameter):
-        call()  # type: ignore[operator]
+    assert_refused(call)

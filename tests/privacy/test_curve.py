@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from privacy.families import add_remove, deltas, distributions, lists_of_curves
+from refusals import assert_refused
 from sfumato.privacy import pairs
 
 MANY = settings(max_examples=40)
@@ -250,5 +251,4 @@ def test_nothing_released_costs_nothing() -> None:
     ],
 )
 def test_hostile_parameters(call: object) -> None:
-    with pytest.raises(sf.InvalidParameter):
-        call()  # type: ignore[operator]
+    assert_refused(call)

@@ -307,4 +307,7 @@ def test_no_number_of_values_of_several_keys_makes_a_release_fail(tmp_path: Path
     policy = Policy(PrivacyUnit("person"), Budget(10, "1e-6"), {"people": people})
     text = f"SELECT {', '.join(keys)}, {asked} AS x FROM people GROUP BY {', '.join(keys)}"
     with Curator(policy, tmp_path / "people.ledger") as curator:
-        curator.sql(text).release(epsilon=1, delta="1e-7")
+        answer = curator.sql(text).release(epsilon=1, delta="1e-7")
+        assert answer.columns == (*keys, "x")
+        assert not answer.rows  # each group has one person, whom no threshold lets through
+        assert [line.kind for line in curator.ledger].count("charge") == 1

@@ -63,9 +63,9 @@ def _compared(place: str, random: Random, asked: str, tables: dict[str, Any]) ->
             else {name: tuples(each.read(GroupTotals(bounded, plan.groups), key)) for name, each in tables.items()}
         )
         assert len({sent(each)[-1] for each in tables.values()}) == 1, (place, asked)
+        claims = {relation: for_neighbours(bounded, relation) for relation in Neighbours}
         for relation, first, second in _pairs(tables):
-            claimed = for_neighbours(bounded, relation)
-            for change in changes(claimed, totals[first], totals[second]):
+            for change in changes(claims[relation], totals[first], totals[second]):
                 compared += 1
                 assert change.worst <= 1, (place, asked, bounded.strategy, relation, first, second, change)
     return compared

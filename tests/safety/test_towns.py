@@ -129,9 +129,9 @@ def _compared(place: str, random: Random, text: str, engines: dict[str, Any], st
             name: tuples(each.read(GroupTotals(bounded, tuple(asked.groups)), key)) for name, each in engines.items()
         }
         assert len({sent(each)[-1] for each in engines.values()}) == 1, (place, text)
+        claims = {relation: for_neighbours(bounded, relation) for relation in Neighbours}
         for relation, first, second in _pairs(list(engines)):
-            claimed = for_neighbours(bounded, relation)
-            for change in changes(claimed, totals[first], totals[second]):
+            for change in changes(claims[relation], totals[first], totals[second]):
                 compared += 1
                 assert change.worst <= 1, (place, text, bounded.strategy, relation, first, second, change)
     return compared

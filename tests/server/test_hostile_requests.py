@@ -184,7 +184,9 @@ def test_who_reads_slowly_is_waited_for(served: RunningServer, monkeypatch: pyte
         found = 0
         while found < 2 * LARGE:
             time.sleep(0.01)
-            found += len(made.recv(1 << 20))
+            part = made.recv(1 << 20)
+            assert part, f"the connection was closed after {found} bytes"
+            found += len(part)
 
 
 def test_who_does_not_read_does_not_keep_a_server_from_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from refusals import assert_refused
 from sfumato.audit.canaries import canary_guesses
 from sfumato.audit.canaries.canary_guesses import OneRun, chance_of_guessing, proven_epsilon
 
@@ -156,9 +157,8 @@ def test_too_few_canaries_are_refused_with_a_number_that_would_do(claim: sf.Guar
         lambda: OneRun.from_json('{"kind":"one-run/1"}'),
     ],
 )
-def test_hostile_parameters(call: Any) -> None:
-    with pytest.raises(sf.InvalidParameter):
-        call()
+def test_hostile_parameters(call: object) -> None:
+    assert_refused(call)
 
 
 def test_an_audit_reads_back_and_is_shown() -> None:
@@ -248,6 +248,5 @@ def test_a_synthesis_of_a_policy_passes_at_its_price_and_is_caught_at_another(re
         lambda: sf.audit.plant(_policy("replace"), "people", columns=[]),
     ],
 )
-def test_hostile_canaries(call: Any) -> None:
-    with pytest.raises(sf.InvalidParameter):
-        call()
+def test_hostile_canaries(call: object) -> None:
+    assert_refused(call)

@@ -100,7 +100,8 @@ def test_a_password_is_read_from_where_it_may_be(
         source = "postgresql:///?service=clinic"
     file.touch()
     file.chmod(0o600)
-    open_engine(declared(locked, visits, source=source)).close()
+    with contextlib.closing(open_engine(declared(locked, visits, source=source))) as engine:
+        assert engine.catalog().tables
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,9 @@ def test_an_inode_that_was_given_to_another_file_is_not_the_same_file(ledger: sf
     os.rename(one, two)
     one.write_text("second")  # the account's file is another one now, and the old one holds other data
     two.write_text("other people")
-    clinic.join(identified(one))
-    other.join(identified(two))
+    joined = clinic.join(identified(one)), other.join(identified(two))
+    assert clinic.sources[-1] == joined[0]
+    assert other.sources == (joined[1],)
 
 
 def test_no_file_of_an_account_is_declared_public(ledger: sf.Ledger, visits: Path) -> None:
@@ -233,6 +234,8 @@ def test_a_table_of_another_schema_or_copy_is_another_table(clinic: Path) -> Non
     _opened("a", clinic, private="visits", public="ward.visits")
     shutil.copy(clinic, clinic.with_name("copy.duckdb"))
     _opened("a", clinic, private="visits", public="days", other="copy.duckdb")
+    with sf.Ledger.open(clinic.with_name("ledger.db")) as ledger:
+        assert [line.kind for line in ledger].count("source") == 1
 
 
 def test_two_accounts_do_not_share_a_database(clinic: Path) -> None:

@@ -119,11 +119,14 @@ def test_where_nobody_listens_a_ledger_is_lost(tmp_path: Path) -> None:
     require_lost(f"postgresql://curator@127.0.0.1:{_port_of_nobody()}/ledgers", "key")
     require_lost(f"postgresql://curator@localhost:{_port_of_nobody()}/ledgers?sslmode=require", "key")
     require_lost(f"postgresql://curator@/ledgers?host={tmp_path}", "key")
+    with socket.create_server(("127.0.0.1", 0)) as server, _serving(server, ASKS_FOR_A_PASSWORD):
+        _refuse(f"postgresql://curator@127.0.0.1:{server.getsockname()[1]}/ledgers")
 
 
 def test_where_a_server_says_that_its_database_is_gone_a_ledger_is_lost(serve: Serve) -> None:
     require_lost(f"postgresql://curator@127.0.0.1:{serve(GONE)}/ledgers", "key")
     require_lost(f"postgresql://ledgers@127.0.0.1:{serve(GONE)}", "key")
+    _refuse(f"postgresql://curator@127.0.0.1:{serve(GONE)}/others")  # what is gone is another database
 
 
 def test_of_several_hosts_each_is_asked(serve: Serve) -> None:

@@ -167,7 +167,11 @@ def test_zeros_that_leave_nothing_are_refused(zeros: list[tuple[tuple[int, ...],
 
 
 def test_zeros_that_leave_something_are_accepted() -> None:
-    fitting.check_zeros([((0,), np.array([True, True, False]))], SIZES)
+    zeros = [((0,), np.array([True, True, False]))]
+    fitting.check_zeros(zeros, SIZES)
+    whole = joint(fitted([], SIZES, TOTAL, zeros=zeros))
+    assert whole[:2].sum() == 0
+    assert whole[2].sum() == pytest.approx(TOTAL)
 
 
 @pytest.mark.parametrize("total", [0.0, -50.0, 1e-9, 1.0])
