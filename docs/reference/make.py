@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from sfumato.curator.release_kinds import ReleaseKind, all_kinds, spec_fields
 from sfumato.plan.costs import MOST_BYTES, MOST_MATCHES, MOST_STEPS
 from sfumato.plan.sql.outer import MOST_COLUMNS
 from sfumato.plan.sql.rows import MOST_JOINS
@@ -259,6 +260,10 @@ REFUSED = (
 )
 """What, an example, the stable code of its refusal, and what works instead."""
 
+ABOUT_KINDS = """\
+Beside questions in SQL there are other kinds of release. Each has a spec, which `curator.propose` takes in Python and at
+a server alike; most have a method of the curator too, and a command."""
+
 _KINDS = {
     "logic": "Conditions and choices",
     "numeric": "Numbers",
@@ -290,6 +295,12 @@ def page() -> str:
             ABOUT_FUNCTIONS,
             *_functions(),
             "",
+            "## Other releases",
+            "",
+            ABOUT_KINDS,
+            "",
+            *_table(("spec", "does", "at a server", "fields"), map(_kind, all_kinds().values())),
+            "",
             "## Refused",
             "",
             *_table(
@@ -313,6 +324,13 @@ def _functions() -> list[str]:
         mine = [each for each in FUNCTIONS.values() if each.rule.__module__.endswith(f".{kind}")]
         found += ["", f"### {title}", "", *_table(("write", "means", ""), map(_function, mine))]
     return found
+
+
+def _kind(kind: ReleaseKind) -> tuple[str, str, str, str]:
+    module, name = kind.spec.__module__.removeprefix("sfumato.curator."), kind.spec.__name__
+    fields = ", ".join(f"`{field.name}`" for field in spec_fields(kind.spec))
+    refused = kind.skins.get("rest")
+    return f"`{module}.{name}`", f"{kind.summary}.", f"`{kind.name}`" if refused is None else refused.rule, fields
 
 
 def _function(each: Function) -> tuple[str, str, str]:
