@@ -77,6 +77,7 @@ def test_the_scripts_are_executable_and_plain_sh() -> None:
         "test",
         "scripts/setup.sh",
         "scripts/every-python",
+        "scripts/mutants",
         "scripts/mutation",
         "scripts/site",
     ):
@@ -135,6 +136,7 @@ def test_shell_examples_name_commands_that_exist() -> None:
                     "cp",
                     ".venv/bin/python",
                     "scripts/every-python",
+                    "scripts/mutants",
                     "scripts/mutation",
                 }, (
                     page,
@@ -145,6 +147,7 @@ def test_shell_examples_name_commands_that_exist() -> None:
                     "./test",
                     "./sfumato",
                     "scripts/every-python",
+                    "scripts/mutants",
                     "scripts/mutation",
                     "scripts/site",
                 }:

@@ -19,6 +19,7 @@ import sfumato as sf
 from server.pages.signed_in import SignedIn, fields, sign_in
 from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server
 from sfumato.server.pages import ask_pages
+from sfumato.server.pages.kind_pages import page_kinds
 from sfumato.server.pages.page_routes import PLACES
 from sfumato.server.pages.rendering import RULES
 
@@ -177,13 +178,18 @@ SENT: dict[str, dict[str, str]] = {
     f"{POLICY}/forecast": {"sql": COUNT},
     f"{POLICY}/preview": {"sql": COUNT},
     f"{POLICY}/answers": {**PRICE, "request": "from-elsewhere"},
+    f"{POLICY}/kinds/bounds": {"table": "flights", "column": "distance", "epsilon": "0.01", "do": "buy"},
     f"{POLICY}/budget": {"do": "pause"},
     f"{POLICY}/people": {"do": "add", "user": "mallory", "role": "owner"},
 }
 
 
 def test_every_form_is_among_those_that_are_sent_from_elsewhere() -> None:
-    posted = {path.replace("{policy}", "flights") for method, path, _ in PLACES if method == "POST"}
+    posted = {
+        path.replace("{policy}", "flights").replace("{kind}", "bounds")
+        for method, path, _ in PLACES
+        if method == "POST"
+    }
     assert posted - {"/login/{link}"} == set(SENT)
 
 
@@ -304,7 +310,8 @@ def test_what_was_not_bought_is_shown_on_the_page_that_waits_for_it(people: dict
 
 def test_the_page_says_how_what_it_does_not_sell_is_bought(served: RunningServer, people: dict[str, SignedIn]) -> None:
     page = html.unescape(people["ana"].get("/p/flights/ask").text)
-    assert "This page sells one question at a time. Workloads, marginals, synthetic tables, sessions" in page
+    assert "This page asks one question at a time. Other releases have a form" in page
+    assert all(f"{POLICY}/kinds/{name}" in page for name in page_kinds())
     assert f"sfumato login {served.url}" in page
     ((url, policy),) = re.findall(r"^curator = sf\.connect\('(.*)', '(.*)'\)$", page, re.MULTILINE)
     (named,) = re.findall(r"^# then curator(.*):$", page, re.MULTILINE)
@@ -312,6 +319,28 @@ def test_the_page_says_how_what_it_does_not_sell_is_bought(served: RunningServer
         names = re.findall(r"\.(\w+)", named)
         assert len(names) == 7
         assert all(callable(getattr(curator, name)) for name in names)
+
+
+def test_a_kind_is_explained_in_its_form_bought_once_and_refused_there(
+    served: RunningServer, people: dict[str, SignedIn]
+) -> None:
+    place, before = f"{POLICY}/kinds/bounds", served.spent()
+    form = people["ana"].get(place).text
+    assert all(f'name="{name}"' in form for name in ("table", "column", "cover", "epsilon", "confidence"))
+    sent = {"table": "flights", "column": "distance", "cover": "0.9", "epsilon": "0.011", "do": "explain"}
+    explained = people["ana"].post(place, sent).text
+    assert "Spend ε = 0.011" in explained
+    assert served.spent() == before
+    request = fields(explained)["request"]
+    bought = [people["ana"].post(place, {**sent, "do": "buy", "request": request}) for _ in range(2)]
+    assert bought[0].status_code == 303
+    assert bought[0].headers["location"] == bought[1].headers["location"]
+    assert "bounds = [" in people["ana"].get(bought[0].headers["location"]).text
+    assert served.spent() == before + 1
+    refused = people["ana"].post(place, {**sent, "column": "carrier"})
+    assert (refused.status_code, "a column of numbers or dates" in refused.text) == (400, True)
+    assert people["ana"].get(f"{POLICY}/kinds/limits").status_code == 404
+    assert people["audrey"].get(place).status_code == 403
 
 
 def test_what_the_policy_tells_is_shown_for_nothing(served: RunningServer, people: dict[str, SignedIn]) -> None:
