@@ -331,8 +331,11 @@ def test_a_kind_is_explained_in_its_form_bought_once_and_refused_there(
     explained = people["ana"].post(place, sent).text
     assert "Spend ε = 0.011" in explained
     assert served.spent() == before
-    request = fields(explained)["request"]
-    bought = [people["ana"].post(place, {**sent, "do": "buy", "request": request}) for _ in range(2)]
+    spending = fields(explained.partition('class="spend"')[2])  # what was explained, whatever is typed afterwards
+    assert {name: spending[name] for name in ("table", "column", "cover", "epsilon")} == {
+        name: sent[name] for name in ("table", "column", "cover", "epsilon")
+    }
+    bought = [people["ana"].post(place, {**spending, "do": "buy"}) for _ in range(2)]
     assert bought[0].status_code == 303
     assert bought[0].headers["location"] == bought[1].headers["location"]
     assert "bounds = [" in people["ana"].get(bought[0].headers["location"]).text

@@ -1,4 +1,7 @@
-"""One form for every kind of release that the page offers, made of its spec and the terms of its price."""
+"""One form for every kind of release that the page offers, made of its spec and the terms of its price.
+
+What is bought is what was explained: the button that spends stands in a form of its own, with the values explained.
+"""
 
 from __future__ import annotations
 
