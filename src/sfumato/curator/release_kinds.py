@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_type_hints
 
 from sfumato.curator.spec_types import TERMS, Term
-from sfumato.errors import Unsupported
+from sfumato.errors import InvalidParameter, Unsupported
 
 if TYPE_CHECKING:
     from sfumato.curator.context import Context
@@ -144,7 +144,10 @@ def all_kinds() -> dict[str, ReleaseKind]:
 
 def kind_of(spec: Spec[Any]) -> ReleaseKind:
     """Return the kind whose spec this is: its module holds both."""
-    found: ReleaseKind = import_module(type(spec).__module__).KIND
+    found = getattr(import_module(type(spec).__module__), "KIND", None)
+    if not isinstance(found, ReleaseKind) or type(spec) is not found.spec:
+        rule = 'what a kind of release takes, such as BoundsSpec("visits", "cost") of sfumato.curator.kinds.bounds'
+        raise InvalidParameter("spec", spec, rule)
     return found
 
 
