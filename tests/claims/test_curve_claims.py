@@ -123,5 +123,42 @@ def test_shapes(name: str) -> None:
     check_claims(f"curves/shape_of_{_file(name)}", claims)
 
 
+def test_limits_of_curves() -> None:
+    failing = Curve.pair([1, 0], [0, 1])
+    given: dict[str, Any] = {
+        "infinite divergence": lambda: Curve.concentrated("1e300").renyi_above(F(10**9)),
+        "largest order": lambda: Curve.concentrated("0.1").renyi(10**12),
+        "larger order": lambda: Curve.concentrated("0.1").renyi(10**12 + 1),
+        "order 1": lambda: Curve.laplace(1).renyi("0.999"),
+        "sure failure": lambda: (
+            failing.failure,
+            failing.tradeoff("0.3"),
+            failing.delta_range(1),
+            failing.epsilon_range("0.9"),
+        ),
+        "sure failures": lambda: (lambda c: (c.failure, c.delta_range(1), c.epsilon_range("0.9")))(
+            compose([(failing, 3), Curve.pure(1)])
+        ),
+        "mapping": lambda: Curve({}),  # type: ignore[arg-type]
+        "text": lambda: compose("ab"),  # type: ignore[arg-type]
+        "part of three": lambda: Curve([(Curve.pure(1).parts[0][0], 1, 1)]),  # type: ignore[list-item]
+        "part of no loss": lambda: Curve([(1, 1)]),  # type: ignore[list-item]
+        "negative count": lambda: Curve([(Curve.pure(1).parts[0][0], -1)]),
+        "no count": lambda: compose([(Curve.pure(1), 0)]).parts,
+        "three in one": lambda: compose([(Curve.pure(1), 1, 1)]),  # type: ignore[list-item]
+        "both relations": lambda: compose([Curve.pure(1), Curve.pure(1, "replace")]),
+        "nothing composed": lambda: compose([]).neighbours,
+        "delta 1": lambda: Curve.pure(1).epsilon(1),
+        "negative epsilon": lambda: Curve.pure(1).delta(-1),
+        "group of none": lambda: Curve.pure(1).group(0),
+        "no scale": lambda: Curve.laplace(0),
+        "no sigma": lambda: Curve.gaussian(0),
+        "keys of none": lambda: Curve.gaussian_threshold(20, 0, 1, "1e-6"),
+        "delta 0": lambda: Curve.laplace_threshold(4, 40, 0, weight=3),
+        "real in reading": lambda: Curve.gaussian(3).tradeoff(2),
+    }
+    check_claims("curves/limits", {name: outcome(call) for name, call in given.items()})
+
+
 def _file(name: str) -> str:
     return name.replace(",", "").replace(" ", "_")

@@ -16,7 +16,18 @@ import sfumato as sf
 from claims.outcomes import numbers, outcome
 from claims.recorded import Claim, check_claims
 from mechanisms.recorded import Keyed, keyed, recorded, words
-from sfumato.mechanisms import bits, exact_decisions, gaussian, grids, guide_tables, laplace, races, rank_choices, response
+from sfumato.mechanisms import (
+    bits,
+    exact_decisions,
+    gaussian,
+    grids,
+    guide_tables,
+    laplace,
+    races,
+    rank_choices,
+    response,
+)
+from sfumato.mechanisms.key_thresholds import _keep_cuts
 from sfumato.mechanisms.rank_choices import Rows, Rule, Runs
 
 F = Fraction
@@ -44,7 +55,9 @@ def test_bits() -> None:
         claims["shorts"] = numbers(bits.shorts(7))
         claims["integer"] = tuple(bits.integer(width) for width in (1, 3, 7, 8, 9, 16, 63, 64, 127, 128))
         claims["below"] = tuple(bits.below(limit) for limit in (1, 2, 3, 5, 64, 65, 1000, 10**30) for _ in range(4))
-        claims["all_below"] = tuple(numbers(bits.all_below(limit, 6)) for limit in (1, 2, 3, 7, 1000, (1 << 31) - 1, 1 << 31))
+        claims["all_below"] = tuple(
+            numbers(bits.all_below(limit, 6)) for limit in (1, 2, 3, 7, 1000, (1 << 31) - 1, 1 << 31)
+        )
         claims["each_below"] = numbers(bits.each_below(np.array([0, 1, 2, 3, 4, 5, 1000, 1 << 40, (1 << 62) + 1] * 3)))
         claims["masks"] = numbers(bits._masks(np.array([1, 2, 3, 4, 5, 1000, 1 << 40, (1 << 62) + 1])))
         claims["large words"] = numbers(bits.words(300_000)[[0, 1, 131_071, 131_072, 262_144, -1]])
@@ -69,7 +82,9 @@ def test_laplace_noise(scale: Fraction) -> None:
     with keyed(f"laplace {scale}"):
         claims["draw"] = numbers(laplace.draw(scale, 60))
         claims["draw_one"] = tuple(laplace.draw_one(scale) for _ in range(20))
-        claims["many"] = numbers(laplace.Many([scale, F(5), scale / 2]).draw(np.array([0, 1, 2, 0, 0, 1, 2, 2, 1, 0] * 3)))
+        claims["many"] = numbers(
+            laplace.Many([scale, F(5), scale / 2]).draw(np.array([0, 1, 2, 0, 0, 1, 2, 2, 1, 0] * 3))
+        )
     edges = [0, 1, 2, 3, 1 << 18, (1 << 45) - 1, 1 << 45, (1 << 46) + 1, (1 << 63) - 1]
     direct = scale <= laplace.DIRECT
     if direct and scale < 10**4:
@@ -87,14 +102,18 @@ def test_laplace_noise(scale: Fraction) -> None:
     with keyed(f"single {scale}"):
         claims["magnitude"] = tuple(single._magnitude(v) for v in long)
     claims["single"] = (single._low, single.unit, single._high_scale, single._far)
-    claims["whole"] = tuple(single.whole(v, h, low, m) for v in (0, -9) for h, low, m in ((0.0, 0, 0), (5.0, 3, 0), (5.0, 3, 1)))
+    claims["whole"] = tuple(
+        single.whole(v, h, low, m) for v in (0, -9) for h, low, m in ((0.0, 0, 0), (5.0, 3, 0), (5.0, 3, 1))
+    )
     with bytes_then_keyed(words(0, 0, 1, 0, 2**64 - 1, 2**64 - 1, 3, 2**63)):
         claims["parts"] = tuple(single.parts() for _ in range(4))
     check_claims(f"mechanisms/laplace_noise_{str(scale).replace('/', '_')}", claims)
 
 
 def test_low_parts_of_large_laplace_noise() -> None:
-    claims: dict[str, Claim] = {"width": tuple(laplace._low_width(F(s)) for s in (2**24 + 1, 2**25, 2**26 - 1, 2**39, 10**12))}
+    claims: dict[str, Claim] = {
+        "width": tuple(laplace._low_width(F(s)) for s in (2**24 + 1, 2**25, 2**26 - 1, 2**39, 10**12))
+    }
     for scale in (F(2**26), F(10**12)):
         k = laplace._low_width(scale)
         top = 1 << (42 - k)
@@ -103,14 +122,18 @@ def test_low_parts_of_large_laplace_noise() -> None:
             claims[f"parts {scale}"] = numbers(laplace._low_parts(scale, k, len(chosen)))
         with keyed(f"low part {scale}"):
             claims[f"part {scale}"] = tuple(laplace._low_part(scale, k, word) for word in (*chosen, None))
-            claims[f"rejected {scale}"] = tuple(laplace._rejected(d, w, 64 - k, scale) for d in (0, 1, (1 << k) - 1) for w in (0, 1, 7, top))
+            claims[f"rejected {scale}"] = tuple(
+                laplace._rejected(d, w, 64 - k, scale) for d in (0, 1, (1 << k) - 1) for w in (0, 1, 7, top)
+            )
         zero = [0 if s else 1 for s in range(6)]
         with bytes_then_keyed(words(*((2**64 - 1) - z for z in zero), *([(1 << 63)] * 6))):
             claims[f"minus zero {scale}"] = numbers(laplace.draw(scale, 6))
     check_claims("mechanisms/low_parts_of_laplace_noise", claims)
 
 
-@pytest.mark.parametrize("sigma", [F(each) for each in ("1/1000", "1/3", "1", "9/2", "300", "1000000", "1000000000000")])
+@pytest.mark.parametrize(
+    "sigma", [F(each) for each in ("1/1000", "1/3", "1", "9/2", "300", "1000000", "1000000000000")]
+)
 def test_gaussian_noise(sigma: Fraction) -> None:
     t, centre, twice = gaussian.proposal(sigma)
     claims: dict[str, Claim] = {"proposal": (t, centre, twice)}
@@ -118,7 +141,9 @@ def test_gaussian_noise(sigma: Fraction) -> None:
         claims["draw"] = numbers(gaussian.draw(sigma, 60))
         claims["next word"] = bits.integer(64)
         claims["draw_one"] = tuple(gaussian.draw_one(sigma) for _ in range(20))
-        claims["many"] = numbers(gaussian.Many([sigma, F(5), 2 * sigma]).draw(np.array([0, 1, 2, 0, 0, 1, 2, 2, 1, 0] * 3)))
+        claims["many"] = numbers(
+            gaussian.Many([sigma, F(5), 2 * sigma]).draw(np.array([0, 1, 2, 0, 0, 1, 2, 2, 1, 0] * 3))
+        )
         claims["added"] = tuple(gaussian.Single(sigma).added(v) for v in (0, 7, -7, 10**20))
         claims["last word"] = bits.integer(64)
     y = np.array([int(round(sigma * k)) for k in (0, 1, -1, 2, -2, 3, 0, 1, 1, 2, 1, 1)])
@@ -133,7 +158,9 @@ def test_gaussian_noise(sigma: Fraction) -> None:
             several = gaussian._accepted(y, np.full(y.size, centre), np.full(y.size, twice), [sigma, F(1)], kinds)
             claims[f"accepted of several, moved by {moved}"] = numbers(several)
         with keyed("kept"):
-            claims[f"kept, moved by {moved}"] = tuple(gaussian.kept(int(a), sigma, b) for a, b in zip(y, chosen, strict=True))
+            claims[f"kept, moved by {moved}"] = tuple(
+                gaussian.kept(int(a), sigma, b) for a, b in zip(y, chosen, strict=True)
+            )
     for first in (0, 1, (1 << 30) - 1, 1 << 30, 1 << 63):
         with bytes_then_keyed(words(1 << 62, 1 << 61, first, 5, 1 << 60, 1 << 63)):
             claims[f"single from {first}"] = gaussian.Single(sigma).added(3)
@@ -159,7 +186,9 @@ def test_noise_from_tables() -> None:
             with bytes_then_keyed(first.tobytes() + rest):
                 claims[f"{kind} drawn {name}"] = numbers(guide.draw(len(chosen)))
         with keyed("exactly"):
-            claims[f"{kind} exactly"] = tuple(guide._exactly(word) for word in (0, 1, cuts[0], cuts[3] + 1, 2**63, 2**64 - 1))
+            claims[f"{kind} exactly"] = tuple(
+                guide._exactly(word) for word in (0, 1, cuts[0], cuts[3] + 1, 2**63, 2**64 - 1)
+            )
         claims[f"{kind} cells"] = numbers(shorts[:40])
         with keyed(f"table {kind}"):
             sampler = (sf.Laplace("3.5") if kind == "laplace" else sf.Gaussian("3.5")).sampler
@@ -191,6 +220,7 @@ def test_noisy_values() -> None:
         "scalar": np.int64(5),
         "float": 2.5,
         "two": [1, 2],
+        "ragged": [[1], [2, 3]],
         "none": [],
     }
     for name, noise in noises.items():
@@ -228,30 +258,51 @@ def test_races(kind: str) -> None:
                     claims[f"{name} at {rate}, first {count}"] = numbers(many)
                 with keyed(f"rows {name} {rate} {count}"):
                     table = np.stack([gaps, gaps[::-1], np.roll(gaps, 1)])
-                    claims[f"rows of {name} at {rate}, first {count}"] = numbers(races.winners_of_rows(noise, table, rate, count))
+                    claims[f"rows of {name} at {rate}, first {count}"] = numbers(
+                        races.winners_of_rows(noise, table, rate, count)
+                    )
             with keyed(f"groups {name} {rate}"):
                 twice = np.concatenate([gaps, gaps, gaps])
                 begin = np.arange(3) * len(given)
                 places = np.arange(1, twice.size + 1)
-                claims[f"groups of {name} at {rate}"] = numbers(races.winners_of_groups(noise, twice, rate, begin, places))
+                claims[f"groups of {name} at {rate}"] = numbers(
+                    races.winners_of_groups(noise, twice, rate, begin, places)
+                )
     same = np.array(edge, np.uint64)
     base = np.uint64(2)
-    keys, errors = races._float_keys(noise, same, np.arange(same.size, dtype=np.uint64), base, F(1, 3), np.arange(1, same.size + 1))
+    keys, errors = races._float_keys(
+        noise, same, np.arange(same.size, dtype=np.uint64), base, F(1, 3), np.arange(1, same.size + 1)
+    )
     claims["keys"] = numbers(keys)
     claims["errors"] = numbers(errors)
-    for name, chosen in (("tied", [8, 8, 8, 9]), ("near", [2**40, 2**40 + 2, 2**40 + 4]), ("zeros", [0, 0, 1]), ("last", [2**64 - 1] * 3)):
+    for name, chosen in (
+        ("tied", [8, 8, 8, 9]),
+        ("near", [2**40, 2**40 + 2, 2**40 + 4]),
+        ("zeros", [0, 0, 1]),
+        ("last", [2**64 - 1] * 3),
+    ):
         gaps = np.zeros(len(chosen), np.uint64)
         for count in (1, 2, 3):
             with bytes_then_keyed(words(*chosen)):
                 claims[f"{name}, first {count}"] = numbers(races.winners(noise, gaps, F(1), count))
             with bytes_then_keyed(words(*chosen)):
-                claims[f"{name} in a row, first {count}"] = numbers(races.winners_of_rows(noise, gaps[None, :], F(1), count))
+                claims[f"{name} in a row, first {count}"] = numbers(
+                    races.winners_of_rows(noise, gaps[None, :], F(1), count)
+                )
         with bytes_then_keyed(words(*chosen, *chosen)):
             begin = np.array([0, len(chosen)])
             twice = np.zeros(2 * len(chosen), np.uint64)
-            claims[f"{name} in groups"] = numbers(races.winners_of_groups(noise, twice, F(1), begin, np.ones(twice.size, int)))
+            claims[f"{name} in groups"] = numbers(
+                races.winners_of_groups(noise, twice, F(1), begin, np.ones(twice.size, int))
+            )
     context = exact_decisions.digits(30)
-    for v, width, sign, gap, places in ((5, 63, True, F(1, 3), 1), (5, 63, False, F(2), 7), (0, 63, True, F(0), 1), (2**63 - 1, 63, False, F(1), 3)):
+    for v, width, sign, gap, places in (
+        (5, 63, True, F(1, 3), 1),
+        (5, 63, False, F(2), 7),
+        (0, 63, True, F(0), 1),
+        (2**63 - 1, 63, False, F(1), 3),
+        (5, 255, True, F(1, 3), 2),
+    ):
         runner = races._Runner(0, v, width, sign, gap, places)
         claims[f"runner {v} {sign} {gap} {places}"] = tuple(map(str, runner.key(noise, context)))
     with keyed("chunked race"):
@@ -263,11 +314,17 @@ def test_exact_decisions() -> None:
     claims: dict[str, Claim] = {}
     context = exact_decisions.digits(30)
     claims["contexts"] = tuple((c.prec, c.Emax, c.Emin) for c in map(exact_decisions.digits, (5, 30)))
-    claims["log_uniform"] = tuple(tuple(map(str, exact_decisions.log_uniform(v, w, context))) for v, w in ((0, 8), (1, 8), (255, 8), (77, 63)))
+    claims["log_uniform"] = tuple(
+        tuple(map(str, exact_decisions.log_uniform(v, w, context))) for v, w in ((0, 8), (1, 8), (255, 8), (77, 63))
+    )
     decimals = [exact_decisions.decimal(F(n, 7), context) for n in (-9, 0, 1, 50)]
     claims["slack"] = tuple(str(exact_decisions.slack(each, context)) for each in decimals)
     claims["floor_of"] = tuple(
-        exact_decisions.floor_of((a, b), size, context) for a in decimals for b in decimals if a <= b for size in decimals[2:]
+        exact_decisions.floor_of((a, b), size, context)
+        for a in decimals
+        for b in decimals
+        if a <= b
+        for size in decimals[2:]
     )
     exactly = exact_decisions.decimal(F(3), context)
     claims["floor of a whole number"] = exact_decisions.floor_of((exactly, exactly), exactly, context)
@@ -290,7 +347,9 @@ def test_exact_decisions() -> None:
         claims["bernoulli at the cut"] = numbers(response.bernoulli(third, 7))
     for name, chance in (("never", F(0)), ("always", F(1))):
         with bytes_then_keyed(words(0, 1, 2, 2**64 - 1, 2**64 - 2)):
-            claims[f"bernoulli {name}"] = numbers(response.bernoulli(lambda c, p=chance: exact_decisions.decimal(p, c), 5))
+            claims[f"bernoulli {name}"] = numbers(
+                response.bernoulli(lambda c, p=chance: exact_decisions.decimal(p, c), 5)
+            )
     check_claims("mechanisms/exact_decisions", claims)
 
 
@@ -309,7 +368,9 @@ def test_choices() -> None:
             claims[name] = tuple(numbers(made.choose([0, 1.5, 3, 2.25, -7])) for _ in range(15))
         claims["too few"] = outcome(lambda: sf.TopK(1, k=3).choose([1, 2]))
         claims["as many"] = outcome(lambda: sf.TopK(1, k=2).choose([1, 2]))
-        claims["frequent"] = numbers(sf.FrequentValues(1, 2, 2, "replace").choose(np.array([[5, 9, 0, 4], [1, 1, 1, 1], [0, 90, 3, 80]])))
+        claims["frequent"] = numbers(
+            sf.FrequentValues(1, 2, 2, "replace").choose(np.array([[5, 9, 0, 4], [1, 1, 1, 1], [0, 90, 3, 80]]))
+        )
         claims["unsigned"] = numbers(sf.FrequentValues(1).choose(np.array([[5, 9], [2**63 - 1, 0]], np.uint64)))
         for made in (sf.RandomizedResponse(1, 3), sf.RandomizedResponse.of_odds(3)):
             claims[f"{made!r}"] = numbers(made.choose(np.array([0, 1] * 20)))
@@ -318,7 +379,9 @@ def test_choices() -> None:
         claims["hashing"] = numbers(sf.OptimalLocalHashing(2, 30).choose([0, 1, 2, 0, 29, 2]))
         wide = sf.OptimizedUnaryEncoding(1, 1 << 19).choose([0, 1, 2, 3, 4])
         claims["wide"] = numbers(wide.sum(axis=1))
-    claims["hash of parts"] = numbers(sf.OptimalLocalHashing(2, 30).hashed(np.array([3, 2**30]), np.array([7, 2**31 - 2]), np.array([5, 29])))
+    claims["hash of parts"] = numbers(
+        sf.OptimalLocalHashing(2, 30).hashed(np.array([3, 2**30]), np.array([7, 2**31 - 2]), np.array([5, 29]))
+    )
     check_claims("mechanisms/choices", claims)
 
 
@@ -336,13 +399,16 @@ def test_kept_keys() -> None:
             claims[name] = numbers(made.choose(counts))
             claims[f"{name} of many"] = numbers(made.choose(np.full(70_000, made.threshold // 2)).sum())
         refused: tuple[Any, ...] = ([-1], [[1]], [0.5], [])
-        claims[f"{name} refused"] = tuple(outcome(lambda made=made, given=given: made.choose(given)) for given in refused)
+        claims[f"{name} refused"] = tuple(
+            outcome(lambda made=made, given=given: made.choose(given)) for given in refused
+        )
     optimal = sf.KeyThreshold(1, "0.01")
-    from sfumato.mechanisms.key_thresholds import _keep_cuts
-
     cuts = _keep_cuts(F(1), F(1, 100))
     held = np.repeat(np.arange(len(cuts) + 1), 5)
-    chosen = [max(0, min(2**64 - 1, cuts[min(n, len(cuts) - 1)] + d)) for n, d in zip(held, [-2, -1, 0, 1, 2] * (len(cuts) + 1), strict=True)]
+    chosen = [
+        max(0, min(2**64 - 1, cuts[min(n, len(cuts) - 1)] + d))
+        for n, d in zip(held, [-2, -1, 0, 1, 2] * (len(cuts) + 1), strict=True)
+    ]
     with bytes_then_keyed(words(*chosen)):
         claims["at cuts"] = numbers(optimal._flips(held))
     check_claims("mechanisms/kept_keys", claims)
@@ -369,7 +435,10 @@ def test_chosen_quantiles() -> None:
                     histogram = made.choose_histogram([9, 3, 300, -4], [3, 0, 2, 8])
                     claims[f"{made!r}: histogram"] = numbers(histogram)
     several = Grouped(np.array([0, 0, 0, 2, 2]), np.array([5, 9, 300, -3, 7]), np.array([2, 1, 4, 1, 2**37]), 3)
-    for made in (sf.Quantiles(chances, 1, (0, 255), 2, "replace", True), sf.Quantiles("0.5", 3, (0, 255), grouped=True)):
+    for made in (
+        sf.Quantiles(chances, 1, (0, 255), 2, "replace", True),
+        sf.Quantiles("0.5", 3, (0, 255), grouped=True),
+    ):
         with keyed(f"{made!r}"):
             claims[f"{made!r}: groups"] = numbers(made.choose_groups(several))
     claims["ungrouped"] = outcome(lambda: sf.Quantiles("0.5", 1, (0, 9)).choose_groups(several))
@@ -390,11 +459,18 @@ def test_runs_of_ranks() -> None:
     parts = rank_choices.whole_parts(rows, starts, (0, 60))
     narrow = rank_choices.whole_parts(rows, starts, (5, 9))
     wide = rank_choices.whole_parts(rows, starts, (-(2**61), 2**61))
-    claims["places"] = tuple(numbers(rank_choices._places(rows.values, starts[:-1], starts[1:], v)) for v in (-5, 2, 3, 6, 41, 9000, 9001))
+    claims["places"] = tuple(
+        numbers(rank_choices._places(rows.values, starts[:-1], starts[1:], v)) for v in (-5, 2, 3, 6, 41, 9000, 9001)
+    )
     for name, part in (("parts", parts), ("narrow", narrow), ("wide", wide)):
         claims[name] = numbers(part)
         claims[f"{name}: weight"] = numbers(part.weight(rows))
-        for rule in (Rule(F(1, 2), F(1, 4)), Rule(F(1, 10), F(3), 2), Rule(F(9, 10), F(1, 100), -2), Rule(F(1, 3), F(20))):
+        for rule in (
+            Rule(F(1, 2), F(1, 4)),
+            Rule(F(1, 10), F(3), 2),
+            Rule(F(9, 10), F(1, 100), -2),
+            Rule(F(1, 3), F(20)),
+        ):
             label = f"{name}, {rule}"
             claims[f"{label}: reach"] = rank_choices._reach(part, rule)
             claims[f"{label}: target"] = numbers(rank_choices._target(part, part.weight(rows), rule))
@@ -444,7 +520,13 @@ def test_sessions() -> None:
                 session = made.start()
                 seen: list[Any] = [session.remaining]
                 for value in (-90, 0, 9, 90, 0, 95, 90):
-                    seen.append((outcome(lambda value=value, session=session: session.ask(value)), session.value, session.remaining))
+                    seen.append(
+                        (
+                            outcome(lambda value=value, session=session: session.ask(value)),
+                            session.value,
+                            session.remaining,
+                        )
+                    )
                 seen.append(numbers(session.receipt))
                 claims[f"{positives} positives, values {values}"] = numbers(seen)
     with keyed("many questions"), sf.AboveThreshold("0.1", 10**9).start() as session:
@@ -460,8 +542,12 @@ def test_values_on_grids() -> None:
         for grid in (None, F(1, 4), F(8)):
             for value in (5, F(9, 4), -7, 2**70):
                 claims[f"{value} on {grid}"] = outcome(
-                    lambda value=value, grid=grid: grids.noisy(value, grid, lambda steps: steps + 3, lambda start, count: np.arange(start, start + count))
+                    lambda value=value, grid=grid: grids.noisy(
+                        value, grid, lambda steps: steps + 3, lambda start, count: np.arange(start, start + count)
+                    )
                 )
-        long = grids.noisy(np.zeros(140_000, int), None, lambda steps: steps, lambda start, count: np.arange(start, start + count))
+        long = grids.noisy(
+            np.zeros(140_000, int), None, lambda steps: steps, lambda start, count: np.arange(start, start + count)
+        )
         claims["runs"] = numbers(long[[0, 65_535, 65_536, 131_072, -1]])
     check_claims("mechanisms/values_on_grids", claims)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +25,10 @@ PARTS: dict[str, list[tuple[Loss, int]]] = {
     "lattice": [(LaplaceLoss(F(1, 5), F(1, 10)), 20), (LaplaceLoss(F(2, 5), F(1, 10)), 3)],
     "lattice of gaussians": [(DiscreteGaussianLoss(F(9), 2), 6)],
     "decay of gaussians": [(GaussianLoss(F(1, 9)), 3), (ConcentratedLoss(F(1, 50)), 2)],
-    "decay of a rounding": [(DiscreteGaussianVectorLoss(F(10**4), 30, 90, 2000, 180000), 2), (ResponseLoss(F(1, 5)), 3)],
+    "decay of a rounding": [
+        (DiscreteGaussianVectorLoss(F(10**4), 30, 90, 2000, 180000), 2),
+        (ResponseLoss(F(1, 5)), 3),
+    ],
     "smoothed laplaces": [(LaplaceLoss(F(1, 10)), 9), (LaplaceLoss(F(1, 3)), 2)],
     "smoothed pairs": [(TILTED, 5), (ResponseLoss(F(1, 7), 3), 4)],
     "ranges": [(BoundedRangeLoss(F(1, 4)), 12), (ResponseLoss(F(0), 2, F(1, 100)), 1)],
@@ -72,8 +76,14 @@ def _written(sum_: Inversion) -> dict[str, Claim]:
         "upper": tuple(sum_.upper(epsilon) for epsilon in epsilons),
         "widened": None if sum_.wider is None else (sum_.wider.log_peak, sum_.wider.smoothing),
         "at": tuple(sum_.at(epsilon, side) for epsilon in epsilons[:3] for side in (1, -1)),
+        "lower": tuple(_well_known(sum_, epsilon) for epsilon in epsilons),
         "widened at": None if sum_.wider is None else tuple(sum_.wider.at(e, +1) for e in epsilons[:3]),
     }
+
+
+def _well_known(sum_: Inversion, epsilon: float) -> float | None:
+    """Return the lower bound where it is no difference of numbers much larger than itself."""
+    return low if (low := sum_.lower(epsilon)) > 0.1 * sum_.upper(epsilon) else None
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -112,6 +122,25 @@ def test_small_parts_of_a_sum() -> None:
         "spread pair": numbers(pair_stack.spread().parameters),
     }
     check_claims("compositions/small_parts", claims)
+
+
+def test_ends_of_a_sum() -> None:
+    with np.errstate(all="ignore"):
+        made = inversion.invert(Moments.of(PARTS["smoothed laplaces"]), 2.5, 1.0, -7.0)
+    assert made.wider is not None
+    lattices = ([F(1, 2**20), F(1)], [F(1, 2**21), F(1)], [F(1), F(1, 2**21)], [F(2, 3), F(3, 4)], [F(1)], [])
+    claims: dict[str, Claim] = {
+        "peaks": tuple(replace(made, log_peak=p).at(0.0, s) for p in (599.0, 600.0, 601.0) for s in (1, -1)),
+        "not finite": tuple(replace(made, lost=math.inf).at(1.0, side) for side in (1, -1)),
+        "equal smoothings": replace(made, wider=replace(made.wider, smoothing=made.smoothing)).lower(1.0),
+        "at the top": tuple(replace(made, moments=replace(made.moments, top=1.0)).upper(e) for e in (0.5, 1.0, 1.5)),
+        "lattices": tuple(
+            numbers(inversion._common_lattice([(ResponseLoss(e, 3), 2) for e in each])) for each in lattices
+        ),
+        "flat": numbers(inversion._common_lattice([(ResponseLoss(F(0), 2, F(1, 9)), 1), (ResponseLoss(F(1, 3)), 3)])),
+        "none": numbers(inversion._common_lattice([(ResponseLoss(F(1, 3)), 3), (LaplaceLoss(F(1)), 1)])),
+    }
+    check_claims("compositions/ends_of_a_sum", claims)
 
 
 def test_pruned_nodes() -> None:

@@ -57,7 +57,20 @@ def test_additive_noise() -> None:
 
 
 def test_sizes_of_noise() -> None:
-    sizes: list[Any] = ["0.001", "0.00099", 10**12, 10**12 + 1, [1, 2], [], (1, "0.5"), np.array([2, 3]), "3", 0, -1, b"3"]
+    sizes: list[Any] = [
+        "0.001",
+        "0.00099",
+        10**12,
+        10**12 + 1,
+        [1, 2],
+        [],
+        (1, "0.5"),
+        np.array([2, 3]),
+        "3",
+        0,
+        -1,
+        b"3",
+    ]
     grid: list[Any] = [None, "1/4", 0.25, 0.3, 3, 2.0**-60, 2.0**-61, 2**60, 2**61, 0, -2, "1/6", 2.0**60, 2**-9 * 1.0]
     promises = [("0.5", "1e-6"), ("0.999", "1e-6"), (1, "1e-6"), ("0.5", 0), (0, "1e-6"), ("0.1", "0.1")]
     claims = {
@@ -66,7 +79,9 @@ def test_sizes_of_noise() -> None:
         "grids": outcomes(grids.power_of_two, grid),
         "size in steps": outcomes(lambda g: sf.Laplace("0.001", grid=g), ["1/4", 1, 2]),
         "closed form of laplace": tuple(sf.Laplace.closed_form(epsilon=e, rho=F(1)) for e in (None, F(1, 3))),
-        "closed form of gaussian": tuple(numbers(sf.Gaussian.closed_form(epsilon=F(1), rho=r)) for r in (None, F(1, 8))),
+        "closed form of gaussian": tuple(
+            numbers(sf.Gaussian.closed_form(epsilon=F(1), rho=r)) for r in (None, F(1, 8))
+        ),
         "norms": numbers((sf.Laplace.norm(Sensitivity(3, 2, 4)), sf.Gaussian.norm(Sensitivity(3, 2, 4)))),
         "of_size": numbers((sf.Laplace.of_size(F(3)), sf.Gaussian.of_size(F(3)))),
         "classical": outcomes(lambda given: sf.Gaussian.classical(*given), promises),
@@ -80,7 +95,7 @@ def test_sizes_of_noise() -> None:
     check_claims("mechanisms/sizes_of_noise", claims)
 
 
-def test_widths() -> None:
+def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
     misses = (0.5, 0.05, 1e-6, 1e-11, 1e-12, 1e-13, 1e-30)
     decoder = np.tril(np.ones((4, 4))) * np.array([1, 0.5, 2, 0.1])
     claims: dict[str, Claim] = {
@@ -92,7 +107,9 @@ def test_widths() -> None:
             noise_sums.laplace_width(s, t, m) for s in (0.3, 4.0, 1e6) for t in (1, 2, 30, 3000) for m in misses
         ),
         "gaussian_miss": tuple(noise_sums.gaussian_miss(s, t, 0.05) for s in (0.49, 0.5, 0.7, 3.0) for t in (1, 2, 50)),
-        "gaussian_chernoff": tuple(noise_sums.gaussian_chernoff(s, t, m) for s in (0.3, 9.0) for t in (1, 9) for m in misses),
+        "gaussian_chernoff": tuple(
+            noise_sums.gaussian_chernoff(s, t, m) for s in (0.3, 9.0) for t in (1, 9) for m in misses
+        ),
         "laplace_chernoff": tuple(
             noise_sums._laplace_chernoff(s, t, m) for s in (0.3, 4.0, 1e6) for t in (1, 30) for m in (0.05, 1e-13)
         ),
@@ -107,26 +124,43 @@ def test_widths() -> None:
             for m in (0.3, 0.05, 1e-10, 0.9e-10)
         ),
         "normal_width": tuple(weighted_sums._normal_width(m) for m in (0.9, 0.05, 1e-9)),
-        "continuous_widths": tuple(numbers(weighted_sums.continuous_widths(decoder, m)) for m in (0.5, 0.05, 1e-6, 1e-10, 1e-11)),
+        "continuous_widths": tuple(
+            numbers(weighted_sums.continuous_widths(decoder, m)) for m in (0.5, 0.05, 1e-6, 1e-10, 1e-11)
+        ),
         "laplace_widths": tuple(
             numbers(weighted_sums.laplace_widths(decoder, weighted_sums.continuous_widths(decoder, m), s, m))
             for s in (0.3, 5.0, 200.0)
             for m in (0.05, 1e-6, 1e-11)
         ),
-        "chernoff": tuple(numbers(weighted_sums._chernoff(decoder, s, m)) for s in (0.3, 5.0) for m in (0.05, 1e-9)),
-        "far": tuple(numbers(weighted_sums._far(decoder, m)) for m in (0.05, 1e-9)),
+        "chernoff": tuple(
+            numbers(weighted_sums._chernoff(decoder, s, m)) for s in (0.3, 5.0, 90.0) for m in (0.9, 0.3, 0.05, 1e-9)
+        ),
+        "far": tuple(numbers(weighted_sums._far(decoder, m)) for m in (1.9, 0.9, 0.3, 0.05, 1e-9)),
+        "of one": tuple(
+            numbers(weighted_sums.continuous_widths(np.array([[1.0, x]]), m))
+            for x in (0.0, 0.01, 0.3)
+            for m in (0.5, 0.05, 2e-3, 1e-3, 1e-5)
+        ),
         "characteristic": numbers(weighted_sums._characteristic(decoder, np.array([[0.1, 1.0, 9.0]] * 4))),
         "upper_tail": tuple(
             confidence_limits.upper_tail(s, n, p)
             for s, n in ((0, 5), (1, 5), (3, 5), (5, 5), (6, 5), (40, 100), (900, 10**5), (10**5, 10**5))
             for p in (-0.1, 0.0, 0.01, 0.4, 0.6, 0.999, 1.0, 1.1)
         ),
-        "at_least": tuple(confidence_limits.at_least(s, n, m) for s, n in ((0, 9), (1, 9), (9, 9), (500, 9000)) for m in (0.05, 1e-9)),
-        "at_most": tuple(confidence_limits.at_most(s, n, m) for s, n in ((0, 9), (1, 9), (9, 9), (500, 9000)) for m in (0.05, 1e-9)),
+        "at_least": tuple(
+            confidence_limits.at_least(s, n, m) for s, n in ((0, 9), (1, 9), (9, 9), (500, 9000)) for m in (0.05, 1e-9)
+        ),
+        "at_most": tuple(
+            confidence_limits.at_most(s, n, m) for s, n in ((0, 9), (1, 9), (9, 9), (500, 9000)) for m in (0.05, 1e-9)
+        ),
         "miss": tuple(additive._miss(c, k) for c in ("0.01", "0.95", "0.999999") for k in (1, 9)),
         "rarely": tuple(additive._rarely(c, k) for c in ("0.01", "0.95", "0.999999") for k in (1, 9)),
         "large decoder": numbers(weighted_sums.continuous_widths(np.ones((1, 250_001)), 0.05)),
     }
+    monkeypatch.setattr(weighted_sums, "_MOST", 16)
+    claims["largest decoder"] = numbers(weighted_sums.continuous_widths(decoder, 0.05))
+    monkeypatch.setattr(weighted_sums, "_MOST", 15)
+    claims["larger decoder"] = numbers(weighted_sums.continuous_widths(decoder, 0.05))
     check_claims("mechanisms/widths", claims)
 
 
@@ -157,6 +191,7 @@ def _threshold_facts(made: sf.KeyThreshold) -> Claim:
 def test_key_thresholds() -> None:
     claims = {name: _threshold_facts(sf.KeyThreshold(*given)) for name, given in THRESHOLDS.items()}
     earlier = WholeKeyThreshold("0.8", "1e-6", 3, False, None, "replace")
+    claims["half"] = tuple(sf.KeyThreshold(1, "0.5").error(c) for c in ("0.49", "0.5", "0.51"))
     claims["earlier"] = (earlier.threshold, _curve(earlier.curve))
     check_claims("mechanisms/key_thresholds", claims)
 
@@ -168,12 +203,38 @@ def test_gaussian_key_thresholds() -> None:
 
 def test_limits_of_key_thresholds() -> None:
     given: list[tuple[Any, ...]] = [
-        *((1, "1e-30", 3), (1, "9e-31", 3), (1, "0.1", 10_000), (1, "0.1", 10_001), (9, "0.1", 200, True), (9, "0.1", 201, True)),
-        *((1, 0), (0, "0.1"), (1, "0.1", 0), (1, "0.1", 2, "yes"), (1, "0.1", 3, False, 0), (2000, "0.1", 2), (2001, "0.1", 2)),
-        *(("2e-12", "0.1", 2), ("1.9e-12", "0.1", 2), (1000, "0.1"), (1001, "0.1"), (2000, "0.1", 1, False, None, "replace")),
+        *(
+            (1, "1e-30", 3),
+            (1, "9e-31", 3),
+            (1, "0.1", 10_000),
+            (1, "0.1", 10_001),
+            (9, "0.1", 200, True),
+            (9, "0.1", 201, True),
+        ),
+        *(
+            (1, 0),
+            (0, "0.1"),
+            (1, "0.1", 0),
+            (1, "0.1", 2, "yes"),
+            (1, "0.1", 3, False, 0),
+            (2000, "0.1", 2),
+            (2001, "0.1", 2),
+        ),
+        *(
+            ("2e-12", "0.1", 2),
+            ("1.9e-12", "0.1", 2),
+            (1000, "0.1"),
+            (1001, "0.1"),
+            (2000, "0.1", 1, False, None, "replace"),
+        ),
         *(("4.606e-6", "0.1"), ("4.605e-6", "0.1"), ("2.7632e-5", "1e-6"), ("2.7631e-5", "1e-6")),
         *(("1.1983e-5", "0.1", 1, False, None, "replace"), ("1.1982e-5", "0.1", 1, False, None, "replace")),
-        *((1, "1e-6", 4, False, 11), (1, "1e-6", 4, False, "8.8"), (1, "1e-6", 4, False, "8.6"), (1, "1e-6", 4, False, "8.4")),
+        *(
+            (1, "1e-6", 4, False, 11),
+            (1, "1e-6", 4, False, "8.8"),
+            (1, "1e-6", 4, False, "8.6"),
+            (1, "1e-6", 4, False, "8.4"),
+        ),
         *((1, "1e-6", 4, True, 50), ("1e-7", "1e-6", 1, False, 10**9)),
         *((1, "1e-6", 4, False, "12.4", "replace"), (1, "1e-6", 4, False, "11.9", "replace")),
     ]
@@ -181,7 +242,9 @@ def test_limits_of_key_thresholds() -> None:
     for refused in ((1, 0, 3), (0, "0.1", 3), (1, "0.1", 0)):
         claims[f"gaussian {refused}"] = outcome(lambda refused=refused: sf.KeyThreshold.gaussian(*refused))
     claims["gaussian_tail"] = tuple(
-        key_thresholds._gaussian_tail(F(s), t) for s in ("0.3", "2", "2.5", "2000", "2001") for t in (-9, 0, 1, 2, 3, 4, 90, 3000)
+        key_thresholds._gaussian_tail(F(s), t)
+        for s in ("0.3", "2", "2.5", "2000", "2001")
+        for t in (-9, 0, 1, 2, 3, 4, 90, 3000)
     )
     claims["gaussian_threshold"] = tuple(
         key_thresholds._gaussian_threshold(F(s), F(d), g)
@@ -196,14 +259,20 @@ def test_limits_of_key_thresholds() -> None:
         for g, w in ((1, False), (6, False), (1, True), (6, True))
     )
     claims["leak"] = tuple(
-        str(key_thresholds.leak(t, F(s), g, w)) for t in (1, 5, 60) for s in ("0.5", "9") for g, w in ((1, False), (4, False), (4, True))
+        str(key_thresholds.leak(t, F(s), g, w))
+        for t in (1, 5, 60)
+        for s in ("0.5", "9")
+        for g, w in ((1, False), (4, False), (4, True))
     )
     claims["keep_chance"] = tuple(
         str(key_thresholds.keep_chance(F(e), F(d), n)(exact_decisions.digits(30)))
         for e, d in (("0.5", "0.01"), ("2", "1e-6"), ("0.1", "0.3"))
         for n in (0, 1, 2, 7, 30)
     )
-    claims["keep_cuts"] = tuple(key_thresholds._keep_cuts(F(e), F(d)) for e, d in (("0.5", "0.01"), ("2", "1e-6"), ("0.1", "0.3")))
+    claims["keep_cuts"] = tuple(
+        key_thresholds._keep_cuts(F(e), F(d))
+        for e, d in (("0.5", "0.01"), ("2", "1e-6"), ("20", "1e-30"), ("0.1", "0.3"))
+    )
     check_claims("mechanisms/limits_of_key_thresholds", claims)
 
 
@@ -244,30 +313,69 @@ def test_selections() -> None:
                 claims[f"{label}: rate"] = made.rate
                 claims[f"{label}: curve"] = _curve(made.curve)
                 claims[f"{label}: error"] = tuple(
-                    outcome(lambda m=made, n=n, c=c, g=g: m.error(n, c, on_grid=g)) for n in (1, 40) for c in CONFIDENCES[1:4] for g in (True, False)
+                    outcome(lambda m=made, n=n, c=c, g=g: m.error(n, c, on_grid=g))
+                    for n in (1, 40)
+                    for c in CONFIDENCES[1:4]
+                    for g in (True, False)
                 )
     parts = sf.Exponential(1, "0.5").in_parts(12)
     claims["in parts"] = (numbers(parts), parts.rate, numbers(sf.Exponential(1).in_parts(3, "1/4")))
     claims["noise in words"] = outcome(lambda: sf.NoisyMax(1, noise="normal"))
     claims["no best"] = outcome(lambda: sf.TopK(1, k=0))
-    claims["derived_grid"] = tuple(scores.derived_grid(F(s), F(e)) for s in ("1e-9", "0.3", "1", "1e15") for e in ("1e-9", "1", "3", "1000"))
+    claims["derived_grid"] = tuple(
+        scores.derived_grid(F(s), F(e)) for s in ("1e-9", "0.3", "1", "1e15") for e in ("1e-9", "1", "3", "1000")
+    )
     check_claims("mechanisms/selections", claims)
 
 
 def test_best_selections() -> None:
-    given: list[tuple[Any, ...]] = [(2, "0.01", 2), (20, "0.5", 1000), (2, 5, 5, 2, True), (40, 1, 10, 1, False, "replace")]
-    given += [(10**6, 1, 2), (10**6 + 1, 1, 2), (2, 1, 10**12), (2, 1, 10**12 + 1), (2, "1e-30", 2), (2, 1, 1), (1, 1, 2)]
+    given: list[tuple[Any, ...]] = [
+        (2, "0.01", 2),
+        (20, "0.5", 1000),
+        (2, 5, 5, 2, True),
+        (40, 1, 10, 1, False, "replace"),
+    ]
+    given += [
+        (10**6, 1, 2),
+        (10**6 + 1, 1, 2),
+        (2, 1, 10**12),
+        (2, 1, 10**12 + 1),
+        (2, "1e-30", 2),
+        (2, 1, 1),
+        (1, 1, 2),
+    ]
     claims = {f"{each}": outcome(lambda each=each: sf.best_selection(*each)) for each in given}
     for name, curve in (("pure", Curve.pure), ("ranged", Curve.bounded_range)):
-        claims[f"affordable, {name}"] = tuple(outcome(lambda c=curve, p=p: selection._affordable(c, F(3), F(p))) for p in ("1/1000", "1/2", "900", "2000"))
+        claims[f"affordable, {name}"] = tuple(
+            outcome(lambda c=curve, p=p: selection._affordable(c, F(3), F(p))) for p in ("1/1000", "1/2", "900", "2000")
+        )
     check_claims("mechanisms/best_selections", claims)
 
 
 def test_scores_and_steps() -> None:
     lists: list[Any] = [[0, 5, -3], [0.5, 1.25, -7.75, np.nan, np.inf, -np.inf], [2**62, 2**62 + 1, -(2**62), -(2**63)]]
-    lists += [[F(1, 3), F(1, 2)], [Decimal("0.3"), 1, 2.5], [Decimal("NaN"), Decimal("1e-40"), Decimal("-1e400"), Decimal("1e-28")]]
-    lists += [np.array([1, 2, 3], np.uint64), np.array([2**63 + 5, 3], np.uint64), np.array([0.1, 0.2], np.float32), [True, 1]]
-    lists += [[1e300, -1e300, 3.0], [1.5e18, 3.0e18, 4.6e18, -4.6e18], [2**61, 2.0**61 * 1.5], [], [[1]], ["a"], [1, 2.0**70], [np.int8(3), np.float16(0.5), 0.25]]
+    lists += [
+        [F(1, 3), F(1, 2)],
+        [Decimal("0.3"), 1, 2.5],
+        [Decimal("NaN"), Decimal("1e-40"), Decimal("-1e400"), Decimal("1e-28")],
+    ]
+    lists += [
+        np.array([1, 2, 3], np.uint64),
+        np.array([2**63 + 5, 3], np.uint64),
+        np.array([0.1, 0.2], np.float32),
+        [True, 1],
+    ]
+    lists += [[2**60 + 1, 2**60, 0.5], [0.5, 0.25], (2**60 + 1, 0.5)]
+    lists += [
+        [1e300, -1e300, 3.0],
+        [1.5e18, 3.0e18, 4.6e18, -4.6e18],
+        [2**61, 2.0**61 * 1.5],
+        [],
+        [[1]],
+        ["a"],
+        [1, 2.0**70],
+        [np.int8(3), np.float16(0.5), 0.25],
+    ]
     steps = (F(1), F(1, 4), F(8), F(1, 2**40))
     claims: dict[str, Claim] = {
         f"gaps of {index} on {grid}": outcome(lambda given=given, grid=grid: scores.gaps(given, grid))
@@ -275,18 +383,37 @@ def test_scores_and_steps() -> None:
         for grid in steps
     }
     values = np.array([-7, -6, -5, -1, 0, 1, 2, 3, 5, 2**53, -(2**53), 2**62, -(2**62)])
-    floats = np.array([-0.75, -0.5, -0.25, 0.0, 0.125, 0.25, 0.5, 0.75, 1.5, 1e16, -1e16, np.nan, np.inf, -np.inf, 1e308])
+    floats = np.array(
+        [-0.75, -0.5, -0.25, 0.0, 0.125, 0.25, 0.5, 0.75, 1.5, 1e16, -1e16, np.nan, np.inf, -np.inf, 1e308]
+    )
     for grid in (None, F(1), F(1, 4), F(4), F(2**30), F(1, 2**50)):
         claims[f"whole numbers on {grid}"] = numbers(grids.to_steps(values, grid))
         claims[f"large ones on {grid}"] = numbers(grids.to_steps(np.array([2**64 - 1, 2**63, 7], np.uint64), grid))
         if grid is not None:
             claims[f"floats on {grid}"] = numbers(grids.to_steps(floats, grid))
             claims[f"nearest on {grid}"] = tuple(grids._nearest(F(v, 8) / grid) for v in (-13, -12, -4, 0, 3, 4, 2**60))
-            claims[f"restored on {grid}"] = numbers(grids._restored(np.array([0, 3, -(2**53), 2**53, 2**53 + 8, -(2**60)]), grid))
+            claims[f"restored on {grid}"] = numbers(
+                grids._restored(np.array([0, 3, -(2**53), 2**53, 2**53 + 8, -(2**60)]), grid)
+            )
     ends = np.array([2**63 - 1, -(2**63), 2**63 - 5, -(2**63) + 5, 0, 100])
-    claims["added"] = tuple(numbers(grids._added(ends.copy(), np.full(6, noise))) for noise in (0, 1, -1, 10, -10, 2**62, -(2**62)))
-    claims["held"] = tuple(grids._held(n) for n in (0, 2**53, 2**53 + 1, -(2**53) - 1)) + tuple(grids._held(n, 5) for n in (33, -33, 9))
-    read: list[Any] = [[1, 2**70, -(2**70)], [1.5], 3, 2.5, "a", [[1], [2, 3]], np.array([1], np.complex64), np.array([1.5], np.longdouble), [True], None]
+    claims["added"] = tuple(
+        numbers(grids._added(ends.copy(), np.full(6, noise))) for noise in (0, 1, -1, 10, -10, 2**62, -(2**62))
+    )
+    claims["held"] = tuple(grids._held(n) for n in (0, 2**53, 2**53 + 1, -(2**53) - 1)) + tuple(
+        grids._held(n, 5) for n in (33, -33, 9)
+    )
+    read: list[Any] = [
+        [1, 2**70, -(2**70)],
+        [1.5],
+        3,
+        2.5,
+        "a",
+        [[1], [2, 3]],
+        np.array([1], np.complex64),
+        np.array([1.5], np.longdouble),
+        [True],
+        None,
+    ]
     claims["as_numbers"] = outcomes(lambda given: grids.as_numbers(given, None, "values"), read)
     claims["as_numbers on a grid"] = outcomes(lambda given: grids.as_numbers(given, F(1), "values").tolist(), read)
     check_claims("mechanisms/scores_and_steps", claims)
@@ -299,8 +426,12 @@ def test_quantiles() -> None:
             for grouped in (False, True):
                 made = sf.Quantiles(chances, "0.9", (0, 1000), 2, relation, grouped)
                 name = f"{chances}, {relation}, {'grouped' if grouped else 'alone'}"
-                claims[name] = numbers([(n.chance, n.below, n.above, n.level, n.share, made._score_sensitivity(n)) for n in made._nodes])
-                claims[f"{name}: errors"] = tuple(made.errors(c, k) for c in ("0.5", "0.95") for k in (1, 4)) + (made.error(),)
+                claims[name] = numbers(
+                    [(n.chance, n.below, n.above, n.level, n.share, made._score_sensitivity(n)) for n in made._nodes]
+                )
+                claims[f"{name}: errors"] = tuple(made.errors(c, k) for c in ("0.5", "0.95") for k in (1, 4)) + (
+                    made.error(),
+                )
                 claims[f"{name}: curve"] = _curve(made.curve)
                 claims[f"{name}: lean"] = tuple(made.rows_to_lean(c, k) for c in ("0.5", "0.95") for k in (1, 4))
                 claims[f"{name}: ends"] = numbers(made.ends("0.3", "0.9", 2))
@@ -309,13 +440,44 @@ def test_quantiles() -> None:
     for relation in BOTH:
         claims[f"minimum, {relation}"] = numbers(sf.Quantiles.minimum(1, (0, 99), 3, relation))
         claims[f"maximum, {relation}"] = numbers(sf.Quantiles.maximum("0.5", (0, 99), 1, relation, True, "0.5"))
-    given: list[tuple[Any, ...]] = [([], 1, (0, 1)), (0, 1, (0, 1)), (1, 1, (0, 1)), ("0.0000001", 1, (0, 1)), ("0.5", 0, (0, 1))]
-    given += [("0.5", 1, (1, 1)), ("0.5", 1, (0, "1")), ("0.5", 1, 3), ("0.5", 1, (0, 1, 2)), ("0.5", 1, (-(2**61), 2**61))]
-    given += [("0.5", 1, (0, 2**61 + 1)), ("0.5", 1, (-(2**61) - 1, 0)), ("0.5", 2000, (0, 1)), ("0.5", 2001, (0, 1)), ("0.5", 1, (0, 1), 0)]
-    given += [("0.5", "2e-10", (0, 1)), ("0.5", "1.9e-10", (0, 1)), ("0.5", 1, (0, 1), 1, "replace", False, 2**40), (["0.5", 1], 1, (0, 1))]
+    given: list[tuple[Any, ...]] = [
+        ([], 1, (0, 1)),
+        (0, 1, (0, 1)),
+        (1, 1, (0, 1)),
+        ("0.0000001", 1, (0, 1)),
+        ("0.5", 0, (0, 1)),
+    ]
+    given += [
+        ("0.5", 1, (1, 1)),
+        ("0.5", 1, (0, "1")),
+        ("0.5", 1, 3),
+        ("0.5", 1, (0, 1, 2)),
+        ("0.5", 1, (-(2**61), 2**61)),
+    ]
+    given += [
+        ("0.5", 1, (0, 2**61 + 1)),
+        ("0.5", 1, (-(2**61) - 1, 0)),
+        ("0.5", 2000, (0, 1)),
+        ("0.5", 2001, (0, 1)),
+        ("0.5", 1, (0, 1), 0),
+    ]
+    given += [
+        ("0.5", "2e-10", (0, 1)),
+        ("0.5", "1.9e-10", (0, 1)),
+        ("0.5", 1, (0, 1), 1, "replace", False, 2**40),
+        (["0.5", 1], 1, (0, 1)),
+    ]
     given += [("0.5", 1, (0, 1), 1, "replace", False, 2**40 + 1), ("0.5", 1, (0, 1), 1, "replace", False, -(2**40) - 1)]
-    given += [("0.5", 1, (0, 1), 1, "replace", False, -(2**40)), (0, 1, (0, 9), 1, "replace", False, 1), (1, 1, (0, 9), 1, "replace", False, -1)]
-    given += [(0, 1, (0, 9), 1, "replace", False, -1), (1, 1, (0, 9), 1, "replace", False, 1), ([0, "0.5"], 1, (0, 9), 1, "replace", False, 1)]
+    given += [
+        ("0.5", 1, (0, 1), 1, "replace", False, -(2**40)),
+        (0, 1, (0, 9), 1, "replace", False, 1),
+        (1, 1, (0, 9), 1, "replace", False, -1),
+    ]
+    given += [
+        (0, 1, (0, 9), 1, "replace", False, -1),
+        (1, 1, (0, 9), 1, "replace", False, 1),
+        ([0, "0.5"], 1, (0, 9), 1, "replace", False, 1),
+    ]
     claims |= {f"{each}": outcome(lambda each=each: sf.Quantiles(*each)) for each in given}
     claims["earlier choice"] = outcome(lambda: EarlierQuantiles("0.5", 1, (0, 9)).choose([1]))
     check_claims("mechanisms/quantiles", claims)
@@ -327,8 +489,20 @@ def test_frequent_values() -> None:
         for k, rows in ((1, 1), (3, 2)):
             made = sf.FrequentValues("0.7", rows, k, relation)
             claims[f"{k} of {rows} rows, {relation}"] = (numbers(made), made.rate, _curve(made.curve))
-            claims[f"{k} of {rows} rows, {relation}: error"] = tuple(made.error(n, c, g) for n in (1, 9) for c in ("0.5", "0.95") for g in (1, 8))
-    given: list[tuple[Any, ...]] = [(1000,), (1001,), ("1e-10",), ("0.9e-10",), (0,), (1, 0), (1, 1, 0), (2000, 1, 1, "replace"), (1, 1, 1, "x")]
+            claims[f"{k} of {rows} rows, {relation}: error"] = tuple(
+                made.error(n, c, g) for n in (1, 9) for c in ("0.5", "0.95") for g in (1, 8)
+            )
+    given: list[tuple[Any, ...]] = [
+        (1000,),
+        (1001,),
+        ("1e-10",),
+        ("0.9e-10",),
+        (0,),
+        (1, 0),
+        (1, 1, 0),
+        (2000, 1, 1, "replace"),
+        (1, 1, 1, "x"),
+    ]
     claims |= {f"{each}": outcome(lambda each=each: sf.FrequentValues(*each)) for each in given}
     tables: list[Any] = [[1, 2], [[1.5, 2]], [[1]], np.zeros((0, 3), int)]
     claims["tables"] = outcomes(sf.FrequentValues(1, 1, 2).choose, tables)
@@ -343,23 +517,57 @@ def test_responses() -> None:
         name = f"response {epsilon} of {choices}"
         claims[name] = (numbers(made), made.truth, _curve(made.curve), made.distribution(0))
         claims[f"{name}: estimate"] = numbers([made.estimate(reports), made.estimate(reports).interval("0.9")])
-        claims[f"{name}: error"] = tuple(made.error(c, k, reports=n) for c in ("0.5", "0.95") for k in (1, 5) for n in (1, 900))
+        claims[f"{name}: error"] = tuple(
+            made.error(c, k, reports=n) for c in ("0.5", "0.95") for k in (1, 5) for n in (1, 900)
+        )
         unary, hashing = sf.OptimizedUnaryEncoding(epsilon, choices), sf.OptimalLocalHashing(epsilon, choices)
         bits = np.eye(choices, dtype=np.uint8)[reports % choices]
         rows = np.stack([1 + reports * 97, reports * 1234567, reports % hashing.cells], axis=1)
-        claims[f"unary {epsilon} of {choices}"] = (unary.variance(90), _curve(unary.curve), numbers(unary.estimate(bits)), unary.error(reports=90))
-        claims[f"hashing {epsilon} of {choices}"] = (hashing.cells, hashing.variance(90), _curve(hashing.curve), numbers(hashing.estimate(rows)), hashing.error(reports=90))
+        claims[f"unary {epsilon} of {choices}"] = (
+            unary.variance(90),
+            _curve(unary.curve),
+            numbers(unary.estimate(bits)),
+            unary.error(reports=90),
+        )
+        claims[f"hashing {epsilon} of {choices}"] = (
+            hashing.cells,
+            hashing.variance(90),
+            _curve(hashing.curve),
+            numbers(hashing.estimate(rows)),
+            hashing.error(reports=90),
+        )
     odds = sf.RandomizedResponse.of_odds("7/2", 5)
     claims["odds"] = (numbers(odds), odds.truth, numbers(odds.distribution(2)), _curve(odds.curve))
     claims["two coins"] = numbers(sf.RandomizedResponse.two_coins())
-    given: list[tuple[Any, ...]] = [("1e-6",), ("0.9e-6",), (50,), (51,), (1, 1), (1, 2**20), (1, 2**20 + 1), (1, 2, 3), (2, 2, 1), (0,)]
-    given += [("1.0986122886681098", 2, 3), ("1.098612288668109691395245236923", 2, 3), ("1.09861228866810969140", 2, 3), ("1.09861228866810969139", 2, 3)]
+    given: list[tuple[Any, ...]] = [
+        ("1e-6",),
+        ("0.9e-6",),
+        (50,),
+        (51,),
+        (1, 1),
+        (1, 2**20),
+        (1, 2**20 + 1),
+        (1, 2, 3),
+        (2, 2, 1),
+        (0,),
+    ]
+    given += [
+        ("1.0986122886681098", 2, 3),
+        ("1.098612288668109691395245236923", 2, 3),
+        ("1.09861228866810969140", 2, 3),
+        ("1.09861228866810969139", 2, 3),
+    ]
     claims |= {f"{each}": outcome(lambda each=each: sf.RandomizedResponse(*each)) for each in given}
     claims["hashing limits"] = outcomes(lambda e: sf.OptimalLocalHashing(e, 3), (10, "10.1"))
     made = sf.RandomizedResponse(1, 3)
     claims["answers"] = outcomes(made.estimate, [[0, 2], [0, 3], [-1], [[0]], [0.5], []])
-    claims["bits"] = outcomes(sf.OptimizedUnaryEncoding(1, 2).estimate, [np.array([[0, 1]]), np.array([[0, 2]]), np.array([0, 1]), np.array([[0]])])
-    claims["rows"] = outcomes(sf.OptimalLocalHashing(1, 2).estimate, [np.array([[1, 2, 0]]), np.array([[1, 2]]), np.array([1, 2, 3])])
+    claims["bits"] = outcomes(
+        sf.OptimizedUnaryEncoding(1, 2).estimate,
+        [np.array([[0, 1]]), np.array([[0, 2]]), np.array([0, 1]), np.array([[0]])],
+    )
+    claims["rows"] = outcomes(
+        sf.OptimalLocalHashing(1, 2).estimate, [np.array([[1, 2, 0]]), np.array([[1, 2]]), np.array([1, 2, 3])]
+    )
     check_claims("mechanisms/responses", claims)
 
 
@@ -371,10 +579,33 @@ def test_sparse_vectors() -> None:
                 made = sf.AboveThreshold("1.5", 40, positives, 2, monotone, values)
                 name = f"{positives} times, {'monotone' if monotone else 'any'}, values {values}"
                 claims[name] = (numbers(made.scales), _curve(made.curve))
-                claims[f"{name}: error"] = tuple(made.error(n, c) for n in (1, 50) for c in CONFIDENCES) + tuple(map(made.value_error, CONFIDENCES))
-    given: list[tuple[Any, ...]] = [(1, 2**62), (1, 2**62 + 1), (1, -(2**62) - 1), (1, 2.0), (0, 1), (1, 1, 0), (1, 1, 1, 0)]
-    given += [(1, 1, 1, 1, "yes"), (1, 1, 1, 1, True, None, "replace"), (1, 1, 1, 1, False, None, "replace"), (1, 1, 1, 1, False, 0)]
-    given += [("7e-12", 1), ("6e-12", 1), (1500, 1), (4000, 1), (1, 1, 1, 1, False, 1000), (1, 1, 1, 1, False, 1001), (1, 1, 1, 1, False, "1e-12")]
+                claims[f"{name}: error"] = tuple(made.error(n, c) for n in (1, 50) for c in CONFIDENCES) + tuple(
+                    map(made.value_error, CONFIDENCES)
+                )
+    given: list[tuple[Any, ...]] = [
+        (1, 2**62),
+        (1, 2**62 + 1),
+        (1, -(2**62) - 1),
+        (1, 2.0),
+        (0, 1),
+        (1, 1, 0),
+        (1, 1, 1, 0),
+    ]
+    given += [
+        (1, 1, 1, 1, "yes"),
+        (1, 1, 1, 1, True, None, "replace"),
+        (1, 1, 1, 1, False, None, "replace"),
+        (1, 1, 1, 1, False, 0),
+    ]
+    given += [
+        ("7e-12", 1),
+        ("6e-12", 1),
+        (1500, 1),
+        (4000, 1),
+        (1, 1, 1, 1, False, 1000),
+        (1, 1, 1, 1, False, 1001),
+        (1, 1, 1, 1, False, "1e-12"),
+    ]
     claims |= {f"{each}": outcome(lambda each=each: sf.AboveThreshold(*each)) for each in given}
     claims["questions"] = outcomes(sparse._as_int, [3, True, np.int64(7), 2.5, "3", None])
     check_claims("mechanisms/sparse_vectors", claims)
@@ -390,8 +621,21 @@ def test_factorisations() -> None:
         claims[f"{made}: weights"] = numbers(made.weights)
         claims[f"{made}: lengths"] = numbers(made.lengths)
         claims[f"{made}: decoder"] = numbers(np.where(np.abs(made.decoder) < 1e-9, 0.0, np.round(made.decoder, 9)))
-    given: list[tuple[Any, ...]] = [("circle", 3, 0), ("tree", 3, 0, 1), ("tree", 3, 0), ("each day", 3, 0, 2), ("each day", 0, 0)]
-    given += [("each day", 2000, 0), ("each day", 2001, 0), ("each day", 3, 12), ("each day", 3, 13), ("each day", 3, -1), ("tree", 3, 0, 2)]
+    given: list[tuple[Any, ...]] = [
+        ("circle", 3, 0),
+        ("tree", 3, 0, 1),
+        ("tree", 3, 0),
+        ("each day", 3, 0, 2),
+        ("each day", 0, 0),
+    ]
+    given += [
+        ("each day", 2000, 0),
+        ("each day", 2001, 0),
+        ("each day", 3, 12),
+        ("each day", 3, 13),
+        ("each day", 3, -1),
+        ("tree", 3, 0, 2),
+    ]
     claims |= {f"{each}": outcome(lambda each=each: Factorisation(*each)) for each in given}
     for periods in (1, 2, 3, 5, 16, 17, 400, 401, 1999):
         for order in (1, 2):
@@ -411,13 +655,27 @@ def test_guide_tables(kind: str) -> None:
         if made is not None:
             undecided = np.flatnonzero(made.cells == guide_tables._UNDECIDED)
             claims[f"{name}: cuts"] = numbers([str(cut) for cut in made.cuts])
-            claims[f"{name}: cells"] = (made.first, undecided.size, numbers(undecided[::7]), numbers(made.cells[::1999]))
+            claims[f"{name}: cells"] = (
+                made.first,
+                undecided.size,
+                numbers(undecided[::7]),
+                numbers(made.cells[::1999]),
+            )
         sums, error, first = guide_tables._cumulative(kind, size)
         claims[f"{name}: sums"] = (tuple(map(str, sums[:: max(1, len(sums) // 5)])), len(sums), str(error), first)
         context = exact_decisions.digits(40)
         claims[f"{name}: weights"] = tuple(map(str, guide_tables._weights(kind, size, 4, context)))
         claims[f"{name}: reach"] = tuple(guide_tables._reach(kind, size, digits) for digits in (20, 60))
         if made is not None:
-            words = (0, 1, 2**40, int(made.cuts[0]) - 1, int(made.cuts[0]) + 1, int(made.cuts[-1]) - 1, 2**63, 2**64 - 2)
+            words = (
+                0,
+                1,
+                2**40,
+                int(made.cuts[0]) - 1,
+                int(made.cuts[0]) + 1,
+                int(made.cuts[-1]) - 1,
+                2**63,
+                2**64 - 2,
+            )
             claims[f"{name}: located"] = tuple(guide_tables._locate(made.law, word, 64, context) for word in words)
     check_claims(f"mechanisms/guide_of_{kind}", claims)

@@ -32,10 +32,32 @@ BOTH = ("add-remove", "replace")
 
 def test_numbers() -> None:
     values = [F(1, 3), F(1, 10), F(3, 10), F(-1, 3), F(0), F(2**70 + 1), F(1, 10**320), 10**309 * F(1), F(-(10**309))]
-    texts: list[Any] = ["1", "0.1", "1/3", " 2 ", "1/0", "1,5", "1e400", "1e-301", "1e-300", "1e300", "1.1e300", "x", ""]
+    texts: list[Any] = [
+        "1",
+        "0.1",
+        "1/3",
+        " 2 ",
+        "1/0",
+        "1,5",
+        "1e400",
+        "1e-301",
+        "1e-300",
+        "1e300",
+        "1.1e300",
+        "x",
+        "",
+    ]
     texts += [True, 0.1, np.float32(0.1), np.int64(7), Decimal("0.25"), Decimal("NaN"), math.nan, math.inf, None, -0.0]
     texts += ["9" * 300, "9" * 301, "0." + "1" * 1999, "0." + "1" * 2001, F(1, 2**4095), F(1, 2**4096), f"{10**290}/3"]
-    texts += [f"1/{'3' * 3990}", f"1/{'3' * 4000}", "1e-1000", "1e1001", F(2**4095, 2**4095 - 1), F(2**4096, 2**4096 - 1)]
+    texts += [f"0.1{'0' * 1999}", f"0.1{'0' * 2000}", "9" * 4999 + ".", " " * 4999 + "11"]
+    texts += [
+        f"1/{'3' * 3990}",
+        f"1/{'3' * 4000}",
+        "1e-1000",
+        "1e1001",
+        F(2**4095, 2**4095 - 1),
+        F(2**4096, 2**4096 - 1),
+    ]
     ranges = ["ANY", "POSITIVE", "NONNEGATIVE", "PROBABILITY", "BELOW_ONE", "INSIDE_UNIT", "CONFIDENCE", "ABOVE_ONE"]
     edges = [F(-1), F(0), F(1, 10**31), F(1, 100), F(1, 2), 1 - F(1, 10**30), 1 - F(1, 10**31), F(1), F(2)]
     wholes: list[Any] = [-1, 0, 1, 2, 3, "3", 3.0, 2.5, (1 << 64) - 1, 1 << 64, 10**300, 10**301, True, None, F(4, 2)]
@@ -43,7 +65,9 @@ def test_numbers() -> None:
         "exact": outcomes(lambda value: str(public_numbers.exact(value, "value"))[:80], texts),
         "whole": outcomes(lambda value: public_numbers.whole(value, "value"), wholes),
         "whole from 2": outcomes(lambda value: public_numbers.whole(value, "value", at_least=2), wholes),
-        "infinite": outcomes(public_numbers.is_infinite, ["inf", "Infinity ", "-inf", math.inf, -math.inf, 1, "1", None]),
+        "infinite": outcomes(
+            public_numbers.is_infinite, ["inf", "Infinity ", "-inf", math.inf, -math.inf, 1, "1", None]
+        ),
         "infinite decimals": outcomes(public_numbers.is_infinite, [Decimal("inf"), Decimal("-inf"), Decimal(1), F(1)]),
         "charge_units": outcomes(public_numbers.charge_units, values[:6]),
         "allowance_units": outcomes(public_numbers.allowance_units, values[:6]),
@@ -71,13 +95,23 @@ def test_amounts() -> None:
         "round_down": outcomes(amounts.round_down, held),
         "write": outcomes(amounts.write, held),
         "read": outcomes(amounts.read, written),
-        "checked": outcomes(lambda value: amounts.checked(value, "spent"), [*held, -1, F(-1, 2), "1/3", "3", 1.0, True]),
+        "checked": outcomes(
+            lambda value: amounts.checked(value, "spent"), [*held, -1, F(-1, 2), "1/3", "3", 1.0, True]
+        ),
     }
     check_claims("privacy/amounts", claims)
 
 
 def test_sensitivities() -> None:
-    given: list[tuple[Any, ...]] = [(1, 1), (4, 2, 5), (3, "1.5"), (2, 3, None, 10), (2, 3, 5, 12), (5, 2, 1), (3, 0, 2)]
+    given: list[tuple[Any, ...]] = [
+        (1, 1),
+        (4, 2, 5),
+        (3, "1.5"),
+        (2, 3, None, 10),
+        (2, 3, 5, 12),
+        (5, 2, 1),
+        (3, 0, 2),
+    ]
     given += [(4, 2, 5, 4), (4, 2, 5, "0.5"), (2, "1e200"), (2, "1e150", None, "1e299"), (0, 1), (1, -1), (3, 2, 0)]
     given += [(7, "0.1", "0.35"), (9, 3, "7.5", "18"), (2, 2, 4, 8), (2, 2, 4, 9), (3, "1e160", None, "1e300")]
     claims: dict[str, Claim] = {}
@@ -122,12 +156,16 @@ def test_guarantees() -> None:
         "step of no text": {"path": (3,)},
         "path of no list": {"path": "ab"},
     }
-    claims = {name: outcome(lambda given=given: PrivacyUnit(**{"name": "patient", **given})) for name, given in units.items()}
+    claims = {
+        name: outcome(lambda given=given: PrivacyUnit(**{"name": "patient", **given})) for name, given in units.items()
+    }
     strong = [Guarantee(1), Guarantee(1, "0.1"), Guarantee(2), Guarantee(2, "0.1"), Guarantee(0, "0.2")]
     claims["implies"] = tuple(outcomes(a.implies, strong) for a in strong)
     claims["limits"] = outcomes(lambda given: Guarantee(*given), [(-1,), (1, -1), (1, 1), (1, "0.999"), (0, 0)])
     claims["of"] = outcomes(Guarantee.of, [Guarantee(1), 1, None])
-    claims["neighbours"] = outcomes(lambda relation: Sensitivity(neighbours=relation), ["replace", "add-remove", "both"])
+    claims["neighbours"] = outcomes(
+        lambda relation: Sensitivity(neighbours=relation), ["replace", "add-remove", "both"]
+    )
     check_claims("privacy/guarantees", claims)
 
 
@@ -140,6 +178,7 @@ ACCOUNTS: dict[str, Callable[[], Budget]] = {
     "failures alone": lambda: Budget(0, "0.01"),
     "spent": lambda: Budget(1, "1e-6", spent_pure=F(10**30, 3), spent_renyi=10**29, spent_failure=10**22),
     "closed": lambda: Budget(1, "1e-6", spent_pure=None, spent_renyi=10**28),
+    "closed and large": lambda: Budget(30, "1e-6", spent_pure=None, spent_renyi=10**28),
     "full": lambda: Budget(1, "1e-6", spent_pure=10**30, spent_failure=10**23),
     "over": lambda: Budget(1, spent_pure=10**30 + 1),
 }
@@ -181,14 +220,25 @@ def test_largest_releases() -> None:
     for name in ("pure", "approximate", "closed", "full"):
         account = ACCOUNTS[name]()
         for family in (Laplace, Gaussian):
-            claims[f"{name}: {family.__name__}"] = outcome(lambda account=account, family=family: account.largest(family))
-        claims[f"{name}: at a delta"] = outcome(lambda account=account: account.largest(Laplace, sensitivity=3, delta="1e-9"))
+            claims[f"{name}: {family.__name__}"] = outcome(
+                lambda account=account, family=family: account.largest(family)
+            )
+        claims[f"{name}: at a delta"] = outcome(
+            lambda account=account: account.largest(Laplace, sensitivity=3, delta="1e-9")
+        )
     claims["no family"] = outcome(lambda: Budget(1).largest(lambda size: size))  # type: ignore[arg-type, return-value]
     check_claims("privacy/largest_releases", claims)
 
 
 def test_costs() -> None:
-    costs = [Cost(0, 0, 0), Cost(0, None, 0), Cost(5, 3, 1), Cost(F(1, 3), None, F(1, 2)), Cost(None, 4, 0), Cost(7, 9, 0)]
+    costs = [
+        Cost(0, 0, 0),
+        Cost(0, None, 0),
+        Cost(5, 3, 1),
+        Cost(F(1, 3), None, F(1, 2)),
+        Cost(None, 4, 0),
+        Cost(7, 9, 0),
+    ]
     claims: dict[str, Claim] = {}
     for index, cost in enumerate(costs):
         claims[f"{index} nothing"] = cost.nothing
@@ -204,7 +254,13 @@ def test_costs() -> None:
     claims["long short"] = numbers(long.with_short_fractions())
     refused: list[Any] = [(-1, 0, 0), (1, -1, 0), (1, 1.5, 0), (1, True, 0), (1, 0, -1), (1.5, 0, 0), ("1/3", 0, "1/7")]
     claims["refused"] = outcomes(lambda given: Cost(*given), refused)
-    terms: list[dict[str, Any]] = [{"reserve": "1e-6"}, {"reserve": "1.1e-6"}, {"reserve": -1}, {"order": 1}, {"order": "1.01"}]
+    terms: list[dict[str, Any]] = [
+        {"reserve": "1e-6"},
+        {"reserve": "1.1e-6"},
+        {"reserve": -1},
+        {"order": 1},
+        {"order": "1.01"},
+    ]
     terms += [{"spent_renyi": -1}, {"spent_renyi": 1.0}, {"spent_failure": -1}, {"spent_pure": "1/3"}, {"reserve": 0}]
     claims["terms"] = outcomes(lambda given: Budget(1, "1e-6", **given).allowances, terms)
     claims["order without delta"] = outcome(lambda: Budget(1, order=2))
@@ -236,7 +292,9 @@ def test_searches() -> None:
     conditions = [F(1), F(1, 3), F(17, 10), F(10**59), F(10**61), F(1, 10**59), F(1, 10**61), F(4), F(1234567, 1000)]
     claims: dict[str, Claim] = {
         "least": outcomes(lambda limit: calibration.least(lambda size: size >= limit, "it"), conditions),
-        "least roughly": outcomes(lambda limit: calibration.least(lambda size: size >= limit, "it", F(1, 64)), conditions),
+        "least roughly": outcomes(
+            lambda limit: calibration.least(lambda size: size >= limit, "it", F(1, 64)), conditions
+        ),
         "least_by": numbers(calibration.least_by(short, "it")),
         "looked at": tuple(map(numbers, seen)),
         "round_numbers": outcomes(
@@ -245,7 +303,9 @@ def test_searches() -> None:
             + [(F(2, 3), F(3, 4)), (F(10000, 10001), F(10001, 10002)), (F(1, 10**9), F(1, 10**9) + F(1, 10**30))],
         ),
         "above": tuple(calibration.above(v, m) for v in (0.0, 0.5, 1.0, math.inf, -1.0) for m in (F(1, 2), F(0), F(1))),
-        "above of long ones": tuple(calibration.above(F(1, 10**400) + d, F(1, 10**400)) for d in (0, F(1, 10**450), -F(1, 10**450))),
+        "above of long ones": tuple(
+            calibration.above(F(1, 10**400) + d, F(1, 10**400)) for d in (0, F(1, 10**450), -F(1, 10**450))
+        ),
         "shortfall": tuple(
             calibration.shortfall(curve, promise)
             for curve in (Curve.pure(1), Curve.gaussian(3), Curve.approximate("0.5", "1e-6"))
@@ -261,7 +321,9 @@ def test_searches() -> None:
 
 
 def test_compositions_in_parts() -> None:
-    failing = [[(ResponseLoss(F(1), 2, F(1, d)), n)] for d, n in ((10, 1), (10, 64), (10, 65), (1000, 300), (10, 10**6))]
+    failing = [
+        [(ResponseLoss(F(1), 2, F(1, d)), n)] for d, n in ((10, 1), (10, 64), (10, 65), (1000, 300), (10, 10**6))
+    ]
     failing += [[(PairLoss((F(1), F(0)), (F(0), F(1))), 70)], [], [(ResponseLoss(F(1)), 5)]]
     many = [[(F(1, k), k) for k in range(3, 3 + n)] for n in (1, 16, 17)] + [[(F(1), 2), (None, 1)], []]
     profile = composition._closed_form(((LaplaceLoss(F(1)), 1),))
@@ -278,12 +340,16 @@ def test_compositions_in_parts() -> None:
         ),
         "no parts": (composition.epsilon_range((), F(0)), composition.delta_range((), F(0))),
         "failure alone": tuple(
-            composition.epsilon_range(((ResponseLoss(F(0), 2, F(1, 10)), n),), d) + composition.delta_range(((ResponseLoss(F(0), 2, F(1, 10)), n),), F(1))
+            composition.epsilon_range(((ResponseLoss(F(0), 2, F(1, 10)), n),), d)
+            + composition.delta_range(((ResponseLoss(F(0), 2, F(1, 10)), n),), F(1))
             for n in (1, 70)
             for d in (F(0), F(1, 10), F(1, 5))
         ),
         "around the failure": tuple(
-            composition.epsilon_range(((ResponseLoss(F(1, 9), 2, F(1, 100)), n),), composition.failure_range(((ResponseLoss(F(1, 9), 2, F(1, 100)), n),))[side] + d)
+            composition.epsilon_range(
+                ((ResponseLoss(F(1, 9), 2, F(1, 100)), n),),
+                composition.failure_range(((ResponseLoss(F(1, 9), 2, F(1, 100)), n),))[side] + d,
+            )
             for n in (1, 2, 70)
             for side in (0, 1)
             for d in (-F(1, 10**20), F(0), F(1, 10**20), F(1, 10**3))
@@ -310,6 +376,8 @@ def test_finite_pairs() -> None:
         ("ab", [1]),
         (["1.5", "-0.5"], ["1", "0"]),
         ([0.999, 0.001], [0.001, 0.999]),
+        (["0.5000001", "0.4999999"], ["0.5", "0.5"]),
+        (["0.5", "0.3", "0.2", 0], ["0.5", "0.3", 0, "0.2"]),
         (["1e-200", 1], [1, "1e-200"]),
     ]
     claims: dict[str, Claim] = {}
@@ -318,14 +386,24 @@ def test_finite_pairs() -> None:
         claims[f"{index} normalised"] = outcome(lambda p=p, q=q: pairs.normalised(p, q))
         claims[f"{index} kl"] = outcome(lambda p=p, q=q: divergences.kl(p, q))
         claims[f"{index} max"] = outcome(lambda p=p, q=q: divergences.max_divergence(p, q))
-        claims[f"{index} renyi"] = outcomes(lambda order, p=p, q=q: divergences.renyi(p, q, order), ("0.01", "0.5", "0.9", 1, 2, 50, "inf"))
+        claims[f"{index} renyi"] = outcomes(
+            lambda order, p=p, q=q: divergences.renyi(p, q, order), ("0.01", "0.5", "0.9", 1, 2, 50, "inf")
+        )
         claims[f"{index} sticks"] = outcomes(lambda e, p=p, q=q: divergences.hockey_stick(p, q, e), (0, "0.3", 2, 900))
     for index in (0, 1, 2, 3, 4, 5):
         exact = pairs.aligned(*given[index])
         claims[f"{index} corners"] = numbers(pairs.tradeoff_corners(*exact))
         claims[f"{index} symmetrised"] = numbers(pairs.symmetrised(*exact))
         claims[f"{index} chained"] = tuple(numbers(pairs.chained(*exact, k)) for k in (1, 2, 4))
-    corners = [(F(0), F(0)), (F(0), F(1, 4)), (F(0), F(1, 8)), (F(1, 4), F(1, 2)), (F(1, 2), F(1, 2)), (F(1, 2), F(3, 4)), (F(1), F(1))]
+    corners = [
+        (F(0), F(0)),
+        (F(0), F(1, 4)),
+        (F(0), F(1, 8)),
+        (F(1, 4), F(1, 2)),
+        (F(1, 2), F(1, 2)),
+        (F(1, 2), F(3, 4)),
+        (F(1), F(1)),
+    ]
     claims["hull"] = numbers(pairs.hull(corners))
     claims["hull of two steps"] = numbers(pairs.hull([(F(0), F(1, 2)), (F(0), F(0)), (F(1), F(1)), (F(1), F(1, 2))]))
     claims["hull of a line"] = numbers(pairs.hull([(F(k, 4), F(k, 4)) for k in range(5)]))
@@ -341,7 +419,11 @@ def test_odometers() -> None:
         "one": [Curve.laplace(4)],
         "three": [Curve.laplace(4), (Curve.gaussian(9), 5), Curve.pure("0.2"), (Curve.pure(1), 0)],
         "failing": [Curve.approximate("0.1", "1e-8"), Curve.laplace(9), (Curve.approximate("0.1", "1e-7"), 4)],
-        "failing too often": [Curve.approximate("0.1", "4e-7"), Curve.approximate("0.1", "6e-7"), Curve.approximate("0.1", "1e-20")],
+        "failing too often": [
+            Curve.approximate("0.1", "4e-7"),
+            Curve.approximate("0.1", "6e-7"),
+            Curve.approximate("0.1", "1e-20"),
+        ],
         "many": [Curve.gaussian(100 + k) for k in range(103)],
     }
     claims: dict[str, Claim] = {}
@@ -350,7 +432,9 @@ def test_odometers() -> None:
             if name != "many" or not label:
                 made = odometer(plan, "1e-6", **more)  # type: ignore[arg-type]
                 tight = () if name == "many" else made.tight
-                claims[name + label] = numbers((made.order, made.margin, made.steps, tight, made.adaptive, made.exceptions))
+                claims[name + label] = numbers(
+                    (made.order, made.margin, made.steps, tight, made.adaptive, made.exceptions)
+                )
     claims["default orders"] = outcomes(lambda delta: odometer([], delta).order, ("1e-9", "0.5", "0.97"))
     claims["refused"] = outcomes(lambda given: odometer([], *given), [(0,), (1,)])
     check_claims("privacy/odometers", claims)
@@ -362,6 +446,8 @@ def test_readings() -> None:
         "approximate": Guarantee("0.5", "1e-6"),
         "weak": Guarantee(1, "0.05"),
         "weaker": Guarantee(1, "0.2"),
+        "weakest": Guarantee(3, "0.2"),
+        "hardly anything": Guarantee(1, "0.95"),
         "nothing": Guarantee(0),
         "gaussian": Curve.gaussian(3),
         "laplace": Curve.laplace(2),
@@ -389,9 +475,13 @@ def test_theorems() -> None:
         "basic of words": outcomes(theorems.basic, ["ab", 3, [1]]),
         "parallel": tuple(numbers(theorems.parallel(promises, relation)) for relation in BOTH),
         "advanced": tuple(outcome(lambda p=p, k=k: theorems.advanced(p, k, "1e-7")) for p in promises for k in (1, 50)),
-        "advanced limits": tuple(outcome(lambda p=p: theorems.advanced(p, 1, "1e-7")) for p in (Guarantee(300), Guarantee(301))),
+        "advanced limits": tuple(
+            outcome(lambda p=p: theorems.advanced(p, 1, "1e-7")) for p in (Guarantee(300), Guarantee(301))
+        ),
         "advanced beyond": outcome(lambda: theorems.advanced(Guarantee(1, "0.1"), 10, "0.1")),
-        "optimal": tuple(numbers(theorems.optimal(e, k)) for e, k in ((0, 3), ("0.1", 1), ("0.5", 6), (2, 7), ("30", 4))),
+        "optimal": tuple(
+            numbers(theorems.optimal(e, k)) for e, k in ((0, 3), ("0.1", 1), ("0.5", 6), (2, 7), ("30", 4))
+        ),
         "optimal limits": outcomes(lambda k: len(theorems.optimal("0.001", k)), (0, 4001)),
         "group": tuple(outcome(lambda p=p, k=k: theorems.group(p, k)) for p in promises for k in (1, 3)),
         "pure_to_rho": outcomes(theorems.pure_to_rho, (0, 1, "1/3")),
@@ -416,7 +506,9 @@ def test_theorems() -> None:
             for rounding in ("ROUND_CEILING", "ROUND_FLOOR")
         ),
         "chernoff_additive": tuple(theorems.chernoff_additive(m, t) for m in (1, 400) for t in (0, "0.1", 3, 30)),
-        "chernoff_multiplicative": tuple(theorems.chernoff_multiplicative(90, "0.3", r) for r in (-1, "-0.5", 0, "0.5", 1)),
+        "chernoff_multiplicative": tuple(
+            theorems.chernoff_multiplicative(90, "0.3", r) for r in (-1, "-0.5", 0, "0.5", 1)
+        ),
         "azuma": tuple(theorems.azuma(c, t) for c in ([1, 2, 3], ["1e-3"], [0], []) for t in (0, 1, 20)),
         "azuma of words": outcome(lambda: theorems.azuma("12", 1)),
         "stirling": tuple(theorems.stirling(n) for n in (1, 2, 10, 1000)),
@@ -430,22 +522,38 @@ def test_allowances() -> None:
         for delta in ("1e-12", "1e-6", "0.1"):
             made = renyi_allowance(Guarantee(epsilon, delta))
             claims[f"({epsilon}, {delta})"] = numbers((made.order, made.divergence, made.rho))
-            fixed = [outcome(lambda e=epsilon, d=delta, a=a: renyi_allowance(Guarantee(e, d), a)) for a in (2, 64, 10**5)]
+            fixed = [
+                outcome(lambda e=epsilon, d=delta, a=a: renyi_allowance(Guarantee(e, d), a)) for a in (2, 64, 10**5)
+            ]
             claims[f"({epsilon}, {delta}) of an order"] = tuple(fixed)
     claims["limits"] = outcomes(lambda given: renyi_allowance(Guarantee(*given)), [(1, 0), (0, "0.1"), (0, 0)])
     check_claims("privacy/allowances", claims)
 
 
 def test_lines_and_least_rho() -> None:
-    losses = [ResponseLoss(F(1, 5)), ResponseLoss(F(3), 5), LaplaceLoss(F(1)), LaplaceLoss(F(20)), LaplaceLoss(F(2), F(1, 2))]
+    losses = [
+        ResponseLoss(F(1, 5)),
+        ResponseLoss(F(3), 5),
+        LaplaceLoss(F(1)),
+        LaplaceLoss(F(20)),
+        LaplaceLoss(F(2), F(1, 2)),
+    ]
     losses += [BoundedRangeLoss(F(1, 2)), BoundedRangeLoss(F(9)), ResponseLoss(F(0)), ResponseLoss(F(1, 1000))]
-    ends = ((0.5, 1.0, 0.2, 0.5), (0.5, 8.0, 0.01, 5.0), (1.0, 2.0, 1.0, 2.0), (0.001, 60.0, 1e-6, 30.0), (2.0, 3.0, 0.9, 0.8))
+    ends = (
+        (0.5, 1.0, 0.2, 0.5),
+        (0.5, 8.0, 0.01, 5.0),
+        (1.0, 2.0, 1.0, 2.0),
+        (0.001, 60.0, 1e-6, 30.0),
+        (2.0, 3.0, 0.9, 0.8),
+    )
     claims: dict[str, Claim] = {
         "least_rho": tuple(numbers(shape.least_rho(loss)) for loss in losses),
         "chord": tuple(shape._chord(*each) for each in ends),
         "peak": tuple(shape._peak(lambda x, k=k: -((x - k) ** 2), 5.0) for k in (0.0, 1.2345, 4.9, 7.0)),
         "best_line": tuple(
-            shape.best_line(lambda x: math.exp(-3 * x) / 2, most, alpha) for most in (0.5, 9.0, 700.0) for alpha in (0.0, 0.1, 0.6)
+            shape.best_line(lambda x: math.exp(-3 * x) / 2, most, alpha)
+            for most in (0.5, 9.0, 700.0)
+            for alpha in (0.0, 0.1, 0.6)
         ),
     }
     check_claims("privacy/lines_and_least_rho", claims)
