@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -48,6 +49,33 @@ def numbers(value: Any) -> Claim:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
+
+
+def logarithms(value: Any) -> Claim:
+    """Return logarithms as a claim: those below 1 in size as the numbers they are of, since a logarithm that is close
+    to 0 has few digits of its own.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        return logarithms(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return tuple(logarithms(part) for part in value)
+    if isinstance(value, complex):
+        return logarithms(value.real), logarithms(value.imag)
+    return math.exp(value) if abs(value) < 1 else float(value)
+
+
+def to_digits(value: Any, digits: int = 9) -> Claim:
+    """Return positive numbers as a claim that compares so many digits: long sums and searches keep fewer than 12.
+
+    A record compares a part in 10¹², and that of 10^(12 − digits) + ln x is an absolute 10^−digits of ln x.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        return to_digits(value.tolist(), digits)
+    if isinstance(value, (list, tuple)):
+        return tuple(to_digits(part, digits) for part in value)
+    if isinstance(value, float) and 0 < value < math.inf:
+        return 10.0 ** (12 - digits) + math.log(value)
+    return numbers(value)
 
 
 def _is_computed(value: Fraction) -> bool:

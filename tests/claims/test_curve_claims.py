@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import sfumato as sf
-from claims.outcomes import numbers, outcome, outcomes
-from claims.recorded import Claim, check_claims
+from claims.outcomes import numbers, outcome, outcomes, to_digits
+from claims.recorded import check_claims
 from sfumato.privacy.curve import Curve, compose
 
 F = Fraction
@@ -86,11 +86,11 @@ def _facts(curve: Curve) -> Iterator[tuple[str, Any]]:
     yield "neighbours", curve.neighbours.value
     yield "failure", numbers(curve.failure)
     yield "max_divergence", numbers(curve.max_divergence)
-    yield "epsilon", outcomes(curve.epsilon_range, DELTAS)
-    yield "delta", outcomes(curve.delta_range, EPSILONS)
+    yield "epsilon", outcomes(lambda delta: to_digits(curve.epsilon_range(delta)), DELTAS)
+    yield "delta", outcomes(lambda epsilon: to_digits(curve.delta_range(epsilon)), EPSILONS)
     yield "renyi", outcomes(curve.renyi, (1, "1.5", 2, 9, 200, math.inf))
     yield "charged", outcomes(curve.renyi_above, (F(9, 8), F(2), F(30)))
-    yield "rho", numbers(curve.rho())
+    yield "rho", to_digits(curve.rho(), 6)
 
 
 @pytest.mark.parametrize("name", SINGLE)
@@ -115,8 +115,8 @@ def test_shapes(name: str) -> None:
     claims = {
         "tradeoff": outcomes(curve.tradeoff, (0, "0.01", "0.3", 1)),
         "mean": numbers(loss.mean),
-        "tail": outcomes(loss.tail, (-1, 0, "0.4", 3)),
-        "quantile": outcomes(loss.quantile, ("0.001", "0.7", "0.999999")),
+        "tail": to_digits([loss.tail(epsilon) for epsilon in (-1, 0, "0.4", 3)], 8),
+        "quantile": to_digits([math.exp(min(700.0, loss.quantile(p))) for p in ("0.001", "0.7", "0.999999")], 7),
         "forward": numbers(loss.forward),
         "backward": numbers(loss.backward),
     }

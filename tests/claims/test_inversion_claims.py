@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from claims.outcomes import numbers
+from claims.outcomes import logarithms, numbers, to_digits
 from claims.recorded import Claim, check_claims
 from sfumato.privacy import inversion
 from sfumato.privacy.inversion import Inversion, Moments
@@ -48,10 +48,10 @@ def _facts(moments: Moments) -> dict[str, Claim]:
         "count": moments.count,
         "magnitude": moments.magnitude,
         "counts": tuple(numbers(stack.counts) for stack in moments.stacks),
-        "log": numbers(moments.log(np.array([0.3 + 0j, 2 + 0.5j, 9 + 40j]))),
+        "log": logarithms(moments.log(np.array([0.3 + 0j, 2 + 0.5j, 9 + 40j]))),
         "rounding": numbers(moments.rounding(real)),
-        "log_bound": tuple(moments.log_bound(c, t) for c in (0.2, 3.0) for t in (0.1, 5.0, 90.0)),
-        "log_decay": tuple(numbers(stack.log_decay(0.8, HEIGHTS)) for stack in moments.stacks),
+        "log_bound": tuple(logarithms(moments.log_bound(c, t)) for c in (0.2, 3.0) for t in (0.1, 5.0, 90.0)),
+        "log_decay": tuple(logarithms(stack.log_decay(0.8, HEIGHTS)) for stack in moments.stacks),
         "chernoff": numbers(inversion.chernoff(moments, real)),
         "aliases": tuple(inversion._aliases_above(moments, 0.8, w, 0.5, s) for w in (9.0, 40.0) for s in (0.0, 0.1)),
         "unaliased": tuple(inversion._unaliased(moments, c, 0.5, g) for c in (0.3, 5.0) for g in (-12.0, -60.0)),
@@ -61,29 +61,29 @@ def _facts(moments: Moments) -> dict[str, Claim]:
 
 
 def _written(sum_: Inversion) -> dict[str, Claim]:
-    epsilons = (0.0, 0.11, 0.7, 2.05, 6.0)
     return {
         "wrap": sum_.wrap,
         "nodes": len(sum_.heights),
         "heights": numbers(sum_.heights[[1, len(sum_.heights) // 2, -1]]),
-        "terms": numbers(sum_.terms[[0, 1, min(40, len(sum_.terms) - 1)]]),
+        "terms": to_digits(np.abs(sum_.terms[[0, 1, min(40, len(sum_.terms) - 1)]])),
         "log_peak": sum_.log_peak,
-        "lost": sum_.lost,
+        "lost": to_digits(sum_.lost),
         "rounding": sum_.rounding,
         "smoothing": sum_.smoothing,
         "lattice": (sum_.spacing, sum_.offset),
         "above": sum_.above,
-        "upper": tuple(sum_.upper(epsilon) for epsilon in epsilons),
         "widened": None if sum_.wider is None else (sum_.wider.log_peak, sum_.wider.smoothing),
-        "at": tuple(sum_.at(epsilon, side) for epsilon in epsilons[:3] for side in (1, -1)),
-        "lower": tuple(_well_known(sum_, epsilon) for epsilon in epsilons),
-        "widened at": None if sum_.wider is None else tuple(sum_.wider.at(e, +1) for e in epsilons[:3]),
+        "bounds": tuple(_bounds(sum_, epsilon) for epsilon in (0.0, 0.11, 0.7, 2.05, 6.0)),
     }
 
 
-def _well_known(sum_: Inversion, epsilon: float) -> float | None:
-    """Return the lower bound where it is no difference of numbers much larger than itself."""
-    return low if (low := sum_.lower(epsilon)) > 0.1 * sum_.upper(epsilon) else None
+def _bounds(sum_: Inversion, epsilon: float) -> Claim:
+    """Return what a sum says at ε where it was made for such an ε: elsewhere its bounds are wide, and noise decides."""
+    low, high = sum_.lower(epsilon), sum_.upper(epsilon)
+    if not 0.999 * high < low < high < 1:
+        return None
+    wide = 0.0 if sum_.wider is None else sum_.wider.at(epsilon, +1)
+    return to_digits((low, high, sum_.at(epsilon, +1), sum_.at(epsilon, -1), wide))
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -163,8 +163,8 @@ def test_ranges() -> None:
     claims: dict[str, Claim] = {}
     for name, parts in PARTS.items():
         moments = Moments.of(parts)
-        for epsilon in (0.0, 0.3, 1.4, 4.0, math.floor(min(moments.top, 90.0)) - 1.0):
-            claims[f"{name}: delta at {epsilon}"] = inversion.delta_range_of(moments, epsilon)
+        for epsilon in (0.0, 0.3, 1.4, 4.0, math.floor(min(moments.top, 20.0)) - 1.0):
+            claims[f"{name}: delta at {epsilon}"] = to_digits(inversion.delta_range_of(moments, epsilon))
         for least, most in ((1e-9, 1.1e-9), (1e-4, 1e-4), (0.2, 0.21), (0.0, 1e-7)):
-            claims[f"{name}: epsilon at {least}"] = inversion.epsilon_range_of(moments, least, most)
-    check_claims("compositions/ranges", claims)
+            claims[f"{name}: epsilon at {least}"] = to_digits(inversion.epsilon_range_of(moments, least, most))
+    check_claims("compositions/ranges_of_sums", claims)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from claims.outcomes import numbers, outcome, outcomes
+from claims.outcomes import logarithms, numbers, outcome, outcomes
 from claims.recorded import Claim, check_claims
 from sfumato.privacy import stable_functions as stable
 from sfumato.privacy.loss import FamilyLoss, Loss, two_atoms
@@ -20,14 +20,14 @@ from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, largest_sh
 
 F = Fraction
 
-ORDERS = (1.0, 1.0 + 1e-6, 1.25, 2.0, 3.5, 17.0, 400.0)
+ORDERS = (1.0, 1.0 + 1e-2, 1.25, 2.0, 3.5, 17.0, 400.0)
 EPSILONS = (0.0, 0.03, 0.3, 0.9, 1.0, 1.2, 2.9, 4.5, 12.0, 40.0)
 POINTS = np.array([0.3 + 0j, 1 + 0j, 2.5 + 0.7j, 0.01 + 30j, 40 + 3j, 1e-9 + 0j])
 
 LAPLACE = [
     *(LaplaceLoss(F(x)) for x in ("0", "1/1000", "1/5", "1", "5/2", "20", "45", "800")),
-    *(LaplaceLoss(F(x), F(s)) for x, s in (("1/5", "1/10"), ("1", "1"), ("3", "1/2"), ("2", "1/100"), ("24", "3"))),
-    *(LaplaceLoss(F(x), F(s)) for x, s in (("900", "900"), ("60", "20"), ("1400", "700"), ("12", "12"))),
+    *(LaplaceLoss(F(x), F(s)) for x, s in (("1/5", "1/10"), ("9/8", "9/8"), ("3", "1/2"), ("2", "1/100"), ("24", "3"))),
+    *(LaplaceLoss(F(x), F(s)) for x, s in (("900", "900"), ("60", "20"), ("1400", "700"), ("11", "11"))),
 ]
 GAUSSIAN = [
     *(GaussianLoss(F(x)) for x in ("0", "1/10000", "1/4", "1", "9", "400")),
@@ -99,11 +99,11 @@ def moments_of(loss: Loss) -> Iterator[tuple[str, Any]]:
         return
     parameters = [each if isinstance(each, np.ndarray) else np.array([[each]]) for each in loss.parameters]
     yield "parameters", numbers(loss.parameters)
-    yield "log_moment", numbers(type(loss).log_moment(POINTS, *parameters))
+    yield "log_moment", logarithms(type(loss).log_moment(POINTS, *parameters))
     heights = np.array([0.0, 0.1, 0.7, 3.0, 11.0, 100.0])
     for c in (0.02, 0.8, 6.0):
-        yield f"log_bound at {c}", tuple(numbers(type(loss).log_bound(c, t, *parameters)) for t in (0.01, 1.0, 50.0))
-        yield f"log_decay at {c}", numbers(type(loss).log_decay(c, heights, *parameters))
+        yield f"log_bound at {c}", tuple(logarithms(type(loss).log_bound(c, t, *parameters)) for t in (0.01, 1.0, 50.0))
+        yield f"log_decay at {c}", logarithms(type(loss).log_decay(c, heights, *parameters))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -137,9 +137,9 @@ def test_stable_functions() -> None:
         "log_shrink_gap": tuple(stable.log_shrink_gap(*each) for each in gaps),
         "mills": outcomes(stable.mills, [*small, 60.0, 1e6]),
         "shrink": numbers(stable.shrink(np.array([0j, 1e-9 + 0j, 1e-8 + 0j, 0.3 + 2j, 30 - 4j]))),
-        "log_theta_ratio": tuple(numbers(stable.log_theta_ratio(turns, v)) for v in (0.1, 0.5, 0.99, 1.0, 3.0)),
+        "log_theta_ratio": tuple(logarithms(stable.log_theta_ratio(turns, v)) for v in (0.1, 0.5, 0.99, 1.0, 3.0)),
         "lifted": tuple(_lifted(y, b) for y in (-3.0, 0.0, 0.4, 29.9, 30.0, 30.1, 900.0) for b in (0.1, 2.0, 40.0)),
-        "two_atoms": numbers(
+        "two_atoms": logarithms(
             two_atoms(np.array([0.5, 0.2, 1.0]), np.array([0.5, 0.1, 0.0]), np.array([0.0, 1.0, 9.0]))
         ),
     }
@@ -182,10 +182,12 @@ def test_limits_of_losses() -> None:
         "variance 0": lambda: DiscreteGaussianLoss(F(0), 1),
         "no keys": lambda: GaussianThresholdLoss(F(1), 0, F(1), F(1, 10)),
         "group at the last weight": lambda: LaplaceThresholdLoss(F(4096), 9**9, F(1, 10), 64, 64).group(64),
-        "group beyond the last weight": lambda: LaplaceThresholdLoss(F(4096), 9**9, F(1, 10**40), 64, 64).group(65),
+        "group beyond the last weight": lambda: float(
+            LaplaceThresholdLoss(F(4096), 9**9, F(1, 10**40), 64, 64).group(65).failure
+        ),
         "group that surely fails": lambda: LaplaceThresholdLoss(F(1, 1000), 2, F(1, 10)).group(2),
         "group of many failures": lambda: ResponseLoss(F(1), 2, F(1, 10)).group(3),
-        "group of large losses": lambda: ResponseLoss(F(350), 2, F(1, 10**300)).group(2),
+        "group of large losses": lambda: float(ResponseLoss(F(350), 2, F(1, 10**300)).group(2).reveal),
         "group of larger losses": lambda: ResponseLoss(F(351), 2, F(1, 10**300)).group(2),
         "group without a loss": lambda: ResponseLoss(F(0), 2, F(1, 10)).group(9),
         "group whose failure is 1": lambda: ResponseLoss(F(0), 2, F(1, 10)).group(10),
