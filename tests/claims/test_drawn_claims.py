@@ -523,17 +523,11 @@ def test_sessions() -> None:
             made = sf.AboveThreshold(2, 10, positives, values_epsilon=values)
             with keyed(f"session {positives} {values}"):
                 session = made.start()
-                seen: list[Any] = [session.remaining]
-                for value in (-90, 0, 9, 90, 0, 95, 90):
-                    seen.append(
-                        (
-                            outcome(lambda value=value, session=session: session.ask(value)),
-                            session.value,
-                            session.remaining,
-                        )
-                    )
-                seen.append(numbers(session.receipt))
-                claims[f"{positives} positives, values {values}"] = numbers(seen)
+                asked = [
+                    (outcome(lambda value=value, session=session: session.ask(value)), session.value, session.remaining)
+                    for value in (-90, 0, 9, 90, 0, 95, 90)
+                ]
+                claims[f"{positives} positives, values {values}"] = numbers((*asked, session.receipt))
     with keyed("many questions"), sf.AboveThreshold("0.1", 10**9).start() as session:
         claims["many questions"] = (sum(session.ask(0) for _ in range(600)), bits.integer(64))
         claims["open"] = session.receipt.open
