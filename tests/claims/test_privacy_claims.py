@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from enum import IntEnum
 from fractions import Fraction
 from typing import Any
 
@@ -71,6 +72,7 @@ def test_numbers() -> None:
         F(2**4095, 2**4095 - 1),
         F(2**4096, 2**4096 - 1),
     ]
+    texts += [IntEnum("Chosen", {"SEVEN": 7}).SEVEN]  # type: ignore[attr-defined]
     ranges = ["ANY", "POSITIVE", "NONNEGATIVE", "PROBABILITY", "BELOW_ONE", "INSIDE_UNIT", "CONFIDENCE", "ABOVE_ONE"]
     edges = [F(-1), F(0), F(1, 10**31), F(1, 100), F(1, 2), 1 - F(1, 10**30), 1 - F(1, 10**31), F(1), F(2)]
     wholes: list[Any] = [-1, 0, 1, 2, 3, "3", 3.0, 2.5, (1 << 64) - 1, 1 << 64, 10**300, 10**301, True, None, F(4, 2)]
@@ -572,6 +574,7 @@ def test_lines_and_least_rho() -> None:
     claims: dict[str, Claim] = {
         "least_rho": tuple(to_digits(float(shape.least_rho(loss)), 6) for loss in losses),
         "chord": tuple(shape._chord(*each) for each in ends),
+        "below the line": shape.best_line(lambda _: 0.0, 1.0, 0.0) < 1,
         "peak": tuple(shape._peak(lambda x, k=k: -((x - k) ** 2), 5.0) for k in (0.0, 1.2345, 4.9, 7.0)),
         "best_line": tuple(
             shape.best_line(lambda x: math.exp(-3 * x) / 2, most, alpha)
