@@ -14,6 +14,7 @@ import sfumato as sf
 from privacy import exact
 from privacy.families import distributions
 from sfumato.privacy.losses import BoundedRangeLoss, PairLoss
+from sfumato.privacy.noise_losses import LaplaceLoss
 from sfumato.privacy.stable_functions import convex_excess, excess_exp, mean_excess
 
 
@@ -217,3 +218,27 @@ def test_small_functions(y: float) -> None:
                 else mpmath.exp(alpha * x) - 1 - alpha * (mpmath.exp(x) - 1)
             )
             assert convex_excess(y, order) == pytest.approx(float(truth), rel=1e-12, abs=1e-300)
+
+
+@pytest.mark.parametrize("order", [1.01, 2.0, 17.0, 400.0])
+@pytest.mark.parametrize(("shift", "step"), [(3, 20), (8, 3), (1, 40), (300, "1/8"), (2, 700)])
+def test_renyi_of_large_discrete_laplace_losses(order: float, shift: int, step: int | str) -> None:
+    """Every outcome is added up in 60 digits: losses of 24 to 1400, where powers of them overflow."""
+    with mpmath.workdps(60):
+        pairs = exact.discrete_laplace(1 / Fraction(step), shift)
+        moment = mpmath.fsum(p * (p / q) ** (mpmath.mpf(order) - 1) for p, q in pairs)
+        truth = mpmath.log(moment) / (mpmath.mpf(order) - 1)
+        found = LaplaceLoss(shift * Fraction(step), Fraction(step)).renyi(order)
+        assert abs(found / truth - 1) < 1e-12
+
+
+@pytest.mark.parametrize("order", [1.01, 2.0, 17.0, 400.0])
+@pytest.mark.parametrize("epsilon", [31, 45, 800])
+def test_renyi_of_large_laplace_losses(order: float, epsilon: int) -> None:
+    """The loss has atoms at ±ε, and between them the density e^{(l−ε)/2}/4, which is integrated in 60 digits."""
+    with mpmath.workdps(60):
+        z, x = mpmath.mpf(order) - 1, mpmath.mpf(epsilon)
+        inside = mpmath.exp(-x / 2) / 4 * 2 * mpmath.sinh((z + 0.5) * x) / (z + 0.5)
+        moment = mpmath.exp(z * x) / 2 + mpmath.exp(-(z + 1) * x) / 2 + inside
+        truth = mpmath.log(moment) / z
+        assert abs(LaplaceLoss(Fraction(epsilon)).renyi(order) / truth - 1) < 1e-12
