@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mutation.records import KILLED, Records
 from mutation.rules import all_sites
-from mutation.sources import ROOT, noted_names
+from mutation.sources import ROOT, SOURCES, noted_names
 
 FOLDER = ROOT / ".mutation"
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
@@ -68,7 +68,8 @@ def _pytest(
     ignored = [f"--ignore={path}" for path in IGNORED]
     paths = tests or [path for path in TESTS.split() if (ROOT / path).exists()]
     command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", *options, *ignored, *paths]
-    environment = os.environ | settings | {"PYTHONPATH": str(ROOT / "tests"), "OPENBLAS_NUM_THREADS": "1"}
+    imported = os.pathsep.join(map(str, (SOURCES, ROOT / "tests")))  # this checkout's, whatever is installed
+    environment = os.environ | settings | {"PYTHONPATH": imported, "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
 
 
