@@ -22,8 +22,10 @@ from claims.recorded import Claim
 from sfumato.errors import SfumatoError
 
 _FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+_NAME = re.compile(r".{0,11}|[\w.-]+")
 _DIGITS = 10
 _LEAST = 1e-14
+_LONG = 10**18
 _UNRECORDED = frozenset({"time", "hash", "software", "salt", "data", "policy", "version", "secret"})
 """Fields that differ from run to run, or with every release of the package."""
 
@@ -73,7 +75,9 @@ def _claim(value: Any, words: bool) -> Claim:
     if isinstance(value, float):
         return _rounded(value)
     if isinstance(value, str):
-        return value if words or len(value) < 12 else figures(value)
+        return value if words or _NAME.fullmatch(value) else figures(value)
+    if isinstance(value, Fraction) and value.denominator > _LONG:  # it came from a float, or is as exact as one
+        return _rounded(float(value))
     if value is None or isinstance(value, (bool, int, Fraction)):
         return value
     if isinstance(value, (dt.date, dt.timedelta, Decimal)):
