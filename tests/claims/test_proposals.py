@@ -277,7 +277,7 @@ def test_searches(tmp_path: Path, world: str) -> None:
     with clinic(tmp_path, world, "searches") as here:
         searches = {
             "bounds": lambda: here.bounds("visits", "cost"),
-            "dates": lambda: here.bounds("visits", "day", cover="0.9"),
+            "ages": lambda: here.bounds("visits", "age", cover="0.9"),
             "limits": lambda: here.limits("visits"),
             "limits by": lambda: here.limits("visits", by=["sex"], share="0.8"),
             "degrees": lambda: here.degrees("visits", ["town", "other"]),
@@ -292,10 +292,11 @@ def test_searches(tmp_path: Path, world: str) -> None:
             for epsilon in ("0.5", 2):
                 found |= claims_of(f"{name} {epsilon} explained", figures(outcome(lambda: asked.explain(epsilon))))
                 found |= claims_of(f"{name} {epsilon} error", outcome(lambda: asked.error(epsilon, confidence="0.9")))
-            found |= claims_of(f"{name} price", outcome(lambda: asked.price(7)))
+            if name != "limits by":  # it tries every price on each group's ladder
+                found |= claims_of(f"{name} price", outcome(lambda: asked.price(7)))
             found |= bought(here, name, lambda: asked.release(2), lambda got: figures(repr(got)))
             found |= bought(here, f"{name} again", lambda: asked.release(1), lambda got: figures(repr(got)))
         auction = searches["auction"]()
         found |= claims_of("counted", [auction.error(1, "0.5"), figures(auction.explain(1, "0.5"))])
-        found |= bought(here, "counted", lambda: auction.release(1, "0.5"), lambda got: figures(got.as_answer()))
+        found |= bought(here, "counted", lambda: auction.release(1, "0.5"), lambda got: answer_facts(got.as_answer()))
     record(f"searches {world}", found)
