@@ -40,7 +40,7 @@ def outcome(run: Callable[[], Any]) -> Any:
     try:
         return run()
     except SfumatoError as refused:
-        return (type(refused).__name__, getattr(refused, "code", ""), *figures(refused))
+        return (type(refused).__name__, getattr(refused, "code", ""), str(refused.place)[:40], *figures(refused))
 
 
 def claims_of(name: str, value: Any, *, words: bool = False) -> dict[str, Claim]:
