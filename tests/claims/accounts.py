@@ -26,4 +26,5 @@ def account_facts(account: sf.Account, *analysts: str) -> dict[str, Any]:
         known = account.analyst(name)
         found[name] = {"share": known.share, "spent": known.spent, "left": known.budget.remaining}
         found[f"{name} said"] = figures(known)
+        found[f"{name} asks"] = [each.remaining for each in account.budgets(name)]
     return found

@@ -26,6 +26,7 @@ COLUMNS: dict[str, Any] = {
     "note": {"type": "text"},
     "town": {"values": ["a", "b", "c", "d"]},
     "other": {"values": ["a", "b", "c", "d"]},
+    "city": {"levels": {"north": ["p", "q", "r"], "south": ["s", "t"]}},
 }
 WORLDS: dict[str, dict[str, Any]] = {
     "people": {"neighbours": "add-remove", "id": "who", "max_rows": 3},
@@ -48,10 +49,11 @@ def table(count: int = 90) -> pa.Table:
             ("x", "y", "y", "z")[index % 4] if index < 80 else f"n{index}",
             "abcd"[index % 4],
             "abcd"[index * 3 % 4],
+            "pqrst"[index * 2 % 5],
         )
         for index in range(count)
     ]
-    kinds = (pa.int64(), pa.string(), pa.int64(), pa.bool_(), pa.float64(), pa.date32(), *[pa.string()] * 3)
+    kinds = (pa.int64(), pa.string(), pa.int64(), pa.bool_(), pa.float64(), pa.date32(), *[pa.string()] * 4)
     cells = zip(*rows, strict=True)
     return pa.table({name: pa.array(each, kind) for name, each, kind in zip(("who", *COLUMNS), cells, kinds, strict=True)})
 

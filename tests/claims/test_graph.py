@@ -56,6 +56,8 @@ def test_sets_as_bits() -> None:
         found |= {f"mask {each}": trees.mask_of(each)} | claims_of(f"places {each}", trees.places_of(trees.mask_of(each)))
     for given in ((0, 6), (0, 7), (-1,), (0, 0), 5, [2], (True,)):
         found |= claims_of(f"checked {given}", outcome(lambda: trees.checked_places(given, 7)))
+    for sizes in ((), (3,), (3, 4)):
+        found |= {f"bytes {sizes}": trees.predicted_bytes([], sizes), f"cells {sizes}": trees.predicted_cells([], sizes)}
     check_claims("graph/bits", found)
 
 

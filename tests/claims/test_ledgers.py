@@ -22,6 +22,7 @@ from sfumato.ledger.accounts.holds import Settled
 from sfumato.ledger.accounts.joined_sources import Source
 from sfumato.ledger.accounts.period_accounts import _most
 from sfumato.ledger.accounts.spending_limits import epsilon_of
+from sfumato.ledger.transaction import Terms
 from sfumato.ledger.spending import NOTHING, Spending, read_cost, read_spending, write_cost
 from sfumato.mechanisms import AboveThreshold, Exponential, Gaussian, Laplace, PermuteAndFlip
 from sfumato.privacy import Cost, Sensitivity
@@ -377,6 +378,31 @@ def test_what_was_run() -> None:
         found |= {f"within {sorted(asked)} {list(map(str, asked.values()))}": entries.within(wide, asked)}
     found |= {"widths": entries.write_widths(wide), "widths read": entries.read_widths(entries.write_widths(wide)) == wide}
     check_claims("ledgers/parts", found)
+
+
+def test_terms_of_accounts(ledger: sf.Ledger) -> None:
+    found: dict[str, Claim] = {}
+    gaussian = sf.Budget(1, "1e-6").charge(sf.Curve.gaussian(30))
+    tried: dict[str, Any] = {
+        "spent": lambda: Terms(PATIENT, sf.Budget(1).charge(sf.Curve.pure("0.1"))),
+        "closed": lambda: Terms(PATIENT, sf.Budget(1).at(Cost(None, None, 0))),
+        "gaussian": lambda: Terms(PATIENT, gaussian),
+        "unit": lambda: Terms("patient", sf.Budget(1)),  # type: ignore[arg-type]
+        "budget": lambda: Terms(PATIENT, 1),  # type: ignore[arg-type]
+        "period of a period": lambda: Terms(MONTH, sf.Budget(1), "month", "clinic"),
+        "per": lambda: Terms(MONTH, sf.Budget(1), 5),  # type: ignore[arg-type]
+        "sound": lambda: Terms(MONTH, sf.Budget(1), "month").per,
+        "opened": lambda: opened(ledger, "pure").name,
+        "again": lambda: opened(ledger, "pure").name,
+        "other budget": lambda: opened(ledger, "approximate").name,
+        "other unit": lambda: ledger.account("clinic", unit=MONTH, budget=BUDGETS["pure"]).name,
+        "per month": lambda: ledger.account("clinic", unit=MONTH, budget=BUDGETS["pure"], per="month").name,
+        "unnamed": lambda: ledger.account("", unit=PATIENT, budget=sf.Budget(1)),
+    }
+    for name, run in tried.items():
+        found |= claims_of(name, outcome(run))
+    found |= claims_of("lines", [line.kind for line in ledger])
+    check_claims("ledgers/terms", found)
 
 
 def test_joined_data() -> None:

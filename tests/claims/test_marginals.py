@@ -282,10 +282,14 @@ def test_half_widths() -> None:
     check_claims("marginals/half_widths", found)
 
 
+STEPS = {"fine": Fraction(5000), "edge": Fraction(4096), "below": Fraction(4095), "coarse": Fraction(9, 2)}
+STEPS["both"] = STEPS["coarse"]
+
+
 def measured(own: Attributes, kind: str) -> Estimates:
     """What was measured of a fixed table, with nothing random in it."""
-    if kind in ("fine", "coarse", "both"):
-        deviation = Fraction(5000) if kind == "fine" else Fraction(9, 2)
+    if kind in STEPS:
+        deviation = STEPS[kind]
         blocks = [
             MeasuredBlock(
                 block,
@@ -307,7 +311,7 @@ def measured(own: Attributes, kind: str) -> Estimates:
     return least_squares(own, blocks if kind == "both" else (), marginals)
 
 
-KINDS = ("fine", "coarse", "normal", "laplace", "steps", "both")
+KINDS = ("fine", "edge", "below", "coarse", "normal", "laplace", "steps", "both")
 FLAT = attributes((2, 3, 4))
 
 

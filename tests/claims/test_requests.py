@@ -74,6 +74,9 @@ def test_marginals(clinics: dict[str, sf.Curator], world: str) -> None:
     found = free(here.marginals("visits", 2, columns=["sex", "age", "smokes"]), (12,), joint=True)
     asked = here.marginals("visits", [["sex", "age"], ["smokes"]], weights={("age", "sex"): 3})
     found |= {f"named {key}": each for key, each in free(asked, (12,)).items()}
+    for objective in ("total", "worst"):
+        leveled = here.marginals("visits", [["sex", "city"], ["city"]], objective=objective)
+        found |= {f"leveled {objective} {key}": each for key, each in free(leveled, (12,)).items()}
     for columns in (["smokes"], ["sex"], ["age", "sex"], ["town"]):
         for delta in (0, "1e-7"):
             found |= claims_of(f"for {columns} {delta}", outcome(lambda: asked.price(9, columns, delta=delta)))

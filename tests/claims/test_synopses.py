@@ -146,6 +146,26 @@ def test_conditions_on_cells() -> None:
     check_claims("synopses/conditions", found)
 
 
+def test_what_is_no_synopsis() -> None:
+    own, found = synopsis("pairs"), {}
+    laplace = synopsis("laplace")
+    other = published(planned([NAMES[:2]]), TABLE, line=7, data="2" * 64)
+    tried: dict[str, Any] = {
+        "published": lambda: Synopsis(None, own.receipt),  # type: ignore[arg-type]
+        "receipt": lambda: Synopsis(own.published, None),  # type: ignore[arg-type]
+        "earlier": lambda: Synopsis(own.published, own.receipt, [own]),  # type: ignore[arg-type]
+        "earlier parts": lambda: Synopsis(own.published, own.receipt, (None,)),  # type: ignore[arg-type]
+        "itself": lambda: own + own,
+        "laplace": lambda: own + laplace,
+        "laplace first": lambda: laplace + published(planned([NAMES[:2]]), TABLE, line=8),
+        "other data": lambda: own + other,
+        "sum saved": lambda: synopsis("added").save("x.sfu"),
+    }
+    for name, run in tried.items():
+        found |= claims_of(name, outcome(run))
+    check_claims("synopses/none", found)
+
+
 def test_names_of_cells() -> None:
     found: dict[str, Claim] = {}
     spiked = Attribute("age", "integer", (Listed(0), Listed(18), Range(0, 18), Range(18, 40, True), Other()))
