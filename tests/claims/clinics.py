@@ -54,8 +54,8 @@ def table(count: int = 90) -> pa.Table:
         for index in range(count)
     ]
     kinds = (pa.int64(), pa.string(), pa.int64(), pa.bool_(), pa.float64(), pa.date32(), *[pa.string()] * 4)
-    cells = zip(*rows, strict=True)
-    return pa.table({name: pa.array(each, kind) for name, each, kind in zip(("who", *COLUMNS), cells, kinds, strict=True)})
+    columns = zip(("who", *COLUMNS), zip(*rows, strict=True), kinds, strict=True)
+    return pa.table({name: pa.array(each, kind) for name, each, kind in columns})
 
 
 @contextmanager

@@ -53,11 +53,13 @@ def test_trees(name: str) -> None:
 def test_sets_as_bits() -> None:
     found: dict[str, Claim] = {}
     for each in ((), (0,), (3, 1), (6, 2, 0)):
-        found |= {f"mask {each}": trees.mask_of(each)} | claims_of(f"places {each}", trees.places_of(trees.mask_of(each)))
+        mask = trees.mask_of(each)
+        found |= {f"mask {each}": mask} | claims_of(f"places {each}", trees.places_of(mask))
     for given in ((0, 6), (0, 7), (-1,), (0, 0), 5, [2], (True,)):
         found |= claims_of(f"checked {given}", outcome(lambda: trees.checked_places(given, 7)))
     for sizes in ((), (3,), (3, 4)):
-        found |= {f"bytes {sizes}": trees.predicted_bytes([], sizes), f"cells {sizes}": trees.predicted_cells([], sizes)}
+        found |= {f"bytes {sizes}": trees.predicted_bytes([], sizes)}
+        found |= {f"cells {sizes}": trees.predicted_cells([], sizes)}
     check_claims("graph/bits", found)
 
 
@@ -107,7 +109,8 @@ def test_models(name: str) -> None:
 
 def test_messages() -> None:
     found: dict[str, Claim] = {}
-    for sets in ([(0, 1), (1, 2), (0, 2)], [(0, 1), (1, 2), (2, 3), (0, 3)], [(0,), (1,), (2,), (3,)], [(0, 1, 2), (1,)]):
+    rings = [(0, 1), (1, 2), (0, 2)], [(0, 1), (1, 2), (2, 3), (0, 3)]
+    for sets in (*rings, [(0,), (1,), (2,), (3,)], [(0, 1, 2), (1,)]):
         top = tables.laid_out({place for each in sets for place in each}, SIZES)
         laid = [tables.laid_out(each, SIZES) for each in sets]
         merging = Merging.of(top, laid, SIZES)
@@ -116,7 +119,8 @@ def test_messages() -> None:
         terms = [(each, numbers(each, turn) + 1) for turn, each in enumerate(laid)]
         products = merging.multiplied(terms)
         found |= claims_of(f"{sets} whole", float(merging.whole(products).sum()))
-        found |= claims_of(f"{sets} sums", {str(key): each.reshape(-1)[:6] for key, each in merging.sums(products).items()})
+        added = {str(key): each.reshape(-1)[:6] for key, each in merging.sums(products).items()}
+        found |= claims_of(f"{sets} sums", added)
         for each in laid:
             found |= claims_of(f"{sets} to {each}", merging.sum_to(products, each).reshape(-1)[:6])
         merging.rescale(products, laid[0], numbers(laid[0]) / 2)

@@ -19,6 +19,7 @@ PRICES: dict[str, dict[str, Any]] = {
     "approximate": {"epsilon": 1, "delta": "1e-7"},
     "concentrated": {"rho": "0.2"},
 }
+KINDS = ("pure", "concentrated")
 TWO = ("people", "rows")
 each_world = pytest.mark.parametrize("world", WORLDS)
 two_worlds = pytest.mark.parametrize("world", TWO)
@@ -28,7 +29,7 @@ def record(name: str, found: dict[str, Claim]) -> None:
     check_claims(f"proposals/{name.replace(' ', '_')}", found)
 
 
-def forecasts(asked: Any, goals: Sequence[Any] = (), kinds: Sequence[str] = ("pure", "concentrated")) -> dict[str, Claim]:
+def forecasts(asked: Any, goals: Sequence[Any] = (), kinds: Sequence[str] = KINDS) -> dict[str, Claim]:
     """What a proposal says for nothing at some kinds of price."""
     found: dict[str, Claim] = {}
     for kind in kinds:
@@ -95,6 +96,10 @@ def test_questions_in_every_world(tmp_path: Path, world: str) -> None:
     record(f"questions {world}", found)
 
 
+def every_answer(got: Any) -> list[dict[str, Any]]:
+    return [answer_facts(each) for each in got]
+
+
 @two_worlds
 def test_workloads(tmp_path: Path, world: str) -> None:
     named = {name: QUESTIONS[name] for name in ("count", "filtered", "ratio", "median")}
@@ -105,8 +110,8 @@ def test_workloads(tmp_path: Path, world: str) -> None:
         found |= claims_of("price", outcome(lambda: asked.price(goals)))
         for name in ("pure", "concentrated"):
             price = PRICES[name]
-            found |= bought(here, name, lambda: asked.release(**price), lambda got: [answer_facts(each) for each in got])
-        found |= bought(here, "again", lambda: asked.release(epsilon="0.5"), lambda got: [answer_facts(e) for e in got])
+            found |= bought(here, name, lambda: asked.release(**price), every_answer)
+        found |= bought(here, "again", lambda: asked.release(epsilon="0.5"), every_answer)
     record(f"workload {world}", found)
 
 
@@ -132,7 +137,8 @@ def synopsis_facts(got: Any) -> dict[str, Any]:
     names = [each.name for each in got.attributes]
     marginals = {name: answer_facts(got.marginal([name], consistent=False)) for name in names}
     plan = got.plan
-    noise = [(each.block, each.deviation, each.grid) for each in plan.blocks] or [(e.places, e.scale) for e in plan.marginals]
+    noise: list[Any] = [(each.block, each.deviation, each.grid) for each in plan.blocks]
+    noise += [(each.places, each.scale) for each in plan.marginals]
     return {"marginals": marginals, "noise": noise, "unit": plan.unit_value, "holds": got.verify().holds}
 
 
@@ -251,7 +257,9 @@ def test_scores(tmp_path: Path, world: str) -> None:
             "where": {"where": "age > 2"},
         }.items():
             asked = here.score(candidate, "visits", k=2, columns=["sex", "age", "smokes"], **terms)
-            found |= {f"{label} {key}": each for key, each in forecasts(asked, (200,) if label == "mean" else ()).items()}
+            found |= {
+                f"{label} {key}": each for key, each in forecasts(asked, (200,) if label == "mean" else ()).items()
+            }
             for name, price in PRICES.items():
                 if name == ("pure" if label != "mean" else "concentrated"):
                     found |= bought(here, f"{label} {name}", lambda: asked.release(**price), score_facts)

@@ -14,18 +14,27 @@ from claims.clinics import clinic, table
 from claims.flattening import claims_of, figures, outcome
 from claims.recorded import Claim, check_claims
 from publish.worlds import attribute
-from sfumato.curator.proposals import marginals, mwem, online, questions, running_counts, scores, sessions, synthesis
-from sfumato.curator.proposals import table_auctions, weighted_sets
+from sfumato.curator.proposals import (
+    marginals,
+    mwem,
+    online,
+    scores,
+    sessions,
+    synthesis,
+    table_auctions,
+    weighted_sets,
+)
 from sfumato.curator.proposals.bought_synopses import FreeAnswer, _width
-from sfumato.curator.proposals.running_counts import _bits, _made
+from sfumato.curator.proposals.running_counts import _made
 from sfumato.curator.proposals.selected_columns import is_select
 from sfumato.curator.proposals.synopsis_candidates import _less_noisy
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain
-from sfumato.privacy import Neighbours, Sensitivity
+from sfumato.privacy import Sensitivity
 from sfumato.publish.marginals.attributes import Attribute, Listed, Other
 from sfumato.release.prices import Price
+from sfumato.release.requests import Request
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 PRICES: dict[str, dict[str, Any]] = {
@@ -93,10 +102,11 @@ def test_marginals(clinics: dict[str, sf.Curator], world: str) -> None:
 def test_models(clinics: dict[str, sf.Curator], world: str) -> None:
     here = clinics[world]
     found: dict[str, Claim] = {}
+    counted = [{"sex": "f"}, {"sex": ["m", None], "age": None}]
     asked = {
         "plain": lambda: here.mwem("visits", ["sex", "age", "smokes"], 2, rounds=3),
         "textbook": lambda: here.mwem("visits", ["sex", "age"], 1, rounds=2, textbook=True),
-        "queries": lambda: here.mwem("visits", ["sex", "age"], queries=[{"sex": "f"}, {"sex": ["m", None], "age": None}]),
+        "queries": lambda: here.mwem("visits", ["sex", "age"], queries=counted),
         "one round": lambda: here.mwem("visits", ["sex"], 1, rounds=1),
     }
     for label, make in asked.items():
@@ -266,7 +276,8 @@ def test_workloads(clinics: dict[str, sf.Curator], world: str) -> None:
         found |= claims_of(f"{label} explained", figures(outcome(lambda: asked.explain(**terms))))
     for delta in (0, "1e-7"):
         found |= claims_of(f"price {delta}", outcome(lambda: asked.price(25, delta=delta)))
-    found |= claims_of("found", figures(outcome(lambda: here.workload(["SELECT note, COUNT(*) FROM visits GROUP BY note"]).error(epsilon=1))))
+    notes = here.workload(["SELECT note, COUNT(*) FROM visits GROUP BY note"])
+    found |= claims_of("found", figures(outcome(lambda: notes.error(epsilon=1))))
     found |= claims_of("free", outcome(lambda: here.workload(["SELECT DISTINCT town FROM visits"]).error(epsilon=1)))
     found |= claims_of("empty", outcome(lambda: here.workload([])))
     record(f"workloads {world}", found)
@@ -392,17 +403,20 @@ def test_prices_in_rho() -> None:
         found |= claims_of(f"rho {price}", marginals.rho_of(price))
     for price in (Price(1), Price(1, "1e-7"), Price(rho="0.3")):
         for family in (None, Laplace, Gaussian):
-            found |= claims_of(f"paid {price} {family}", str(outcome(lambda: marginals._paid(price, family))), words=True)
+            paid = str(outcome(lambda: marginals._paid(price, family)))
+            found |= claims_of(f"paid {price} {family}", paid, words=True)
     for value in (Fraction(2), Fraction(1, 3), Fraction(10**20, 7), Fraction(4)):
         found |= {f"above {value}": str(mwem._root_above(value)), f"below {value}": str(online._root(value))}
-    changes = {"one": Sensitivity(1, 1), "three": Sensitivity(2, 3, 5, 11), "replaced": Sensitivity(1, 2, neighbours="replace")}
+    changes = {"one": Sensitivity(1, 1), "three": Sensitivity(2, 3, 5, 11)}
+    changes["replaced"] = Sensitivity(1, 2, neighbours="replace")
     for name, moved in changes.items():
         for gaussian in (False, True):
             found |= {f"size {name} {gaussian}": str(scores._size(moved, Fraction(2, 7), gaussian))}
             found |= {f"noise {name} {gaussian}": repr(scores._noise(moved, Fraction(2, 7), gaussian))}
     for size in (Fraction(10**12), Fraction(10**12) + 1, Fraction(1, 10**12)):
         for family in (Laplace, Gaussian):
-            found |= claims_of(f"made {size} {family.__name__}", repr(outcome(lambda: _made(family, size, Price(1)))), words=True)
+            made = repr(outcome(lambda: _made(family, size, Price(1))))
+            found |= claims_of(f"made {size} {family.__name__}", made, words=True)
     record("prices", found)
 
 
@@ -433,7 +447,8 @@ def test_sets_of_columns() -> None:
         found |= claims_of(f"columns {cells}", made)
     for memory in (1, 0, -1, "1 GiB", "1.5 MiB", "2kb", "3 B", "0 B", "x", None, True, "0.1 B"):
         found |= claims_of(f"memory {memory}", outcome(lambda: synthesis._bytes(memory)))
-    for k, own in ((1, [2, 3]), (2, [2, 3]), (3, [2, 3]), (2, [3163, 3163, 2]), (2, [3162, 3162, 2]), (3, [2] * 106), (3, [2] * 107)):
+    few = ((1, [2, 3]), (2, [2, 3]), (3, [2, 3]))
+    for k, own in (*few, (2, [3163, 3163, 2]), (2, [3162, 3162, 2]), (3, [2] * 106), (3, [2] * 107)):
         found |= claims_of(f"score {k} {own[:3]} {len(own)}", outcome(lambda: scores._check_sets(k, own)))
     for source in ("visits", "SELECT 1", " with x AS (SELECT 1) SELECT 2", "select", "selected things", "VISITS "):
         found |= {f"select {source}": is_select(source)}
@@ -447,8 +462,8 @@ def test_sets_of_columns() -> None:
 
 def test_ranges_of_bought_synopses() -> None:
     found: dict[str, Claim] = {}
-    widths = {"one": {"a": 1.0, "b": 2.0}, "same": {"a": 1.0, "b": 2.0}, "less": {"a": 1.0, "b": 1.5}, "other": {"c": 0.1}}
-    widths |= {"mixed": {"a": 0.5, "b": 9.0}, "part": {"a": 0.9}}
+    widths = {"one": {"a": 1.0, "b": 2.0}, "same": {"a": 1.0, "b": 2.0}, "less": {"a": 1.0, "b": 1.5}}
+    widths |= {"other": {"c": 0.1}, "mixed": {"a": 0.5, "b": 9.0}, "part": {"a": 0.9}}
     for one, own in widths.items():
         for other, given in widths.items():
             found |= {f"{one} {other}": _less_noisy(own, given)}
@@ -488,3 +503,47 @@ def test_bought_synopses_answer_for_nothing(tmp_path: Path) -> None:
                 found |= claims_of(f"{text} {sorted(terms.items())}", facts)
             found |= claims_of(f"{text} explained", figures(outcome(lambda: asked.explain(epsilon=1))))
     record("bought", found)
+
+
+ASKED = {
+    "count": "SELECT COUNT(*) AS n FROM visits",
+    "two": "SELECT COUNT(*) AS n, SUM(cost) AS s FROM visits",
+    "grouped": "SELECT sex, COUNT(*) AS n, AVG(age) AS a FROM visits GROUP BY sex",
+    "found": "SELECT note, COUNT(*) AS n FROM visits GROUP BY note",
+    "found two": "SELECT note, sex, COUNT(*) AS n FROM visits GROUP BY note, sex",
+    "median": "SELECT MEDIAN(age) AS m FROM visits",
+    "distinct": "SELECT COUNT(DISTINCT town) AS n FROM visits",
+    "mode": "SELECT MODE(town) AS n FROM visits",
+    "outer": "SELECT MAX(n) AS m FROM (SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex)",
+    "rollup": "SELECT sex, town, COUNT(*) AS n FROM visits GROUP BY ROLLUP (sex, town)",
+    "rollup of found": "SELECT note, COUNT(*) AS n FROM visits GROUP BY ROLLUP (note)",
+    "window": "SELECT sex, SUM(COUNT(*)) OVER () AS n, COUNT(*) * 2 AS k FROM visits GROUP BY sex",
+    "limited": "SELECT town, COUNT(*) AS n FROM visits WHERE sex = 'f' GROUP BY town ORDER BY n DESC LIMIT 2",
+}
+
+
+@pytest.mark.parametrize("kind", ASKED)
+@pytest.mark.parametrize("world", BOTH)
+def test_what_a_question_measures(clinics: dict[str, sf.Curator], world: str, kind: str) -> None:
+    asked = clinics[world].sql(ASKED[kind])
+    said: dict[str, Any] = {"alone": asked.alike is None, "found": asked.found, "free": asked.free}
+    said |= {"groups": asked.groups, "most": outcome(lambda: asked._most_groups), "whole": asked._whole}
+    said |= {"columns": [(each.name, each.type.value) for each in asked.columns], "warnings": figures(asked.warnings)}
+    for name in ("options", "options_of_one_total", "others"):
+        made = outcome(lambda: getattr(asked, name))
+        said[name] = made if made and isinstance(made[0], str) else [bounding(each) for each in made]
+    said |= {f"ranges {joint}": outcome(lambda: asked._ranges(joint)) for joint in (False, True)}
+    for weights in ({}, {"n": 3}, {"m": 2, "n": 1}, {"n": 0}):
+        said[f"weights {weights}"] = outcome(lambda: asked._weights(Request(weights=weights)))
+    for delta in (0, "1e-7"):
+        said[f"delta {delta}"] = outcome(lambda: figures(repr(asked.error(epsilon=2, delta=delta))))
+    for terms in ({"rows": 1}, {"groups": 1}, {"rows": 9}, {"strategy": "clip"}, {"strategy": "none"}):
+        limited = outcome(lambda: asked.limit(**terms))
+        shown = limited if isinstance(limited, tuple) else outcome(lambda: [bounding(each) for each in limited.options])
+        said[f"limited {terms}"] = shown
+    record(f"asked {kind} {world}", claims_of("said", said))
+
+
+def bounding(found: Any) -> Any:
+    bounded = getattr(found, "bounded", found)
+    return bounded.strategy.value, [(one.sensitivity, one.unit_value) for one in bounded.measures]

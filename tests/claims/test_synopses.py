@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 
 from claims.flattening import claims_of, figures, outcome
@@ -16,10 +14,9 @@ from claims.recorded import Claim, check_claims
 from mechanisms.recorded import keyed
 from publish.cells.test_answering import CUT, GROUPED, SURE
 from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, published
-from sfumato.policy import Domain
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import part_labels
-from sfumato.publish.cells.groups import _after, _labels, grouped, key_cells
+from sfumato.publish.cells.groups import _after, _labels
 from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range
 from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.synopsis import Synopsis, cell_keys, key_type
@@ -64,8 +61,12 @@ def synopsis(kind: str) -> Synopsis:
 
 
 def shown(found: Answer) -> dict[str, Any]:
-    basis = {name: each for name, each in (found.basis or {}).items()}
-    return {"rows": found.rows, "ranges": found.intervals, "basis": basis, "notes": figures(found.warnings)}
+    return {
+        "rows": found.rows,
+        "ranges": found.intervals,
+        "basis": dict(found.basis or {}),
+        "notes": figures(found.warnings),
+    }
 
 
 @pytest.mark.parametrize("part", range(4))

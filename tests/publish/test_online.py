@@ -573,7 +573,7 @@ def test_a_right_hypothesis_is_above_as_seldom_as_a_gate_promises(most: int, nei
 
 
 def test_the_total_is_fixed_only_where_every_row_is_a_unit_and_all_count() -> None:
-    """Replacing a unit then leaves the number of rows as it is; otherwise it may move the total, and that is charged."""
+    """Replacing a unit then leaves the number of rows as it is; else it may move the total, which is charged for."""
     found = {}
     for units, where in itertools.product((False, True), (None, "sex = 'f'")):
         policy = policy_of(rows(1), units=units, relation="replace")
