@@ -12,7 +12,9 @@ import pytest
 from claims.flattening import claims_of, outcome
 from claims.recorded import Claim, check_claims
 from publish.worlds import attribute, attributes, leveled, rounded
-from sfumato.privacy import Neighbours
+from sfumato.ledger import Charged
+from sfumato.mechanisms import Exponential, Gaussian, Laplace
+from sfumato.privacy import Curve, Neighbours, Sensitivity
 from sfumato.publish.marginals import blocks as block_algebra, half_widths, lifting, planning
 from sfumato.publish.marginals.attributes import Attribute, Attributes, Listed, Other, Range, branched
 from sfumato.publish.marginals.bounds import Bounded, Weights, bounded, model, possible_bounds
@@ -42,7 +44,7 @@ from sfumato.publish.marginals.planning import (
     plan_gaussian,
     plan_laplace,
 )
-from sfumato.publish.marginals.verifying import exact_cost, parts
+from sfumato.publish.marginals.verifying import exact_cost, parts, step_cost
 
 ONE_SPLIT = attribute(3, name="sex")
 ALL: dict[str, Attribute] = {
@@ -496,6 +498,24 @@ def test_published_numbers() -> None:
     found |= claims_of("unpacked", outcome(lambda: unpacked("?")))
     found |= claims_of("columns", columns_of({"column a": 1, "rows": 2, "column b c": 3}))
     check_claims("marginals/published", found)
+
+
+def test_costs_that_can_be_verified() -> None:
+    moved = Sensitivity(2, 3, 5, 11)
+    parts_run: dict[str, Any] = {
+        "laplace": Charged(Laplace(Fraction(7, 2)), moved, 3),
+        "gaussian": Charged(Gaussian(Fraction(7, 2)), moved, 3),
+        "scales": Charged(Laplace((2, 3)), moved),
+        "choice": Charged(Exponential("0.3", 2), None, 2),
+        "curve": Curve.pure("0.1"),
+    }
+    found: dict[str, Claim] = {"nothing": exact_cost(())}
+    for name, part in parts_run.items():
+        found |= claims_of(f"exact {name}", exact_cost((part,)))
+        found |= claims_of(f"exact {name} twice", exact_cost((part, parts_run["laplace"])))
+        for pure in (False, True):
+            found |= claims_of(f"step {name} {pure}", step_cost(part, pure=pure) if name != "curve" else None)
+    check_claims("marginals/verified", found)
 
 
 def test_attributes() -> None:
