@@ -368,10 +368,18 @@ def test_what_was_run() -> None:
         lambda: entries.microseconds(SEEN, "time"),
         lambda: entries.moment(entries.microseconds(SEEN, "time")) == SEEN,
         lambda: entries._time("2024-01-01"),
+        lambda: entries._time("never"),
+        lambda: entries._time(None),
         lambda: str(entries._time("2024-01-01T00:00:00+00:00")),
     ]
     for number, run in enumerate(refused):
         found |= claims_of(f"checked {number:02}", outcome(run))
+    names = ("account", "analyst", "question", "plan", "data", "request_id", "parts", "detail", "body", "file")
+    texts: dict[str, Any] = dict.fromkeys(names, "x")
+    costs = {"cost": Cost(1, 2, 3), "spent": Cost(4, 5, 6), "held": NOTHING}
+    line = Line(number=3, time=SEEN, kind="charge", tab=None, about=2, previous="p", hash="h", **texts, **costs)
+    found |= {"line": line.to_json(), "line read": Line.from_json(line.to_json()) == line}
+    found |= claims_of("summary", line.summary(), words=True) | claims_of("words", line.words(details=True), words=True)
     wide = {"n": Fraction(5), "m": Fraction(0)}
     for asked in ({}, {"n": Fraction(5)}, {"n": Fraction(4)}, {"k": Fraction(9)}, {"m": Fraction(0), "n": Fraction(6)}):
         found |= {f"within {sorted(asked)} {list(map(str, asked.values()))}": entries.within(wide, asked)}

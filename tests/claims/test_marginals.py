@@ -437,6 +437,15 @@ def test_bounds(kind: str, adaptive: bool) -> None:
     check_claims(f"marginals/bounds_{kind}_{'adaptive' if adaptive else 'planned'}", found)
 
 
+def test_models_of_large_tables_take_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[str, Claim] = {}
+    known = Known(measured(FLAT, "normal"), ((0, 1), (1, 2)))
+    for steps in (1, 47, 48, 96, 144):
+        monkeypatch.setattr("sfumato.publish.marginals.bounds._MOST_STEPS", steps)
+        found |= claims_of(f"{steps}", model(known, (0, 1, 2), known.sets))
+    check_claims("marginals/models_of_large_tables", found)
+
+
 @pytest.mark.parametrize("kind", ["fine", "normal"])
 def test_consistent_marginals(kind: str) -> None:
     own = FLAT if kind == "normal" else leveled()[:3]

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import sfumato as sf
@@ -479,6 +480,15 @@ def test_ranges_of_bought_synopses() -> None:
     record("ranges", found)
 
 
+def test_a_column_may_be_called_as_the_number_of_a_row_is(tmp_path: Path) -> None:
+    own = pa.table({"who": [1, 1, 2], "number_0": ["a", "b", "a"]})
+    named = sf.Table("visits", own, {"number_0": {"values": ["a", "b"]}}, id="who", max_rows=2)
+    policy = sf.Policy(sf.PrivacyUnit("person"), sf.Budget(9), {"visits": named}, size=2)
+    with sf.Curator(policy, tmp_path / "l.ledger") as here:
+        asked = here.synthesize("visits", ways=1, one_row_per="unit", order="number_0 DESC")
+        record("numbered", claims_of("explained", figures(asked.explain(epsilon=1))))
+
+
 def test_bought_synopses_answer_for_nothing(tmp_path: Path) -> None:
     """Several synopses are bought; questions take the best, and say how wide it is."""
     texts = (
@@ -508,6 +518,7 @@ def test_bought_synopses_answer_for_nothing(tmp_path: Path) -> None:
 ASKED = {
     "count": "SELECT COUNT(*) AS n FROM visits",
     "two": "SELECT COUNT(*) AS n, SUM(cost) AS s FROM visits",
+    "rounded": "SELECT SUM(cost / 7) AS n FROM visits",
     "grouped": "SELECT sex, COUNT(*) AS n, AVG(age) AS a FROM visits GROUP BY sex",
     "found": "SELECT note, COUNT(*) AS n FROM visits GROUP BY note",
     "found two": "SELECT note, sex, COUNT(*) AS n FROM visits GROUP BY note, sex",
