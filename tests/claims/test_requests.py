@@ -487,6 +487,7 @@ def test_steps_of_weights_at_small_prices(clinics: dict[str, sf.Curator], world:
     model = here.synthesize("visits", columns=["sex", "age"], ways=2)
     counts = here.marginals("visits", 2, columns=["sex", "age"])
     fitted = here.mwem("visits", ["sex", "age"], 2, rounds=3)
+    found |= claims_of("uncut", counts._uncut_bits(counts._base(False)))
     for power in range(12):
         price = Price(rho=Fraction(1, 10**power))
         found |= claims_of(f"synthesis {power}", outcome(lambda: model.setting(price).unit_value))
