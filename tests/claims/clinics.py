@@ -31,8 +31,6 @@ COLUMNS: dict[str, Any] = {
 WORLDS: dict[str, dict[str, Any]] = {
     "people": {"neighbours": "add-remove", "id": "who", "max_rows": 3},
     "rows": {"neighbours": "replace", "id": "row"},
-    "replaced people": {"neighbours": "replace", "id": "who", "max_rows": 2},
-    "added rows": {"neighbours": "add-remove", "id": "row"},
 }
 
 
