@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -22,10 +23,11 @@ import sfumato as sf
 from publish.marginals.test_measuring import Row, policy_of, rows
 from publish.tables import counts, people, planned, published
 from sfumato.curator.context import Context
+from sfumato.curator.proposals.marginals import marginals
 from sfumato.curator.proposals.online import OnlineSession, proposed_online
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.ledger import charged
-from sfumato.mechanisms import AboveThreshold, Gaussian
+from sfumato.mechanisms import AboveThreshold, Gaussian, laplace
 from sfumato.mechanisms.sparse import Session
 from sfumato.plan.readings.dense_readings import Marginal
 from sfumato.privacy import Neighbours
@@ -33,6 +35,7 @@ from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import Quantity
 from sfumato.publish.marginals.blocks import summed
 from sfumato.publish.marginals.bounds import Weights
+from sfumato.publish.marginals.measuring import has_fixed_total
 from sfumato.publish.online import (
     FALSE_ALARM,
     Gates,
@@ -45,6 +48,7 @@ from sfumato.publish.online import (
     weighed,
 )
 from sfumato.release.prices import Price
+from sfumato.release.releasing import quietly
 
 COLUMNS = ["sex", "age", "smokes", "day"]
 PRICE: dict[str, Any] = {"epsilon": 1, "delta": "1e-9"}
@@ -549,3 +553,41 @@ def test_gates_share_the_chance_to_miss_with_all_that_holds_at_once(
         assert width(f"{filtered('< 3')} - {filtered('< 5')} AS a", "0.98") >= 2 * alone["0.99"]
         beside = session.sql("SELECT COUNT(*) AS n FROM people", confidence="0.99").intervals["n"][0]
         assert width(f"{filtered('< 3')} - COUNT(*) AS a", "0.98") >= alone["0.99"] + beside[1] - beside[0]
+
+
+@pytest.mark.parametrize("neighbours", Neighbours)
+@pytest.mark.parametrize("most", [1, 3, 7])
+def test_a_right_hypothesis_is_above_as_seldom_as_a_gate_promises(most: int, neighbours: Neighbours) -> None:
+    """With a score of 0, "above" needs ν − ξ ≥ T: T is the sum of the least widths that each noise exceeds as seldom as
+    a false alarm may be.
+    """
+    gate = gate_for(Fraction(1, 2), most, neighbours)
+    assert (gate.positives, gate.monotone, gate.sensitivity, gate.neighbours) == (1, False, most, neighbours)
+    first, second, _ = gate.scales
+    far = [laplace.half_width(each, FALSE_ALARM) for each in (first, second)]
+    assert gate.threshold == sum(far)
+    for scale, reach in zip((first, second), far, strict=True):  # 2q^(w+1)/(1+q) is P(|Z| > w)
+        q = math.exp(-1 / float(scale))
+        beyond = [2 * q ** (width + 1) / (1 + q) for width in (reach, reach - 1)]
+        assert beyond[0] <= FALSE_ALARM < beyond[1]
+
+
+def test_the_total_is_fixed_only_where_every_row_is_a_unit_and_all_count() -> None:
+    """Replacing a unit then leaves the number of rows as it is; else it may move the total, which is charged for."""
+    found = {}
+    for units, where in itertools.product((False, True), (None, "sex = 'f'")):
+        policy = policy_of(rows(1), units=units, relation="replace")
+        with closing(DuckDB(policy)) as engine:
+            context = Context(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
+            asked = marginals(context, engine.catalog(), "people", 1, columns=["sex"], where=where)
+            plan = asked._base(False)
+            total = next(each for each in plan.blocks if not each.block)
+            found[units, where is None] = (plan.fixed_total, plan.sensitivity(total).total > 0)
+            assert has_fixed_total(asked._bounded(0)) is plan.fixed_total
+    free, charged_for = (True, False), (False, True)
+    assert found == {
+        (False, True): free,
+        (False, False): charged_for,
+        (True, True): charged_for,
+        (True, False): charged_for,
+    }

@@ -491,3 +491,24 @@ def test_equal_questions_of_which_the_first_fails_cost_once(policy: Path, monkey
         assert sorted(each.charged for each in found) == [False, False, True]
         assert clinic.budget.remaining["pure"] == Fraction(9, 10)
         assert [line.kind for line in clinic.ledger][-2:] == ["charge", "stopped"]
+
+
+@pytest.mark.parametrize("missing", ["plan", "data"])
+def test_what_names_no_question_or_no_data_finds_nothing_inside_the_charge_either(
+    ledger: sf.Ledger, missing: str
+) -> None:
+    """An answer that was written between the look and the charge is found there, but only under a plan and its data."""
+    clinic = account(ledger)
+    part = {name: value for name, value in ENTRY.items() if name != missing}
+    assert ask(clinic, "first", pause=0, **{missing: ""}) == (False, "first")
+    question = clinic.ask(pure(**part), {"n": 5})
+    question._look = lambda: (None, 0)  # type: ignore[method-assign]
+    assert question.begin() is None
+    assert kinds(ledger).count("charge") == 2
+    known = clinic.ask(pure(**ENTRY), {"n": 5})
+    clinic.answer(known.line, "known", {"n": 5}) if known.begin() is None else None
+    again = clinic.ask(pure(**ENTRY), {"n": 5})
+    again._look = lambda: (None, 0)  # type: ignore[method-assign]
+    found = again.begin()
+    assert found is not None
+    assert found.body == "known"

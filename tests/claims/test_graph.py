@@ -1,0 +1,189 @@
+"""Graphical models on record: trees, sums of tables, messages, and models fitted in a fixed number of rounds."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from claims.flattening import claims_of, outcome
+from claims.recorded import Claim, check_claims
+from sfumato.publish.graph import calibrating, fitting, tables, trees
+from sfumato.publish.graph.calibrating import Merging, Propagation, Scaled
+from sfumato.publish.graph.fitting import Observation, fitted
+from sfumato.publish.graph.models import GraphModel, Potential, _between, _components
+from sfumato.publish.graph.trees import JunctionTree
+
+SIZES = (2, 3, 4, 2, 5, 3, 2)
+FORESTS: dict[str, list[tuple[int, ...]]] = {
+    "none": [],
+    "pairs": [(0, 1), (2, 3)],
+    "chain": [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6)],
+    "ring": [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)],
+    "two rings": [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (4, 5), (2, 5)],
+    "star": [(2, 0), (2, 1), (2, 3), (2, 4)],
+    "triples": [(0, 1, 2), (2, 3, 4), (4, 5, 6), (1, 2)],
+    "within": [(0, 1, 2), (0, 1), (1,), (5, 6)],
+    "turned": [(2, 0, 1), (4, 2, 0), (1,), (5,)],
+    "grid": [(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)],
+}
+
+
+def numbers(places: tuple[int, ...], turn: int = 0) -> np.ndarray:
+    shape = tuple(SIZES[place] for place in places)
+    return ((np.arange(int(np.prod(shape))) * 7 + 3 * turn) % 11).astype(float).reshape(shape)
+
+
+@pytest.mark.parametrize("name", FORESTS)
+def test_trees(name: str) -> None:
+    sets = FORESTS[name]
+    tree = JunctionTree.of(sets, SIZES)
+    found: dict[str, Claim] = claims_of("tree", tree) | {"cells": tree.cells(SIZES)}
+    found |= {"predicted": trees.predicted_cells(sets, SIZES), "bytes": trees.predicted_bytes(sets, SIZES)}
+    found |= claims_of("holding", [tree.holding(each) for each in ((0,), (0, 1), (2, 5), (3, 4), (6, 0))])
+    found |= claims_of("components", _components(tree))
+    for held in ({0}, {0, 4}, {1, 6}, {0, 2, 5}):
+        for cliques in _components(tree):
+            found |= claims_of(f"between {sorted(held)} {cliques}", _between(tree, cliques, held))
+    check_claims(f"graph/tree_{name.replace(' ', '_')}", found)
+
+
+def test_sets_as_bits() -> None:
+    found: dict[str, Claim] = {}
+    for each in ((), (0,), (3, 1), (6, 2, 0)):
+        mask = trees.mask_of(each)
+        found |= {f"mask {each}": mask} | claims_of(f"places {each}", trees.places_of(mask))
+    for given in ((0, 6), (0, 7), (-1,), (0, 0), 5, [2], (True,)):
+        found |= claims_of(f"checked {given}", outcome(lambda: trees.checked_places(given, 7)))
+    for sizes in ((), (3,), (3, 4)):
+        found |= {f"bytes {sizes}": trees.predicted_bytes([], sizes)}
+        found |= {f"cells {sizes}": trees.predicted_cells([], sizes)}
+    check_claims("graph/bits", found)
+
+
+def test_sums_and_products_of_tables() -> None:
+    found: dict[str, Claim] = {}
+    sizes = (2, 3, 20, 1, 4)
+    whole = np.arange(2 * 3 * 20 * 4, dtype=float) % 13
+    for places in ((0, 1, 4, 2), (3, 0, 1, 4, 2)):
+        table = whole.reshape([sizes[place] for place in places])
+        for count in range(len(places) + 1):
+            for kept in itertools.combinations(places, count):
+                found |= claims_of(f"sum {places} {kept}", tables.summed(table, places, kept).reshape(-1)[:8])
+                made = tables._sum_steps(table.shape, places, kept)
+                found |= claims_of(f"shape {places} {kept}", (made[1], sorted(each[1] for each in made[0])))
+    left, right = np.arange(24.0).reshape(2, 3, 4) % 5, np.arange(240.0).reshape(3, 4, 20) % 7
+    for kept in ((0,), (1,), (0, 2), (0, 1, 2), (0, 4, 2), (1, 4), ()):
+        made = tables.joined(left, (0, 1, 4), right, (1, 4, 2), kept, sizes)
+        found |= claims_of(f"joined {kept}", made.reshape(-1)[:9])
+    found |= claims_of("laid out", [tables.laid_out(each, sizes) for each in ((2, 1, 0), (4, 3), (0, 1, 2, 3, 4))])
+    found |= claims_of("arranged", tables.arranged(left, (0, 1, 4), (4, 0, 1)).reshape(-1))
+    found |= claims_of("divided", tables.divided(np.array([1.0, 2.0, 3.0]), np.array([2.0, 0.0, -1.0])))
+    check_claims("graph/tables", found)
+
+
+@pytest.mark.parametrize("name", FORESTS)
+def test_models(name: str) -> None:
+    sets = FORESTS[name]
+    own = [Potential(each, numbers(each, turn) / 5) for turn, each in enumerate(sets)]
+    if name == "ring":
+        own.append(Potential((0, 1), np.where(numbers((0, 1)) > 8, -np.inf, 0.0)))
+    if name == "triples":
+        own[0] = Potential(sets[0], numbers(sets[0]) * 100)  # beyond what numbers of 64 bits hold
+    model = GraphModel.of(SIZES, own, 1000.0)
+    found: dict[str, Claim] = {}
+    for index, belief in enumerate(model.beliefs):
+        found |= claims_of(f"clique {index}", belief.reshape(-1)[:12])
+    asked = [(0,), (6,), (1, 0), (0, 4), (5, 1), (0, 2, 5), (6, 3, 0), (), (2, 3)]
+    for places, each in zip(asked, model.marginals(asked), strict=True):
+        found |= claims_of(f"marginal {places}", each.reshape(-1)[:12])
+        found |= claims_of(f"sum {places}", float(each.sum()))
+    for index, each in enumerate(model.conditionals()):
+        found |= claims_of(f"conditional {index}", (each.new, each.given, each.table.shape))
+    cut = model.without([((0,), np.array([True, False]))])
+    found |= claims_of("cut", cut.marginal((0, 1)))
+    check_claims(f"graph/model_{name.replace(' ', '_')}", found)
+
+
+def test_messages() -> None:
+    found: dict[str, Claim] = {}
+    rings = [(0, 1), (1, 2), (0, 2)], [(0, 1), (1, 2), (2, 3), (0, 3)]
+    for sets in (*rings, [(0,), (1,), (2,), (3,)], [(0, 1, 2), (1,)]):
+        top = tables.laid_out({place for each in sets for place in each}, SIZES)
+        laid = [tables.laid_out(each, SIZES) for each in sets]
+        merging = Merging.of(top, laid, SIZES)
+        found |= claims_of(f"{sets} parts", merging.parts)
+        found |= claims_of(f"{sets} above", {str(key): each for key, each in merging.above.items()})
+        terms = [(each, numbers(each, turn) + 1) for turn, each in enumerate(laid)]
+        products = merging.multiplied(terms)
+        found |= claims_of(f"{sets} whole", float(merging.whole(products).sum()))
+        added = {str(key): each.reshape(-1)[:6] for key, each in merging.sums(products).items()}
+        found |= claims_of(f"{sets} sums", added)
+        for each in laid:
+            found |= claims_of(f"{sets} to {each}", merging.sum_to(products, each).reshape(-1)[:6])
+        merging.rescale(products, laid[0], numbers(laid[0]) / 2)
+        found |= claims_of(f"{sets} rescaled", float(merging.whole(products).sum()))
+    for logs in (np.array([0.0, -3.0]), np.array([5.0, -np.inf, 2.0]), np.array([-np.inf])):
+        made = Scaled.of((0,), logs)
+        found |= claims_of(f"scaled {logs.tolist()}", None if made is None else (made.logs, made.depth))
+    tree = JunctionTree.of([(0, 1), (1, 2)], SIZES)
+    found |= claims_of("homes", [calibrating._home(each, tree, SIZES) for each in ((0,), (1,), (1, 2))])
+    found |= claims_of("no home", outcome(lambda: calibrating._home((0, 2), tree, SIZES)))
+    nothing = [np.full((2, 3), -np.inf)]
+    found |= claims_of("nothing", outcome(lambda: Propagation(tree, SIZES, [(0, 1)]).counts(nothing, 1.0)))
+    check_claims("graph/messages", found)
+
+
+def observed(sets: list[tuple[int, ...]]) -> list[Observation]:
+    return [Observation(each, 3 * numbers(each, turn), 1.5 + turn) for turn, each in enumerate(sets)]
+
+
+@pytest.mark.parametrize("name", ["pairs", "chain", "ring", "triples", "within", "turned"])
+def test_fits(name: str) -> None:
+    sets = FORESTS[name]
+    found: dict[str, Claim] = {}
+    zeros = [((0, 1), numbers((0, 1)) > 8)]
+    for rounds in (0, 1, 2, 4):
+        empty = Observation((6,), np.array([0.2, 300.0]), 4.0)
+        made = fitted([*observed(sets), *observed(sets[:1]), empty], SIZES, 120.0, zeros=zeros, most_rounds=rounds)
+        found |= claims_of(f"{rounds} empty", made.marginal((6,)))
+        for each in sets[:3]:
+            found |= claims_of(f"{rounds} {each}", made.marginal(each).reshape(-1)[:8])
+        again = fitted(observed([(0,), (4, 2, 0), (3, 2)]), SIZES, 90.0, start=made, most_rounds=1)
+        found |= claims_of(f"{rounds} again", again.marginal((2, 3)).reshape(-1))
+    check_claims(f"graph/fit_{name}", found)
+
+
+@pytest.mark.parametrize("name", ["pairs", "ring", "turned"])
+def test_where_fits_end(name: str) -> None:
+    """The last bits decide after which step it ends: such counts are recorded to a tenth of a row."""
+    found: dict[str, Claim] = {}
+    near = fitted(observed(FORESTS[name]), SIZES, 120.0, tolerance=1e-5)
+    for each in FORESTS[name][:3]:
+        found |= {f"{each}": tuple(round(float(one), 1) + 0.0 for one in near.marginal(each).reshape(-1)[:8])}
+    check_claims(f"graph/fit_end_{name}", found)
+
+
+def test_what_is_fitted_is_checked() -> None:
+    found: dict[str, Claim] = {}
+    one = np.ones(2)
+    tried: dict[str, Any] = {
+        "total": lambda: fitted((), SIZES, np.inf),
+        "small": lambda: fitted((), SIZES, -5.0).total,
+        "shape": lambda: fitted([Observation((1,), one, 1.0)], SIZES, 1.0),
+        "value": lambda: fitted([Observation((0,), one * np.nan, 1.0)], SIZES, 1.0),
+        "deviation": lambda: fitted([Observation((0,), one, 0.0)], SIZES, 1.0),
+        "infinite": lambda: fitted([Observation((0,), one, np.inf)], SIZES, 1.0),
+        "zeros": lambda: fitted((), SIZES, 1.0, zeros=[((0,), np.ones(3, bool))]),
+        "all zero": lambda: fitting.check_zeros([((0,), np.ones(2, bool))], SIZES),
+        "some zero": lambda: fitting.check_zeros([((0,), np.array([True, False]))], SIZES),
+        "model": lambda: GraphModel.of(SIZES, (), 0.0),
+    }
+    for name, run in tried.items():
+        found |= claims_of(name, outcome(run))
+    losses = [100.0, 50.0, 49.9, 49.8, 49.7, 49.6, 49.5]
+    for count, tolerance in itertools.product((3, 5, 6, 7), (1e-4, 2e-3, 0.3)):
+        found |= {f"settled {count} {tolerance}": fitting._settled(losses[:count], tolerance)}
+    check_claims("graph/checked", found)
