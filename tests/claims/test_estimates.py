@@ -1,4 +1,4 @@
-"""The numbers and ranges that estimators make of noisy totals, for groups of few and of many rows and noise of any size."""
+"""The numbers and ranges that estimators make of noisy totals: groups of few and of many rows, noise of any size."""
 
 from __future__ import annotations
 
