@@ -521,3 +521,29 @@ SELECT region, COUNT(*) AS n FROM visits WHERE age > 200 GROUP BY region
 
 -- distinct regions
 SELECT DISTINCT region, urgent FROM visits WHERE age > 10 ORDER BY urgent
+
+-- # functions of keys
+
+-- keys in capitals
+SELECT LOWER(region) AS r, LENGTH(region) AS l, COUNT(*) AS n FROM visits GROUP BY region
+
+-- keys combined
+SELECT region || ' ' || code AS k, CASE WHEN urgent THEN 'now' ELSE 'later' END AS t, COUNT(*) AS n FROM visits GROUP BY region, code, urgent
+
+-- keys of months
+SELECT STRFTIME(DATE_TRUNC('month', day), '%b %Y') AS month, COUNT(*) AS n FROM visits GROUP BY DATE_TRUNC('month', day) ORDER BY EXTRACT(month FROM DATE_TRUNC('month', day)) DESC
+
+-- keys in having
+SELECT code, COUNT(*) AS n FROM visits GROUP BY code HAVING code % 2 = 1 OR COUNT(*) > 20
+
+-- keys in windows
+SELECT region, code, SUM(COUNT(*)) OVER (PARTITION BY UPPER(region)) AS s, RANK() OVER (PARTITION BY region ORDER BY code) AS p FROM visits GROUP BY region, code
+
+-- keys in a rollup
+SELECT UPPER(region) AS r, code * 10 AS c, COUNT(*) AS n FROM visits GROUP BY ROLLUP (region, code)
+
+-- keys found
+SELECT UPPER(note) AS n, LENGTH(note) AS l, COUNT(*) AS k FROM visits GROUP BY note
+
+-- keys and counts
+SELECT code + COUNT(*) AS x, COALESCE(region, 'none') AS r, COUNT(*) IS NULL AS gone, NOT COUNT(*) > 3 AS few FROM visits GROUP BY code, region
