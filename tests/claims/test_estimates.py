@@ -125,8 +125,8 @@ def test_moments_without_noise_are_those_of_the_rows(name: str) -> None:
 
 
 def _moved() -> Iterator[tuple[str, list[Floats], float]]:
-    first = np.array([0.0, 12, 40, -7, 500, 3.5])
-    second = np.array([0.0, 30, -50, -9, 1, 8.25])
+    first = np.array([0.0, 12, 40, -7, 500, 3.5, 9, -6])
+    second = np.array([0.0, 30, -50, -9, 1, 8.25, -9, 6])
     for width in (0.0, 0.3, 25.0):
         yield f"± {width}", [first, second], width
 
