@@ -547,3 +547,70 @@ SELECT UPPER(note) AS n, LENGTH(note) AS l, COUNT(*) AS k FROM visits GROUP BY n
 
 -- keys and counts
 SELECT code + COUNT(*) AS x, COALESCE(region, 'none') AS r, COUNT(*) IS NULL AS gone, NOT COUNT(*) > 3 AS few FROM visits GROUP BY code, region
+
+-- # further trees
+
+-- largest groups added up
+SELECT SUM(n) AS s, MAX(n) AS m, COUNT(*) AS k FROM (SELECT region, COUNT(*) AS n FROM visits GROUP BY region ORDER BY n DESC LIMIT 2)
+
+-- first groups added up
+SELECT SUM(n) AS s, AVG(n) AS a FROM (SELECT code, COUNT(*) AS n FROM visits GROUP BY code ORDER BY code LIMIT 2 OFFSET 1)
+
+-- groups kept and added up
+SELECT urgent, SUM(n) AS s, MIN(n) AS m FROM (SELECT code, urgent, COUNT(*) AS n FROM visits GROUP BY code, urgent HAVING COUNT(*) > 3) GROUP BY urgent
+
+-- three tables
+SELECT ward, COUNT(*) AS n FROM visits v JOIN stays s ON v.who = s.who JOIN bills b ON b.who = v.who WHERE b.amount > 3 GROUP BY ward
+
+-- tests on both sides
+SELECT COUNT(*) AS n FROM visits v JOIN stays s ON v.who = s.who AND v.urgent AND s.nights > 1 WHERE v.age > 20 AND s.ward <> 'C' AND v.code < s.nights
+
+-- left with tests on the right
+SELECT COUNT(*) AS n, COUNT(s.nights) AS k FROM visits v LEFT JOIN stays s ON v.who = s.who AND s.ward = 'A' WHERE v.age > 20 AND (s.nights > 2 OR s.nights IS NULL)
+
+-- left of a subquery
+SELECT k, COUNT(*) AS n FROM visits v LEFT JOIN (SELECT who, MAX(ward) AS w, LEAST(COUNT(*), 2) AS k FROM stays WHERE nights > 4 GROUP BY who) t ON v.who = t.who GROUP BY k
+
+-- semi join by more
+SELECT code, COUNT(*) AS n FROM visits v WHERE v.who IN (SELECT who FROM stays WHERE ward = 'B') AND NOT EXISTS (SELECT 1 FROM bills b WHERE b.who = v.who AND b.amount > v.age) GROUP BY code
+
+-- public left with a test
+SELECT size, COUNT(*) AS n FROM visits LEFT JOIN places p ON visits.region = p.region AND p.beds > 20 GROUP BY size
+
+-- public bands and pairs
+SELECT label, COUNT(*) AS n FROM visits v JOIN codes c ON v.code = c.code AND v.age >= c.low AND v.age <= c.high GROUP BY label
+
+-- per patient and region
+SELECT n, COUNT(*) AS k FROM (SELECT who, region, LEAST(COUNT(*), 3) AS n FROM visits WHERE region IS NOT NULL GROUP BY who, region HAVING COUNT(*) > 0) GROUP BY n
+
+-- extremes of dates per patient
+SELECT DATE_TRUNC('month', first) AS m, COUNT(*) AS n FROM (SELECT who, MIN(day) AS first, MAX(day) AS last FROM visits GROUP BY who) WHERE last > DATE '2024-02-01' GROUP BY m
+
+-- numbered visits
+SELECT k, COUNT(*) AS n FROM (SELECT LEAST(ROW_NUMBER() OVER (PARTITION BY who, urgent ORDER BY visit DESC), 3) AS k FROM visits WHERE age > 10) GROUP BY k
+
+-- shifted codes
+SELECT code, before, COUNT(*) AS n FROM (SELECT code, LAG(code, 1) OVER (PARTITION BY who ORDER BY visit) AS before FROM visits) GROUP BY code, before
+
+-- windows of truths
+SELECT COUNT(*) FILTER (WHERE r = 1) AS a, COUNT(*) FILTER (WHERE d = 2 AND m) AS b FROM (SELECT RANK() OVER (PARTITION BY who ORDER BY code) AS r, DENSE_RANK() OVER (PARTITION BY who ORDER BY code DESC) AS d, FIRST_VALUE(urgent) OVER (PARTITION BY who ORDER BY visit) AS m FROM visits)
+
+-- # sums of real values per patient
+
+-- sum of costs per patient
+SELECT SUM(s) AS s, AVG(a) AS a FROM (SELECT who, SUM(cost) AS s, AVG(share) AS a FROM visits GROUP BY who)
+
+-- sum of extremes of costs
+SELECT SUM(high - low) AS gap FROM (SELECT who, MAX(cost) AS high, MIN(cost) AS low FROM visits WHERE cost > 0 GROUP BY who)
+
+-- sum of shares per patient
+SELECT code, SUM(s) AS s FROM (SELECT who, code, SUM(share) AS s FROM visits GROUP BY who, code) GROUP BY code
+
+-- sum of windows of costs
+SELECT SUM(s) AS s, SUM(l) AS l FROM (SELECT SUM(cost) OVER (PARTITION BY who ORDER BY visit) AS s, LAG(share, 1, 0.5) OVER (PARTITION BY who ORDER BY visit) AS l FROM visits)
+
+-- sum of first costs
+SELECT SUM(f) AS f, COUNT(*) AS n FROM (SELECT who, FIRST(cost ORDER BY day, visit) AS f FROM visits GROUP BY who) WHERE f > 10
+
+-- sum of pay per patient
+SELECT SUM(p) AS p FROM (SELECT who, SUM(pay) AS p FROM visits GROUP BY who)

@@ -27,7 +27,7 @@ from sfumato.release.requests import Request
 
 _QUESTIONS = tuple(titled_questions())
 _SECTIONS = tuple(dict.fromkeys(each.section for each in _QUESTIONS))
-_ROUNDED = ("sums", "sums of expressions", "means", "moments", "sums of patients")
+_ROUNDED = ("sums", "sums of expressions", "means", "moments", "sums of patients", "sums of real values per patient")
 """Sections whose values may be rounded: their claims are in a folder of their own."""
 
 
