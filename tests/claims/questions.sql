@@ -614,3 +614,20 @@ SELECT SUM(f) AS f, COUNT(*) AS n FROM (SELECT who, FIRST(cost ORDER BY day, vis
 
 -- sum of pay per patient
 SELECT SUM(p) AS p FROM (SELECT who, SUM(pay) AS p FROM visits GROUP BY who)
+
+-- # further choices
+
+-- distinct ages
+SELECT COUNT(DISTINCT age) AS a, COUNT(DISTINCT region) AS r FROM visits
+
+-- distinct days and halves
+SELECT COUNT(DISTINCT day) AS d, COUNT(DISTINCT ROUND(share, 1)) AS s, COUNT(DISTINCT at) AS m FROM visits WHERE age > 20
+
+-- distinct costs by code
+SELECT code, COUNT(DISTINCT cost) AS c, COUNT(DISTINCT change) FILTER (WHERE urgent) AS u FROM visits GROUP BY code
+
+-- mode of days
+SELECT MODE(DATE_TRUNC('month', day)) AS m, MODE(age > 50) AS old FROM visits
+
+-- quantiles and counts by code
+SELECT code, QUANTILE_CONT(age, [0.25, 0.75]) AS q, MAX(change) AS m, COUNT(*) AS n FROM visits GROUP BY code

@@ -137,3 +137,12 @@ def test_rows_released_together(section: str, rows: Curator) -> None:
         )
 
     _checked("released rows", section, rows, released)
+
+
+@pytest.mark.parametrize("section", ["quantiles", "further choices"])
+def test_ranges_around_quantiles(section: str, patients: Curator) -> None:
+    def released(question: Question, asked: TitledQuestion) -> Claims:
+        prepared = question.prepared(Request(30, "1e-6" if question.found else 0, range="value"))
+        return noise_claims(prepared) | release_claims(question, prepared, asked.title)
+
+    _checked("ranges", section, patients, released)
