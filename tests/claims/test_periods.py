@@ -64,7 +64,8 @@ _PERIODS = (("month", "month"), ("quarter", "month"), ("year", "month"), ("week"
 @pytest.mark.parametrize(("per", "every"), _PERIODS)
 def test_spent_periods(per: str, every: str) -> None:
     policy = _policy(per=per, every=every)
-    texts = [source.format(where) for source, where in product(SOURCES, WHERES)]
+    sources = SOURCES if per == "month" else SOURCES[:1]
+    texts = [source.format(where) for source, where in product(sources, WHERES)]
     claims: Claims = {}
     for text in [*texts, *JOINS]:
         try:
@@ -120,9 +121,15 @@ CONDITIONS = (
     "region IS NOT NULL AND urgent IS NOT NULL",
     "COALESCE(region, 'none') = 'none'",
 )
-KEYS = ("region", "urgent", "hospital", "age", "day", "DATE_TRUNC('month', day)", "EXTRACT(month FROM day)",
-        "hospital // 5", "age > 50", "UPPER(region)", "CASE WHEN hospital > 18 THEN region ELSE 'other' END",
-        "DATE_TRUNC('hour', at)", "hospital * 2 + 1", "region, urgent")  # fmt: skip
+KEYS = (
+    "region",
+    "age",
+    "day",
+    "DATE_TRUNC('month', day)",
+    "EXTRACT(month FROM day)",
+    "hospital // 5",
+    "region, urgent",
+)
 
 
 @pytest.fixture(scope="module")
