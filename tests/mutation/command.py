@@ -68,15 +68,14 @@ def _pytest(
     ignored = [f"--ignore={path}" for path in IGNORED]
     paths = tests or [path for path in TESTS.split() if (ROOT / path).exists()]
     command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", *options, *ignored, *paths]
-    environment = (
-        os.environ | settings | {"PYTHONPATH": f"{SOURCES}{os.pathsep}{ROOT / 'tests'}", "OPENBLAS_NUM_THREADS": "1"}
-    )
+    path = os.pathsep.join((str(ROOT / "tests"), str(SOURCES)))  # of this checkout, wherever the package is installed
+    environment = os.environ | settings | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
 
 
 def drawn(count: int | None, seed: str, only: str) -> list[str]:
     """Draw mutants by a seed, or list all, in one order."""
-    names = [name for site in all_sites() if (name := str(site.mutant)).startswith(only)]
+    names = [name for site in all_sites() if (name := str(site.mutant)).startswith(tuple(only.split(",")))]
     order = random.Random(seed)
     order.shuffle(names)
     return names[:count]
@@ -117,7 +116,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="how many mutants to draw")
     parser.add_argument("--all", action="store_true", help="run every mutant; goes on where it stopped")
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**6)), help="decides which are drawn")
-    parser.add_argument("--only", default="", help="the beginning of the mutants' names, such as privacy.budget")
+    parser.add_argument("--only", default="", help="how the mutants' names begin, such as privacy.budget,plan")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--cap", type=float, default=20.0, help="seconds of tests for one mutant")
     parser.add_argument("--report", action="store_true", help="run nothing, tell what is known")

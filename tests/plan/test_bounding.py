@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.plan.aggregates.measures import value_range
-from sfumato.plan.bounding import Bounded, boundings, for_neighbours
+from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Table
@@ -189,3 +189,15 @@ def test_units_beside_a_public_table_are_counted_once() -> None:
         assert each.strategy is not Strategy.WHOLE
         assert each.measures[0].sensitivity.linf * each.measures[0].unit_value == 1
         assert each.measures[0].sensitivity.groups == 2
+
+
+@pytest.mark.parametrize(
+    ("joined", "strategy", "most"), [("", Strategy.WHOLE, 1), (" JOIN hospitals ON a = beds", Strategy.SAMPLE, 10)]
+)
+def test_found_groups_count_a_unit_whole_only_where_it_has_one_row(joined: str, strategy: Strategy, most: int) -> None:
+    """A unit with ten rows after a join is in up to ten groups, and counts once in each: its rows are sampled."""
+    units = "SELECT patient_id, MAX(age) AS a, MAX(ward) AS w FROM visits GROUP BY patient_id"
+    text = f"SELECT w, COUNT(DISTINCT patient_id) FROM ({units}) AS t{joined} GROUP BY w"
+    found = found_bounding(parse(text, CATALOG).plan, Limits(5, 2, 3))
+    assert found.strategy is strategy
+    assert found.measures[0].sensitivity.l1 == most

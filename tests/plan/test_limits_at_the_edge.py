@@ -1,0 +1,102 @@
+"""What is exactly at a limit is answered, and one more is refused: limits are moved to where small questions are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from plan.described import CATALOG
+from sfumato.errors import Unsupported
+from sfumato.plan import costs, keys
+from sfumato.plan.bounding import boundings, found_bounding
+from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.readings import combining
+from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals
+from sfumato.plan.sql.statements import parse
+from sfumato.release import found_groups
+
+_JOINED = "SELECT COUNT(*) FROM visits JOIN hospitals ON age = beds"
+
+
+def _parsed(text: str) -> Callable[[], Any]:
+    return lambda: parse(text, CATALOG)
+
+
+def _nothing(world: keys.World) -> Any:
+    raise AssertionError(f"{world} follows from what is declared")
+
+
+def _grouped(text: str) -> Callable[[], Any]:
+    plan = parse(text, CATALOG).plan
+    return lambda: keys.groups(plan.keys, _nothing)
+
+
+@pytest.mark.parametrize(
+    ("module", "limit", "reached", "ask"),
+    [
+        # AND, >, age, 3, <, age, 9
+        (costs, "MOST_PARTS", 7, _parsed("SELECT COUNT(*) FROM visits WHERE age > 3 AND age < 9")),
+        (costs, "MOST_MATCHES", 10, _parsed(_JOINED)),
+        (costs, "MOST_MATCHES", 5, _parsed("SELECT COUNT(*) FROM visits, UNNEST(tags) AS t(tag)")),
+        # what is looked up beside a row, for each of ten rows that it becomes
+        (costs, "MOST_STEPS", 200, _parsed(_JOINED)),
+        (costs, "MOST_BYTES", 200, _parsed(_JOINED)),
+        (keys, "MOST_GROUPS", 4, _grouped("SELECT region, COUNT(*) FROM visits GROUP BY region")),
+        (keys, "MOST_GROUPS", 8, _grouped("SELECT region, urgent, COUNT(*) FROM visits GROUP BY region, urgent")),
+        (keys, "MOST_GROUPS", 366, _grouped("SELECT day, COUNT(*) FROM visits GROUP BY day")),
+    ],
+)
+def test_limits_hold_to_the_last_one(
+    module: Any, limit: str, reached: int, ask: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, limit, reached)
+    ask()
+    monkeypatch.setattr(module, limit, reached - 1)
+    with pytest.raises(Unsupported):
+        ask()
+
+
+@pytest.mark.parametrize(("most", "statements"), [(3, [3]), (2, [2, 1]), (1, [1, 1, 1])])
+def test_one_statement_measures_at_most_so_much(
+    most: int, statements: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(combining, "MOST_MEASURES", most)
+    texts = [f"SELECT COUNT(*) FROM visits WHERE age > {number}" for number in range(3)]
+    readings = []
+    for text in texts:
+        options = boundings(parse(text, CATALOG).plan, Limits(5, 2, 3), 1)
+        clipped = next(each for each in options if each.strategy is Strategy.CLIP_L1)
+        readings.append(GroupTotals(clipped, ((),)))
+    found = combining.combined(readings)
+    assert [len(each.parts) for each in found] == statements
+
+
+@pytest.mark.parametrize("measured", ["COUNT(*)", "COUNT(*), SUM(age), COUNT(DISTINCT patient_id)"])
+@pytest.mark.parametrize("declared", [1, 3, 2000])
+def test_most_keys_keep_every_limit_and_one_more_breaks_one(measured: str, declared: int) -> None:
+    plan = parse(f"SELECT ward, {measured} FROM visits GROUP BY ward", CATALOG).plan
+    bounded = found_bounding(plan, Limits(5, 3, 2))
+    reading = FoundTotals(bounded, (0,), tuple((number,) for number in range(declared)))
+    numbers, letters = len(measured.split(", ")), plan.keys[0].domain.letters
+
+    def allowed(shown: int) -> bool:
+        groups = shown * declared
+        few = groups <= keys.MOST_GROUPS and groups * numbers <= found_groups.MOST_NUMBERS
+        return few and shown * letters <= found_groups._MOST_LETTERS
+
+    most = found_groups.most_keys(reading)
+    assert allowed(most)
+    assert not allowed(most + 1)
+
+
+def test_long_keys_are_shown_in_small_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = parse("SELECT ward, COUNT(*) FROM visits GROUP BY ward", CATALOG).plan
+    reading = FoundTotals(found_bounding(plan, Limits(5, 3, 2)), (0,), ((),))
+    letters = plan.keys[0].domain.letters
+    for most in (1, 7):
+        monkeypatch.setattr(found_groups, "_MOST_LETTERS", letters * (most + 1) - 1)
+        assert found_groups.most_keys(reading) == most
+    monkeypatch.setattr(found_groups, "_MOST_LETTERS", 0)
+    assert found_groups.most_keys(reading) == 1  # there is always one

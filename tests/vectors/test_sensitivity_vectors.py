@@ -1,0 +1,301 @@
+"""Exact vectors of what one unit changes in bounded totals and in readings made of them, by enumeration of units."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from plan.readings.test_cells_by_enumeration import _CELLS, _bounded as cell_plan
+from plan.test_readings import ROWS, USERS, bounded
+from sfumato.plan import bounding
+from sfumato.plan.aggregates.measures import Mean, Sum, _held
+from sfumato.plan.bounding import Scaled, longest
+from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, SetMisfits
+from sfumato.plan.readings.dense_readings import Counted, Marginals, Misfits
+from sfumato.plan.readings.factored_totals import FactoredTotals
+from sfumato.plan.readings.stepped_readings import SteppedTotal
+from sfumato.plan.readings.total_readings import GroupSizes, LinearScores, LinearTotals, Matrix, Totals
+from sfumato.plan.values.expressions import Column, Field
+from sfumato.policy import Domain
+from sfumato.privacy import Neighbours, Sensitivity
+from vectors.registry import Registry, Scope, Vector, exact
+
+REGISTRY = Registry(
+    (
+        Scope(
+            ("plan/bounding.py", "plan/readings"),
+            frozenset({"sensitivity", "moved", "spread", "longest", "squares", "neighbours", "most"}),
+        ),
+        Scope(("plan/aggregates/measures.py",), frozenset({"estimator", "middle", "size", "held"})),
+    ),
+    {
+        "plan.aggregates.measures.Count.estimator": "how a mean counts its rows has vectors among estimators of sums",
+        "plan.bounding._for_neighbours": "every pair of units is enumerated in tests of bounding, and it is on record",
+        "plan.readings.value_readings._most_values": "it counts the values that a column is declared to have",
+    },
+)
+formula = REGISTRY.formula
+GROUPS = 3
+
+Unit = tuple[int, ...]
+
+
+def _units(limits: Limits) -> list[Unit]:
+    """List the rows that a unit within limits can have in each of three groups."""
+    each = itertools.product(range(limits.rows_per_group + 1), repeat=GROUPS)
+    return [unit for unit in each if sum(unit) <= limits.rows and sum(map(bool, unit)) <= limits.groups]
+
+
+def _norms(change: Sensitivity) -> tuple[Any, ...]:
+    return change.l1, change.squares, change.linf
+
+
+def _largest(moves: Iterable[Iterable[int]]) -> tuple[int, int, int]:
+    """Find the largest Δ₁, Δ₂² and Δ∞ of all moves."""
+    known = [[abs(int(each)) for each in move] for move in moves]
+    return max(map(sum, known)), max(sum(each * each for each in move) for move in known), max(map(max, known))
+
+
+@formula("plan.bounding._sensitivity")
+def _bounded_totals() -> Iterator[Vector]:
+    """Every row of size M counts whole: the longest is where as many groups as there are rows for are full."""
+    for limits, size in itertools.product((Limits(3, 2, 2), Limits(4, 3, 2), Limits(2, 2, 1), Limits(5, 1, 5)), (1, 7)):
+        total, squares, most = _largest([[size * rows for rows in unit] for unit in _units(limits)])
+        for strategy in (Strategy.SAMPLE, Strategy.CLIP_L1, Strategy.WHOLE):
+            found = bounding._sensitivity(strategy, size, limits, GROUPS)
+            yield exact((total, most), lambda s=strategy, m=size, own=limits: _sums(s, m, own))
+            assert found.squares >= squares
+        yield exact((squares, most), lambda m=size, own=limits: _lengths(m, own))
+        weighted = limits.rows * size
+        yield exact((weighted, weighted**2, weighted), lambda m=size, own=limits: _weighted(m, own))
+
+
+def _sums(strategy: Strategy, size: int, limits: Limits) -> tuple[Any, ...]:
+    found = bounding._sensitivity(strategy, size, limits, GROUPS)
+    return found.l1, found.linf
+
+
+def _lengths(size: int, limits: Limits) -> tuple[Any, ...]:
+    found = bounding._sensitivity(Strategy.CLIP_L2, size, limits, GROUPS)
+    assert found.l1 == math.isqrt(GROUPS * int(found.squares))  # of whole numbers, by Cauchy–Schwarz
+    return found.squares, found.linf
+
+
+def _weighted(size: int, limits: Limits) -> tuple[Any, ...]:
+    return _norms(bounding._sensitivity(Strategy.REWEIGHT, size, limits, GROUPS))
+
+
+@formula("plan.bounding.longest")
+def _longest() -> Iterator[Vector]:
+    for per_group, total in ((1, 3), (2, 3), (2, 5), (3, 4), (5, 5), (7, 3)):
+        units = itertools.product(range(per_group + 1), repeat=total)
+        yield exact(max(sum(v * v for v in unit) for unit in units if sum(unit) <= total), longest, per_group, total)
+
+
+_MATRICES = (((1, 0, 0), (0, 1, 0)), ((2, -1, 0), (0, 3, -4)), ((4, 4, 4),), ((1, 1, 1), (0, 1, 1), (0, 0, 1)))
+
+
+@formula("plan.readings.total_readings.LinearTotals.sensitivity")
+def _combinations() -> Iterator[Vector]:
+    """All rows of a unit may lie in the group whose column is longest, in each norm; a replaced unit moves twice that.
+
+    By convexity the bound is T times the norm of one column, which units with all T rows in one group reach.
+    """
+    for rows in _MATRICES:
+        columns = np.array(rows).T
+        for table, most in ((ROWS, 1), (USERS, 3)):
+            moves = [most * column for column in columns]
+            plan = bounded(table, Neighbours.ADD_REMOVE, strategy=Strategy.REWEIGHT)
+            steps = 2 ** plan.measures[0].bits
+            total, squares, largest = _largest(moves)
+            wanted = (total * steps, squares * steps**2, largest * steps)
+            yield exact(wanted, lambda own=plan, r=rows: _norms(LinearTotals(Totals(own), Matrix(r)).sensitivity))
+
+
+@formula("plan.readings.total_readings.LinearScores.spread")
+def _spread_of_scores() -> Iterator[Vector]:
+    for rows in _MATRICES:
+        columns = [(0,) * len(rows), *zip(*rows, strict=True)]
+        apart = max(max(0, *column) - min(0, *column) for column in columns)
+        plan = bounded(ROWS, Neighbours.ADD_REMOVE)
+        yield exact(apart, lambda own=plan, r=rows: LinearScores(Totals(own), Matrix(r)).spread)
+
+
+@formula("plan.readings.total_readings.Matrix.column_spread")
+def _column_spread() -> Iterator[Vector]:
+    for rows, wanted in zip(_MATRICES, (1, 4, 4, 1), strict=True):
+        yield exact(wanted, lambda r=rows: Matrix(r).column_spread)
+
+
+@formula("plan.readings.total_readings.Matrix.row_spread")
+def _row_spread() -> Iterator[Vector]:
+    for rows, wanted in zip(_MATRICES, (1, 7, 4, 1), strict=True):
+        yield exact(wanted, lambda r=rows: Matrix(r).row_spread)
+
+
+@formula("plan.readings.total_readings.GroupSizes.sensitivity")
+def _sizes() -> Iterator[Vector]:
+    """A row changes the total of its group, which leaves one place of the histogram and enters another."""
+    for neighbours, most in itertools.product(Neighbours, (1, 4)):
+        moves = []
+        for start in itertools.product(range(3), repeat=2):
+            for unit in itertools.product(range(2), repeat=2):
+                if sum(unit) <= 1:
+                    sizes = [np.bincount(np.clip(np.add(start, each), 0, most), minlength=9) for each in ((0, 0), unit)]
+                    moves.append(sizes[1] - sizes[0])
+        times = 2 if neighbours is Neighbours.REPLACE else 1
+        total, _, largest = _largest(moves)
+        plan = bounded(ROWS, neighbours)
+        yield exact((times * total, times * largest), lambda own=plan, m=most: _moved_sizes(own, m))
+
+
+def _moved_sizes(plan: Any, most: int) -> tuple[Any, ...]:
+    found = GroupSizes(Totals(plan), most).sensitivity
+    return found.l1, found.linf
+
+
+_SERIES = (np.tri(3, dtype=np.int64), np.array([[1, 1, 1], [1, 0, 0]]), np.array([[2, -1, 0], [0, 5, -2]]))
+
+
+@formula("plan.readings.factored_totals.FactoredTotals.sensitivity")
+def _factored() -> Iterator[Vector]:
+    """All rows of a unit may lie in one period: then the bound is reached by the largest column."""
+    yield from _factored_vectors(lambda read: _norms(read.sensitivity))
+
+
+@formula("plan.readings.factored_totals.FactoredTotals._squares")
+def _factored_squares() -> Iterator[Vector]:
+    for matrix in _SERIES:
+        squares = max(int((column**2).sum()) for column in matrix.T)
+        for table, most in ((ROWS, 1), (USERS, 3)):
+            plan = bounded(table, Neighbours.ADD_REMOVE, strategy=Strategy.REWEIGHT)
+            read, steps = FactoredTotals(Totals(plan), matrix), 2 ** plan.measures[0].bits
+            yield exact(squares * (most * steps) ** 2, lambda r=read: r._squares(r.totals.scaled.added))
+
+
+def _factored_vectors(told: Callable[[FactoredTotals], Any]) -> Iterator[Vector]:
+    for matrix in _SERIES:
+        for table, most in ((ROWS, 1), (USERS, 3)):
+            plan = bounded(table, Neighbours.ADD_REMOVE, strategy=Strategy.REWEIGHT)
+            steps = 2 ** plan.measures[0].bits
+            total, squares, largest = _largest([most * steps * column for column in matrix.T])
+            yield exact((total, squares, largest), lambda own=plan, m=matrix: told(FactoredTotals(Totals(own), m)))
+
+
+@formula("plan.readings.stepped_readings.SteppedTotal.most")
+def _stepped() -> Iterator[Vector]:
+    """⌊(t + d)/γ⌋ − ⌊t/γ⌋, over all totals t and what a unit of at most 3 rows adds."""
+    for grid in (Fraction(1), Fraction(2), Fraction(5, 3), Fraction(1, 7)):
+        moves = [math.floor((t + d) / grid) - math.floor(t / grid) for t in range(40) for d in range(4)]
+        plan = bounded(USERS, Neighbours.ADD_REMOVE, "SELECT COUNT(*) FROM visits", Strategy.REWEIGHT)
+        yield exact(max(moves), lambda own=plan, g=grid: SteppedTotal(own, g).most)
+
+
+@formula("plan.readings.dense_readings.Misfits.spread")
+def _misfits() -> Iterator[Vector]:
+    """A unit of T rows raises one gap by T and lowers another by T; replaced, it does so in two cells."""
+    for rows, neighbours in itertools.product((1, 3), Neighbours):
+        reading = Marginals(cell_plan(rows, neighbours), _CELLS, ((0,),))
+        views = (Counted(reading, (0,)),)
+        wanted = 2 * rows * (2 if neighbours is Neighbours.REPLACE else 1)
+        yield exact(wanted, lambda v=views: Misfits(v, (np.zeros(3, np.int64),)).spread)
+
+
+@formula("plan.readings.cell_rows.SetMisfits.moved")
+def _moved_sets() -> Iterator[Vector]:
+    """One cell is moved by T, whoever is replaced; several by 2T then, each times its weight."""
+    for weights, neighbours in itertools.product(((1, 1), (5, 1), (1, 3)), Neighbours):
+        several = 2 if neighbours is Neighbours.REPLACE else 1
+        yield exact(2 * max(weights[0], several * weights[1]), lambda w=weights, n=neighbours: _sets(w, n).moved)
+
+
+@formula("plan.readings.cell_rows.SetMisfits.spread")
+def _spread_sets() -> Iterator[Vector]:
+    for weights, wanted in (((1, 1), 8), ((5, 1), 20), ((1, 3), 24)):
+        yield exact(wanted, lambda w=weights: _sets(w, Neighbours.REPLACE).spread)
+
+
+def _sets(weights: tuple[int, ...], neighbours: Neighbours) -> SetMisfits:
+    reading = CellRows(cell_plan(2, neighbours), _CELLS)
+    views = (CellCounts(reading, ()), CellCounts(reading, (0,)))
+    return SetMisfits(views, (np.zeros(1, np.int64), np.zeros(3, np.int64)), weights, (0, 0))
+
+
+def _column(low: int, high: int) -> Column:
+    return Column(Field(0, "visits", "age"), Domain("integer", bounds=(low, high)))
+
+
+def _scaled(measure: Any, step: Fraction, low: int, high: int) -> Scaled:
+    change = Sensitivity(1, 1)
+    return Scaled(measure, step, low, high, 0, change, change)
+
+
+_RANGES = ((0, 10, Fraction(1)), (-4, 6, Fraction(1)), (3, 5, Fraction(1, 4)), (-12, -2, Fraction(5)))
+
+
+@formula("plan.aggregates.measures.Mean.estimator")
+def _mean_estimator() -> Iterator[Vector]:
+    """A mean of rows at either end is that end: all of a is high, all of b is low."""
+    for low, high, step in _RANGES:
+        scaled = _scaled(Mean(_column(low, high)), step, low, high)
+        yield exact((low * step, high * step), lambda own=scaled: _ends(own))
+
+
+def _ends(scaled: Scaled) -> tuple[Any, ...]:
+    made: Any = scaled.measure.estimator(scaled)
+    return made.low, made.high
+
+
+@formula("plan.aggregates.measures.Mean.middle")
+def _mean_middle() -> Iterator[Vector]:
+    """Whatever its value is, a row adds high − low to both sums together: half of it to each in the middle."""
+    for low, high, step in _RANGES:
+        half = (high - low) * step / 2
+        yield exact((half, half), Mean(_column(low, high)).middle, step, low, high)
+
+
+@formula("plan.aggregates.measures.Mean.size")
+def _mean_size() -> Iterator[Vector]:
+    for low, high, _ in _RANGES:
+        ends = max((value - low) + (high - value) for value in range(low, high + 1))
+        yield exact(ends, Mean(_column(low, high)).size, low, high)
+
+
+@formula("plan.aggregates.measures.Sum.middle")
+def _sum_middle() -> Iterator[Vector]:
+    for low, high, step in _RANGES:
+        yield exact((low + high) // 2 * step, lambda a=low, b=high, s=step: Sum(_column(a, b)).middle(s, a, b)[0])
+
+
+@formula("plan.aggregates.measures.Sum.estimator")
+def _sum_estimator() -> Iterator[Vector]:
+    """Of a mean's two sums of n rows of one value the sum is n times that value."""
+    for low, high, step in _RANGES:
+        scaled = _scaled(Mean(_column(low, high)), step, low, high)
+        for value in (low, high):
+            totals = [np.array([float(3 * (value - low) * step)]), np.array([float(3 * (high - value) * step)])]
+            wanted = float(3 * value * step)
+            yield exact(wanted, lambda own=scaled, t=totals: _combined(own, t))
+
+
+def _combined(scaled: Scaled, totals: list[Any]) -> float:
+    made: Any = Sum(scaled.measure.value).estimator(scaled)  # type: ignore[arg-type]
+    return float(made.combined(totals)[0])
+
+
+@formula("plan.aggregates.measures._held")
+def _held_steps() -> Iterator[Vector]:
+    """The whole steps around a range: the least holds the lower end, and the greatest the upper."""
+    for low, high, step in ((0, 10, Fraction(3)), (-5, 7, Fraction(2)), (-7, -1, Fraction(4)), (1, 2, Fraction(1, 3))):
+        below = max(k for k in range(-99, 99) if k * step <= low)
+        above = min(k for k in range(-99, 99) if k * step >= high)
+        yield exact((below, above), _held, _column(low, high), step)
+
+
+test_vectors, test_every_formula_has_vectors = REGISTRY.tests()
