@@ -560,7 +560,7 @@ def test_what_a_question_measures(clinics: dict[str, sf.Curator], world: str, ki
     said: dict[str, Any] = {"alone": asked.alike is None, "found": asked.found, "free": asked.free}
     said |= {"groups": asked.groups, "most": outcome(lambda: asked._most_groups), "whole": asked._whole}
     said |= {"columns": [(each.name, each.type.value) for each in asked.columns], "warnings": figures(asked.warnings)}
-    for name in ("options", "options_of_one_total", "others"):
+    for name in ("options", "others"):
         made = outcome(lambda: getattr(asked, name))
         said[name] = made if made and isinstance(made[0], str) else [bounding(each) for each in made]
     said |= {f"ranges {joint}": outcome(lambda: asked._ranges(joint)) for joint in (False, True)}
