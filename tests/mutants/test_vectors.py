@@ -61,6 +61,14 @@ MUTANTS = (
         "math.exp(min(700.0, y + beta))",
         ("vectors/test_loss_vectors.py::test_vectors[privacy.noise_losses.LaplaceLoss.delta]",),
     ),
+    Mutant(
+        "the rounding of large logarithms hides in the tail of a sum of many noises",
+        Kind.RANGES,
+        "mechanisms.noise_sums:_few_tails",
+        "math.fsum(np.log1p(-0.5 / np.arange(1, terms))) - math.log(2)",
+        "math.lgamma(2 * terms - 1) - 2 * math.lgamma(terms) - (2 * terms - 1) * math.log(2)",
+        ("vectors/test_noise_vectors.py::test_vectors[mechanisms.noise_sums._waiting_tail]",),
+    ),
 )
 
 test_the_vectors_notice = suite(MUTANTS)

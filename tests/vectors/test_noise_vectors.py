@@ -177,8 +177,25 @@ def _waiting_tail() -> Iterator[Vector]:
 
         with MP.workdps(25):
             truth = 2 * MP.quad(density, [0, 1, 4, 12, 60])
-        yield between(up(truth), up(truth * (1 + MP.mpf("1e-12"))) + 2e-14, noise_sums._waiting_tail, reach, terms)
-    yield between(1.0, 1.0 + 2e-14, noise_sums._waiting_tail, 0.0, 2)
+        yield between(up(truth), up(truth * (1 + MP.mpf("1e-12"))) + 4e-14, noise_sums._waiting_tail, reach, terms)
+    yield between(1.0, 1.0 + 4e-14, noise_sums._waiting_tail, 0.0, 2)
+    for reach, terms in ((60.0, 80), (200.0, 400), (500.0, 3000), (1300.0, 20000)):
+        truth = _late_by(real(reach), terms)  # rare: rounding of large logarithms would be as large as they are
+        yield between(up(truth), up(truth * (1 + MP.mpf("1e-7"))) + 1e-12, noise_sums._waiting_tail, reach, terms)
+
+
+def _late_by(reach: Real, terms: int) -> Real:
+    """P(|sum of Laplace variables| > reach), each probability from the one before it, in 50 digits."""
+    chance, few, tails = MP.mpf(2) ** -terms, MP.mpf(0), []
+    for n in range(terms):
+        few += chance
+        tails.append(few)
+        chance = chance * (n + terms) / (2 * (n + 1))
+    event, total = MP.exp(-reach), MP.mpf(0)
+    for j in range(terms):
+        total += event * tails[terms - 1 - j]
+        event = event * reach / (j + 1)
+    return 2 * total
 
 
 @REGISTRY.formula("mechanisms.noise_sums._few_tails")
@@ -187,7 +204,7 @@ def _few_tails() -> Iterator[Vector]:
     for terms in (2, 3, 5):
         law = [F(math.comb(n + terms - 1, n), 2 ** (n + terms)) for n in range(terms)]
         wanted = [float(sum(law[: terms - j])) for j in range(terms)]
-        yield exact(wanted, noise_sums._few_tails.__wrapped__, terms, terms)
+        yield between(wanted, [number + 1e-13 for number in wanted], noise_sums._few_tails.__wrapped__, terms, terms)
 
 
 def _log_moment(scale: Any, slope: Real) -> Real:

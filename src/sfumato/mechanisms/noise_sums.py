@@ -31,8 +31,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-_ROUNDING = 1e-14
-"""More than all rounding of a computed probability together."""
+_CUT = 1e-14
+"""More than what is cut off of a sum over Poisson events, and the rounding of its own additions."""
+_ULP = 2.0**-52
 _RAREST = 1e-12
 """Misses that are rarer than this are not computed but bounded."""
 
@@ -75,11 +76,19 @@ def _laplace_chernoff(scale: float, terms: int, miss: float) -> float:
 
 
 def _waiting_tail(reach: float, terms: int) -> float:
-    """Bound P(|sum of so many continuous Laplace variables of scale 1| > reach) from above."""
+    """Bound P(|sum of so many continuous Laplace variables of scale 1| > reach) from above.
+
+    Logarithms are sums of thousands of numbers: each probability is raised by what their rounding can be.
+    """
     most = min(terms, math.ceil(reach + 40 * math.sqrt(reach) + 60))  # beyond it Poisson(reach) has no mass to speak of
     events = np.arange(most)
-    logs = events * math.log(reach) - reach - _log_factorials(most) if reach > 0 else np.where(events == 0, 0, -np.inf)
-    return 2 * float((np.exp(logs) * _few_tails(terms, most)).sum()) + _ROUNDING
+    if reach > 0:
+        factorials = _log_factorials(most)
+        logs = events * math.log(reach) - reach - factorials
+        rounding = _ULP * (events + 4) * (factorials + events * abs(math.log(reach)) + reach + 4)
+    else:
+        logs, rounding = np.where(events == 0, 0, -np.inf), np.zeros(most)
+    return 2 * float((np.exp(logs + rounding) * _few_tails(terms, most)).sum()) + _CUT
 
 
 def _log_factorials(count: int) -> NDArray[np.float64]:
@@ -88,12 +97,17 @@ def _log_factorials(count: int) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=256)
 def _few_tails(terms: int, most: int) -> NDArray[np.float64]:
-    """Compute P(N ≤ terms − 1 − j) for j below ``most``: ½ for j = 0, less one probability of N for each further."""
+    """Bound P(N ≤ terms − 1 − j) from above for j below ``most``: ½ for j = 0, less one probability of N for each
+    further j. P(N = terms − 1) = ½·∏ᵢ(1 − 1/(2i)) over i below ``terms``; differences of ln Γ, which are as large as
+    terms·ln(terms), would be wrong by as many units in the last place.
+    """
     tails = terms - np.arange(1, most)  # N = terms − 1, terms − 2, …
-    first = math.lgamma(2 * terms - 1) - 2 * math.lgamma(terms) - (2 * terms - 1) * math.log(2)  # ln P(N = terms − 1)
-    steps = np.log(2.0) + np.log(tails[:-1]) - np.log(tails[:-1] + terms - 1)  # P(N = n − 1) = P(N = n)·2n/(n + k − 1)
+    first = math.fsum(np.log1p(-0.5 / np.arange(1, terms))) - math.log(2)
+    steps = -np.log1p((terms - 1 - tails[:-1]) / (2 * tails[:-1]))  # P(N = n − 1) = P(N = n)·2n/(n + k − 1)
     logs = first + np.concatenate([[0.0], np.cumsum(steps)])
-    return np.maximum(0.5 - np.concatenate([[0.0], np.cumsum(np.exp(logs))]), 0)[:most]
+    chances = np.exp(logs)
+    margins = _ULP * chances * (np.arange(logs.size) + 8) * (8 - logs)
+    return np.maximum(0.5 - np.concatenate([[0.0], np.cumsum(chances - margins)]), 0)[:most]
 
 
 def _least(holds: Callable[[float], bool], high: float) -> float:
