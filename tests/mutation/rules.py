@@ -259,7 +259,12 @@ _SKIPPED_FIELDS = {"decorator_list", "annotation", "returns", "type_params", "ty
 
 
 def _places(node: ast.AST, path: tuple[tuple[str, int | None], ...] = ()) -> Iterator[tuple[Any, ast.AST]]:
-    """Yield every node of a function's body that may be changed; messages, annotations and defaults are left alone."""
+    """Yield every node of a function's body that may be changed; messages, annotations and defaults are left alone.
+
+    So is ``strict=True`` of ``zip``, which checks what was computed just before it and decides nothing.
+    """
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return
     yield path, node
     for field, value in ast.iter_fields(node):
         if field in _SKIPPED_FIELDS or isinstance(value, ast.arguments):

@@ -32,6 +32,7 @@ def offered(body: str, rule: str) -> set[str]:
         ("constant", "return 0.5", {"1.0"}),
         ("constant", "return True", {"False"}),
         ("constant", "raise ValueError(3)", set()),
+        ("constant", "return zip(a, b, strict=True)", set()),
         ("comparison", "return a < b", {"a <= b"}),
         ("comparison", "return a <= b < c", {"a < b < c", "a <= b <= c"}),
         ("comparison", "return a == b", {"a != b"}),
