@@ -1,0 +1,60 @@
+"""Seeded bugs of kinds of release: what a skin offers, and what is read for it."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_STRUCTS = ("server/requests/test_kind_structs.py",)
+
+MUTANTS = (
+    Mutant(
+        "a kind that a skin refuses is offered there",
+        Kind.CONSENT,
+        "curator.release_kinds:ReleaseKind.require",
+        "if refusal is not None:",
+        "if False:",
+        ("curator/test_release_kinds.py::test_a_skin_that_does_not_offer_a_kind_says_what_to_do",),
+    ),
+    Mutant(
+        "texts and lists that are sent have no end",
+        Kind.HOSTILE,
+        "server.requests.kind_structs:_sized",
+        "max_length=size.most",
+        "max_length=None",
+        _STRUCTS,
+    ),
+    Mutant(
+        "whole numbers that are sent have no end",
+        Kind.HOSTILE,
+        "server.requests.kind_structs:_sized",
+        "le=size.most",
+        "le=None",
+        _STRUCTS,
+    ),
+    Mutant(
+        "a name that is not known is passed over",
+        Kind.HOSTILE,
+        "server.requests.kind_structs:_OPTIONS",
+        "'forbid_unknown_fields': True",
+        "'forbid_unknown_fields': False",
+        _STRUCTS,
+    ),
+    Mutant(
+        "what Python alone takes is read from others",
+        Kind.CONSENT,
+        "curator.release_kinds:spec_fields",
+        "if not each.metadata.get('local')",
+        "if True",
+        _STRUCTS,
+    ),
+    Mutant(
+        "running totals of thousands of periods are explained for nothing",
+        Kind.LIMITS,
+        "server.releases.static_costs:for_what_is_proposed",
+        "len(proposal.periods) ** 2",
+        "len(proposal.periods)",
+        ("server/releases/test_static_costs.py",),
+    ),
+)
+
+test_the_tests_of_kinds_notice = suite(MUTANTS)

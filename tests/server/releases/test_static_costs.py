@@ -1,0 +1,51 @@
+"""Free work counts by what it takes to answer, known before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from server.running_server import write_club
+from sfumato.server.releases.static_costs import GROUPS, for_what_is_proposed
+
+PERIODS = 400
+TICKS = f"""
+[unit]
+name = "person"
+budget = {{ epsilon = 10 }}
+
+[tables.ticks]
+source = "ticks.csv"
+id = "person"
+max_rows = 2
+columns = {{ tick = {{ type = "integer", bounds = [1, {PERIODS}] }} }}
+"""
+
+
+@pytest.fixture
+def ticks(tmp_path: Path) -> Iterator[sf.Curator]:
+    (tmp_path / "ticks.csv").write_text("person,tick\na,1\nb,2\n")
+    (tmp_path / "ticks.toml").write_text(TICKS)
+    with sf.Curator(tmp_path / "ticks.toml") as curator:
+        yield curator
+
+
+@pytest.mark.parametrize("act", ["explain", "error", "price", "rehearse"])
+def test_running_totals_count_by_the_pairs_of_their_periods(ticks: sf.Curator, act: str) -> None:
+    proposal = ticks.running("SELECT tick, COUNT(*) AS n FROM ticks GROUP BY tick")
+    alone = ticks.sql("SELECT tick, COUNT(*) AS n FROM ticks GROUP BY tick")
+    counted, plain = (for_what_is_proposed(each, act, {"epsilon": 1}, per_second=1000) for each in (proposal, alone))
+    assert counted - plain == int(3e-6 * PERIODS**2 * 1000) == 480
+    assert for_what_is_proposed(proposal, "propose", {}, per_second=1000) == 0
+
+
+def test_degrees_count_by_their_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert GROUPS > 35
+    monkeypatch.setattr("sfumato.server.releases.static_costs.GROUPS", 5)
+    with sf.Curator(write_club(tmp_path)) as curator:
+        proposal = curator.degrees("ties", ["source", "target"])
+        nodes = len(proposal.question.groups)
+        assert for_what_is_proposed(proposal, "explain", {"epsilon": 1}, per_second=10) == nodes // 5 > 0
