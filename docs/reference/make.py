@@ -261,8 +261,8 @@ REFUSED = (
 """What, an example, the stable code of its refusal, and what works instead."""
 
 ABOUT_KINDS = """\
-Beside questions in SQL there are other kinds of release. Each has a spec, which `curator.propose` takes in Python and at
-a server alike; most have a method of the curator too, and a command."""
+Beside questions in SQL there are other kinds of release. Each has a spec, which `curator.propose` takes in Python and
+at a server alike; most have a method of the curator too, and a command."""
 
 _KINDS = {
     "logic": "Conditions and choices",
