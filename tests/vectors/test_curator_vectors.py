@@ -19,6 +19,7 @@ from sfumato.audit.canaries import canary_guesses
 from sfumato.audit.lower_bounds import falsifying, verdicts
 from sfumato.audit.whole_policies import curator_audits, shared_noise
 from sfumato.curator.proposals import bought_synopses, marginals, session_answers, synthesis, workloads
+from sfumato.curator.proposals.degrees import Degrees
 from sfumato.curator.proposals.marginals import MarginalsProposal
 from sfumato.curator.proposals.mwem import MwemProposal
 from sfumato.curator.proposals.online import OnlineSession, ProposedOnline
@@ -89,6 +90,14 @@ def _wide(scale: Any, sure: str, k: int = 1) -> int:
     """The half-width of k discrete Laplace noises together, from their tail."""
     level = mpf(Fraction(sure).numerator) / Fraction(sure).denominator
     return routes.laplace_half_width(scale, 1 - level ** (mpf(1) / k))
+
+
+@formula("curator.proposals.degrees.Degrees.intervals")
+def _degree_intervals() -> Iterator[Vector]:
+    for scale, counts in ((4, (0, 7)), (Fraction(5, 2), (-3, 12, 5)), (40, (100,))):
+        width = _wide(scale, "0.95")
+        ends = {"nodes": [(float(count - width), float(count + width)) for count in counts]}
+        yield exact(ends, lambda counts, scale: Degrees(counts, Laplace(scale)).intervals, counts, scale)
 
 
 # ── sessions ───────────────────────────────────────────────────────────────────────────────────

@@ -108,9 +108,23 @@ def _whole_numbers() -> list[Case]:
         meant("//", apply(Operation.DIVIDE_WHOLE, i, j), both, _quotient),
         meant("%", apply(Operation.REMAINDER, i, j), both, lambda x, y: x - y * _quotient(x, y)),
         meant("// of wide numbers", apply(Operation.CONVERT, divided, detail=(Type.INTEGER,)), both, _quotient),
+        meant("// beyond 64 bits", apply(Operation.CONVERT, _in_units(i), detail=(Type.INTEGER,)), ("i",), _units),
         Case("LEAST", apply(Operation.LEAST, i, whole(5), j), lambda row: min(there(row["i"], 5, row["j"]))),
         Case("GREATEST", apply(Operation.GREATEST, i, whole(5), j), lambda row: max(there(row["i"], 5, row["j"]))),
     ]
+
+
+def _in_units(value: Scalar) -> Scalar:
+    """Round a whole number down to units of 64, as totals are: by a quotient that 64 bits do not hold."""
+    raised = apply(
+        Operation.ADD, apply(Operation.CONVERT, value, detail=(Wide.INTEGER,)), Constant(2**104, Wide.INTEGER)
+    )
+    quotient = apply(Operation.DIVIDE_WIDE, raised, Constant(64, Wide.INTEGER))
+    return apply(Operation.SUBTRACT, quotient, Constant(2**98, Wide.INTEGER))
+
+
+def _units(value: int) -> int:
+    return value // 64
 
 
 def _quotient(x: int, y: int) -> int:

@@ -62,8 +62,8 @@ from sfumato.policy.values import MOST_ROWS
 
 _LARGEST = 2**61
 """A unit's own total is cut here before it is scaled: two of them together fit 64 bits."""
-_BEYOND_TOTALS = 2**120
-"""No total of any table is as large, and a wide number of every engine holds twice as much."""
+_BEYOND_TOTALS = 2**104
+"""More than 2^62 of the largest units, where totals are cut anyway; Spark divides numbers up to 10^32 exactly."""
 _MOST_CODES = 256
 """A key of more texts than these is grouped by as it is: its list would be longer than what it saves."""
 
@@ -98,7 +98,8 @@ def _rounded(bounded: Bounded, rows: Rows, totals: Statement) -> Statement:
 
 def _nearest(total: Scalar, unit: int) -> Scalar:
     """Compute ⌊total/unit + 1/2⌋: division rounds down where the dividend is not negative."""
-    raised = apply(Operation.ADD, wide(total), Constant(_BEYOND_TOTALS + unit // 2, Wide.INTEGER))
+    held = clamped(wide(total), Constant(-_BEYOND_TOTALS, Wide.INTEGER), Constant(_BEYOND_TOTALS, Wide.INTEGER))
+    raised = apply(Operation.ADD, held, Constant(_BEYOND_TOTALS + unit // 2, Wide.INTEGER))
     quotient = apply(Operation.DIVIDE_WIDE, raised, Constant(unit, Wide.INTEGER))
     return apply(Operation.SUBTRACT, quotient, Constant(_BEYOND_TOTALS // unit, Wide.INTEGER))
 

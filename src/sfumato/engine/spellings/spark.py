@@ -68,7 +68,9 @@ class SparkSpelling(CommonSpelling):
     def divide_whole(self, x: str, y: str) -> str:
         return f"({x} DIV {y})"
 
-    divide_wide = divide_whole
+    def divide_wide(self, x: str, y: str) -> str:
+        """DIV of decimals gives 64 bits, and more is lost. A quotient without a rest is exact up to 32 digits."""
+        return f"CAST(({x} - {x} % {y}) / {y} AS DECIMAL(38,0))"
 
     def like(self, x: str, pattern: str) -> str:
         """Name an escape that does not occur: without one it is the backslash."""

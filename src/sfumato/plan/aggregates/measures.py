@@ -39,8 +39,8 @@ _LARGEST_VALUE = 2**61
 _EXACT_QUOTIENT = 2**50
 """Multiples of a grid that is no power of two are found exactly up to here: value, grid and quotient are each off by at
 most 2^-53 of their size, less than half a step in all."""
-_LEAST_STEP = Fraction(1, 2**1022)
-"""Steps that a double holds in full."""
+_LEAST_STEP = Fraction(1, 2**960)
+"""Steps that a double holds in full, and whose parts, 2^-33 of them, are numbers that may be written down."""
 
 
 @dataclass(frozen=True)
