@@ -18,7 +18,7 @@ import pytest
 import sfumato as sf
 from server.pages.signed_in import SignedIn, fields, sign_in
 from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server
-from sfumato.server.pages import ask_pages
+from sfumato.server.pages import released_pages
 from sfumato.server.pages.kind_pages import page_kinds
 from sfumato.server.pages.page_routes import PLACES
 from sfumato.server.pages.rendering import RULES
@@ -287,7 +287,7 @@ def test_a_question_that_is_refused_is_shown_again_with_its_place(
 def test_an_answer_that_takes_long_is_waited_for_on_a_page(
     people: dict[str, SignedIn], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ask_pages, "_PATIENCE", 0.001)
+    monkeypatch.setattr(released_pages, "_PATIENCE", 0.001)
     ana = people["ana"]
     sent = {**PRICE, "epsilon": "0.02", "request": "slow"}
     place = ana.post(f"{POLICY}/answers", sent).headers["location"]

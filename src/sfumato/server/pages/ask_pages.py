@@ -6,7 +6,6 @@ name of this one purchase.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -34,7 +33,7 @@ from sfumato.server.pages.browser_sessions import Form, own_origin, sent_form, v
 from sfumato.server.pages.kind_pages import page_kinds
 from sfumato.server.pages.page_contexts import Asked, AskPage, Preview, Step, Verdict, WaitingPage
 from sfumato.server.pages.refusal_places import start_of, underlined
-from sfumato.server.pages.released_pages import unlisted_page
+from sfumato.server.pages.released_pages import buy_sent, unlisted_page
 from sfumato.server.pages.rendering import address, refusal_of, shown
 from sfumato.server.pages.shown_tables import grid, tables
 from sfumato.server.pages.standing_bars import bars, first
@@ -47,8 +46,6 @@ from sfumato.server.requests.calls import counter_of, in_thread
 
 KIND = "questions"
 START = Asked(epsilon="0.1")
-_PATIENCE = 20
-"""Seconds that a browser waits for an answer before it is shown how far that is."""
 _ELSEWHERE = (NotAllowed, NotSignedIn, NotThere, Unanswered)
 """What is not said of a question."""
 _SENT = ("sql", "epsilon", "delta", "within", "confidence")
@@ -86,20 +83,13 @@ async def preview(request: Request) -> Response:
 async def buy(request: Request) -> Response:
     """Release what was forecast, once, however often the button is pressed."""
     caller, form = await sent_form(request)
-    policy, counter, asked = request.path_params["policy"], counter_of(request), typed(form)
+    policy, asked = request.path_params["policy"], typed(form)
     try:
-        kind, spec, price = proposals.read_bought(_written(asked))
-        flight = await in_thread(counter.start, caller, policy, kind, spec, price, form.one("request"))
-        found = await asyncio.wait_for(counter.wait(flight), _PATIENCE)
-    except TimeoutError:
-        return RedirectResponse(address(policy, "requests", form.one("request")), 303)
+        return await buy_sent(request, caller, policy, _written(asked), form.one("request"))
     except _ELSEWHERE:
         raise
     except SfumatoError as refused:
         return await in_thread(_page, request, caller, policy, asked, Clicked(), opened=False, refused=refused)
-    if not found.line:
-        return await in_thread(unlisted_page, request, caller, policy, found)
-    return RedirectResponse(address(policy, "answers", found.line), 303)
 
 
 async def wait(request: Request) -> Response:

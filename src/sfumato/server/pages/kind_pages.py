@@ -5,12 +5,11 @@ What is bought is what was explained: the button that spends stands in a form of
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from sfumato.curator.release_kinds import ReleaseKind, all_kinds, spec_fields
 from sfumato.curator.spec_types import field_form
@@ -18,15 +17,14 @@ from sfumato.errors import NotAllowed, NotSignedIn, NotThere, SfumatoError, Unan
 from sfumato.mechanisms import bits
 from sfumato.server.pages.browser_sessions import Form, sent_form, visitor
 from sfumato.server.pages.page_contexts import FormField, KindPage, Step
-from sfumato.server.pages.rendering import address, refusal_of, shown
+from sfumato.server.pages.released_pages import buy_sent
+from sfumato.server.pages.rendering import refusal_of, shown
 from sfumato.server.pages.standing_bars import first
 from sfumato.server.people.caller import Caller
 from sfumato.server.people.known_people import Role
 from sfumato.server.requests import proposals
 from sfumato.server.requests.calls import counter_of, in_thread
 
-_PATIENCE = 20
-"""Seconds that a browser waits for an answer before it is shown how far that is."""
 _ELSEWHERE = (NotAllowed, NotSignedIn, NotThere, Unanswered)
 _ASKED_TERMS = ("epsilon", "delta", "confidence", "mechanism", "joint", "counting", "values_epsilon")
 """Terms that the form asks for."""
@@ -46,21 +44,16 @@ async def show_kind(request: Request) -> Response:
 async def ask_kind(request: Request) -> Response:
     """Explain what was filled in, or buy it: by whichever button sent the form."""
     caller, form = await sent_form(request)
-    kind, policy, counter = _kind(request), request.path_params["policy"], counter_of(request)
+    kind = _kind(request)
     if form.one("do") != "buy":
         return await in_thread(_page, request, caller, kind, form)
+    sent = json.dumps({"kind": kind.name, **_body(kind, form)}).encode()
     try:
-        sent = json.dumps({"kind": kind.name, **_body(kind, form)}).encode()
-        name, spec, price = proposals.read_bought(sent)
-        flight = await in_thread(counter.start, caller, policy, name, spec, price, form.one("request"))
-        found = await asyncio.wait_for(counter.wait(flight), _PATIENCE)
-    except TimeoutError:
-        return RedirectResponse(address(policy, "requests", form.one("request")), 303)
+        return await buy_sent(request, caller, request.path_params["policy"], sent, form.one("request"))
     except _ELSEWHERE:
         raise
     except SfumatoError as refused:
         return await in_thread(_page, request, caller, kind, form, refused)
-    return RedirectResponse(address(policy, "answers", found.line), 303)
 
 
 def _kind(request: Request) -> ReleaseKind:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from sfumato.errors import NotThere, SfumatoError
 from sfumato.privacy.numbers import percent
 from sfumato.release.answers.receipts import Receipt
 from sfumato.server.pages.browser_sessions import visitor
 from sfumato.server.pages.page_contexts import AnswerPage, Asked
-from sfumato.server.pages.rendering import shown
+from sfumato.server.pages.rendering import address, shown
 from sfumato.server.pages.shown_tables import grid
 from sfumato.server.pages.standing_bars import first
 from sfumato.server.people.caller import Caller
 from sfumato.server.people.known_people import Role
 from sfumato.server.releases.flights import Released
-from sfumato.server.requests import answer_forms
+from sfumato.server.requests import answer_forms, proposals
 from sfumato.server.requests.calls import counter_of, in_thread
 
+_PATIENCE = 20
+"""Seconds that a browser waits for an answer before it is shown how far that is."""
 _PICTURE_RULES = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
 """What a browser may do for a picture that is opened by itself: show it, as wide as the window is."""
 
@@ -48,6 +51,20 @@ def as_picture(answer: Response) -> Response:
     """Let a picture fit the window in which it is opened."""
     answer.headers["Content-Security-Policy"] = _PICTURE_RULES
     return answer
+
+
+async def buy_sent(request: Request, caller: Caller, policy: str, sent: bytes, key: str) -> Response:
+    """Release what was sent, once for a key, and lead to its answer, or to how far it is."""
+    counter = counter_of(request)
+    kind, spec, price = proposals.read_bought(sent)
+    flight = await in_thread(counter.start, caller, policy, kind, spec, price, key)
+    try:
+        found = await asyncio.wait_for(counter.wait(flight), _PATIENCE)
+    except TimeoutError:
+        return RedirectResponse(address(policy, "requests", key), 303)
+    if not found.line:
+        return await in_thread(unlisted_page, request, caller, policy, found)
+    return RedirectResponse(address(policy, "answers", found.line), 303)
 
 
 def unlisted_page(request: Request, caller: Caller, policy: str, found: Released) -> Response:
