@@ -12,10 +12,9 @@ from pathlib import Path
 
 import sfumato as sf
 from sfumato import data
-from sfumato.audit.asked_questions.asked_worlds import largest_pair
-from sfumato.audit.asked_questions.sampling_processes import AskedText, Job, Processes, bought, throw_away
-from sfumato.audit.invented_tables.neighbouring_tables import neighbours_of
-from sfumato.curator.accounts.policy_account import read_policy
+from sfumato.audit.asked_questions.asked_worlds import AskedText, Job, Processes, bought, largest_pair, throw_away
+from sfumato.audit.invented_tables import neighbours_of
+from sfumato.curator.policy_account import read_policy
 
 POLICY = Path(data.__file__).with_name("flights.toml")
 TARGET = 10_000

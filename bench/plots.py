@@ -9,8 +9,8 @@ import vl_convert
 from timing import cpu_seconds, row
 
 from sfumato.plots.answers import Key, draw
-from sfumato.plots.chart_data import ChartData
-from sfumato.release.answers.altair_charts import bar_chart
+from sfumato.plots.scales import ChartData
+from sfumato.release.answers.answer_pictures import bar_chart
 
 FOOT = ["protects one person", "ε = 0.5 for this answer", "ranges hold with 95 % confidence", "2026-11-15"]
 

@@ -20,8 +20,7 @@ from timing import cpu_seconds, row
 
 import sfumato as sf
 from sfumato.policy import Domain, Type
-from sfumato.publish.drawn_rows.drawing import drawn
-from sfumato.publish.drawn_rows.typed_rows import Column, Rows
+from sfumato.publish.drawn_rows import Column, Rows, drawn
 from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range
 
 SIZES = (10, 8, 16, 7, 15, 6, 5, 2, 42, 20, 20, 20, 2, 9, 30)

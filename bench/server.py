@@ -350,7 +350,7 @@ def pictures() -> None:
 
     from plots import FOOT, bars
     from sfumato.plots.answers import Key, draw
-    from sfumato.release.answers.altair_charts import bar_chart
+    from sfumato.release.answers.answer_pictures import bar_chart
 
     data = bars(200)
     key = Key("county", data.labels, data.labels)

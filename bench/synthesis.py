@@ -27,7 +27,7 @@ import pandas as pd
 import pyarrow as pa
 
 import sfumato as sf
-from sfumato.publish.drawn_rows.drawing import drawn
+from sfumato.publish.drawn_rows import drawn
 from sfumato.publish.synthetic import Synthetic
 
 MOST_CELLS = 10_000

@@ -20,13 +20,13 @@ import sfumato as sf
 from engine.tables import policy_of
 from hostile_json import Edit, edits
 from sfumato import errors
-from sfumato.client import kept_tokens
-from sfumato.client.read_values import read as read_told
+from sfumato.client import addresses
+from sfumato.client.wire_values import read as read_told
 from sfumato.errors import InvalidParameter, ServerUnavailable, SfumatoError
 from sfumato.ledger.proofs.anchors import Anchor
-from sfumato.ledger.proofs.complete_exports import CompleteExport
+from sfumato.ledger.proofs.exporting import CompleteExport
 from sfumato.policy import Table
-from sfumato.publish.files.zip_files import MANIFEST, members_of, sealed, zipped
+from sfumato.publish.files.sealed_files import MANIFEST, members_of, sealed, zipped
 from sfumato.server.requests.proposals import propose, read_asked
 from sfumato.untrusted import UNFORESEEN, refusing
 
@@ -242,7 +242,7 @@ def test_kept_tokens(tmp_path: Path, long: bool) -> None:
     def read(text: str) -> None:
         path.write_text(text)
         path.chmod(stat.S_IRUSR | stat.S_IWUSR)
-        kept_tokens._read(path)
+        addresses._read(path)
 
     check_refused(Reader(text, read), long=long)
 

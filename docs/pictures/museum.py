@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from sfumato.plots.bars import paired_bars
 from sfumato.plots.frame import Drawing, beside, framed
 from sfumato.plots.marks import label, moved
-from sfumato.plots.paired_bars import paired_bars
 
 PICTURE = Path(__file__).parent / "museum.svg"
 _RATIO = math.exp(-1)

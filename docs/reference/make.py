@@ -7,9 +7,8 @@ from pathlib import Path
 
 from sfumato.curator.release_kinds import ReleaseKind, all_kinds, spec_fields
 from sfumato.plan.costs import MOST_BYTES, MOST_MATCHES, MOST_STEPS
-from sfumato.plan.sql.outer import MOST_COLUMNS
+from sfumato.plan.sql.outer import FINISHING, MOST_COLUMNS
 from sfumato.plan.sql.rows import MOST_JOINS
-from sfumato.plan.sql.sql_noisy import FINISHING
 from sfumato.plan.sql.text import DEEPEST, LONGEST, MOST_TOKENS
 from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.plan.values.functions.declaring import Function

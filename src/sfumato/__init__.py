@@ -50,7 +50,6 @@ from sfumato.privacy import (
     calibrate,
     codec,
     compose,
-    divergences,
     dumps,
     loads,
     odometer,
@@ -72,7 +71,7 @@ if TYPE_CHECKING:
         TableView as TableView,
         open as open,
     )
-    from sfumato.curator.protecting import protect as protect
+    from sfumato.curator.curators import protect as protect
     from sfumato.data import example as example
     from sfumato.ledger import (
         Account as Account,
@@ -254,7 +253,7 @@ __all__ = [
 _LATER = {
     "sfumato.client": ("connect",),
     "sfumato.curator": ("Curator", "Explanation", "Forecast", "Listing", "Question", "Standing", "TableView", "open"),
-    "sfumato.curator.protecting": ("protect",),
+    "sfumato.curator.curators": ("protect",),
     "sfumato.data": ("example",),
     "sfumato.ledger": ("Account", "Anchor", "Charged", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
     "sfumato.mechanisms": (
@@ -278,7 +277,8 @@ _LATER = {
     "sfumato.surveys": ("collect", "form"),
 }
 # fmt: on
-"""What only some users need is imported when it is first named."""
+"""What only some users need is imported when it is first named.
+"""
 _HOMES = {name: module for module, names in _LATER.items() for name in names}
 for _module in (
     "attacks",

@@ -49,8 +49,16 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from sfumato.error_facts import LONGEST_FACT, amount, amount_text, at_most as at_most, fact, shorten as shorten
-from sfumato.outcomes import OUTCOMES as OUTCOMES, Outcome as Outcome
+from sfumato.error_facts import (
+    LONGEST_FACT,
+    OUTCOMES as OUTCOMES,
+    Outcome as Outcome,
+    amount,
+    amount_text,
+    at_most as at_most,
+    fact,
+    shorten as shorten,
+)
 
 LEAST_USEFUL = Fraction(1, 10**9)
 """An ε below which the noise of a count is above a thousand million, and of much else too wide to be drawn."""

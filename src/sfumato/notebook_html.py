@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from sfumato.safe_text import printable
+from sfumato.untrusted import printable
 
 _RIGHT, _LEFT = (f' style="text-align:{side};vertical-align:top"' for side in ("right", "left"))
 

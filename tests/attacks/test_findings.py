@@ -6,7 +6,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.attacks import Finding, Findings, Sweep, most_right
-from sfumato.attacks.sweeps import Course
+from sfumato.attacks.findings import Course
 
 EXACT = Finding("differencing", "exact", 400, 400, 0.5, None, 2)
 PRIVATE = Finding("differencing", "private, ε = 1", 231, 400, 0.5, 0.7310585786300049, 2)

@@ -10,11 +10,19 @@ import pytest
 
 import sfumato as sf
 from sfumato import attacks
-from sfumato.attacks.attempts import Attempt
 from sfumato.attacks.ceilings import curve_ceiling, for_replacing, guess_ceiling
-from sfumato.attacks.policy_attacks import LEAST_RUNS, everybody, presence, value
-from sfumato.attacks.staged_policies import Stage, stages, undeclared
-from sfumato.attacks.whole_budgets import Spending, spendings
+from sfumato.attacks.policy_attacks import (
+    LEAST_RUNS,
+    Spending,
+    Stage,
+    everybody,
+    presence,
+    spendings,
+    stages,
+    undeclared,
+    value,
+)
+from sfumato.attacks.policy_pages import Attempt
 from sfumato.policy import read
 from sfumato.privacy import Budget, Curve
 from sfumato.privacy.numbers import from_units

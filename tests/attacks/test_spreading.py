@@ -19,8 +19,7 @@ from sfumato.attacks import (
     table_groups,
 )
 from sfumato.attacks.ceilings import guess_ceiling, most_right
-from sfumato.attacks.differencing import guessed_bits
-from sfumato.attacks.spreading import APART
+from sfumato.attacks.differencing import APART, guessed_bits
 
 
 def towns(people: int, many: int, seed: int = 1) -> np.ndarray:

@@ -10,7 +10,7 @@ import pytest
 
 from claims.claimed_questions import SAMPLING_KEY, TitledQuestion, _reading, titled_questions
 from claims.clinic import clinic
-from sfumato.audit.asked_questions.sampling_processes import throw_away
+from sfumato.audit.asked_questions.asked_worlds import throw_away
 from sfumato.curator import Curator
 from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
 from sfumato.errors import Unsupported

@@ -16,17 +16,7 @@ import sfumato as sf
 from claims.outcomes import numbers, outcome
 from claims.recorded import Claim, check_claims
 from mechanisms.recorded import Keyed, keyed, recorded, words
-from sfumato.mechanisms import (
-    bits,
-    exact_decisions,
-    gaussian,
-    grids,
-    guide_tables,
-    laplace,
-    races,
-    rank_choices,
-    response,
-)
+from sfumato.mechanisms import bits, gaussian, grids, guide_tables, laplace, races, rank_choices, response
 from sfumato.mechanisms.key_thresholds import _keep_cuts
 from sfumato.mechanisms.rank_choices import Rows, Rule, Runs
 
@@ -43,13 +33,13 @@ def bytes_then_keyed(chosen: bytes) -> Iterator[None]:
 
 def _exponential(power: Fraction) -> Decimal:
     """Compute e^power in 80 digits: the same on every machine."""
-    context = exact_decisions.digits(80)
-    return exact_decisions.decimal(power, context).exp(context)
+    context = bits.digits(80)
+    return bits.decimal(power, context).exp(context)
 
 
 def _laplace_cuts(scale: Fraction, folded: bool, sizes: range, width: int = 63) -> list[int]:
     """List the numbers of 2^−width at and around which |X| changes from one whole number to the next."""
-    exact = exact_decisions.digits(80)
+    exact = bits.digits(80)
     folding = exact.add(Decimal(1), _exponential(-1 / scale)) if folded else Decimal(2)
     cuts = [int(exact.divide(exact.multiply(_exponential(-t / scale), Decimal(2 << width)), folding)) for t in sizes]
     return [max(0, min((1 << width) - 1, cut + d)) for cut in cuts for d in (-(1 << 12), -1, 0, 1, 1 << 12)]
@@ -153,7 +143,7 @@ def test_gaussian_noise(sigma: Fraction) -> None:
         claims["last word"] = bits.integer(64)
     y = np.array([round(sigma * k) for k in (0, 1, -1, 2, -2, 3, 0, 1, 1, 2, 1, 1)])
     gammas = [(abs(int(each)) - sigma**2 / t) ** 2 / (2 * sigma**2) for each in y]
-    at_cut = [int(exact_decisions.digits(80).multiply(_exponential(-gamma), Decimal(1 << 64))) for gamma in gammas]
+    at_cut = [int(bits.digits(80).multiply(_exponential(-gamma), Decimal(1 << 64))) for gamma in gammas]
     for moved in (-(1 << 40), -1, 0, 1, 1 << 40):
         chosen = [max(0, min((1 << 64) - 1, cut + moved)) for cut in at_cut]
         with bytes_then_keyed(words(*chosen)):
@@ -300,7 +290,7 @@ def test_races(kind: str) -> None:
             claims[f"{name} in groups"] = numbers(
                 races.winners_of_groups(noise, twice, F(1), begin, np.ones(twice.size, int))
             )
-    context = exact_decisions.digits(30)
+    context = bits.digits(30)
     for v, width, sign, gap, places in (
         (5, 63, True, F(1, 3), 1),
         (5, 63, False, F(2), 7),
@@ -317,22 +307,18 @@ def test_races(kind: str) -> None:
 
 def test_exact_decisions() -> None:
     claims: dict[str, Claim] = {}
-    context = exact_decisions.digits(30)
-    claims["contexts"] = tuple((c.prec, c.Emax, c.Emin) for c in map(exact_decisions.digits, (5, 30)))
+    context = bits.digits(30)
+    claims["contexts"] = tuple((c.prec, c.Emax, c.Emin) for c in map(bits.digits, (5, 30)))
     claims["log_uniform"] = tuple(
-        tuple(map(str, exact_decisions.log_uniform(v, w, context))) for v, w in ((0, 8), (1, 8), (255, 8), (77, 63))
+        tuple(map(str, bits.log_uniform(v, w, context))) for v, w in ((0, 8), (1, 8), (255, 8), (77, 63))
     )
-    decimals = [exact_decisions.decimal(F(n, 7), context) for n in (-9, 0, 1, 50)]
-    claims["slack"] = tuple(str(exact_decisions.slack(each, context)) for each in decimals)
+    decimals = [bits.decimal(F(n, 7), context) for n in (-9, 0, 1, 50)]
+    claims["slack"] = tuple(str(bits.slack(each, context)) for each in decimals)
     claims["floor_of"] = tuple(
-        exact_decisions.floor_of((a, b), size, context)
-        for a in decimals
-        for b in decimals
-        if a <= b
-        for size in decimals[2:]
+        bits.floor_of((a, b), size, context) for a in decimals for b in decimals if a <= b for size in decimals[2:]
     )
-    exactly = exact_decisions.decimal(F(3), context)
-    claims["floor of a whole number"] = exact_decisions.floor_of((exactly, exactly), exactly, context)
+    exactly = bits.decimal(F(3), context)
+    claims["floor of a whole number"] = bits.floor_of((exactly, exactly), exactly, context)
     asked: list[tuple[int, int]] = []
 
     def decide(v: int, width: int, context: Any) -> int | None:
@@ -341,20 +327,18 @@ def test_exact_decisions() -> None:
 
     for width in (1, 63, 64, 65, 127, 128):
         with keyed(f"settle {width}"):
-            claims[f"settled from {width}"] = exact_decisions.settle(3, width, decide)
+            claims[f"settled from {width}"] = bits.settle(3, width, decide)
     claims["asked"] = numbers(asked)
-    third = lambda context: exact_decisions.decimal(F(1, 3), context)  # noqa: E731 - a probability
+    third = lambda context: bits.decimal(F(1, 3), context)  # noqa: E731 - a probability
     cut = (1 << 64) // 3
     with keyed("less"):
-        claims["less"] = tuple(exact_decisions.less(cut + d, 64, third) for d in (-9, -1, 0, 1, 9) for _ in range(3))
+        claims["less"] = tuple(bits.less(cut + d, 64, third) for d in (-9, -1, 0, 1, 9) for _ in range(3))
         claims["bernoulli"] = numbers(response.bernoulli(third, 40))
     with bytes_then_keyed(words(cut - 2, cut - 1, cut, cut + 1, cut + 2, 0, 2**64 - 1)):
         claims["bernoulli at the cut"] = numbers(response.bernoulli(third, 7))
     for name, chance in (("never", F(0)), ("always", F(1))):
         with bytes_then_keyed(words(0, 1, 2, 2**64 - 1, 2**64 - 2)):
-            claims[f"bernoulli {name}"] = numbers(
-                response.bernoulli(lambda c, p=chance: exact_decisions.decimal(p, c), 5)
-            )
+            claims[f"bernoulli {name}"] = numbers(response.bernoulli(lambda c, p=chance: bits.decimal(p, c), 5))
     check_claims("mechanisms/exact_decisions", claims)
 
 
@@ -495,7 +479,7 @@ def test_runs_of_ranks() -> None:
             near = Runs.of(rows, part[np.array([0])], rule, (part.first[[0]], part.last[[0]]), 2)
             claims[f"{label}: one group"] = numbers(one)
             claims[f"{label}: beyond"] = numbers(one.beyond(near))
-            claims[f"{label}: share beyond"] = str(one.share_beyond(near)(exact_decisions.digits(25)))
+            claims[f"{label}: share beyond"] = str(one.share_beyond(near)(bits.digits(25)))
             with keyed(f"beyond {label}"):
                 claims[f"{label}: falls beyond"] = one.falls_beyond(near)
     limits = Rows(np.array([5]), np.array([0, 2**36]))

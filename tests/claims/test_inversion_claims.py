@@ -14,8 +14,7 @@ from claims.outcomes import logarithms, numbers, to_digits
 from claims.recorded import Claim, check_claims
 from sfumato.privacy import inversion
 from sfumato.privacy.inversion import Inversion, Moments
-from sfumato.privacy.loss import Loss
-from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, PairLoss, ResponseLoss
+from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, Loss, PairLoss, ResponseLoss
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 

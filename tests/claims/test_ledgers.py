@@ -15,13 +15,12 @@ from claims.accounts import account_facts, ledger_facts, line_facts
 from claims.flattening import claims_of, outcome
 from claims.recorded import Claim, check_claims
 from ledger.small_accounts import PATIENT
-from sfumato.ledger import Charged, Line, PeriodAccounts, StoredAnswer, Tab, charged, entries
+from sfumato.ledger import Charged, Line, PeriodAccounts, StoredAnswer, Tab, entries, spending
 from sfumato.ledger.accounts import joined_sources
-from sfumato.ledger.accounts.amending import _least, amended
 from sfumato.ledger.accounts.holds import Settled
 from sfumato.ledger.accounts.joined_sources import Source
 from sfumato.ledger.accounts.period_accounts import _most
-from sfumato.ledger.accounts.spending_limits import epsilon_of
+from sfumato.ledger.accounts.spending_limits import _least, amended, epsilon_of
 from sfumato.ledger.spending import NOTHING, Spending, read_cost, read_spending, write_cost
 from sfumato.ledger.transaction import Terms
 from sfumato.mechanisms import AboveThreshold, Exponential, Gaussian, Laplace, PermuteAndFlip
@@ -332,12 +331,12 @@ def test_what_was_run() -> None:
     flat = [each for part in parts.values() for each in (part if isinstance(part, tuple) else (part,))]
     for name, part in parts.items():
         made = entry(part)
-        found |= claims_of(name, {"parts": charged.write(made.parts), "interactive": made.interactive}, words=True)
+        found |= claims_of(name, {"parts": spending.write(made.parts), "interactive": made.interactive}, words=True)
         found |= claims_of(f"{name} epsilon", [made.curve.epsilon(delta) for delta in ("0", "1e-9", "1e-6")])
-        found |= {f"{name} read": charged.read(charged.write(made.parts)) == made.parts}
-    gathered = charged.gathered([each for each in (*flat, *flat[:2]) if isinstance(each, Charged)])
+        found |= {f"{name} read": spending.read(spending.write(made.parts)) == made.parts}
+    gathered = spending.gathered([each for each in (*flat, *flat[:2]) if isinstance(each, Charged)])
     found |= claims_of("gathered", [each.times for each in gathered])
-    found |= claims_of("nothing", charged.read(""))
+    found |= claims_of("nothing", spending.read(""))
     refused: list[Any] = [
         lambda: Charged(Laplace(1)),
         lambda: Charged(Exponential(1, 1), 1),

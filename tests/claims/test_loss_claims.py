@@ -11,9 +11,17 @@ import pytest
 
 from claims.outcomes import logarithms, numbers, outcome, outcomes
 from claims.recorded import Claim, check_claims
-from sfumato.privacy import stable_functions as stable
-from sfumato.privacy.loss import FamilyLoss, Loss, two_atoms
-from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, PairLoss, ResponseLoss, excess_power
+from sfumato.privacy import losses as stable
+from sfumato.privacy.losses import (
+    BoundedRangeLoss,
+    ConcentratedLoss,
+    FamilyLoss,
+    Loss,
+    PairLoss,
+    ResponseLoss,
+    excess_power,
+    two_atoms,
+)
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss, _lifted
 from sfumato.privacy.threshold_losses import GaussianThresholdLoss, LaplaceThresholdLoss, laplace_tail, most_passing
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, largest_shifts

@@ -15,7 +15,7 @@ from publish.worlds import attribute, attributes, leveled, rounded
 from sfumato.ledger import Charged
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.privacy import Curve, Neighbours, Sensitivity
-from sfumato.publish.marginals import blocks as block_algebra, half_widths, lifting, planning
+from sfumato.publish.marginals import blocks, blocks as block_algebra, half_widths, planning
 from sfumato.publish.marginals.attributes import Attribute, Attributes, Listed, Other, Range, branched
 from sfumato.publish.marginals.bounds import Bounded, Weights, bounded, model, possible_bounds
 from sfumato.publish.marginals.consistency import _steepest, consistent
@@ -253,9 +253,9 @@ def test_many_levels_and_sets(own: Attributes) -> None:
         found |= claims_of(f"maximal {kept}", block_algebra.maximal(sets[:kept]))
     for places in ((0, 1), (1,), (0, 1, 2)):
         query = table(tuple(own[place] for place in places)).astype(float)
-        asked = lifting.asked(query, places, own)
+        asked = blocks.asked(query, places, own)
         found |= claims_of(f"asked {places}", {str(block): each.reshape(-1)[:6] for block, each in asked.items()})
-        found |= claims_of(f"norms {places}", {str(k): v for k, v in lifting.squared_norms(asked, own).items()})
+        found |= claims_of(f"norms {places}", {str(k): v for k, v in blocks.squared_norms(asked, own).items()})
     check_claims(f"marginals/lifting_{'leveled' if any(each.levels for each in own) else 'flat'}", found)
 
 

@@ -13,8 +13,8 @@ from claims.claimed_questions import SAMPLING_KEY, Claims
 from claims.clinic import REGIONS, clinic
 from claims.recorded import check_claims
 from mechanisms.recorded import keyed
-from sfumato.audit.asked_questions.sampling_processes import throw_away
-from sfumato.audit.asked_questions.told_answers import told
+from sfumato.audit.asked_questions.asked_worlds import throw_away
+from sfumato.audit.asked_questions.compared_outcomes import told
 from sfumato.curator import Curator
 from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
 from sfumato.plan.bounding import for_neighbours, weighted_bounding, whole_bounding

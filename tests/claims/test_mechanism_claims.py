@@ -15,22 +15,20 @@ from claims.outcomes import numbers, outcome, outcomes, to_digits
 from claims.recorded import Claim, check_claims
 from sfumato.mechanisms import (
     additive,
+    bits,
     confidence_limits,
-    exact_decisions,
     factorisations,
     grids,
     guide_tables,
     key_thresholds,
     laplace,
     noise_sums,
-    scores,
     selection,
     sparse,
-    weighted_sums,
 )
-from sfumato.mechanisms.earlier_quantiles import EarlierQuantiles
 from sfumato.mechanisms.factorisations import Factorisation
 from sfumato.mechanisms.key_thresholds import WholeKeyThreshold
+from sfumato.mechanisms.quantiles import EarlierQuantiles
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.curve import Curve
 
@@ -137,30 +135,30 @@ def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
         "few_tails": tuple(numbers(noise_sums._few_tails(t, m)) for t, m in ((1, 1), (2, 2), (5, 5), (50, 7))),
         "least": tuple(noise_sums._least(lambda x, k=k: x >= k, 9.0) for k in (0.0, 0.3, 8.9)),
         "gaussian_widths": tuple(
-            numbers(weighted_sums.gaussian_widths(np.array([0.5, 3.0]), t, s, m))
+            numbers(noise_sums.gaussian_widths(np.array([0.5, 3.0]), t, s, m))
             for t in (1, 1000)
             for s in (0.5, 2.99, 3.0, 3.01, 100.0)
             for m in (0.3, 0.05, 1e-10, 0.9e-10)
         ),
-        "normal_width": tuple(weighted_sums._normal_width(m) for m in (0.9, 0.05, 1e-9)),
+        "normal_width": tuple(noise_sums._normal_width(m) for m in (0.9, 0.05, 1e-9)),
         "continuous_widths": tuple(
-            to_digits(weighted_sums.continuous_widths(decoder, m)) for m in (0.5, 0.05, 1e-6, 1e-10, 1e-11)
+            to_digits(noise_sums.continuous_widths(decoder, m)) for m in (0.5, 0.05, 1e-6, 1e-10, 1e-11)
         ),
         "laplace_widths": tuple(
-            to_digits(weighted_sums.laplace_widths(decoder, weighted_sums.continuous_widths(decoder, m), s, m))
+            to_digits(noise_sums.laplace_widths(decoder, noise_sums.continuous_widths(decoder, m), s, m))
             for s in (0.3, 5.0, 200.0)
             for m in (0.05, 1e-6, 1e-11)
         ),
         "chernoff": tuple(
-            numbers(weighted_sums._chernoff(decoder, s, m)) for s in (0.3, 5.0, 90.0) for m in (0.9, 0.3, 0.05, 1e-9)
+            numbers(noise_sums._chernoff(decoder, s, m)) for s in (0.3, 5.0, 90.0) for m in (0.9, 0.3, 0.05, 1e-9)
         ),
-        "far": tuple(numbers(weighted_sums._far(decoder, m)) for m in (1.9, 0.9, 0.3, 0.05, 1e-9)),
+        "far": tuple(numbers(noise_sums._far(decoder, m)) for m in (1.9, 0.9, 0.3, 0.05, 1e-9)),
         "of one": tuple(
-            to_digits(weighted_sums.continuous_widths(np.array([[1.0, x]]), m))
+            to_digits(noise_sums.continuous_widths(np.array([[1.0, x]]), m))
             for x in (0.0, 0.01, 0.3)
             for m in (0.5, 0.05, 2e-3, 1e-3, 1e-5)
         ),
-        "characteristic": numbers(weighted_sums._characteristic(decoder, np.array([[0.1, 1.0, 9.0]] * 4))),
+        "characteristic": numbers(noise_sums._characteristic(decoder, np.array([[0.1, 1.0, 9.0]] * 4))),
         "upper_tail": tuple(
             to_digits(confidence_limits.upper_tail(s, n, p), 8)
             for s, n in ((0, 5), (1, 5), (3, 5), (5, 5), (6, 5), (40, 100), (900, 10**5), (10**5, 10**5))
@@ -174,12 +172,12 @@ def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         "miss": tuple(additive._miss(c, k) for c in ("0.01", "0.95", "0.999999") for k in (1, 9)),
         "rarely": tuple(additive._rarely(c, k) for c in ("0.01", "0.95", "0.999999") for k in (1, 9)),
-        "large decoder": to_digits(weighted_sums.continuous_widths(np.ones((1, 250_001)), 0.05)),
+        "large decoder": to_digits(noise_sums.continuous_widths(np.ones((1, 250_001)), 0.05)),
     }
-    monkeypatch.setattr(weighted_sums, "_MOST", 16)
-    claims["largest decoder"] = to_digits(weighted_sums.continuous_widths(decoder, 0.05))
-    monkeypatch.setattr(weighted_sums, "_MOST", 15)
-    claims["larger decoder"] = to_digits(weighted_sums.continuous_widths(decoder, 0.05))
+    monkeypatch.setattr(noise_sums, "_MOST", 16)
+    claims["largest decoder"] = to_digits(noise_sums.continuous_widths(decoder, 0.05))
+    monkeypatch.setattr(noise_sums, "_MOST", 15)
+    claims["larger decoder"] = to_digits(noise_sums.continuous_widths(decoder, 0.05))
     check_claims("mechanisms/widths", claims)
 
 
@@ -284,7 +282,7 @@ def test_limits_of_key_thresholds() -> None:
         for g, w in ((1, False), (4, False), (4, True))
     )
     claims["keep_chance"] = tuple(
-        str(key_thresholds.keep_chance(F(e), F(d), n)(exact_decisions.digits(30)))
+        str(key_thresholds.keep_chance(F(e), F(d), n)(bits.digits(30)))
         for e, d in (("0.5", "0.01"), ("2", "1e-6"), ("0.1", "0.3"))
         for n in (0, 1, 2, 7, 30)
     )
@@ -342,7 +340,7 @@ def test_selections() -> None:
     claims["noise in words"] = outcome(lambda: sf.NoisyMax(1, noise="normal"))
     claims["no best"] = outcome(lambda: sf.TopK(1, k=0))
     claims["derived_grid"] = tuple(
-        scores.derived_grid(F(s), F(e)) for s in ("1e-9", "0.3", "1", "1e15") for e in ("1e-9", "1", "3", "1000")
+        selection.derived_grid(F(s), F(e)) for s in ("1e-9", "0.3", "1", "1e15") for e in ("1e-9", "1", "3", "1000")
     )
     check_claims("mechanisms/selections", claims)
 
@@ -397,7 +395,7 @@ def test_scores_and_steps() -> None:
     ]
     steps = (F(1), F(1, 4), F(8), F(1, 2**40))
     claims: dict[str, Claim] = {
-        f"gaps of {index} on {grid}": outcome(lambda given=given, grid=grid: scores.gaps(given, grid))
+        f"gaps of {index} on {grid}": outcome(lambda given=given, grid=grid: selection.gaps(given, grid))
         for index, given in enumerate(lists)
         for grid in steps
     }
@@ -683,7 +681,7 @@ def test_guide_tables(kind: str) -> None:
             )
         sums, error, first = guide_tables._cumulative(kind, size)
         claims[f"{name}: sums"] = (tuple(map(str, sums[:: max(1, len(sums) // 5)])), len(sums), str(error), first)
-        context = exact_decisions.digits(40)
+        context = bits.digits(40)
         claims[f"{name}: weights"] = tuple(map(str, guide_tables._weights(kind, size, 4, context)))
         claims[f"{name}: reach"] = tuple(guide_tables._reach(kind, size, digits) for digits in (20, 60))
         if made is not None:

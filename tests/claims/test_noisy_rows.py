@@ -15,8 +15,8 @@ from sfumato.plan.noisy_rows import Order, Over
 from sfumato.plan.values.expressions import Call, Column, Expression, Key, Result
 from sfumato.policy import Domain, Type
 from sfumato.release.noisy_rows import noisy_columns
+from sfumato.release.noisy_rows.finishing import Presence, group_codes, row_total, window
 from sfumato.release.noisy_rows.noisy_columns import Evaluated, Keys, Numbers, Truths, evaluate_on, objects, ranks
-from sfumato.release.noisy_rows.row_totals import Presence, group_codes, row_total, window
 
 NAN, INF = np.nan, np.inf
 VALUES = np.array([0.0, 3.0, -2.5, 7.0, 7.0, NAN, 1e-160, 4.0])

@@ -13,8 +13,8 @@ from claims.claimed_questions import Claims, noise_claims, with_prefix
 from claims.clinic import clinic
 from claims.recorded import check_claims
 from mechanisms.recorded import keyed
-from sfumato.audit.asked_questions.sampling_processes import throw_away
-from sfumato.audit.asked_questions.told_answers import told
+from sfumato.audit.asked_questions.asked_worlds import throw_away
+from sfumato.audit.asked_questions.compared_outcomes import told
 from sfumato.curator import Curator
 from sfumato.release.batch_prices import Priced
 from sfumato.release.parts.question_parts import rounded_down, rounded_up as size_rounded_up

@@ -24,16 +24,13 @@ from sfumato.privacy import (
     Sensitivity,
     amounts,
     calibration,
-    composition,
-    divergences,
     numbers as public_numbers,
     pairs,
     shape,
     theorems,
 )
 from sfumato.privacy.guarantee import PrivacyUnit
-from sfumato.privacy.loss import sum_above
-from sfumato.privacy.losses import BoundedRangeLoss, PairLoss, ResponseLoss
+from sfumato.privacy.losses import BoundedRangeLoss, PairLoss, ResponseLoss, sum_above
 from sfumato.privacy.noise_losses import LaplaceLoss
 from sfumato.privacy.odometer import odometer
 from sfumato.privacy.reading import posterior, reading
@@ -350,30 +347,30 @@ def test_compositions_in_parts() -> None:
     failing += [[(PairLoss((F(1), F(0)), (F(0), F(1))), 70)], [], [(ResponseLoss(F(1)), 5)]]
     many = [[(F(1, k), k) for k in range(3, 3 + n)] for n in (1, 16, 17)] + [[(F(1), 2), (None, 1)], []]
 
-    def failing_pair(count: int) -> composition.Parts:
+    def failing_pair(count: int) -> shape.Parts:
         return ((ResponseLoss(F(1, 9), 2, F(1, 100)), count),)
 
-    profile = composition._closed_form(((LaplaceLoss(F(1)), 1),))
+    profile = shape._closed_form(((LaplaceLoss(F(1)), 1),))
     assert profile is not None
     claims: dict[str, Claim] = {
-        "failure_range": tuple(numbers(composition.failure_range(tuple(each))) for each in failing),
+        "failure_range": tuple(numbers(shape.failure_range(tuple(each))) for each in failing),
         "sum_above": tuple(numbers(sum_above(each)) for each in many),
-        "max_divergence": tuple(numbers(composition.max_divergence(tuple(each))) for each in failing),
-        "last": tuple(composition._last(lambda x, k=k: x < k) for k in (0.0, 0.3, 1.0, 77.7, math.inf)),
-        "invert": tuple(composition._invert(profile, d) for d in (F(1, 10**9), F(1, 10), F(9, 10))),
+        "max_divergence": tuple(numbers(shape.max_divergence(tuple(each))) for each in failing),
+        "last": tuple(shape._last(lambda x, k=k: x < k) for k in (0.0, 0.3, 1.0, 77.7, math.inf)),
+        "invert": tuple(shape._invert(profile, d) for d in (F(1, 10**9), F(1, 10), F(9, 10))),
         "closed forms": tuple(
-            composition._closed_form(parts) is not None
+            shape._closed_form(parts) is not None
             for parts in (((LaplaceLoss(F(1)), 1),), ((LaplaceLoss(F(1)), 2),), ((LaplaceLoss(F(1)), 1),) * 2)
         ),
-        "no parts": (composition.epsilon_range((), F(0)), composition.delta_range((), F(0))),
+        "no parts": (shape.epsilon_range((), F(0)), shape.delta_range((), F(0))),
         "failure alone": tuple(
-            composition.epsilon_range(((ResponseLoss(F(0), 2, F(1, 10)), n),), d)
-            + composition.delta_range(((ResponseLoss(F(0), 2, F(1, 10)), n),), F(1))
+            shape.epsilon_range(((ResponseLoss(F(0), 2, F(1, 10)), n),), d)
+            + shape.delta_range(((ResponseLoss(F(0), 2, F(1, 10)), n),), F(1))
             for n in (1, 70)
             for d in (F(0), F(1, 10), F(1, 5))
         ),
         "around the failure": tuple(
-            to_digits(composition.epsilon_range(failing_pair(n), composition.failure_range(failing_pair(n))[side] + d))
+            to_digits(shape.epsilon_range(failing_pair(n), shape.failure_range(failing_pair(n))[side] + d))
             for n in (1, 2)
             for side in (0, 1)
             for d in (-F(1, 10**20), F(0), F(1, 10**20), F(1, 10**3))
@@ -408,12 +405,12 @@ def test_finite_pairs() -> None:
     for index, (p, q) in enumerate(given):
         claims[f"{index} aligned"] = outcome(lambda p=p, q=q: pairs.aligned(p, q))
         claims[f"{index} normalised"] = outcome(lambda p=p, q=q: pairs.normalised(p, q))
-        claims[f"{index} kl"] = outcome(lambda p=p, q=q: divergences.kl(p, q))
-        claims[f"{index} max"] = outcome(lambda p=p, q=q: divergences.max_divergence(p, q))
+        claims[f"{index} kl"] = outcome(lambda p=p, q=q: theorems.kl(p, q))
+        claims[f"{index} max"] = outcome(lambda p=p, q=q: theorems.max_divergence(p, q))
         claims[f"{index} renyi"] = outcomes(
-            lambda order, p=p, q=q: divergences.renyi(p, q, order), ("0.01", "0.5", "0.9", 1, 2, 50, "inf")
+            lambda order, p=p, q=q: theorems.renyi(p, q, order), ("0.01", "0.5", "0.9", 1, 2, 50, "inf")
         )
-        claims[f"{index} sticks"] = outcomes(lambda e, p=p, q=q: divergences.hockey_stick(p, q, e), (0, "0.3", 2, 900))
+        claims[f"{index} sticks"] = outcomes(lambda e, p=p, q=q: theorems.hockey_stick(p, q, e), (0, "0.3", 2, 900))
     for index in (0, 1, 2, 3, 4, 5):
         exact = pairs.aligned(*given[index])
         claims[f"{index} corners"] = numbers(pairs.tradeoff_corners(*exact))

@@ -19,7 +19,7 @@ from claims.claimed_questions import (
 )
 from claims.clinic import clinic
 from claims.recorded import check_claims
-from sfumato.audit.asked_questions.sampling_processes import throw_away
+from sfumato.audit.asked_questions.asked_worlds import throw_away
 from sfumato.curator import Curator, Question
 from sfumato.errors import Unsupported
 from sfumato.privacy import Neighbours

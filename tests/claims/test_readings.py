@@ -24,10 +24,8 @@ from sfumato.plan.bounding import (
 )
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, SetMisfits
-from sfumato.plan.readings.combining import combined
+from sfumato.plan.readings.combining import FactoredTotals, combined
 from sfumato.plan.readings.dense_readings import Counted, Marginal, Marginals, Misfits, moved_in_cells
-from sfumato.plan.readings.factored_totals import FactoredTotals
-from sfumato.plan.readings.stepped_readings import SteppedTotal
 from sfumato.plan.readings.total_readings import (
     ChosenGroups,
     GroupSizes,
@@ -40,6 +38,7 @@ from sfumato.plan.readings.total_readings import (
     Thresholds,
     Totals,
 )
+from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.plan.sharing import shared
 from sfumato.plan.sql.statements import parse
 from sfumato.privacy import Neighbours, Sensitivity

@@ -15,20 +15,10 @@ from claims.clinics import clinic, table
 from claims.flattening import claims_of, figures, outcome
 from claims.recorded import Claim, check_claims
 from publish.worlds import attribute
-from sfumato.curator.proposals import (
-    marginals,
-    mwem,
-    online,
-    scores,
-    sessions,
-    synthesis,
-    table_auctions,
-    weighted_sets,
-)
-from sfumato.curator.proposals.bought_synopses import FreeAnswer, _width
+from sfumato.curator.proposals import marginals, mwem, online, scores, sessions, synthesis, table_auctions
+from sfumato.curator.proposals.bought_synopses import FreeAnswer, _less_noisy, _width
 from sfumato.curator.proposals.running_counts import _made
 from sfumato.curator.proposals.selected_columns import is_select
-from sfumato.curator.proposals.synopsis_candidates import _less_noisy
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain
@@ -430,19 +420,19 @@ def test_sets_of_columns() -> None:
     sizes = [2, 3, 4, 5]
     for ways in (1, 2, 3, 4, 9, [["a", "b"]], [["c", "d"], ["a"]]):
         for most in (0, 4, 6, 7, 100):
-            made = outcome(lambda: weighted_sets.workload_sets(ways, names, sizes, most))
+            made = outcome(lambda: mwem.workload_sets(ways, names, sizes, most))
             found |= claims_of(f"workload {ways} {most}", made)
     many = [f"c{index}" for index in range(108)]
     for ways, count in ((3, 108), (3, 107), (106, 108)):
-        made = outcome(lambda: len(weighted_sets.workload_sets(ways, many[:count], [2] * count, 1 << 40)[0]))
+        made = outcome(lambda: len(mwem.workload_sets(ways, many[:count], [2] * count, 1 << 40)[0]))
         found |= claims_of(f"many {ways} {count}", made)
-    big = outcome(lambda: weighted_sets.workload_sets([["a", "b"]], ["a", "b"], [1000, 1000], 5))
+    big = outcome(lambda: mwem.workload_sets([["a", "b"]], ["a", "b"], [1000, 1000], 5))
     found |= claims_of("big", big)
     weights: dict[Any, Any] = {"a": 3, ("a", "b"): 2, ("c",): 5, "d": Fraction(1, 2)}
     for places in ((0,), (0, 1), (2,), (0, 1, 3), (3,)):
-        found |= claims_of(f"weight {places}", weighted_sets.set_weight(places, names, weights))
+        found |= claims_of(f"weight {places}", mwem.set_weight(places, names, weights))
     for given in ({}, {"a": 0}, {"x": 1}, {("a", "b"): 1}, {("a", "c"): 1}, 5):
-        made = outcome(lambda: weighted_sets.check_weights(given, names, [(0, 1), (2,)]))
+        made = outcome(lambda: mwem.check_weights(given, names, [(0, 1), (2,)]))
         found |= claims_of(f"checked {given}", made)
     for cells in (10**5, 10**5 + 1, 10**6 + 1, 10**7):
         made = outcome(lambda: synthesis._check_columns(["a", "b"], [3, cells]))

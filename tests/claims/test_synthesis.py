@@ -24,7 +24,6 @@ from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range
 from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.mwem import CellView, Model, NoisyCounts, Round, multiplied, replayed
 from sfumato.publish.synthesis import candidates, implications
-from sfumato.publish.synthesis.aim import expected_rounds
 from sfumato.publish.synthesis.budget import (
     Amounts,
     Concentrated,
@@ -36,11 +35,9 @@ from sfumato.publish.synthesis.budget import (
     rounded,
 )
 from sfumato.publish.synthesis.course import in_steps, mean_size, moved
-from sfumato.publish.synthesis.expecting import _by_size, expected
-from sfumato.publish.synthesis.forecasting import predicted_memory, predicted_seconds
-from sfumato.publish.synthesis.invented import invented
-from sfumato.publish.synthesis.mst import _joining
-from sfumato.publish.synthesis.zeros import check_zeros, zeros_of
+from sfumato.publish.synthesis.forecasting import _by_size, expected, invented, predicted_memory, predicted_seconds
+from sfumato.publish.synthesis.implications import check_zeros, zeros_of
+from sfumato.publish.synthesis.methods import _joining, expected_rounds
 from sfumato.release.prices import Price
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.running import run
-from sfumato.server.people.caller import Credentials
-from sfumato.server.people.local_people import people_of
+from sfumato.server.people.known_people import Credentials
+from sfumato.server.people.people_file import people_of
 
 
 @pytest.fixture

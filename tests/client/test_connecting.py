@@ -18,7 +18,7 @@ import pytest
 import sfumato as sf
 from cli.running import run
 from client.curators import served_policy, serving
-from sfumato.client import kept_tokens, wire
+from sfumato.client import addresses, wire
 from sfumato.client.addresses import Address
 from sfumato.client.remote_proposals import RemoteProposal
 from sfumato.errors import NotSignedIn, ServerUnavailable, TooManyRequests
@@ -170,16 +170,16 @@ def test_a_token_is_kept_for_its_owner_alone(
     at: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    path = kept_tokens.keep_token(Address.of(at[0]), at[1])
+    path = addresses.keep_token(Address.of(at[0]), at[1])
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    kept_tokens.keep_token(Address.of("https://example.org"), "other")
+    addresses.keep_token(Address.of("https://example.org"), "other")
     with sf.connect(at[0]) as curator:
         assert curator.name == "clinic"
     path.chmod(0o644)
     with pytest.raises(sf.SfumatoError, match="readable by its owner alone"):
         sf.connect(at[0])
     path.chmod(0o600)
-    kept_tokens.keep_token(Address.of(at[0]), None)
+    addresses.keep_token(Address.of(at[0]), None)
     assert json.loads(path.read_text()) == {"https://example.org": "other"}
     monkeypatch.setenv("SFUMATO_TOKEN", at[1])
     with sf.connect(at[0]) as curator:

@@ -15,10 +15,10 @@ import sfumato as sf
 from client.curators import Curators
 from sfumato import errors
 from sfumato.curator import Advice, Bounds, Explanation, Forecast, Listing, Sold, Standing, Tables
-from sfumato.curator.proposals.session_answers import SessionAnswers
+from sfumato.curator.proposals.asked_sessions import SessionAnswers
 from sfumato.curator.proposals.workload_answers import Answers, WorkloadForecast
 from sfumato.ledger import Line
-from sfumato.ledger.account_lines import AccountLines
+from sfumato.ledger.entries import AccountLines
 from sfumato.plots.picture import Picture
 from sfumato.policy import Type
 

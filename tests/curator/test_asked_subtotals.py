@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import sfumato as sf
-from sfumato.curator.proposals.declared_values import DeclaredValues
+from sfumato.curator.proposals.selected_columns import DeclaredValues
 
 POLICY = """
 [unit]

@@ -8,8 +8,7 @@ import pytest
 
 import sfumato as sf
 from engine.tables import DATA
-from sfumato.curator.describing import describe_policy, suggestions
-from sfumato.curator.policy_alone import policy_alone
+from sfumato.curator.describing import describe_policy, policy_alone, suggestions
 from sfumato.policy import read
 
 HEAD = """[unit]

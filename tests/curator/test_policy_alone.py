@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.curator.policy_alone import policy_alone
-from sfumato.engine.empty_sources import without_data
+from sfumato.curator.describing import policy_alone
+from sfumato.engine.carried_tables import without_data
 
 QUESTIONS = (
     "SELECT COUNT(*) AS n FROM flights",

@@ -11,8 +11,17 @@ import pytest
 
 from sfumato.cli.common.kind_commands import command_for
 from sfumato.curator.kinds.bounds import BoundsSpec
-from sfumato.curator.release_kinds import Spec, all_kinds, kind_of, spec_fields
-from sfumato.curator.spec_types import Count, FieldForm, Name, Names, field_form
+from sfumato.curator.release_kinds import (
+    Count,
+    FieldForm,
+    Name,
+    Names,
+    Spec,
+    all_kinds,
+    field_form,
+    kind_of,
+    spec_fields,
+)
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.privacy.numbers import Number
 from sfumato.release.requests import Request

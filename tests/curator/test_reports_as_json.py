@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 import sfumato as sf
-from sfumato.curator.accounts.standings import Standing
 from sfumato.curator.previews.explaining import Operator
+from sfumato.curator.standings import Standing
 from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.synthetic import Synthetic
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.curator.accounts.standings import Standing
+from sfumato.curator.standings import Standing
 
 COUNT = "SELECT COUNT(*) AS n FROM flights"
 

@@ -14,7 +14,7 @@ from sfumato.engine.file_copies import copy_of, copy_sqlite, copy_text, kind, re
 from sfumato.engine.opening import written_types
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import Type
-from sfumato.policy.names import is_name
+from sfumato.policy.domains import is_name
 
 
 @pytest.mark.parametrize(

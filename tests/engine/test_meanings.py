@@ -20,7 +20,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.bounding import Limits, Strategy, boundings
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
-from sfumato.plan.values import letters
+from sfumato.plan.values import grammars
 from sfumato.plan.values.expressions import Column
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Table, Type
@@ -85,8 +85,8 @@ def test_spaces_are_one_letter() -> None:
 def test_every_letter_has_one_capital_and_one_small_letter() -> None:
     known = [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
     cased = [each for each in known if each.lower() != each or each.upper() != each]
-    assert results("LOWER(name)", cased) == [letters.lower(each) for each in cased]
-    assert results("UPPER(name)", cased) == [letters.upper(each) for each in cased]
+    assert results("LOWER(name)", cased) == [grammars.lower(each) for each in cased]
+    assert results("UPPER(name)", cased) == [grammars.upper(each) for each in cased]
     assert results("UPPER(name)", ["straße", "ßß", "ß", "ﬁn"]) == ["STRAßE", "ßß", "ß", "ﬁN"]
     assert results("LOWER(name)", ["ΑΣ", "İ"]) == ["ασ", "i"]
 

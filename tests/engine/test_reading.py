@@ -16,7 +16,7 @@ from engine.lowered import selected
 from engine.tables import private
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.scan import Cell, cleaned
-from sfumato.engine.spellings.duckdb_literals import literal
+from sfumato.engine.spellings.duckdb import literal
 from sfumato.plan.values.expressions import Column, Literal
 from sfumato.plan.values.functions import call
 from sfumato.plan.values.grammars import LONGEST

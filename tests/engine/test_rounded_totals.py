@@ -21,8 +21,8 @@ from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import total_lowering
 from sfumato.engine.lowering.relational import Constant, Operation, Scalar, Select, Statement, Table, Wide, apply
-from sfumato.engine.lowering.step_lowering import wide
 from sfumato.engine.lowering.total_lowering import _nearest
+from sfumato.engine.lowering.unit_lowering import wide
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.plan import bounding

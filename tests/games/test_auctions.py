@@ -15,7 +15,7 @@ import sfumato as sf
 from mechanisms.test_laws import passes
 from sfumato import games
 from sfumato.cli import main
-from sfumato.games.laws import law_of
+from sfumato.games.environment import law_of
 
 PRICES = [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(1)]
 VALUES = [Fraction(0), *PRICES]

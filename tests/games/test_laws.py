@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from games.small import exponential, flipped
 from mechanisms.test_laws import passes
-from sfumato.games.laws import Law, law_of, stated
+from sfumato.games.environment import Law, law_of, stated
 
 SCORES = st.lists(st.fractions(0, 30, max_denominator=12), min_size=1, max_size=6)
 

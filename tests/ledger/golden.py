@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 import sfumato as sf
-from sfumato.mechanisms.earlier_quantiles import EarlierQuantiles
 from sfumato.mechanisms.key_thresholds import WholeKeyThreshold
+from sfumato.mechanisms.quantiles import EarlierQuantiles
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden.ledger"
 UNIT = sf.PrivacyUnit("patient")

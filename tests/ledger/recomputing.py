@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sfumato as sf
 from sfumato.errors import WeakLedger
-from sfumato.ledger import charged
+from sfumato.ledger import spending
 from sfumato.ledger.spending import write_cost
 from sfumato.ledger.stores.sqlite import APPLICATION
 
@@ -51,5 +51,5 @@ def _wrong(ledger: sf.Ledger) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def _curve(parts: str) -> sf.Curve | None:
-    found = charged.read(parts)
-    return charged.curve(found) if found else None
+    found = spending.read(parts)
+    return spending.curve(found) if found else None

@@ -20,11 +20,11 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import BEHIND, account, pure, script
-from sfumato.engine.sources.data_files import identified
-from sfumato.ledger.proofs.inspecting import CHECKPOINT
+from sfumato.engine.sources.inspected_tables import identified
+from sfumato.ledger.proofs.verifying import CHECKPOINT
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.stores.sqlite import MIGRATIONS
-from sfumato.safe_text import defused
+from sfumato.untrusted import defused
 
 pytestmark = pytest.mark.filterwarnings(BEHIND)
 
@@ -241,7 +241,7 @@ def test_opening_verifies_from_the_last_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy_ledger: Callable[[Path], None]
 ) -> None:
     """Damage since it stops charging at once; older damage is verify's to find."""
-    monkeypatch.setattr("sfumato.ledger.proofs.inspecting.CHECKPOINT", 10)
+    monkeypatch.setattr("sfumato.ledger.proofs.verifying.CHECKPOINT", 10)
     path = tmp_path / "a"
     busy_ledger(path)
     with sf.Ledger.open(path) as ledger:

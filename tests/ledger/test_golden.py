@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from ledger import golden
 from ledger.recomputing import wrong
-from sfumato.ledger import charged
+from sfumato.ledger import spending
 from sfumato.ledger.moving import copy_ledger
 
 KINDS = {
@@ -76,11 +76,11 @@ def test_what_was_run_is_the_same_values_and_the_same_text(ledger: sf.Ledger) ->
     for account, parts in wanted.items():
         for part, line in zip(parts, charges(ledger, account), strict=False):
             values = part if isinstance(part, tuple) else (part,)
-            assert charged.read(line.parts) == values
-            assert charged.write(values) == line.parts
+            assert spending.read(line.parts) == values
+            assert spending.write(values) == line.parts
             assert ledger.account(account).recomputed(line) == line.cost
     (opened, *_) = (line for line in ledger if line.kind == "tab-open")
-    assert charged.read(opened.parts) == (golden.WATCH,)
+    assert spending.read(opened.parts) == (golden.WATCH,)
     assert (opened.cost.amounts["pure"], opened.held.pure) == (Fraction("0.15"), 0)
 
 

@@ -27,11 +27,10 @@ import sfumato as sf
 from ledger.small_accounts import account, pure
 from sfumato.cli import main
 from sfumato.engine.duckdb import files
-from sfumato.engine.sources.data_files import identified
+from sfumato.engine.sources.inspected_tables import identified
 from sfumato.ledger.entries import microseconds
-from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.local_files import anchor_folder
-from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.sealed_rows import KeyedHash, Row
 from sfumato.ledger.spending import NOTHING, Spending, write_cost
 from sfumato.ledger.stores.opening import make_ledger
 from sfumato.mechanisms import bits
@@ -245,7 +244,7 @@ def test_a_key_that_was_changed_is_noticed_at_opening(tmp_path: Path, monkeypatc
     data = path.read_bytes()
     assert data.count(key.encode()) == 1
     path.write_bytes(data.replace(key.encode(), b"ab" * 32))
-    monkeypatch.setattr("sfumato.ledger.proofs.inspecting.CHECKPOINT", 2)
+    monkeypatch.setattr("sfumato.ledger.proofs.verifying.CHECKPOINT", 2)
     with sf.Ledger.open(path) as ledger:
         with pytest.raises(sf.LedgerDamaged, match="the key in the ledger's header"):
             account(ledger).charge(pure())

@@ -21,8 +21,7 @@ from ledger.small_accounts import BEHIND, account, pure
 from ledger.test_races import in_threads
 from postgres_server import PostgresServer
 from sfumato.errors import WeakLedger
-from sfumato.ledger import processes
-from sfumato.ledger.proofs import kept_anchors
+from sfumato.ledger.proofs import anchors
 from sfumato.ledger.stores.opening import make_ledger
 
 pytestmark = pytest.mark.filterwarnings(BEHIND)
@@ -139,7 +138,7 @@ def test_a_file_of_a_boot_before_goes_unless_it_was_written_again(place: Place, 
     with place.open() as ledger:
         assert running(tmp_path) == []
         path.write_text(json.dumps(["another-boot pid:[1] 5 7", *written]))
-        (found,) = kept_anchors.running(ledger._guarded.store.anchor_places)
+        (found,) = anchors.running(ledger._guarded.store.anchor_places)
         if again:
             path.unlink()
             path.write_text(json.dumps(["another-boot pid:[1] 5 7", *written]))
@@ -187,7 +186,7 @@ def test_a_process_that_is_killed_knows_the_last_line_of_any_thread(place: Place
     with place.open() as ledger:
         clinic = account(ledger)
         in_threads(4, lambda: [clinic.charge(pure("0.01")) for _ in range(5)] and 1)
-        (found,) = kept_anchors.running(ledger._guarded.store.anchor_places)
+        (found,) = anchors.running(ledger._guarded.store.anchor_places)
         assert (found.anchor.number, found.anchor.hash) == ledger.head
         assert found.anchor.accounts[0].total == ledger.anchor().accounts[0].total
 
@@ -233,7 +232,7 @@ def test_a_warning_that_cannot_be_written_fails_no_charge(place: Place, monkeypa
 
     ledger = place.open()
     clinic = account(ledger)
-    monkeypatch.setattr(kept_anchors.Memory, "save", full)
+    monkeypatch.setattr(anchors.Memory, "save", full)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         monkeypatch.setattr(warnings, "showwarning", full)
@@ -262,7 +261,7 @@ def test_a_ctrl_c_while_the_file_is_written_is_one_after_the_line(
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(kept_anchors.Memory, "save", struck)
+            patched.setattr(anchors.Memory, "save", struck)
             with pytest.raises(sf.Unanswered):
                 clinic.charge(pure("0.1"))
         assert clinic.remaining == {"pure": Fraction(9, 10)}

@@ -17,7 +17,7 @@ from ledger.in_databases import SPENDER, Place
 from ledger.small_accounts import NEVER_AGAIN, account, pure
 from postgres_server import PostgresServer
 from sfumato.cli import main
-from sfumato.curator.accounts.policy_account import ledger_address, people_place, read_policy
+from sfumato.curator.policy_account import ledger_address, people_place, read_policy
 from sfumato.errors import WeakLedger
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.served import Served

@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import BEHIND
-from sfumato.engine.sources.data_files import identified
+from sfumato.engine.sources.inspected_tables import identified
 
 pytestmark = pytest.mark.filterwarnings(BEHIND)
 

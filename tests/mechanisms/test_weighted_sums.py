@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sfumato.mechanisms.factorisations import Factorisation
-from sfumato.mechanisms.weighted_sums import continuous_widths, gaussian_widths, laplace_widths
+from sfumato.mechanisms.noise_sums import continuous_widths, gaussian_widths, laplace_widths
 
 WEIGHTS = [(1,), (1, 1), (1, -2, 3), (5, 1, 1, 1), (2, 3, -4, 1, 1, 1, 2), (1,) * 12]
 KINDS = [*itertools.product(["laplace", "gaussian"], [0.3, 1.0, 2.9, 3.0, 20.0])]

@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "what is said to be from the policy alone opens the data",
         Kind.REUSE,
-        "engine.empty_sources:without_data",
+        "engine.carried_tables:without_data",
         "empty = {name: replace(each, source=_empty(each, policy), relation=None) for",
         "empty = {name: replace(each, source=each.source) for",
         ("curator/test_policy_alone.py::test_no_row_is_in_it",),
@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "exact figures are found where only what is public was asked for",
         Kind.REUSE,
-        "curator.owners.checking:_checked",
+        "curator.checking:_checked",
         "private and (not table.public)",
         "not table.public",
         ("curator/owners/test_checking.py::test_opening_and_asking_do_not_depend_on_it",),

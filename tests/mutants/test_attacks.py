@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "questions that are spread differ by one person",
         Kind.AUDIT,
-        "attacks.spreading:spread_groups",
+        "attacks.differencing:spread_groups",
         "(kept ^ group).sum(axis=1).min() >= APART",
         "(kept ^ group).sum(axis=1).min() >= 1",
         (f"{SPREADING}::test_no_two_questions_differ_by_one_person_or_by_few",),
@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "a withheld total counts as zero",
         Kind.NAN,
-        "attacks.spreading:put_together",
+        "attacks.differencing:put_together",
         "patterns, which = np.unique(~np.isnan(columns), axis=1, return_inverse=True)",
         "patterns, which = np.unique(~np.isnan(columns := np.nan_to_num(columns)), axis=1, return_inverse=True)",
         (f"{SPREADING}::test_other_cells_that_are_withheld_too_are_found_by_another_way_round",),
@@ -164,7 +164,7 @@ MUTANTS = (
     Mutant(
         "a value that is replaced has the curve of one unit added",
         Kind.NEIGHBOURS,
-        "attacks.whole_budgets:Spending.ceiling",
+        "attacks.policy_attacks:Spending.ceiling",
         "curve.for_neighbours(Neighbours.REPLACE) if replaced else curve",
         "curve",
         (f"{POLICY}::test_an_account_with_a_delta_is_spent_in_its_other_currency_too",),
@@ -172,7 +172,7 @@ MUTANTS = (
     Mutant(
         "twice the whole ρ is spent",
         Kind.CHARGE_ORDER,
-        "attacks.whole_budgets:spendings",
+        "attacks.policy_attacks:spendings",
         "from_units(budget.allowances.renyi) / budget.order)",
         "2 * from_units(budget.allowances.renyi) / budget.order)",
         (f"{POLICY}::test_the_whole_budget_is_spent_and_not_more",),
@@ -180,7 +180,7 @@ MUTANTS = (
     Mutant(
         "half of the whole ρ is spent, so that the attack is weaker than it says",
         Kind.AUDIT,
-        "attacks.whole_budgets:spendings",
+        "attacks.policy_attacks:spendings",
         "from_units(budget.allowances.renyi) / budget.order)",
         "from_units(budget.allowances.renyi) / budget.order / 2)",
         (f"{POLICY}::test_the_whole_budget_is_spent_and_not_more",),
@@ -196,7 +196,7 @@ MUTANTS = (
     Mutant(
         "columns of two tables are written alike",
         Kind.AUDIT,
-        "attacks.staged_policies:_written",
+        "attacks.policy_attacks:_written",
         "written_names.quoted(each) for each in (table.name, column)",
         "each for each in (table.name, column)",
         (f"{POLICY}::test_columns_of_two_tables_are_told_apart_and_a_name_takes_all_that_have_it",),
@@ -212,7 +212,7 @@ MUTANTS = (
     Mutant(
         "the ρ of two accounts has the curve of one",
         Kind.FACTOR_TWO,
-        "attacks.whole_budgets:Spending.ceiling",
+        "attacks.policy_attacks:Spending.ceiling",
         "Curve.concentrated(self.rho * self.accounts, own.neighbours)",
         "Curve.concentrated(self.rho, own.neighbours)",
         (f"{POLICY}::test_two_accounts_pay_for_the_column_that_says_which_of_them_pays",),
@@ -220,7 +220,7 @@ MUTANTS = (
     Mutant(
         "an account grows by ε alone, so that a large δ leaves it short of ρ",
         Kind.CHARGE_ORDER,
-        "attacks.whole_budgets:Spending.account",
+        "attacks.policy_attacks:Spending.account",
         "epsilon = times * max(own.epsilon, divergence)",
         "epsilon = times * own.epsilon",
         (f"{POLICY}::test_an_account_pays_as_often_as_it_is_asked_however_large_delta_is",),
@@ -228,7 +228,7 @@ MUTANTS = (
     Mutant(
         "tables whose owners are found through others are left out",
         Kind.AUDIT,
-        "attacks.staged_policies:stages",
+        "attacks.policy_attacks:stages",
         "private = [each for each in policy.tables.values() if not each.public]",
         "private = [each for each in policy.tables.values() if isinstance(each.id, str)]",
         (f"{POLICY}::test_every_table_is_attacked_and_rows_are_found_through_other_tables",),

@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "one run's δ counts half",
         Kind.DELTA,
-        "audit.canaries.canary_guesses:chance_of_guessing",
+        "audit.canaries:chance_of_guessing",
         "shares = 2 * canaries * delta / places",
         "shares = canaries * delta / places",
         ("audit/canaries/test_one_run.py::test_the_numbers_that_the_authors_print",),
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "one run's δ is not counted",
         Kind.DELTA,
-        "audit.canaries.canary_guesses:chance_of_guessing",
+        "audit.canaries:chance_of_guessing",
         "    if delta == 0:",
         "    if delta >= 0:",
         ("audit/canaries/test_one_run.py::test_no_release_is_guessed_better_than_the_bound_says",),
@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "every number of guesses has the whole chance of a mistake",
         Kind.AUDIT,
-        "audit.canaries.canary_guesses:one_run",
+        "audit.canaries:one_run",
         "miss = float(1 - level) / len(numbers)",
         "miss = float(1 - level)",
         ("audit/canaries/test_one_run.py::test_an_audit_that_forgets_how_many_numbers_of_guesses_it_tries_is_noticed",),
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "a release can change the coins that its guesses are compared with",
         Kind.AUDIT,
-        "audit.canaries.canary_guesses:one_run",
+        "audit.canaries:one_run",
         "release(present.copy())",
         "release(present)",
         ("audit/canaries/test_one_run.py::test_the_release_is_made_once_and_cannot_change_the_coins",),
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "nobody stands in the place of a canary under replace",
         Kind.NEIGHBOURS,
-        "audit.canaries.canary_tables:plant",
+        "audit.canaries:plant",
         "policy.budget.neighbours is Neighbours.REPLACE else None",
         "policy.budget.neighbours is Neighbours.ADD_REMOVE else None",
         ("audit/canaries/test_one_run.py::test_lists_of_coins_that_differ_in_one_place_are_neighbours",),
@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         "canaries share ids with invented units",
         Kind.NEIGHBOURS,
-        "audit.canaries.canary_tables:_with_ids",
+        "audit.canaries:_with_ids",
         "np.arange(made.num_rows - base) + 1 + made.num_rows",
         "np.arange(made.num_rows - base) + 1",
         ("audit/canaries/test_one_run.py::test_lists_of_coins_that_differ_in_one_place_are_neighbours",),
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "rows that are tied with a quantile count below it only",
         Kind.SAMPLING,
-        "audit.exact_laws.rank_laws:_halves",
+        "audit.exact_laws.choice_laws:_halves",
         "under = part.share if mechanism.offset == 0 else",
         "under = Fraction(1) if mechanism.offset == 0 else",
         ("audit/exact_laws/test_exact_laws.py::test_the_law_is_the_one_that_is_drawn",),
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "no invented unit has one row more than a limit",
         Kind.LIMITS,
-        "audit.invented_tables.neighbouring_tables:_shapes",
+        "audit.invented_tables:_shapes",
         "_Shape('one row more than the limit', rows + 1)",
         "_Shape('one row more than the limit', rows)",
         (
@@ -177,7 +177,7 @@ MUTANTS = (
     Mutant(
         "replaced units are compared with nobody alone",
         Kind.NEIGHBOURS,
-        "audit.invented_tables.neighbouring_tables:NeighbouringTables.pairs",
+        "audit.invented_tables:NeighbouringTables.pairs",
         "if self.policy.neighbours is Neighbours.REPLACE:",
         "if self.policy.neighbours is Neighbours.ADD_REMOVE:",
         ("audit/invented_tables/test_neighbouring_tables.py::test_pairs_are_what_the_policy_calls_neighbours",),
@@ -185,7 +185,7 @@ MUTANTS = (
     Mutant(
         "a unit within a period lies in several",
         Kind.NEIGHBOURS,
-        "audit.invented_tables.neighbouring_tables:_Inventor._cells",
+        "audit.invented_tables:_Inventor._cells",
         "each.plain(0 if name == period else number, ends)",
         "each.plain(number, ends)",
         ("audit/invented_tables/test_neighbouring_tables.py::test_a_unit_within_a_period_stays_in_it",),
@@ -241,7 +241,7 @@ MUTANTS = (
     Mutant(
         "counts of a published table are compared as texts",
         Kind.AUDIT,
-        "audit.asked_questions.told_answers:_packed",
+        "audit.asked_questions.compared_outcomes:_packed",
         "np.frombuffer(content, '<i8') if content and len(content) % 8 == 0 else None",
         "None",
         ("audit/asked_questions/test_asked_worlds.py::test_the_counts_of_a_published_table_are_told_as_numbers",),

@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "a synopsis of some rows answers for all of them",
         Kind.AUDIT,
-        "curator.proposals.synopsis_candidates:Outline.require_rows",
+        "curator.proposals.bought_synopses:Outline.require_rows",
         "if self.where:",
         "if self.where is None:",
         (f"{_FREE}test_no_synopsis_no_free_answer",),
@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "a synopsis with tighter limits answers for the wider ones",
         Kind.LIMITS,
-        "curator.proposals.synopsis_candidates:Outline.require_rows",
+        "curator.proposals.bought_synopses:Outline.require_rows",
         "if self.plan.rows != limits.rows:",
         "if self.plan.rows > limits.rows:",
         _SAME,
@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "a synopsis of other data answers",
         Kind.REUSE,
-        "ledger.publications:Shelves.listed",
+        "ledger.entries:Shelves.listed",
         "{'account': account, 'data': data}",
         "{'account': account}",
         _SAME,
@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "a synopsis under another policy answers",
         Kind.REUSE,
-        "curator.proposals.synopsis_candidates:shelf",
+        "curator.proposals.bought_synopses:shelf",
         "f'synopsis-{digest(context.declared, table)[:32]}-'",
         "f\"synopsis-{digest('', table)[:32]}-\"",
         _SAME,
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "the synopsis of another account answers",
         Kind.REUSE,
-        "ledger.publications:Shelves.listed",
+        "ledger.entries:Shelves.listed",
         "{'account': account, 'data': data}",
         "{'data': data}",
         (f"{_FREE}test_other_accounts_have_their_own",),
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "a text is written of a bin whose days differ",
         Kind.KEYS,
-        "publish.cells.cell_dates:_text",
+        "publish.cells.cell_numbers:_text",
         "        if least != most:\n            return None\n",
         "        if least > most:\n            return None\n",
         _INSIDE,
@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         "what was read of one ledger answers for the same line of another",
         Kind.REUSE,
-        "curator.proposals.synopsis_candidates:loaded",
+        "curator.proposals.bought_synopses:loaded",
         "return _bodies.of(publication.hash, ",
         "return _bodies.of(str(publication.number), ",
         (f"{_FREE}test_a_free_answer_is_what_the_curator_would_say",),
@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(
         "the synopsis of one table answers for another",
         Kind.KEYS,
-        "curator.proposals.synopsis_candidates:shelf",
+        "curator.proposals.bought_synopses:shelf",
         "f'synopsis-{digest(context.declared, table)[:32]}-'",
         "f\"synopsis-{digest(context.declared, '')[:32]}-\"",
         (f"{_FREE}test_other_tables_have_their_own",),
@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         "only the newest synopses are looked at",
         Kind.AUDIT,
-        "curator.proposals.synopsis_candidates:candidates",
+        "curator.proposals.bought_synopses:candidates",
         "in least_noisy(publications):",
         "in least_noisy(publications)[:8]:",
         (f"{_FREE}test_the_best_of_many_different_synopses_is_taken",),
@@ -173,7 +173,7 @@ MUTANTS = (
     Mutant(
         "the noisiest of equal purchases is kept",
         Kind.AUDIT,
-        "curator.proposals.synopsis_candidates:_least_noisy",
+        "curator.proposals.bought_synopses:_least_noisy",
         "_less_noisy(other, widths)",
         "_less_noisy(widths, other)",
         (f"{_FREE}test_bodies_of_other_columns_are_not_loaded",),
@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "the widest forecasts are asked first",
         Kind.AUDIT,
-        "curator.proposals.synopsis_candidates:candidates",
+        "curator.proposals.bought_synopses:candidates",
         "_forecast(each, columns_read(query), limits, context), -each.number",
         "tuple(-width for width in _forecast(each, columns_read(query), limits, context)), -each.number",
         (f"{_FREE}test_the_best_of_many_different_synopses_is_taken",),
@@ -189,7 +189,7 @@ MUTANTS = (
     Mutant(
         "bodies of other columns are loaded",
         Kind.LIMITS,
-        "curator.proposals.synopsis_candidates:_forecast",
+        "curator.proposals.bought_synopses:_forecast",
         "if known:",
         "if not known:",
         (f"{_FREE}test_bodies_of_other_columns_are_not_loaded",),
@@ -197,7 +197,7 @@ MUTANTS = (
     Mutant(
         "what others publish later is never seen",
         Kind.REUSE,
-        "ledger.publications:_Shelf.extended",
+        "ledger.entries:_Shelf.extended",
         "if head is None or (head.number, head.hash) == (self.last_number, self.last_hash):",
         "if head is None or self.last_number:",
         ("ledger/accounts/test_publications.py::test_every_one_is_listed_page_by_page",),
@@ -205,7 +205,7 @@ MUTANTS = (
     Mutant(
         "one page of publications is all",
         Kind.REUSE,
-        "ledger.publications:_Shelf.extended",
+        "ledger.entries:_Shelf.extended",
         "while page == _PAGE:",
         "while page == _PAGE and not added:",
         ("ledger/accounts/test_publications.py::test_every_one_is_listed_page_by_page",),
@@ -213,7 +213,7 @@ MUTANTS = (
     Mutant(
         "publications that a failover took answer",
         Kind.REUSE,
-        "ledger.publications:Shelves.listed",
+        "ledger.entries:Shelves.listed",
         "known.last_number and (not transaction.has(known.last_number, known.last_hash))",
         "known.last_number < 0 and (not transaction.has(known.last_number, known.last_hash))",
         ("ledger/accounts/test_publications.py::test_lines_that_a_failover_took_are_not_listed",),

@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "the counts of the steps get the whole price, and the numbers outside a part of it too",
         Kind.CHARGE_ORDER,
-        "curator.steps.step_counts:StepSearch.of",
+        "curator.step_counts:StepSearch.of",
         "(epsilon * (1 - _COUNTING))",
         "epsilon",
         _LAW,
@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "the steps are chosen by exact counts",
         Kind.REUSE,
-        "curator.steps.step_counts:StepSearch.draw",
+        "curator.step_counts:StepSearch.draw",
         "self._chosen(noisy) or (None, None)",
         "self._chosen(self.steps.reading.of(totals).reshape(-1)) or (None, None)",
         _DRAWN,
@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "the numbers inside and outside are exact",
         Kind.REUSE,
-        "curator.steps.step_counts:StepSearch.draw",
+        "curator.step_counts:StepSearch.draw",
         "inside, outside = self.split.draw(reading.split(reading.of(totals), self._inside(first, last)))",
         "inside, outside = reading.split(reading.of(totals), self._inside(first, last))",
         _DRAWN,
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "empty steps seem filled",
         Kind.SAMPLING,
-        "curator.steps.ladders:_MISS",
+        "curator.step_counts:_MISS",
         "_MISS = Fraction(1, 200)",
         "_MISS = Fraction(1, 2)",
         (f"{_LADDERS}test_empty_steps_hardly_ever_seem_filled",),

@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a code that SQLite calls a text becomes a number",
         Kind.NAN,
-        "curator.owners.sniffing:_type",
+        "curator.policy_drafts:_type",
         "if declared is Type.TEXT and written in (Type.DATE, Type.TIMESTAMP):",
         "if declared is Type.TEXT and written is not None:",
         ("cli/commands/test_init.py::test_texts_of_sqlite_that_are_dates_are_proposed_as_dates",),
@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "the kept answers can be read by others",
         Kind.CONSENT,
-        "cli.drafting.given_answers:KeptAnswers.keep",
+        "cli.drafting.interview:KeptAnswers.keep",
         "384",
         "420",
         ("cli/commands/test_init.py::test_an_interview_goes_on_where_it_was",),
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "a column that counts units is taken for their key",
         Kind.CONSENT,
-        "curator.owners.policy_drafts:_ID_BEGINNINGS",
+        "curator.policy_drafts:_ID_BEGINNINGS",
         "('id', 'identifier', 'numero')",
         "('id', 'identifier', 'no', 'numero')",
         ("cli/commands/test_init.py::test_what_counts_units_or_names_other_things_is_no_key",),
@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "a code is taken for the key though there is an id",
         Kind.CONSENT,
-        "curator.owners.policy_drafts:_ID_ENDINGS",
+        "curator.policy_drafts:_ID_ENDINGS",
         "('id', 'uuid', 'key', 'number', 'num', 'nr', 'no')",
         "('code', 'id', 'uuid', 'key', 'number', 'num', 'nr', 'no')",
         ("cli/commands/test_init.py::test_the_surest_key_is_taken_first",),

@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "the numbers of different values of all groups share their noise",
         Kind.REUSE,
-        "release.parts.value_parts:DifferentCounts.draw",
+        "release.parts.other_parts:DifferentCounts.draw",
         "drawn: Integers = measurement.draw(measurement.reading.of(exact))",
         "own = measurement.reading.of(exact)\n    drawn: Integers = own + measurement.draw(0 * own[:1])",
         (f"{_KINDS}[different_values]",),
@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "questions of a workload share their numbers where they have as many",
         Kind.REUSE,
-        "release.together:Together.draw",
+        "release.batch_prices:Together.draw",
         "return MeasuredTogether(tuple((kind.draw(already) for kind in self.kinds)))",
         "from dataclasses import replace\n"
         "    found = [kind.draw(already) for kind in self.kinds]\n"
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "the numbers inside and outside of found bounds share their noise",
         Kind.REUSE,
-        "curator.steps.step_counts:StepSearch.draw",
+        "curator.step_counts:StepSearch.draw",
         "inside, outside = self.split.draw(reading.split(reading.of(totals), self._inside(first, last)))",
         "own = reading.split(reading.of(totals), self._inside(first, last))\n"
         "    inside, outside = own + self.split.draw(0 * own[:1])[0]",

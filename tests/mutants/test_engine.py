@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "totals are not held to 64 bits",
         Kind.WRAP,
-        "engine.arrays.totals_arrays:_held",
+        "engine.arrays:_held",
         "return np.clip(totals, -LARGEST_INTEGER, LARGEST_INTEGER).astype(np.int64)",
         "return totals.astype(np.int64)",
         ("safety/test_held.py::test_totals_are_held_to_what_64_bits_hold",),
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "what is computed from columns is not clamped after rounding",
         Kind.SENSITIVITY,
-        "engine.lowering.step_lowering:steps",
+        "engine.lowering.unit_lowering:steps",
         "return clamped(counted, whole(low), whole(high))",
         "return counted",
         (_TIGHT,),
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "comparisons are folded by ends of Parquet columns that leave NaN out",
         Kind.NAN,
-        "engine.duckdb.relations:of_parquet",
+        "engine.duckdb.owners:of_parquet",
         "union_by_name = false, can_have_nan = true",
         "union_by_name = false",
         ("engine/duckdb/test_scan.py::test_no_number_is_none_whatever_else_a_parquet_file_holds",),
@@ -227,7 +227,7 @@ MUTANTS = (
     Mutant(
         "only groups with rows have totals",
         Kind.KEYS,
-        "engine.arrays.totals_arrays:aligned",
+        "engine.arrays:aligned",
         "    totals[row >= 0] = own[row[row >= 0]]\n    return totals",
         "    return own[row[row >= 0]]",
         (

@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "rows that noise has picked are taken for sure",
         Kind.LIMITS,
-        "release.noisy_rows.row_totals:Presence.where",
+        "release.noisy_rows.finishing:Presence.where",
         "self.sure & test.sure | self.sure & ~self.here | test.sure & ~true",
         "self.sure",
         _OUTER,
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "rows that may be there add nothing to a range",
         Kind.LIMITS,
-        "release.noisy_rows.row_totals:_summed",
+        "release.noisy_rows.finishing:_summed",
         "np.where(perhaps, np.maximum(column.high, 0), 0)",
         "0",
         _OUTER,
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "ranks have no range upward",
         Kind.LIMITS,
-        "release.noisy_rows.row_totals:_ranked",
+        "release.noisy_rows.finishing:_ranked",
         "1.0, 1 + before), 1 + perhaps)",
         "1.0, 1 + before), value)",
         _OUTER,
@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "noisy rows are grouped by noisy numbers",
         Kind.KEYS,
-        "plan.sql.sql_noisy:check_key",
+        "plan.sql.outer:check_key",
         "    if noises(made):",
         "    if noises(made) > 10:",
         ("plan/test_sql.py::test_a_question_means_what_is_written_below_it",),

@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "texts and lists that are sent have no end",
         Kind.HOSTILE,
-        "server.requests.kind_structs:_sized",
+        "server.requests.specs:_sized",
         "max_length=size.most",
         "max_length=None",
         _STRUCTS,
@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "whole numbers that are sent have no end",
         Kind.HOSTILE,
-        "server.requests.kind_structs:_sized",
+        "server.requests.specs:_sized",
         "le=size.most",
         "le=None",
         _STRUCTS,
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "a name that is not known is passed over",
         Kind.HOSTILE,
-        "server.requests.kind_structs:_OPTIONS",
+        "server.requests.specs:_OPTIONS",
         "'forbid_unknown_fields': True",
         "'forbid_unknown_fields': False",
         _STRUCTS,
@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "running totals of thousands of periods are explained for nothing",
         Kind.LIMITS,
-        "server.releases.static_costs:for_what_is_proposed",
+        "server.releases.running_releases:for_what_is_proposed",
         "len(proposal.periods) ** 2",
         "len(proposal.periods)",
         ("server/releases/test_static_costs.py",),

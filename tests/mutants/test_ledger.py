@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "noise is charged for a sensitivity of one",
         Kind.SENSITIVITY,
-        "ledger.charged:Charged.curve",
+        "ledger.spending:Charged.curve",
         "once = self.mechanism.curve(self.sensitivity or 0) if additive",
         "once = self.mechanism.curve() if additive",
         ("ledger/test_recomputing.py::test_every_kind_of_charge_is_recomputed_from_its_line",),
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a line refers to an answer that is not on disk yet",
         Kind.CHARGE_ORDER,
-        "ledger.stores.bodies:BodyFiles._write",
+        "ledger.stores.store:BodyFiles._write",
         "local_files.sync_folder(target)",
         "",
         ("ledger/test_crashes.py::test_a_large_answer_is_synced_before_its_line_and_shown_after",),
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "a large answer that was changed is shown",
         Kind.CHARGE_ORDER,
-        "ledger.stores.bodies:BodyFiles.read",
+        "ledger.stores.store:BodyFiles.read",
         "return content.decode() if sha256(content).hexdigest() == digest else None",
         "return content.decode()",
         ("ledger/stores/test_bodies.py::test_a_lost_file_loses_its_answer_and_nothing_else",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "all ledgers have one key",
         Kind.REUSE,
-        "ledger.keyed_hashes:KeyedHash.__init__",
+        "ledger.sealed_rows:KeyedHash.__init__",
         "self._key = key",
         "self._key = bytes(32)",
         ("ledger/test_guesses.py::test_two_ledgers_have_two_keys_and_one_has_the_same_for_life",),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "whatever moves is charged as moving by one",
         Kind.SENSITIVITY,
-        "ledger.charged:Charged.__init__",
+        "ledger.spending:Charged.__init__",
         "None if sensitivity is None else Sensitivity.of(sensitivity))",
         "None if sensitivity is None else Sensitivity(1, 1, neighbours=Sensitivity.of(sensitivity).neighbours))",
         (

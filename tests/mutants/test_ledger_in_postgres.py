@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "an index that lacks a line is believed",
         Kind.REUSE,
-        "ledger.stores.postgres_faults:_counted",
+        "ledger.stores.postgres_schema:_counted",
         'AS found") != wanted:',
         'AS found") == 0:',
         (f"{_STORE}test_an_index_that_lacks_a_line_is_found",),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "a payer on another machine is taken for dead",
         Kind.CHARGE_ORDER,
-        "ledger.processes:alive",
+        "ledger.local_files:alive",
         "return None if elsewhere else False",
         "return False",
         (f"{_STORE}test_a_payer_on_another_machine_is_not_taken_for_dead",),
@@ -172,7 +172,7 @@ MEMORY = (
     Mutant(
         "closing puts an anchor that knows less in the place of one that knows more",
         Kind.REUSE,
-        "ledger.proofs.kept_anchors:renew",
+        "ledger.proofs.anchors:renew",
         "if not place.exists() or Anchor.load(place).holds(transaction):",
         "if True:",
         (f"{_STORE}test_closing_never_puts_an_older_anchor_in_the_place_of_a_newer",),
@@ -212,7 +212,7 @@ MEMORY = (
     Mutant(
         "what a killed curator left is not found by the address of its ledger",
         Kind.REUSE,
-        "ledger.proofs.kept_anchors:running",
+        "ledger.proofs.anchors:running",
         "several & set(name.split('.'))",
         "name.split('.')[0] == places[0].stem",
         (f"{_KILLED}test_what_a_killed_curator_wrote_is_known_of_another_ledger_at_its_address",),
@@ -220,7 +220,7 @@ MEMORY = (
     Mutant(
         "the file of a curator goes although the ledger lacks its lines",
         Kind.REUSE,
-        "ledger.proofs.kept_anchors:Running.forget",
+        "ledger.proofs.anchors:Running.forget",
         "or not self.anchor.holds(transaction):",
         "or False:",
         (f"{_KILLED}test_what_a_killed_curator_wrote_is_not_forgotten",),
@@ -236,7 +236,7 @@ MEMORY = (
     Mutant(
         "the file of a curator goes although it was written again",
         Kind.REUSE,
-        "ledger.proofs.kept_anchors:Running.forget",
+        "ledger.proofs.anchors:Running.forget",
         "if _stamp(aside) != self.stamp:",
         "if False:",
         (f"{_KILLED}test_a_file_of_a_boot_before_goes_unless_it_was_written_again",),
@@ -260,7 +260,7 @@ MEMORY = (
     Mutant(
         "a line of another history counts as one before",
         Kind.REUSE,
-        "ledger.proofs.kept_anchors:Memory.shared",
+        "ledger.proofs.anchors:Memory.shared",
         "before = lineage if lineage and transaction.has(*lineage[0]) else ()",
         "before = lineage",
         (f"{_HISTORIES}test_a_line_of_another_history_is_not_before_those_that_were_written_after_its_loss",),
@@ -292,7 +292,7 @@ MEMORY = (
     Mutant(
         "threads keep the line of whoever comes last",
         Kind.REUSE,
-        "ledger.proofs.kept_anchors:Memory.add",
+        "ledger.proofs.anchors:Memory.add",
         "if turn >= self._last_turn:",
         "if turn <= self._last_turn or self.last is None:",
         (f"{_KILLED}test_a_process_that_is_killed_knows_the_last_line_of_any_thread",),
@@ -332,7 +332,7 @@ MEMORY = (
     Mutant(
         "a server does not tell that a charge is in doubt",
         Kind.CHARGE_ORDER,
-        "server.people.told_errors:told",
+        "server.people.known_people:told",
         "if isinstance(error, LedgerInDoubt):",
         "if False:",
         ("server/people/test_told_errors.py::test_whoever_asked_is_told_that_it_is_not_known_whether_it_was_charged",),
@@ -407,7 +407,7 @@ LOCKS = (
     Mutant(
         "a lock that an interrupt left is held for ever",
         Kind.CHARGE_ORDER,
-        "ledger.locking:locked",
+        "ledger.local_files:locked",
         "lock.release()",
         "raise RuntimeError",
         ("ledger/test_races.py::test_an_interrupt_at_any_instruction_of_a_lock_leaves_no_other_thread_waiting",),
@@ -443,7 +443,7 @@ MOVES = (
     Mutant(
         "the file of who was killed after moving a ledger does not say so",
         Kind.REUSE,
-        "ledger.proofs.kept_anchors:Memory.save",
+        "ledger.proofs.anchors:Memory.save",
         "moved = [self._moved] if self._moved else []",
         "moved: list[str] = []",
         (f"{_HOSTILE}test_who_was_killed_after_moving_a_ledger_charges_the_new_one_and_never_the_old",),
@@ -451,7 +451,7 @@ MOVES = (
     Mutant(
         "the file of who was killed after moving a ledger does not keep the old one closed",
         Kind.REUSE,
-        "ledger.proofs.kept_anchors:of_its_id",
+        "ledger.proofs.anchors:of_its_id",
         "return whole + [each.anchor for each in running(places) if each.path.name",
         "return whole + [each.anchor for each in () if each.path.name",
         (f"{_HOSTILE}test_who_was_killed_after_moving_a_ledger_charges_the_new_one_and_never_the_old",),
@@ -515,7 +515,7 @@ MOVES = (
     Mutant(
         "an export is copied although its ledger was moved",
         Kind.REUSE,
-        "ledger.proofs.lost_ledgers:require_lost",
+        "ledger.proofs.verifying:require_lost",
         "if last is None or last[0] != key:",
         "if last is None or last[0] != key or last[1]:",
         (f"{_EXPORTS}test_while_the_ledger_is_here_it_is_moved_itself",),
@@ -523,7 +523,7 @@ MOVES = (
     Mutant(
         "an export is copied where its ledger cannot be read",
         Kind.REUSE,
-        "ledger.proofs.lost_ledgers:_in_a_file",
+        "ledger.proofs.verifying:_in_a_file",
         "    except (sqlite3.Error, ValueError, KeyError, TypeError):\n",
         "    except (sqlite3.Error, ValueError, KeyError, TypeError):\n        return None\n",
         (f"{_EXPORTS}test_where_its_ledger_cannot_be_read_an_export_is_refused",),
@@ -531,7 +531,7 @@ MOVES = (
     Mutant(
         "an export is copied although its ledger is in a database",
         Kind.REUSE,
-        "ledger.proofs.lost_ledgers:require_lost",
+        "ledger.proofs.verifying:require_lost",
         "last = _at_a_server(place) if is_server_address(place) else _in_a_file(place)",
         "last = None if is_server_address(place) else _in_a_file(place)",
         (f"{_EXPORTS}test_of_a_ledger_that_moved_out_of_a_database_no_export_or_backup_is_copied",),
@@ -539,7 +539,7 @@ MOVES = (
     Mutant(
         "an export is copied where a server lets nobody look",
         Kind.REUSE,
-        "ledger.proofs.lost_ledgers:_at_a_server",
+        "ledger.proofs.verifying:_at_a_server",
         "    except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):\n",
         "    except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):\n        return None\n",
         (f"{_EXPORTS}test_while_its_server_does_not_let_us_look_an_export_is_refused",),
@@ -571,7 +571,7 @@ MOVES = (
     Mutant(
         "the ledger that an export was made into goes with the line that sealed it",
         Kind.REUSE,
-        "ledger.proofs.complete_exports:CompleteExport._discard",
+        "ledger.proofs.exporting:CompleteExport._discard",
         "if not more:",
         "if True:",
         (f"{_EXPORTS}test_an_export_whose_copy_broke_off_after_its_seal_is_finished_and_goes_nowhere_else",),
@@ -587,7 +587,7 @@ MOVES = (
     Mutant(
         "an export is made a ledger unseen",
         Kind.REUSE,
-        "ledger.proofs.complete_exports:CompleteExport._restore",
+        "ledger.proofs.exporting:CompleteExport._restore",
         "        self._check()",
         "        pass",
         (f"{_EXPORTS}test_an_export_that_was_changed_or_cut_is_not_copied",),
@@ -595,7 +595,7 @@ MOVES = (
     Mutant(
         "an export without its last line is whole",
         Kind.REUSE,
-        "ledger.proofs.complete_exports:CompleteExport._check",
+        "ledger.proofs.exporting:CompleteExport._check",
         "if (checker.number, checker.hash) != self.last:",
         "if False:",
         (f"{_EXPORTS}test_an_export_that_was_changed_or_cut_is_not_copied",),

@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "rows with an empty list are kept",
         Kind.SENSITIVITY,
-        "engine.spellings.common:CommonSpelling.items",
+        "engine.spellings.spelling:CommonSpelling.items",
         "f'unnest({x})'",
         "f'unnest(CASE WHEN len({x}) > 0 THEN {x} ELSE [NULL] END)'",
         _ORACLE,

@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "shares add up to more than the price",
         Kind.CHARGE_ORDER,
-        "release.parts.splitting:split",
+        "release.parts.shares:split",
         "Fraction(each, sum(whole))",
         "Fraction(each, max(whole))",
         ("release/parts/test_splitting.py::test_shares_are_positive_and_add_up_to_one",),

@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "noise that is narrower than it says",
         Kind.SAMPLING,
-        "audit.museum.demonstration_noise:DemonstrationNoise.laplace",
+        "audit.museum.exhibits:DemonstrationNoise.laplace",
         "self.two_sided(-math.expm1(-1 / scale), *shape)",
         "self.two_sided(-math.expm1(-1.2 / scale), *shape)",
         ("audit/museum/test_museum.py::test_demonstration_noise_has_the_law_it_says",),

@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "a model with Laplace noise has the ranges of Gaussian noise",
         Kind.SAMPLING,
-        "publish.fitted_models:FittedModel.sql",
+        "publish.published_files:FittedModel.sql",
         "if isinstance(self.fit.noise, Laplace):",
         "if isinstance(self.fit.noise, str):",
         ("publish/test_mwem.py::test_a_model_is_written_and_read_back_to_the_bit",),

@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "every join has one match",
         Kind.LIMITS,
-        "plan.sql.public_joins:_most",
+        "plan.sql.unit_joins:_most",
         "    return max(1, min(found))",
         "    return 1",
         (

@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "texts keep the collation of their column",
         Kind.KEYS,
-        "engine.postgres.stored_cells:_PLAIN",
+        "engine.postgres.stored_relations:_PLAIN",
         "f'(CAST({x} AS TEXT) {BYTES})'",
         "x",
         (f"{_TESTS}::test_texts_are_told_apart_by_their_bytes",),
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "cells that are no number are above every bound",
         Kind.NAN,
-        "engine.postgres.stored_cells:_PLAIN",
+        "engine.postgres.stored_relations:_PLAIN",
         "Stored.REAL: lambda x, _: f\"NULLIF(CAST({x} AS FLOAT8), 'NaN')\"",
         'Stored.REAL: lambda x, _: f"CAST({x} AS FLOAT8)"',
         (_PLAIN,),
@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "0 and -0 are two units of a period",
         Kind.SENSITIVITY,
-        "engine.postgres.stored_cells:PostgresCells.key",
+        "engine.postgres.stored_relations:PostgresCells.key",
         "CASE WHEN {x} = 0 THEN CAST(0 AS FLOAT8) ELSE NULLIF(CAST({x} AS FLOAT8), 'NaN') END",
         "NULLIF(CAST({x} AS FLOAT8), 'NaN')",
         (f"{_HOSTILE}::test_minus_zero_is_the_unit_that_zero_is",),
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "ids beyond the calendar are one unit",
         Kind.SENSITIVITY,
-        "engine.postgres.stored_cells:PostgresCells.key",
+        "engine.postgres.stored_relations:PostgresCells.key",
         "f'CAST({x} AS DATE)'",
         "self.plain(column)",
         (f"{_HOSTILE}::test_ids_beyond_the_calendar_are_as_many_units",),
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a table is known by its name alone",
         Kind.REUSE,
-        "engine.postgres.public_tables:data",
+        "engine.postgres.driver:data",
         "addresses += [f'postgresql://{system}/{number}/{own}' for _, _, own in relation.made_of]",
         "",
         (f"{_HOSTILE}::test_a_table_under_another_name_has_no_second_budget",),
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "patterns are held against cells of any length on a server",
         Kind.NAN,
-        "engine.postgres.stored_cells:PostgresCells.short",
+        "engine.postgres.stored_relations:PostgresCells.short",
         "f'CASE WHEN OCTET_LENGTH({x}) <= {LONGEST} THEN {x} END'",
         "x",
         (f"{_HOSTILE}::test_a_cell_beyond_the_longest_is_no_number",),
@@ -185,7 +185,7 @@ MUTANTS = (
     Mutant(
         "ids that are days beyond the calendar are one person as text",
         Kind.KEYS,
-        "engine.postgres.stored_cells:PostgresCells.text",
+        "engine.postgres.stored_relations:PostgresCells.text",
         "name(column.name)",
         "x",
         (f"{_HOSTILE}::test_ids_beyond_the_calendar_are_as_many_units",),
@@ -217,7 +217,7 @@ MUTANTS = (
     Mutant(
         "every item of an array counts",
         Kind.SENSITIVITY,
-        "engine.postgres.stored_cells:PostgresCells.listed",
+        "engine.postgres.stored_relations:PostgresCells.listed",
         "LIMIT {most}) AS u",
         "LIMIT {most} + 1000) AS u",
         (f"{_HOSTILE}::test_the_first_items_of_an_array_are_read",),
@@ -243,7 +243,7 @@ MUTANTS = (
     Mutant(
         "places in two orders go together as an engine likes",
         Kind.SAMPLING,
-        "engine.lowering.window_lowering:WindowLowering.results",
+        "engine.lowering.unit_lowering:WindowLowering.results",
         "if len(self._tied()) < 2:",
         "if True:",
         ("engine/postgres/test_postgres_meanings.py::test_orders_agree_on_rows_that_tie",),

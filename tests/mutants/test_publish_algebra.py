@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "rounded weights of parents are taken to be exact",
         Kind.AUDIT,
-        "publish.marginals.lifting:weighed",
+        "publish.marginals.blocks:weighed",
         "        if not each.even:\n",
         "        if each.parts < 0:\n",
         (f"{_ESTIMATES}test_variances_are_those_of_the_noise_under_uneven_levels",),

@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a question pays for the rows of a unit in one group",
         Kind.LIMITS,
-        "release.parts.rank_parts:ChosenRanks.measurements",
+        "release.parts.other_parts:ChosenRanks.measurements",
         "settings = (view.ends, view.in_all, view.neighbours, bool(self.bounded.plan.keys))",
         "settings = (view.ends, 1, view.neighbours, bool(self.bounded.plan.keys))",
         (_PAYS, _LAW),
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "numbers around quantiles are bought with the whole share again",
         Kind.CHARGE_ORDER,
-        "release.parts.rank_parts:ChosenRanks.measurements",
+        "release.parts.other_parts:ChosenRanks.measurements",
         "found += [estimate, *estimate.ends(epsilon * (1 - _ESTIMATE) / 2, self.confidence)]",
         "found += [estimate, *estimate.ends(epsilon, self.confidence)]",
         (_LAW,),
@@ -146,7 +146,7 @@ MUTANTS = (
     Mutant(
         "a row without a group is in the first",
         Kind.KEYS,
-        "engine.arrays.dense_arrays:_Groups.of",
+        "engine.arrays:_Groups.of",
         "at = np.where(met, found, -1)",
         "at = np.where(met, found, 0)",
         ("engine/arrays/test_dense_arrays.py::test_groups_of_several_keys_are_found",),

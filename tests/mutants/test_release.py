@@ -105,7 +105,7 @@ MUTANTS = (
     Mutant(
         "totals stand at other groups",
         Kind.KEYS,
-        "engine.arrays.totals_arrays:aligned",
+        "engine.arrays:aligned",
         "totals[row >= 0] = own[row[row >= 0]]",
         "totals[row >= 0] = own[: int((row >= 0).sum())]",
         ("release/test_releasing.py::test_totals_find_their_groups_whatever_the_order",),

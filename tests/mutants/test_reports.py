@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "an answer is shown under another policy",
         Kind.REUSE,
-        "reports.rebuilding:Rebuilder._asked",
+        "reports.telling:Rebuilder._asked",
         "if asked.identity == plan:",
         "if True:",
         ("reports/test_rebuilding.py::test_no_answer_is_shown_under_another_policy",),

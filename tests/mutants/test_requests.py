@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "a series under a request is not looked for before it is opened",
         Kind.CHARGE_ORDER,
-        "release.requested_series:RequestedSeries.open",
+        "release.requests:RequestedSeries.open",
         "return here.account.ask_tab(hold, asked, whole=whole, seconds=limit, waiting=waiting)",
         "return here.account.open_tab(hold, whole=whole, analyst=here.analyst, question=self.question)",
         (f"{_REQUESTS}::test_equal_requests_that_arrive_together_are_charged_once[mwem]",),
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "what another request bought is given",
         Kind.REUSE,
-        "release.requested_series:RequestedSeries.known",
+        "release.requests:RequestedSeries.known",
         "analyst=self.here.analyst, question=self.question, plan=self.plan",
         "analyst=self.here.analyst",
         (f"{_REQUESTS}::test_a_request_is_charged_once_and_given_again[mwem]",),

@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "rows of one parent have their strata in the order of rows",
         Kind.SAMPLING,
-        "publish.drawn_rows.drawing:_shuffled",
+        "publish.drawn_rows:_shuffled",
         "    keys = bits.words(len(parents)) >> np.uint64(parent_bits)",
         "    keys = np.zeros(len(parents), np.uint64)",
         _DRAWN,
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "the point of a stratum is its middle",
         Kind.SAMPLING,
-        "publish.drawn_rows.drawing:_spread",
+        "publish.drawn_rows:_spread",
         "points[np.minimum(strata, rows - 1)]",
         "2.0 ** 31",
         _DRAWN,
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "cells are drawn as they come, and not by their weights",
         Kind.SAMPLING,
-        "publish.drawn_rows.drawing:_distribution",
+        "publish.drawn_rows:_distribution",
         "    summed = np.cumsum(scaled, axis=1)",
         "    summed = np.cumsum(scaled > 0, axis=1)",
         _DRAWN,
@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "a value with a cell of its own is also drawn from the bin around it",
         Kind.SAMPLING,
-        "publish.drawn_rows.typed_rows:Column._steps",
+        "publish.drawn_rows:Column._steps",
         "steps += (codes == cell) & (steps >= left_out)",
         "steps += 0 * left_out * cell",
         _TYPED,
@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "the end of a bin of reals is drawn from it",
         Kind.ROUNDING,
-        "publish.drawn_rows.typed_rows:_steps",
+        "publish.drawn_rows:_steps",
         "        high = math.ceil(_number(cell.high) / step) - 1",
         "        high = math.floor(_number(cell.high) / step)",
         _TYPED,
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "what is missing is drawn as a value",
         Kind.NAN,
-        "publish.drawn_rows.typed_rows:Rows._array",
+        "publish.drawn_rows:Rows._array",
         "return pyarrow.array(values, mask=self.missing(place)).cast(kind)",
         "return pyarrow.array(values).cast(kind)",
         _TYPED,
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "rows that meet an impossible condition are left where chance does not help",
         Kind.KEYS,
-        "publish.drawn_rows.impossible_rows:mend",
+        "publish.drawn_rows:mend",
         "        _replace(rows, bad, used)",
         "        bad.sort()",
         _TYPED,
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "conditions are not looked at where they cut cells",
         Kind.KEYS,
-        "publish.drawn_rows.impossible_rows:_met",
+        "publish.drawn_rows:_met",
         "each.truths.true",
         "each.surely",
         _TYPED,

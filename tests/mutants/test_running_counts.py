@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "a row is in one block alone",
         Kind.SENSITIVITY,
-        "plan.readings.factored_totals:FactoredTotals.sensitivity",
+        "plan.readings.combining:FactoredTotals.sensitivity",
         "int(sizes.sum(axis=0).max())",
         "int(sizes.max())",
         (_MOVED,),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "rows of several periods do not add up",
         Kind.SENSITIVITY,
-        "plan.readings.factored_totals:FactoredTotals._squares",
+        "plan.readings.combining:FactoredTotals._squares",
         "count = min(int(full), periods)",
         "count = 1",
         (_MOVED,),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "columns that point away from each other are taken to point the same way",
         Kind.NEIGHBOURS,
-        "plan.readings.factored_totals:FactoredTotals.sensitivity",
+        "plan.readings.combining:FactoredTotals.sensitivity",
         "replaced and (not scaled.signed) and bool((self._products >= 0).all())",
         "replaced",
         (_MOVED,),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "the length of columns is found before signs are taken off",
         Kind.SENSITIVITY,
-        "plan.readings.factored_totals:FactoredTotals._squares",
+        "plan.readings.combining:FactoredTotals._squares",
         "largest = -np.sort(-np.abs(self._products), axis=1)",
         "largest = -np.sort(-self._products, axis=1)",
         (_MOVED,),
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "weights are larger than those that are charged",
         Kind.FACTOR_TWO,
-        "plan.readings.factored_totals:FactoredTotals.of",
+        "plan.readings.combining:FactoredTotals.of",
         "@ self.weights.T).reshape(-1)",
         "@ (2 * self.weights).T).reshape(-1)",
         (_MOVED, f"{_FACADE}::test_no_unit_moves_what_is_measured_further_than_is_charged"),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "a range is of the continuous law, whatever is drawn",
         Kind.ROUNDING,
-        "mechanisms.weighted_sums:laplace_widths",
+        "mechanisms.noise_sums:laplace_widths",
         "smooth * standard + added",
         "scale * standard",
         (_SUMS,),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "what the series leaves out is forgotten",
         Kind.ROUNDING,
-        "mechanisms.weighted_sums:continuous_widths",
+        "mechanisms.noise_sums:continuous_widths",
         "2 * missing + miss * 0.0001 + 1e-13",
         "np.zeros_like(missing)",
         (_SUMS,),
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "the noise of every day is as if drawn once for each of its terms",
         Kind.SAMPLING,
-        "mechanisms.weighted_sums:gaussian_widths",
+        "mechanisms.noise_sums:gaussian_widths",
         "np.asarray(lengths)",
         "np.asarray(lengths) ** 0.5",
         (_SUMS,),

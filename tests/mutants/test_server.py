@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "changed data are seen when their rows have been read",
         Kind.CONSENT,
-        "server.releases.clocked_openings:_Opening.hold",
+        "server.releases.answer_clock:_Opening.hold",
         "self.late = self._clock.wait(self._started, self._doublings) > 0",
         "self.late = False",
         (f"{_CHANGED}::test_who_asks_first_is_answered_at_one_moment_whatever_rows_are_opened",),
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "changed data that cannot be opened are refused when that is found out",
         Kind.CONSENT,
-        "server.releases.clocked_openings:ClockedOpenings._opened",
+        "server.releases.answer_clock:ClockedOpenings._opened",
         "held.hold()",
         "pass",
         (f"{_CHANGED}::test_what_cannot_be_opened_is_refused_at_one_moment_too",),
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "an analyst is shown what was spent in all",
         Kind.CONSENT,
-        "server.shown_history:_own",
+        "server.served:_own",
         "replace(line, spent=NOTHING, held=NOTHING, previous='')",
         "replace(line, previous='')",
         ("server/test_counter.py::test_an_analysts_lines_tell_nothing_of_what_others_spend",),
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "what was queued before a policy is paused is charged after",
         Kind.CHARGE_ORDER,
-        "server.people.charge_permits:ChargePermit.reserve",
+        "server.people.token_limits:ChargePermit.reserve",
         "self.people.require_open(self.policy)",
         "",
         ("server/test_counter.py::test_a_charge_is_permitted_in_the_last_step_before_it",),
@@ -173,7 +173,7 @@ MUTANTS = (
     Mutant(
         "a compressed body is read",
         Kind.CONSENT,
-        "server.requests.bounded_bodies:BoundedBodies._body",
+        "server.requests.problems:BoundedBodies._body",
         "each.strip().lower() != b'identity'",
         "each.strip().lower() == b'identity'",
         (_HOSTILE,),
@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "a body may take for ever",
         Kind.LIMITS,
-        "server.requests.bounded_bodies:BoundedBodies.__call__",
+        "server.requests.problems:BoundedBodies.__call__",
         "await asyncio.wait_for(self._body(scope, receive), BODY_SECONDS)",
         "await self._body(scope, receive)",
         (f"{_HOSTILE}::test_a_body_that_arrives_slowly_is_refused",),
@@ -213,7 +213,7 @@ MUTANTS = (
     Mutant(
         "an analyst is told where the ledger lies",
         Kind.CONSENT,
-        "server.people.told_errors:told",
+        "server.people.known_people:told",
         "    if role is Role.OWNER or not isinstance",
         "    if role in (Role.OWNER, Role.ANALYST) or not isinstance",
         ("server/people/test_told_errors.py",),
@@ -265,7 +265,7 @@ MUTANTS = (
     Mutant(
         "a reply leaves when it is ready",
         Kind.CONSENT,
-        "server.processes.reply_ticks:RepliesAtTicks.__call__",
+        "server.processes.connections:RepliesAtTicks.__call__",
         "await ticks.next()",
         "pass",
         ("server/processes/test_reply_ticks.py",),
@@ -273,7 +273,7 @@ MUTANTS = (
     Mutant(
         "a tick comes when somebody waits for it",
         Kind.CONSENT,
-        "server.processes.reply_ticks:Ticks._tick",
+        "server.processes.connections:Ticks._tick",
         "time.sleep(TICK - time.monotonic() % TICK)",
         "",
         ("server/processes/test_reply_ticks.py",),
@@ -297,7 +297,7 @@ MUTANTS = (
     Mutant(
         "what is public is compressed for who does not take that",
         Kind.CONSENT,
-        "server.requests.static_replies:StaticReply.to",
+        "server.requests.answer_forms:StaticReply.to",
         "takes_gzip(request.headers.getlist('Accept-Encoding')) and len(self.compressed) < len(self.body)",
         "len(self.compressed) < len(self.body)",
         (f"{_STATIC}::test_it_is_compressed_for_whoever_takes_that",),
@@ -305,7 +305,7 @@ MUTANTS = (
     Mutant(
         "one mark names two forms of a text",
         Kind.REUSE,
-        "server.requests.static_replies:StaticReply.to",
+        "server.requests.answer_forms:StaticReply.to",
         """f'"{self.mark}-gzip"' if short else""",
         """f'"{self.mark}"' if short else""",
         (f"{_STATIC}::test_it_is_compressed_for_whoever_takes_that",),
@@ -363,7 +363,7 @@ MUTANTS = (
     Mutant(
         "a number in an address is longer than a database takes",
         Kind.WRAP,
-        "server.requests.operations:_Number.regex",
+        "server.requests.calls:_Number.regex",
         "f'[0-9]{{1,{MOST_DIGITS}}}'",
         "'[0-9]+'",
         (f"{_HOSTILE}::test_a_number_in_an_address_may_be_of_any_length",),
@@ -371,7 +371,7 @@ MUTANTS = (
     Mutant(
         "what is free counts as one question however long it is",
         Kind.CONSENT,
-        "server.releases.static_costs:for_what_was_sent",
+        "server.releases.running_releases:for_what_was_sent",
         " + len(written(spec)) // BYTES",
         "",
         (f"{_COUNTER}::{_COUNTED}",),
@@ -379,7 +379,7 @@ MUTANTS = (
     Mutant(
         "a workload counts as one question however many it has",
         Kind.CONSENT,
-        "server.releases.static_costs:for_what_was_sent",
+        "server.releases.running_releases:for_what_was_sent",
         "first + max(0, len(spec.get('questions', ())) - 1) // QUESTIONS",
         "first",
         (f"{_COUNTER}::{_COUNTED}",),
@@ -387,7 +387,7 @@ MUTANTS = (
     Mutant(
         "a rehearsal of very many groups is begun",
         Kind.CONSENT,
-        "server.releases.static_costs:_seconds",
+        "server.releases.running_releases:_seconds",
         "    return _GROUP_SECONDS * sum(",
         "    return 0 * sum(",
         (f"{_COUNTER}::test_a_rehearsal_counts_by_its_groups_and_cells_and_is_refused_where_there_are_too_many",),
@@ -427,7 +427,7 @@ MUTANTS = (
     Mutant(
         "a machine that is no proxy is taken for one",
         Kind.CONSENT,
-        "server.processes.admitted_peers:AdmittedPeers.admits",
+        "server.processes.connections:AdmittedPeers.admits",
         "any((address in each for each in self.networks))",
         "bool(self.networks)",
         (f"{_SERVING}::test_who_is_answered_is_decided_by_where_a_connection_comes_from",),

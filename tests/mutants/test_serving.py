@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "private tables are rehearsed on their own rows",
         Kind.CONSENT,
-        "engine.invented_sources:with_invented_rows",
+        "engine.opening:with_invented_rows",
         "source=InMemory(made[name]), relation=None) if name in private else each",
         "row_ceiling=each.row_ceiling) if name in private else each",
         (f"{_REHEARSED}::test_equal_coins_give_equal_rehearsals_whatever_the_data_and_the_spending",),
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "a drained curator charges",
         Kind.CHARGE_ORDER,
-        "release.running_work:RunningWork.one",
+        "release.proposal:RunningWork.one",
         "if self._draining:",
         "if self._draining and self._running < 0:",
         (f"{_SHARED}::test_a_drain_waits_for_charged_work_and_refuses_new_work",),
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "a drain does not wait for what was charged",
         Kind.CHARGE_ORDER,
-        "release.running_work:RunningWork.one",
+        "release.proposal:RunningWork.one",
         "self._running -= 1",
         "self._running -= 2",
         (f"{_SHARED}::test_a_drained_session_answers_no_more_and_a_failed_release_is_not_waited_for",),

@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "steps are rounded toward zero",
         Kind.ROUNDING,
-        "plan.readings.stepped_readings:SteppedTotal.of",
+        "plan.readings.value_readings:SteppedTotal.of",
         "int(totals[0, 0]) * self._steps.numerator // self._steps.denominator",
         "int(int(totals[0, 0]) * self._steps.numerator / self._steps.denominator)",
         (f"{_LAW}::test_steps_round_down_and_move_no_further_than_the_theorem",),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "sums that fall are taken for ones that grow",
         Kind.FACTOR_TWO,
-        "plan.readings.stepped_readings:SteppedTotal.rises",
+        "plan.readings.value_readings:SteppedTotal.rises",
         "each.low",
         "each.high",
         (f"{_CURATOR}::test_sums_that_fall_need_a_session_that_does_not_count_on_growth",),

@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "one unit's folder decides the type of a column",
         Kind.SENSITIVITY,
-        "engine.spark.settings:PINNED",
+        "engine.spark.sessions:PINNED",
         "partitionColumnTypeInference.enabled': 'false', 'spark.sql.parquet",
         "partitionColumnTypeInference.enabled': 'true', 'spark.sql.parquet",
         (f"{_HOSTILE}::test_one_folder_of_a_table_changes_no_cell_of_others",),
@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "the ledger is not asked about public tables on Spark",
         Kind.CONSENT,
-        "engine.spark.public_tables:fetch",
+        "engine.spark.driver:fetch",
         "tuple((Data(each, partial(str, hashed)) for each in source.addresses))",
         "()",
         (f"{_HOSTILE}::test_a_public_table_is_fetched_from_the_spark_that_it_names",),
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "a setting that did not stay is passed over",
         Kind.AUDIT,
-        "engine.spark.settings:pin",
+        "engine.spark.sessions:pin",
         "        if not _same(session.conf.get(name), value):\n",
         "        if False:\n",
         (f"{_TESTS}::test_a_setting_that_does_not_stay_is_refused",),
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "texts keep the collation of their column on Spark",
         Kind.KEYS,
-        "engine.spark.cells:_letters",
+        "engine.spark.sources:_letters",
         "x if column.told == 'string' else f'CAST({x} AS STRING)'",
         "x",
         (f"{_TESTS}::test_texts_have_no_collation_and_no_filling",),
@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "a clone is taken for a new session",
         Kind.AUDIT,
-        "engine.spark.carried_frames:prove",
+        "engine.spark.frames:prove",
         "known in _PROVED and (not session.cloned)",
         "known in _PROVED or session.cloned",
         (f"{_HOSTILE}::test_a_clone_is_proved_by_itself",),
@@ -116,7 +116,7 @@ MUTANTS = (
     Mutant(
         "0 and -0 are two units of a period on Spark",
         Kind.SENSITIVITY,
-        "engine.spark.cells:SparkCells.key",
+        "engine.spark.sources:SparkCells.key",
         "f'CASE WHEN {x} = 0 THEN {real(0.0)} ELSE NULLIF({x}, {_NAN}) END'",
         "f'NULLIF({x}, {_NAN})'",
         (_DOUBLES,),
@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "rows whose id is no number are somebody's on Spark",
         Kind.NAN,
-        "engine.spark.cells:SparkCells.key",
+        "engine.spark.sources:SparkCells.key",
         "ELSE NULLIF({x}, {_NAN}) END",
         "ELSE {x} END",
         (_DOUBLES,),
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "every item of a list counts on Spark",
         Kind.LIMITS,
-        "engine.spark.cells:SparkCells.listed",
+        "engine.spark.sources:SparkCells.listed",
         "slice({name(column.name)}, 1, {most})",
         "{name(column.name)}",
         ("engines/spark/test_plans.py::test_lists_are_those_of_duckdb",),
@@ -170,7 +170,7 @@ MUTANTS = (
     Mutant(
         "a job of a statement at a Connect server begins after its interrupt",
         Kind.AUDIT,
-        "engine.spark.settings:CONNECT",
+        "engine.spark.sessions:CONNECT",
         "'false'",
         "'true'",
         (f"{_FAULTS}::test_a_reading_that_is_ended_as_it_begins_leaves_nothing",),

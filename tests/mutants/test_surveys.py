@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "every question of a split form gets the whole price",
         Kind.FACTOR_TWO,
-        "surveys.choosing:share",
+        "surveys.counts:share",
         "return epsilon if sampled else epsilon / questions",
         "return epsilon",
         _LAW,
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "an answer that is not listed makes answering fail",
         Kind.NAN,
-        "surveys.question_cells:cell_of",
+        "surveys.forms:cell_of",
         "    except InvalidParameter:\n        return last\n",
         "    except KeyError:\n        return last\n",
         (f"{_FORMS}only_names_can_be_refused_of_answers",),
@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "who was asked is thought not to matter",
         Kind.LIMITS,
-        "surveys.choosing:variance",
+        "surveys.counts:variance",
         "return one_of * alone + (one_of - 1) * (1 - 1 / cells) / cells",
         "return one_of * alone",
         (f"{_COUNTS}the_sampled_variance_is_the_mean_over_even_shares",),

@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "a missing text is unequal to every other",
         Kind.NAN,
-        "publish.cells.cell_conditions:_compared_texts",
+        "publish.cells.cell_functions:_compared_texts",
         "~true & ~null",
         "~true",
         _SURE,
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "a manifest is not compared with its hash",
         Kind.AUDIT,
-        "publish.files.zip_files:is_sealed",
+        "publish.files.sealed_files:is_sealed",
         "isinstance(own, str) and digest(manifest.replace(_own(own), _own(''), 1).encode()) == own",
         "isinstance(own, str)",
         _SEALS,

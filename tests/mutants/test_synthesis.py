@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "the last round leaves some of the price",
         Kind.CHARGE_ORDER,
-        "publish.synthesis.aim:_round",
+        "publish.synthesis.methods:_round",
         "course.funds.left if last else amounts.measured",
         "amounts.measured / 2 if last else amounts.measured",
         _COSTS,
@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "impossible cells are measured and modelled like others",
         Kind.REUSE,
-        "publish.synthesis.zeros:zeros_of",
+        "publish.synthesis.implications:zeros_of",
         "        if places and cells.any():",
         "        if places and cells.all():",
         ("curator/proposals/test_synthesis.py::test_impossible_cells_stay_empty",),
@@ -230,7 +230,7 @@ MUTANTS = (
     Mutant(
         "a forecast takes sets of any size",
         Kind.AUDIT,
-        "publish.synthesis.expecting:_by_size",
+        "publish.synthesis.forecasting:_by_size",
         "np.lexsort((np.arange(len(which)) * _GOLDEN % 1, distances))",
         "np.lexsort((distances, np.arange(len(which)) * _GOLDEN % 1))",
         ("publish/synthesis/test_forecasting.py::test_sets_are_ordered_by_how_near_their_size_is",),

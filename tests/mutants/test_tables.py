@@ -161,7 +161,7 @@ MUTANTS = (
     Mutant(
         "a value meets one band",
         Kind.SENSITIVITY,
-        "plan.values.bands:_most",
+        "plan.values.coded_keys:_most",
         "max((bisect_right(begun, each) - bisect_left(ended, each) for each in begun))",
         "1",
         ("plan/values/test_bands.py", "safety/test_towns.py::test_tables_meet_within_one_unit"),
@@ -169,7 +169,7 @@ MUTANTS = (
     Mutant(
         "bands that share an end do not overlap there",
         Kind.SENSITIVITY,
-        "plan.values.bands:_interval",
+        "plan.values.coded_keys:_interval",
         "int(operator == '<')",
         "1",
         ("plan/values/test_bands.py",),

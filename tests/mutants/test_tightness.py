@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "a shift is left out because another one is bounded",
         Kind.DELTA,
-        "privacy.composition:_worst_delta",
+        "privacy.shape:_worst_delta",
         "if most is None or sum(most) > low:",
         "if low == 0 and (most is None or sum(most) > low):",
         (_WORST,),

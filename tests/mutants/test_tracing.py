@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "a value replaced has the ceiling of a unit removed",
         Kind.NEIGHBOURS,
-        "attacks.whole_budgets:Spending.ceiling",
+        "attacks.policy_attacks:Spending.ceiling",
         "account_ceiling(promise, own.neighbours) if replaced else guess_ceiling(promise)",
         "guess_ceiling(promise)",
         (f"{POLICY}::test_exact_answers_give_all_away_and_the_policys_hold_their_ceilings",),
@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "the target has one row, whatever counts",
         Kind.LIMITS,
-        "attacks.staged_policies:Stage.rows",
+        "attacks.policy_attacks:Stage.rows",
         "most = 1 if self.table.every_row else self.table.max_rows or 1",
         "most = 1",
         (f"{POLICY}::test_the_target_has_as_many_rows_as_count_and_nobody_else_more_than_one",),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "a staged account has more than the policy's budget",
         Kind.CHARGE_ORDER,
-        "attacks.whole_budgets:Spending.account",
+        "attacks.policy_attacks:Spending.account",
         "epsilon = times * max(own.epsilon, divergence)",
         "epsilon = times * (1 + max(own.epsilon, divergence))",
         (f"{POLICY}::test_the_whole_budget_is_spent_and_not_more",),

@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "the order in which the engine meets rows decides between windows' ties",
         Kind.SENSITIVITY,
-        "engine.lowering.window_lowering:WindowLowering.results",
+        "engine.lowering.unit_lowering:WindowLowering.results",
         "self.ties = (*self.read, *(Reference(name) for name, _ in self.unit.rows))",
         "self.ties = ()",
         _ORDER,
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "windows' ties are not decided by the values that functions read",
         Kind.SENSITIVITY,
-        "engine.lowering.window_lowering:WindowLowering.results",
+        "engine.lowering.unit_lowering:WindowLowering.results",
         "self.ties = (*self.read, *(Reference(name) for name, _ in self.unit.rows))",
         "self.ties = self.read",
         _ORDER,
@@ -128,7 +128,7 @@ MUTANTS = (
     Mutant(
         "a window may be over the rows of several units",
         Kind.SENSITIVITY,
-        "plan.sql.window_functions:Windows._keys",
+        "plan.sql.unit_aggregates:Windows._keys",
         "if not any(map(self.is_unit, by)):",
         "if not by:",
         _MEANT,
@@ -144,7 +144,7 @@ MUTANTS = (
     Mutant(
         "windows forget the unit they are over",
         Kind.SENSITIVITY,
-        "engine.lowering.window_lowering:WindowLowering._partition",
+        "engine.lowering.unit_lowering:WindowLowering._partition",
         "Reference('u')",
         "whole(1)",
         _WINDOWS,
@@ -152,7 +152,7 @@ MUTANTS = (
     Mutant(
         "places are not capped",
         Kind.SENSITIVITY,
-        "engine.lowering.window_lowering:WindowLowering.place",
+        "engine.lowering.unit_lowering:WindowLowering.place",
         "return apply(Operation.LEAST, place, whole(function.cap))",
         "return place",
         _WINDOWS,

@@ -105,7 +105,7 @@ MUTANTS = (
     Mutant(
         "a group is said to be shown rarely where it is shown often",
         Kind.KEYS,
-        "curator.previews.unknown_groups:foretold",
+        "curator.previews.explaining:foretold",
         "least = int(threshold.error(_RARELY))",
         "least = int(threshold.error(_OFTEN))",
         ("curator/previews/test_unknown_groups.py::test_who_asks_is_told_before_spending_which_groups_will_not_show",),

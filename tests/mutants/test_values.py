@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "counts are compared in 32 bits",
         Kind.WRAP,
-        "mechanisms.group_choices:FrequentValues.choose",
+        "mechanisms.selection:FrequentValues.choose",
         "table.astype(np.int64).astype(np.uint64)",
         "table.astype(np.int32).astype(np.uint64)",
         ("mechanisms/test_group_choices.py::test_counts_at_the_ends_of_64_bits",),

@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "minutes are taken for parts of whole hours",
         Kind.KEYS,
-        "plan.values.hours:_hour_or_coarser",
+        "plan.values.countable:_hour_or_coarser",
         "return isinstance(form, Literal) and date_formats.parts(str(form.value)) <= _PARTS",
         "return isinstance(form, Literal)",
         ("plan/test_keys.py::test_dates_in_words_stand_as_time_goes_by",),
@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         "names may hold what is not visible",
         Kind.KEYS,
-        "policy.names:is_name",
+        "policy.domains:is_name",
         "not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or (not name.isprintable())",
         "not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME",
         ("curator/test_names.py::test_names_that_are_refused",),

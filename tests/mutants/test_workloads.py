@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "the batch is charged for one question",
         Kind.CHARGE_ORDER,
-        "release.together:Together.batch",
+        "release.batch_prices:Together.batch",
         "Batch(tuple((each for kind in self.kinds for each in kind.batch.measurements)))",
         "self.kinds[0].batch",
         (f"{_CURATOR}::test_several_questions_are_one_charge_with_one_receipt",),

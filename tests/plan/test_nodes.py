@@ -8,8 +8,7 @@ from operator import eq, ge, gt, le, lt, ne
 
 import pytest
 
-from sfumato.plan.aggregates.unit_measures import UnitCount
-from sfumato.plan.aggregates.windows import Counting, Place
+from sfumato.plan.aggregates.unit_measures import Counting, Place, UnitCount
 from sfumato.plan.bounding import whole_rows
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import (
@@ -32,7 +31,7 @@ from sfumato.plan.nodes import (
 )
 from sfumato.plan.values.expressions import Column, Expression, Field, Order
 from sfumato.plan.values.functions import call, literal
-from sfumato.plan.values.functions.typing import null
+from sfumato.plan.values.functions.declaring import null
 from sfumato.policy import Domain, Type
 
 AGE = Domain("integer", bounds=(0, 110))

@@ -16,15 +16,12 @@ from hypothesis import example, given, strategies as st
 
 import sfumato as sf
 from sfumato.plots.answers import Key, draw, draw_lines, draw_panels
-from sfumato.plots.bars import aligned
-from sfumato.plots.chart_data import ChartData
+from sfumato.plots.bars import aligned, edges
 from sfumato.plots.frame import HIGH, bare
 from sfumato.plots.heat_maps import colour, ink_on
-from sfumato.plots.histograms import edges
-from sfumato.plots.letters import cut, width
-from sfumato.plots.marks import digits, each_escaped, each_told, escaped, label, labels, lengths, told
+from sfumato.plots.marks import cut, digits, each_escaped, each_told, escaped, label, labels, lengths, told, width
 from sfumato.plots.picture import KINDS, Picture
-from sfumato.plots.scales import KeyScale, LogScale, Scale, TimeScale, seconds, written
+from sfumato.plots.scales import ChartData, KeyScale, LogScale, Scale, TimeScale, seconds, written
 
 SVG = "{http://www.w3.org/2000/svg}"
 FOOT = ["protects one person", "ε = 0.5 for this answer", "ranges hold with 95 % confidence", "2026-11-15"]

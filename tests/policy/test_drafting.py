@@ -13,8 +13,8 @@ from hypothesis import given, strategies as st
 
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, Policy, Table, Via, read
+from sfumato.policy.domains import is_name
 from sfumato.policy.drafting import drafted
-from sfumato.policy.names import is_name
 from sfumato.privacy import Budget, PrivacyUnit
 
 plain = st.from_regex(r"[A-Za-rt-z][A-Za-z0-9_]{0,8}", fullmatch=True)

@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.data.deployments import SCOPES, deployments
 from sfumato.plots.scales import LogScale
-from sfumato.privacy.precedent_pictures import Dot, draw_precedents
+from sfumato.privacy.pictures import Dot, draw_precedents
 from sfumato.privacy.precedents import believed, precedents
 
 

@@ -12,11 +12,11 @@ from sfumato.ledger import Charged
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.policy import Table
 from sfumato.publish.graph.fitting import Observation, fitted
-from sfumato.publish.marginals.coded_columns import attribute_of
+from sfumato.publish.marginals.attributes import attribute_of
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.marginals.faces import TableFace
+from sfumato.publish.synthesis.implications import zeros_of
 from sfumato.publish.synthesis.released import Implied, ReleasedMarginal, SynthesisRound, Synthesized
-from sfumato.publish.synthesis.zeros import zeros_of
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price

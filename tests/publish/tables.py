@@ -23,8 +23,8 @@ from sfumato.publish.marginals.measuring import Published, packed
 from sfumato.publish.marginals.planning import Plan, Workload, plan_gaussian, plan_laplace
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers.receipts import Receipt
+from sfumato.release.payers import Purchase
 from sfumato.release.prices import Price
-from sfumato.release.purchases import Purchase
 
 FIRST = dt.date(2024, 1, 1)
 MONTHS = [dt.date(2024, month, 1) for month in (1, 2, 3, 4)]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.publish.files import zip_files
+from sfumato.publish.files import sealed_files
 from sfumato.release.releasing import quietly
 
 POLICY = """
@@ -102,7 +102,7 @@ def test_an_interrupt_leaves_its_charge_and_nothing_half_written(
             asked = curator.marginals("people", 2)
             made = asked.release(epsilon=1, delta="1e-9", progress=lambda name: told.get(name, quietly)(name))
             with monkeypatch.context() as broken:
-                owner, name = (os, "fsync") if phase == "syncing" else (zip_files.Path, "replace")
+                owner, name = (os, "fsync") if phase == "syncing" else (sealed_files.Path, "replace")
                 broken.setattr(owner, name, stop)
                 made.save(policy.with_name("people.sfu"))
 

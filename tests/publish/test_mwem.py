@@ -25,9 +25,9 @@ from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.readings.dense_readings import Counted, Misfits
 from sfumato.privacy import codec
 from sfumato.publish.fits import FitRound
-from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.marginals.group_totals import Adaptive
 from sfumato.publish.mwem import Model, NoisyCounts, Round, replayed
+from sfumato.publish.published_files import FittedModel
 from sfumato.publish.tab_steps import Choice
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price

@@ -26,7 +26,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.proposals.marginals import marginals
 from sfumato.curator.proposals.online import OnlineSession, proposed_online
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.ledger import charged
+from sfumato.ledger import spending
 from sfumato.mechanisms import AboveThreshold, Gaussian, laplace
 from sfumato.mechanisms.sparse import Session
 from sfumato.plan.readings.dense_readings import Marginal
@@ -378,12 +378,12 @@ def test_all_is_charged_at_the_opening_and_nothing_by_a_question(tmp_path: Path,
             assert own.budget == spent
             assert len(list(own.history())) == lines
         (line,) = (each for each in own.history() if each.parts and "above-threshold" in each.parts)
-        parts = charged.read(line.parts)
+        parts = spending.read(line.parts)
         gates = [each for each in parts if isinstance(each.mechanism, AboveThreshold)]  # type: ignore[union-attr]
         assert [each.times for each in gates] == [2]  # type: ignore[union-attr]
         assert parts[-1].times == 2  # type: ignore[union-attr]
-        assert charged.curve(parts).epsilon("1e-9") <= 1
-        assert charged.curve(parts).epsilon("1e-9") > 0.7
+        assert spending.curve(parts).epsilon("1e-9") <= 1
+        assert spending.curve(parts).epsilon("1e-9") > 0.7
 
 
 def test_every_number_says_what_it_rests_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,10 @@ from mechanisms.recorded import seeded
 from publish.marginals.test_measuring import PRICES, curator, policy_of, rows
 from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, published
 from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
-from sfumato.ledger import Anchor, charged
+from sfumato.ledger import Anchor, spending
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import text
-from sfumato.publish.files import synopsis_files, zip_files
+from sfumato.publish.files import sealed_files, synopsis_files
 from sfumato.publish.files.synopsis_files import read
 from sfumato.publish.marginals.attributes import Attribute, Listed, Other
 from sfumato.publish.marginals.faces import TableFace
@@ -167,14 +167,14 @@ def test_every_edit_of_a_file_is_found() -> None:
 
 def _rewritten(change: Any, *, sealed: bool = True) -> bytes:
     """The file with a manifest that was changed with care: with the right hash of its own."""
-    members = dict(zip_files.members_of(written(GAUSSIAN), ""))
+    members = dict(sealed_files.members_of(written(GAUSSIAN), ""))
     manifest = json.loads(members["manifest.json"])
     change(manifest)
     if sealed:
         manifest["members"]["manifest.json"] = ""
     text = json.dumps(manifest, separators=(",", ":"))
-    members["manifest.json"] = (zip_files.sealed(text) if sealed else text).encode()
-    return zip_files.zipped(members)
+    members["manifest.json"] = (sealed_files.sealed(text) if sealed else text).encode()
+    return sealed_files.zipped(members)
 
 
 def test_a_newer_format_is_refused_with_the_fix() -> None:
@@ -265,7 +265,7 @@ def test_promises_that_are_not_kept_are_found() -> None:
 
 
 def _export(path: Path, **more: Any) -> Path:
-    run = charged.write(parts(GAUSSIAN.plan))
+    run = spending.write(parts(GAUSSIAN.plan))
     lines = [
         {"number": 2, "hash": "9" * 64, "about": None, "parts": run} | more.get("charge", {}),
         {"number": 3, "hash": "2" * 64, "about": 2, "parts": "[]"} | more.get("answer", {}),
@@ -278,7 +278,7 @@ def test_the_line_is_looked_up_in_an_export(tmp_path: Path) -> None:
     assert GAUSSIAN.verify(_export(tmp_path / "a.json")).holds
     assert not GAUSSIAN.verify(_export(tmp_path / "b.json", answer={"hash": "3" * 64})).holds
     assert not GAUSSIAN.verify(_export(tmp_path / "c.json", answer={"number": 4})).holds
-    less = charged.write(parts(GAUSSIAN.plan)[:-1])
+    less = spending.write(parts(GAUSSIAN.plan)[:-1])
     assert not GAUSSIAN.verify(_export(tmp_path / "d.json", charge={"parts": less})).holds
     (tmp_path / "e.json").write_text("{")
     with pytest.raises(SfumatoError, match="export"):

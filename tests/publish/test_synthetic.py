@@ -16,10 +16,9 @@ import sfumato as sf
 from publish.models import COLUMNS, RECEIPT, synthetic, table
 from publish.synthesis.clinic import exact, people, policy_of
 from sfumato.errors import InvalidParameter
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other
-from sfumato.publish.marginals.coded_columns import attribute_of
-from sfumato.publish.synthesis.aim import aim
+from sfumato.publish.marginals.attributes import Attribute, Listed, Other, attribute_of
 from sfumato.publish.synthesis.course import CLOSE, Course
+from sfumato.publish.synthesis.methods import aim
 from sfumato.publish.synthesis.released import Implied
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.answer import BOUNDED, MEASURED

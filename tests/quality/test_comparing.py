@@ -24,13 +24,11 @@ from sklearn.metrics import roc_auc_score
 
 import sfumato as sf
 from sfumato.quality import Comparison, compare
-from sfumato.quality.associations import correlations, cramers_v
-from sfumato.quality.compared import HEADING
-from sfumato.quality.distances import MOST_SETS, chosen_sets
-from sfumato.quality.learning import area
+from sfumato.quality.distances import MOST_SETS, chosen_sets, correlations, cramers_v
+from sfumato.quality.learning import area, fitted, propensity
 from sfumato.quality.nearest_rows import nearest_rows
+from sfumato.quality.page import HEADING
 from sfumato.quality.paired_columns import MISSING, OTHERS, UNKNOWN, PairedColumn
-from sfumato.quality.propensity import fitted, propensity
 
 REAL = pd.DataFrame(
     {

@@ -7,8 +7,7 @@ from typing import Any
 
 from sfumato.plan.aggregates.measures import Estimator
 from sfumato.release.measured import Derived, Measured
-from sfumato.release.parts.group_keys import ONE_GROUP, GroupKeys
-from sfumato.release.parts.scales import NoisyScale
+from sfumato.release.parts.scales import ONE_GROUP, GroupKeys, NoisyScale
 
 
 def stored(

@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 import sfumato as sf
 from sfumato.plots.frame import HIGH
 from sfumato.release.answers.formatting import cell, key, outward
-from sfumato.safe_text import defused, printable
+from sfumato.untrusted import defused, printable
 
 
 @pytest.fixture(scope="module")

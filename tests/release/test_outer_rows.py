@@ -17,8 +17,8 @@ from release.by_hand import stored
 from sfumato.plan.aggregates.measures import Estimate, Total
 from sfumato.plan.sql.statements import parse
 from sfumato.release.measured import estimating
-from sfumato.release.noisy_rows.answer_rows import answer_rows
 from sfumato.release.noisy_rows.finishing import Finished, finish, picks, simultaneous
+from sfumato.release.noisy_rows.key_functions import answer_rows
 from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, Truths
 
 GROUPS = tuple(itertools.product(("north", "south", "west", None), (False, True)))

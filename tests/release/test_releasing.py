@@ -16,14 +16,14 @@ from hypothesis import given, strategies as st
 
 import sfumato as sf
 from sfumato.curator.proposals.table_auctions import PriceDraw, TableAuction
-from sfumato.ledger import charged
+from sfumato.ledger import spending
 from sfumato.plan.readings.total_readings import GroupTotals, LinearScores, Totals
 from sfumato.policy import Type
 from sfumato.privacy import Cost, codec
 from sfumato.release import releasing
 from sfumato.release.measured import KnownGroups
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.parts.group_keys import GroupKeys
+from sfumato.release.parts.scales import GroupKeys
 from sfumato.release.payers import OnTab
 from sfumato.release.preparing import prepare
 from sfumato.release.prices import Price
@@ -66,7 +66,7 @@ def test_what_is_charged_is_the_curve_of_what_is_run(shop: sf.Curator) -> None:
     question.release(epsilon=1)
     charge = next(line for line in shop.ledger if line.kind == "charge")
     assert charge.cost.amounts["pure"] == prepared.curve.max_divergence
-    assert charged.read(charge.parts) == prepared.batch.charged
+    assert spending.read(charge.parts) == prepared.batch.charged
     assert len(prepared.batch.mechanisms) == 2
 
 

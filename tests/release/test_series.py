@@ -12,7 +12,7 @@ import sfumato as sf
 from sfumato.engine.seam import Snapshot
 from sfumato.errors import EngineClosed, SourceChanged
 from sfumato.ledger import Charged
-from sfumato.ledger.charged import gathered
+from sfumato.ledger.spending import gathered
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.privacy import codec, compose
 from sfumato.release import releasing

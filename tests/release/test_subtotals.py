@@ -16,10 +16,10 @@ from release.by_hand import stored
 from sfumato.plan.aggregates.measures import Ratio, Total
 from sfumato.plan.sql.statements import parse
 from sfumato.release.measured import Measured, estimating
-from sfumato.release.noisy_rows.answer_rows import AnswerRows, answer_rows, one_row_per_set
 from sfumato.release.noisy_rows.finishing import finish
+from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows, one_row_per_set
 from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers
-from sfumato.release.parts.group_keys import GroupKeys
+from sfumato.release.parts.scales import GroupKeys
 
 GROUPS = tuple(itertools.product(("north", "south", "east", "west", None), (False, True)))
 SETS = {

@@ -22,7 +22,7 @@ from hostile_json import edits
 from reports.accounts import PLAIN, QUESTION, SECRETS, asked
 from sfumato.ledger.spending import read_cost, write_cost
 from sfumato.privacy import Cost, codec
-from sfumato.publish.files.zip_files import zipped
+from sfumato.publish.files.sealed_files import zipped
 from sfumato.reports import PublicKey, SigningKey, bundle, bundles, verify_bundle, verifying_bundles
 from sfumato.reports.telling import told
 from sfumato.reports.verifying_bundles import opened, read

@@ -21,7 +21,7 @@ import pytest
 import sfumato as sf
 from safety.test_joint import bought
 from sfumato.curator.curators import Curator
-from sfumato.ledger import Charged, charged
+from sfumato.ledger import Charged, spending
 from sfumato.release import measurement
 from sfumato.release.prices import Price
 
@@ -230,7 +230,7 @@ KINDS: dict[str, Callable[[Curator], list[Noise]]] = {
 def _run(curator: Curator, since: int) -> list[Any]:
     """The additive noises that the ledger says were run."""
     lines = [line for line in curator.ledger.lines() if line.number > since]
-    parts = chain.from_iterable(charged.read(line.parts) for line in lines)
+    parts = chain.from_iterable(spending.read(line.parts) for line in lines)
     return [part.mechanism for part in parts if isinstance(part, Charged) and part.sensitivity is not None]
 
 

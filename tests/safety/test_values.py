@@ -22,7 +22,7 @@ from sfumato.plan.readings.total_readings import Reading
 from sfumato.plan.readings.value_readings import Differences, Frequencies
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
-from sfumato.release.parts.value_parts import ChosenValues, DifferentCounts
+from sfumato.release.parts.other_parts import ChosenValues, DifferentCounts
 
 LISTED = (
     "region",

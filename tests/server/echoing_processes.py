@@ -11,8 +11,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from sfumato.server.processes.handed_connections import confirm, handed
-from sfumato.server.processes.spawned_processes import Processes
+from sfumato.server.processes.spawned_processes import Processes, confirm, handed
 
 
 def serve(folder: Path, listener: socket.socket, ready: Connection, patience: float) -> None:

@@ -15,9 +15,8 @@ from sfumato.policy import Policy
 from sfumato.release.releasing import Progress
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.counter import Counter
-from sfumato.server.people.caller import Caller, Credentials
 from sfumato.server.people.database import beside
-from sfumato.server.people.known_people import Role
+from sfumato.server.people.known_people import Caller, Credentials, Role
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.answer_clock import AnswerClock
 from sfumato.server.served import Served

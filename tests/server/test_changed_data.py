@@ -26,7 +26,7 @@ from sfumato.errors import InvalidPolicy, NotThere, Overspent, ServerUnavailable
 from sfumato.ledger import Ledger
 from sfumato.policy import Policy
 from sfumato.release.releasing import Progress, quietly
-from sfumato.server.releases import clocked_openings
+from sfumato.server.releases import answer_clock
 from sfumato.server.releases.answer_clock import AnswerClock
 from sfumato.server.releases.running_releases import MOST_TEXTS
 
@@ -159,7 +159,7 @@ def test_who_asks_first_is_answered_at_one_moment_whatever_rows_are_opened(
 def test_without_the_clock_the_moment_tells_of_rows(
     changing: Changing, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clocked_openings._Opening, "hold", lambda _: None)
+    monkeypatch.setattr(answer_clock._Opening, "hold", lambda _: None)
     assert len(set(moments(changing, change, buying(TOO_MUCH)))) == len(READING)
 
 
@@ -247,12 +247,12 @@ def test_all_who_need_what_is_opened_wait_for_one_opening_and_not_too_many(
     opening: tuple[Changing, Future[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changing, asked = opening
-    monkeypatch.setattr(clocked_openings, "MOST_WAITING", 1)
+    monkeypatch.setattr(answer_clock, "MOST_WAITING", 1)
     asking = partial(changing.small.counter.release, changing.small.ben, "clinic", "questions", COUNT, EPSILON)
     with pytest.raises(ServerUnavailable, match="many wait") as refused:
         asking("second")
     assert outcome(refused.value).http_status == 503
-    monkeypatch.setattr(clocked_openings, "MOST_WAITING", 2)
+    monkeypatch.setattr(answer_clock, "MOST_WAITING", 2)
     with ThreadPoolExecutor(1) as threads:
         second = threads.submit(asking, "third")
         changing.time.ends.set()

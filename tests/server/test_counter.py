@@ -46,13 +46,11 @@ from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.sqlite import SQLiteRows
 from sfumato.mechanisms import Laplace
 from sfumato.server.counter import Counter
-from sfumato.server.people.caller import Caller, Credentials
-from sfumato.server.people.charge_permits import ChargePermit
-from sfumato.server.people.known_people import Role
+from sfumato.server.people.known_people import Caller, Credentials, Role
 from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.people.token_limits import ChargePermit
 from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.releases.running_releases import MOST_TEXTS, Kept, Phase, Request, RunningReleases
-from sfumato.server.releases.static_costs import BYTES
+from sfumato.server.releases.running_releases import BYTES, MOST_TEXTS, Kept, Phase, Request, RunningReleases
 from sfumato.server.releases.turns import FreeQuestions
 
 EPSILON = {"epsilon": "0.1"}
@@ -705,7 +703,7 @@ def test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_o
     assert rehearse(rows=100) is not None
     assert small.counter._questions._left["ana"] == (20 - 5 - int(seconds[0] * 20), 0)
     now[0] += 3600
-    monkeypatch.setattr("sfumato.server.releases.static_costs.LONGEST", seconds[0] / 100)
+    monkeypatch.setattr("sfumato.server.releases.running_releases.LONGEST", seconds[0] / 100)
     with pytest.raises(Unsupported, match="long-rehearsal"):
         rehearse(rows=100)
     assert small.counter.free(small.ana, "clinic", "questions", "rehearse", COUNT, EPSILON) is not None
@@ -748,7 +746,7 @@ def test_of_two_costly_questions_at_the_same_time_the_second_is_not_worked_on(tm
     wide = {"sql": "SELECT age, age + 1 AS b, region, COUNT(*) AS n FROM visits GROUP BY ALL"}
     other = {"sql": "SELECT age, age + 2 AS b, region, COUNT(*) AS n FROM visits GROUP BY ALL"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sfumato.server.releases.static_costs.GROUPS", 4)
+        patch.setattr("sfumato.server.releases.running_releases.GROUPS", 4)
         small.counter.free(small.ana, "clinic", "questions", "explain", wide)
         assert small.counter._questions._left["ana"][0] < 0
         small.counter._questions.take = lambda *_: None  # type: ignore[method-assign] # as if both had begun before
@@ -768,8 +766,8 @@ def test_a_rehearsal_counts_by_its_groups_and_cells_and_is_refused_where_there_a
             small.counter._questions = FreeQuestions(20, lambda: 0.0)
             with pytest.MonkeyPatch.context() as patch:
                 for name in ("_GROUP_SECONDS", "_CELL_SECONDS"):
-                    patch.setattr(f"sfumato.server.releases.static_costs.{name}", seconds)
-                patch.setattr("sfumato.server.releases.static_costs.LONGEST", longest)
+                    patch.setattr(f"sfumato.server.releases.running_releases.{name}", seconds)
+                patch.setattr("sfumato.server.releases.running_releases.LONGEST", longest)
                 if longest < 1:
                     with pytest.raises(Unsupported, match="long-rehearsal"):
                         small.counter.free(small.ana, "clinic", kind, "rehearse", spec, EPSILON)
@@ -783,7 +781,7 @@ def test_marginals_count_by_their_sets_of_columns(tmp_path: Path) -> None:
     small = open_server(tmp_path, free_per_second=20)
     small.counter._questions = FreeQuestions(20, lambda: 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sfumato.server.releases.static_costs.SETS", 1)
+        patch.setattr("sfumato.server.releases.running_releases.SETS", 1)
         small.counter.free(small.ana, "clinic", "marginals", "explain", {"table": "visits", "ways": 1})
     assert small.counter._questions._left["ana"][0] == 20 - 1 - 1
     small.close()

@@ -25,7 +25,6 @@ from sfumato.ledger import Account
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.processes import connections
 from sfumato.server.releases.turns import FreeQuestions
-from sfumato.server.requests import bounded_bodies
 
 LARGE = 1 << 24
 PLACE = "/v1/policies/flights/releases"

@@ -35,8 +35,8 @@ from server.test_many_clients import clinic
 from sfumato.cli import main
 from sfumato.errors import InvalidSettings
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.processes.admitted_peers import admitted_peers
-from sfumato.server.processes.handed_connections import channel
+from sfumato.server.processes.connections import admitted_peers
+from sfumato.server.processes.spawned_processes import channel
 from sfumato.server.serving import Given, _owners_link, _spawned
 from sfumato.server.settings import Settings
 

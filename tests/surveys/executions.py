@@ -9,10 +9,10 @@ from decimal import Context, Decimal
 import numpy as np
 import pytest
 
-from sfumato.mechanisms import bits, exact_decisions, response
+from sfumato.mechanisms import bits, response
 from sfumato.surveys import Form, Report, encodings
 
-CONTEXT = exact_decisions.digits(50)
+CONTEXT = bits.digits(50)
 SMALL_PRIME = 5
 """Hash functions modulo this can be listed; their formula is the same."""
 

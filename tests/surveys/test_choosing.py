@@ -10,9 +10,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.privacy.numbers import shown
-from sfumato.surveys import choosing
+from sfumato.surveys import counts
 from sfumato.surveys.encodings import Encoding, chances, supports
-from sfumato.surveys.question_cells import questions_of
+from sfumato.surveys.forms import questions_of
 from surveys.executions import law, small_hashes
 from surveys.test_forms import FORMS, every_answer
 
@@ -51,8 +51,8 @@ def test_each_question_gets_the_encoding_that_errs_least(cells: int, epsilon: in
     form = sf.collect({"a": list(range(cells - 1))}, epsilon)
     assert form.encodings == (Encoding(encoding),)
     others = [each for each in Encoding if each.suits(Fraction(epsilon), cells)]
-    least = min(choosing.variance(each, cells, Fraction(epsilon), 1) for each in others)
-    assert choosing.variance(form.encodings[0], cells, Fraction(epsilon), 1) == least
+    least = min(counts.variance(each, cells, Fraction(epsilon), 1) for each in others)
+    assert counts.variance(form.encodings[0], cells, Fraction(epsilon), 1) == least
 
 
 @pytest.mark.parametrize(("epsilon", "sampled"), [("0.5", True), (1, True), (12, False)])
@@ -60,7 +60,7 @@ def test_questions_are_split_or_sampled_as_errs_less(epsilon: int, sampled: bool
     questions = {"a": ["x", "y"], "b": ["x", "y", "z"]}
     form = sf.collect(questions, epsilon)
     assert form.sampled is sampled
-    ways = {way: choosing.best(form.questions, form.epsilon, sampled=way) for way in (False, True)}
+    ways = {way: counts.best(form.questions, form.epsilon, sampled=way) for way in (False, True)}
     assert sum(ways[sampled].variances) < sum(ways[not sampled].variances)
     assert sf.collect(questions, epsilon, split=True).sampled is False
     assert sf.collect(questions, epsilon, split=False).sampled is True
@@ -72,7 +72,7 @@ def test_questions_are_split_or_sampled_as_errs_less(epsilon: int, sampled: bool
 
 def test_one_question_is_the_same_either_way() -> None:
     (question,) = questions_of({"a": ["x", "y"]})
-    ways = [choosing.best((question,), Fraction(1), sampled=way) for way in (False, True)]
+    ways = [counts.best((question,), Fraction(1), sampled=way) for way in (False, True)]
     assert ways[0].variances == ways[1].variances
     assert sf.collect({"a": ["x", "y"]}, 1).sampled is False
     assert "1 question at ε 1" in sf.collect({"a": ["x", "y"]}, 1).explain()

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.surveys import choosing, counts
+from sfumato.surveys import counts
 from sfumato.surveys.encodings import Chances, Encoding, chances
 
 Floats = NDArray[np.float64]
@@ -82,7 +82,7 @@ def test_estimates_and_variances_are_those_of_the_law(chance: Chances) -> None:
 def test_the_sampled_variance_is_the_mean_over_even_shares() -> None:
     chance = chances(sf.RandomizedResponse(1, 4))
     alone = chance.held / 4 + chance.other * 3 / 4
-    assert choosing.variance(Encoding.RESPONSE, 4, sf.RandomizedResponse(1).epsilon, 3) == pytest.approx(
+    assert counts.variance(Encoding.RESPONSE, 4, sf.RandomizedResponse(1).epsilon, 3) == pytest.approx(
         3 * alone + 2 * (1 / 4) * (3 / 4)
     )
 

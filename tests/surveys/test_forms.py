@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.publish.files import zip_files
+from sfumato.publish.files import sealed_files
 from sfumato.publish.marginals.attributes import Attribute, Listed, Other
 from sfumato.surveys import Form, Report, counts, encodings, forms
 from sfumato.surveys.encodings import Encoding
-from sfumato.surveys.question_cells import cell_of, questions_of
+from sfumato.surveys.forms import cell_of, questions_of
 from surveys.executions import CONTEXT, law, small_hashes
 
 YES_NO = questions_of({"smokes": ["yes", "no"]})
@@ -334,13 +334,13 @@ def test_careful_edits_of_a_file_are_found() -> None:
     """The zip is right and only the manifest was changed, with and without the right hash."""
 
     def edited(change: Callable[[dict[str, Any]], object], *, right: bool) -> bytes:
-        text = dict(zip_files.members_of(forms.written(FORMS["response"]), ""))["manifest.json"]
+        text = dict(sealed_files.members_of(forms.written(FORMS["response"]), ""))["manifest.json"]
         manifest = json.loads(text)
         change(manifest)
         if right:
             manifest["members"]["manifest.json"] = ""
         again = json.dumps(manifest, separators=(",", ":"))
-        return zip_files.zipped({"manifest.json": (zip_files.sealed(again) if right else again).encode()})
+        return sealed_files.zipped({"manifest.json": (sealed_files.sealed(again) if right else again).encode()})
 
     assert forms.read(edited(lambda found: found, right=True)) == FORMS["response"]
     hostile: list[tuple[Callable[[dict[str, Any]], object], bool]] = [

@@ -7,11 +7,9 @@ from fractions import Fraction
 from typing import Any
 
 import sfumato as sf
-from sfumato.ledger.accounts.amending import _least
 from sfumato.ledger.accounts.period_accounts import _most
-from sfumato.ledger.accounts.spending_limits import epsilon_of
-from sfumato.ledger.charged import Charged, gathered
-from sfumato.ledger.spending import Spending
+from sfumato.ledger.accounts.spending_limits import _least, epsilon_of
+from sfumato.ledger.spending import Charged, Spending, gathered
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import UNIT
 from vectors.laws import (

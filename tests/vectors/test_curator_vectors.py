@@ -15,10 +15,11 @@ from mpmath import mp, mpf
 from scipy import stats
 
 from publish.worlds import attributes
-from sfumato.audit.canaries import canary_guesses
+from sfumato.audit import canaries
 from sfumato.audit.lower_bounds import falsifying, verdicts
 from sfumato.audit.whole_policies import curator_audits, shared_noise
-from sfumato.curator.proposals import bought_synopses, marginals, session_answers, synthesis, workloads
+from sfumato.curator import step_counts
+from sfumato.curator.proposals import asked_sessions, bought_synopses, marginals, synthesis, workloads
 from sfumato.curator.proposals.degrees import Degrees
 from sfumato.curator.proposals.marginals import MarginalsProposal
 from sfumato.curator.proposals.mwem import MwemProposal
@@ -29,8 +30,7 @@ from sfumato.curator.proposals.sessions import ProposedSession
 from sfumato.curator.proposals.sold_goods import Sold
 from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.curator.proposals.table_auctions import PriceDraw
-from sfumato.curator.steps import ladders, step_counts
-from sfumato.curator.steps.step_counts import StepCounts, StepSearch
+from sfumato.curator.step_counts import StepCounts, StepSearch
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.sparse import AboveThreshold
 from sfumato.privacy import Guarantee, Neighbours
@@ -190,7 +190,7 @@ def _session_range() -> Iterator[Vector]:
     for value, scale, step, off in ((7, 3, Fraction(1, 2), 0), (-2, 5, 1, Fraction(1, 4)), (0, 9, Fraction(1, 8), 1)):
         reach = _wide(scale, "0.95") * Fraction(step) + off
         found = Compared(True, Fraction(value), Laplace(scale), Fraction(step), Fraction(off))
-        yield exact((float(value - reach), float(value + reach)), session_answers._range, found, "0.95")
+        yield exact((float(value - reach), float(value + reach)), asked_sessions._range, found, "0.95")
 
 
 # ── forecasts of proposals ─────────────────────────────────────────────────────────────────────
@@ -320,10 +320,10 @@ def _workload_shares() -> Iterator[Vector]:
 
 @formula("curator.steps.ladders.surely_inside")
 def _surely_inside() -> Iterator[Vector]:
-    miss = Fraction(ladders._MISS)
+    miss = Fraction(step_counts._MISS)
     for scale, steps, sure in ((3, 10, "0.95"), (8, 64, "0.9"), (2, 1, "0.99")):
         above = routes.laplace_half_width(scale, 1 - (1 - mpf(miss.numerator) / miss.denominator) ** (mpf(1) / steps))
-        yield exact(above + _wide(scale, sure) + 1, ladders.surely_inside, Laplace(scale), steps, sure)
+        yield exact(above + _wide(scale, sure) + 1, step_counts.surely_inside, Laplace(scale), steps, sure)
 
 
 @formula("curator.steps.step_counts.StepCounts.covered")
@@ -351,7 +351,7 @@ def _share() -> Iterator[Vector]:
 @formula("curator.steps.step_counts.StepSearch.error")
 def _step_error() -> Iterator[Vector]:
     """The ladder has one step more than the place of its last."""
-    miss = Fraction(ladders._MISS)
+    miss = Fraction(step_counts._MISS)
     for scale, last in ((3, 9), (8, 63), (2, 0)):
         own = SimpleNamespace(steps=SimpleNamespace(mechanism=Laplace(scale)), place=(0, last))
         above = 1 - (1 - mpf(miss.numerator) / miss.denominator) ** (mpf(1) / (last + 1))
@@ -409,7 +409,7 @@ def _chance_of_guessing() -> Iterator[Vector]:
         p = mp.e ** mpf(epsilon) / (1 + mp.e ** mpf(epsilon))
         tail = mp.fsum(mp.binomial(guesses, k) * p**k * (1 - p) ** (guesses - k) for k in range(right, guesses + 1))
         low = float(tail)
-        yield between(low, low * 1.00001, canary_guesses.chance_of_guessing, 200, guesses, right, epsilon, 0.0)
+        yield between(low, low * 1.00001, canaries.chance_of_guessing, 200, guesses, right, epsilon, 0.0)
     for delta in (0.001, 0.01):
         p = mp.e / (1 + mp.e)
         law = [mp.binomial(20, k) * p**k * (1 - p) ** (20 - k) for k in range(21)]
@@ -419,7 +419,7 @@ def _chance_of_guessing() -> Iterator[Vector]:
             share = mpf(2 * 20) * mpf(delta) / i
             bounds.append(max(mpf(1), share) * tail + share * mp.fsum(law[18 - i : 18]))
         low = float(min(mpf(1), max(bounds)))
-        yield between(low, low * 1.00001, canary_guesses.chance_of_guessing, 20, 20, 18, 1.0, delta)
+        yield between(low, low * 1.00001, canaries.chance_of_guessing, 20, 20, 18, 1.0, delta)
 
 
 @formula("audit.canaries.canary_guesses.proven_epsilon")
@@ -433,8 +433,8 @@ def _proven_epsilon() -> Iterator[Vector]:
             return mp.fsum(chances) - miss  # noqa: B023
 
         wanted = routes.root(short, 0, 30)
-        yield between(wanted - 1e-5, wanted, canary_guesses.proven_epsilon, guesses, guesses, right, 0.0, miss)
-    yield exact(0.0, canary_guesses.proven_epsilon, 20, 20, 11, 0.0, 0.01)
+        yield between(wanted - 1e-5, wanted, canaries.proven_epsilon, guesses, guesses, right, 0.0, miss)
+    yield exact(0.0, canaries.proven_epsilon, 20, 20, 11, 0.0, 0.01)
 
 
 @formula("audit.canaries.canary_guesses.one_run")
@@ -442,7 +442,7 @@ def _one_run() -> Iterator[Vector]:
     """Three numbers of guesses share what the confidence leaves; the scores here tell every coin."""
 
     def bound(many: int, guesses: Any, sure: str) -> float:
-        run = canary_guesses.one_run(
+        run = canaries.one_run(
             lambda present: present * 1.0, Guarantee(Fraction(1, 10)), many, guesses=guesses, confidence=sure
         )
         return run.lower_bound

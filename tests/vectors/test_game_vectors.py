@@ -15,11 +15,9 @@ from sfumato.games import commitment, digital_goods, mediation, truth, truthful_
 from sfumato.games.auctions import Sale
 from sfumato.games.commitment import Mixture
 from sfumato.games.crowds import Crowd, market_entry
-from sfumato.games.environment import Environment
-from sfumato.games.facilities import line
-from sfumato.games.laws import law_of
+from sfumato.games.environment import Environment, law_of
 from sfumato.games.mediation import Advice, Mediation, equilibrium, expected_payoffs
-from sfumato.games.rules import Stated, Welfare, variation
+from sfumato.games.rules import Stated, Welfare, line, variation
 from vectors.laws import (
     MP,
     Real,

@@ -10,8 +10,7 @@ import numpy as np
 
 from sfumato.privacy import amounts, calibration, inversion
 from sfumato.privacy.inversion import Moments
-from sfumato.privacy.loss import Loss
-from sfumato.privacy.losses import BoundedRangeLoss, ResponseLoss
+from sfumato.privacy.losses import BoundedRangeLoss, Loss, ResponseLoss
 from sfumato.privacy.noise_losses import GaussianLoss, LaplaceLoss
 from vectors.formula_words import LOSS_PARAMETERS, LOSS_WORDS
 from vectors.laws import MP, Pairs, Real, hockey_stick, laplace_law, product, real, renyi, response

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.mechanisms import confidence_limits, grids, laplace, noise_sums, weighted_sums
+from sfumato.mechanisms import confidence_limits, grids, laplace, noise_sums
 from sfumato.mechanisms.factorisations import Factorisation
 from vectors.formula_words import NOISE_PARAMETERS, NOISE_WORDS
 from vectors.laws import (
@@ -378,7 +378,7 @@ def _gaussian_widths() -> Iterator[Vector]:
             float(least) - 1,
             normal * (1 + gap),
             lambda s=sigma, n=length, k=weights, m=miss: float(
-                weighted_sums.gaussian_widths(np.array([n]), len(k), float(s), m)[0]
+                noise_sums.gaussian_widths(np.array([n]), len(k), float(s), m)[0]
             ),
         )
     for sigma, miss in ((2.0, 0.05), (100.0, 1e-12)):  # noise too small, or a miss too rare, for anything but moments
@@ -387,14 +387,14 @@ def _gaussian_widths() -> Iterator[Vector]:
             truth,
             2e-9,
             lambda s=sigma, m=miss: (
-                float(weighted_sums.gaussian_widths(np.array([3.0]), 2, s, m)[0]) + 0 * weighted_sums._normal_width(m)
+                float(noise_sums.gaussian_widths(np.array([3.0]), 2, s, m)[0]) + 0 * noise_sums._normal_width(m)
             ),
         )
     main = MP.sqrt(2) * MP.erfinv(1 - MP.mpf("0.05") * MP.mpf("0.99"))
     rest = MP.sqrt(2) * MP.erfinv(1 - MP.mpf("0.05") / 100)
     small = 1 / MP.sqrt(1 / MP.mpf("2.25") - MP.mpf(1) / 2500)
     truth = main * MP.sqrt(2500 + small**2) + rest * small
-    yield upper(truth, 1e-8, lambda: float(weighted_sums.gaussian_widths(np.array([1.0]), 1, 50.0, 0.05)[0]))
+    yield upper(truth, 1e-8, lambda: float(noise_sums.gaussian_widths(np.array([1.0]), 1, 50.0, 0.05)[0]))
 
 
 def _mixed_tail(sizes: tuple[Real, ...], reach: Real) -> Real:
@@ -421,7 +421,7 @@ def _continuous_widths() -> Iterator[Vector]:
         sizes = tuple(map(real, weights))
         truth = root(lambda u, b=sizes, m=miss: real(m) * MP.mpf("0.99") - _mixed_tail(b, u), 0, 80)
         matrix = np.array([[float(a) for a in weights]])
-        yield upper(truth, 1e-3, lambda a=matrix, m=miss: float(weighted_sums.continuous_widths(a, float(m))[0]))
+        yield upper(truth, 1e-3, lambda a=matrix, m=miss: float(noise_sums.continuous_widths(a, float(m))[0]))
 
 
 @REGISTRY.formula("mechanisms.weighted_sums._far")
@@ -434,7 +434,7 @@ def _far() -> Iterator[Vector]:
         yield upper(
             truth,
             2e-3,
-            lambda a=weights, m=miss: float(weighted_sums._far(np.array([[float(x) for x in a]]), float(m))[0]),
+            lambda a=weights, m=miss: float(noise_sums._far(np.array([[float(x) for x in a]]), float(m))[0]),
         )
 
 
@@ -457,9 +457,7 @@ def _weighted_chernoff() -> Iterator[Vector]:
         yield upper(
             truth,
             5e-3,
-            lambda s=scale, a=weights, m=miss: float(
-                weighted_sums._chernoff(np.array([a], float), float(s), float(m))[0]
-            ),
+            lambda s=scale, a=weights, m=miss: float(noise_sums._chernoff(np.array([a], float), float(s), float(m))[0]),
         )
 
 
@@ -473,7 +471,7 @@ def _laplace_widths() -> Iterator[Vector]:
             float(least),
             float(least) * (1 + gap),
             lambda a=matrix, s=scale, m=miss: float(
-                weighted_sums.laplace_widths(a, weighted_sums.continuous_widths(a, m), float(s), m)[0]
+                noise_sums.laplace_widths(a, noise_sums.continuous_widths(a, m), float(s), m)[0]
             ),
         )
     smooth = MP.coth(1 / (2 * MP.mpf(20))) / 2
@@ -481,7 +479,7 @@ def _laplace_widths() -> Iterator[Vector]:
     yield upper(
         smooth * 5 + added,
         1e-8,
-        lambda: float(weighted_sums.laplace_widths(np.array([[2.0, 3.0]]), np.array([5.0]), 20.0, 0.05)[0]),
+        lambda: float(noise_sums.laplace_widths(np.array([[2.0, 3.0]]), np.array([5.0]), 20.0, 0.05)[0]),
     )
 
 

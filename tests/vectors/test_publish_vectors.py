@@ -23,10 +23,10 @@ from sfumato.publish.marginals import blocks as block_algebra, bounds, half_widt
 from sfumato.publish.marginals.bounds import Bounded, Weights
 from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
 from sfumato.publish.marginals.group_totals import Adaptive, AdaptiveLaplace, Known, LaplaceShare, Normal
-from sfumato.publish.model_quality import _compared
 from sfumato.publish.online import close_width
 from sfumato.publish.scoring import CandidateScore
 from sfumato.publish.synthesis.budget import Concentrated, Pure
+from sfumato.publish.synthetic import _compared
 from vectors import routes
 from vectors.registry import Registry, Scope, Vector, between, exact
 
@@ -814,7 +814,7 @@ def _consistent_ranges() -> Iterator[Vector]:
 
 @formula("publish.model_quality.model_quality")
 def _model_quality() -> Iterator[Vector]:
-    from sfumato.publish.model_quality import model_quality
+    from sfumato.publish.synthetic import model_quality
 
     for value, sure in ((40, "0.95"), (10, "0.9"), (25, "0.999")):
         measured = MeasuredMarginal((0,), np.array([value]), Fraction(2), laplace=True)

@@ -24,11 +24,11 @@ from sfumato.release import measured as measuring
 from sfumato.release.answers import sampling_errors
 from sfumato.release.answers.answer import _at_least_zero
 from sfumato.release.comparisons import Compared
-from sfumato.release.parts.rank_parts import ChosenRanks
+from sfumato.release.parts.other_parts import ChosenRanks
 from sfumato.release.parts.scales import ChosenScale, CombinedScale, NoisyScale
 from sfumato.release.preparing import Prepared
 from sfumato.release.running_totals import RunningNoise
-from sfumato.surveys import choosing, counts, encodings
+from sfumato.surveys import counts, encodings
 from sfumato.surveys.counts import PairCounts
 from sfumato.surveys.encodings import Chances
 from vectors import routes
@@ -472,9 +472,9 @@ def _line() -> Iterator[Vector]:
 
 @formula("surveys.choosing.share")
 def _survey_share() -> Iterator[Vector]:
-    yield exact(Fraction(1, 2), choosing.share, Fraction(2), 4, sampled=False)
-    yield exact(Fraction(2), choosing.share, Fraction(2), 4, sampled=True)
-    yield exact(Fraction(1, 3), choosing.share, Fraction(1), 3, sampled=False)
+    yield exact(Fraction(1, 2), counts.share, Fraction(2), 4, sampled=False)
+    yield exact(Fraction(2), counts.share, Fraction(2), 4, sampled=True)
+    yield exact(Fraction(1, 3), counts.share, Fraction(1), 3, sampled=False)
 
 
 @formula("surveys.encodings.chances")

@@ -9,13 +9,11 @@ from functools import lru_cache
 from typing import Any
 
 import sfumato as sf
-from sfumato.mechanisms import key_thresholds, scores
-from sfumato.mechanisms.earlier_quantiles import EarlierQuantiles
-from sfumato.mechanisms.group_choices import FrequentValues
+from sfumato.mechanisms import key_thresholds, selection
 from sfumato.mechanisms.key_thresholds import KeyThreshold
-from sfumato.mechanisms.quantiles import Quantiles
+from sfumato.mechanisms.quantiles import EarlierQuantiles, Quantiles
 from sfumato.mechanisms.response import OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse, _normal_width
-from sfumato.mechanisms.selection import NoisyMax, TopK, _affordable, best_selection
+from sfumato.mechanisms.selection import FrequentValues, NoisyMax, TopK, _affordable, best_selection
 from sfumato.mechanisms.sparse import AboveThreshold
 from vectors.formula_words import NOISE_PARAMETERS, NOISE_WORDS
 from vectors.laws import (
@@ -271,7 +269,7 @@ def _derived_grid() -> Iterator[Vector]:
     for sensitivity, epsilon in (("1", "1"), ("1/3", "2"), ("10000000", "0.5"), ("8", "3")):
         most = F(sensitivity) / max(F(1), F(epsilon)) / 2**20
         wanted = next(F(2) ** -n for n in range(200) if F(2) ** -n <= most)
-        yield exact(wanted, scores.derived_grid, F(sensitivity), F(epsilon))
+        yield exact(wanted, selection.derived_grid, F(sensitivity), F(epsilon))
 
 
 @REGISTRY.formula("mechanisms.selection.Scored.error")

@@ -17,10 +17,10 @@ from sfumato.plan.aggregates.measures import Mean, Sum, _held
 from sfumato.plan.bounding import Scaled, longest
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, SetMisfits
+from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.dense_readings import Counted, Marginals, Misfits
-from sfumato.plan.readings.factored_totals import FactoredTotals
-from sfumato.plan.readings.stepped_readings import SteppedTotal
 from sfumato.plan.readings.total_readings import GroupSizes, LinearScores, LinearTotals, Matrix, Totals
+from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain
 from sfumato.privacy import Neighbours, Sensitivity

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.mechanisms.response import PRIME, OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse
-from sfumato.surveys import choosing, collect, counts
+from sfumato.surveys import collect, counts
 from sfumato.surveys.counts import PairCounts
 from sfumato.surveys.encodings import Chances, Encoding, _meeting, chances
 from sfumato.surveys.forms import _above
@@ -133,8 +133,8 @@ def _ways() -> Iterator[Vector]:
         yield exact(
             (each, m * alone + drawn),
             lambda e=epsilon, k=cells, n=questions, s=sampled, m=m: (
-                (share := choosing.share(F(e), n, sampled=s)),
-                choosing.variance(Encoding.RESPONSE, k, share, m),
+                (share := counts.share(F(e), n, sampled=s)),
+                counts.variance(Encoding.RESPONSE, k, share, m),
             ),
         )
 

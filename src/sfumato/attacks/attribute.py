@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import power_ceiling
-from sfumato.attacks.findings import HALF_ALARM, Finding, Findings
-from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
+from sfumato.attacks.findings import HALF_ALARM, TABLE, Finding, Findings, invented, thrown_away
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.confidence_limits import at_least, at_most
 from sfumato.policy import Domain, Type

@@ -21,8 +21,7 @@ from sfumato.attacks.answerers import (
 )
 from sfumato.attacks.ceilings import guess_ceiling
 from sfumato.attacks.differencing import checked_target, guessed_bits
-from sfumato.attacks.findings import Finding, Findings
-from sfumato.attacks.sweeps import CEILING, Course, Sweep
+from sfumato.attacks.findings import CEILING, Course, Finding, Findings, Sweep
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import Number, whole
 

@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import guess_ceiling
-from sfumato.attacks.findings import ALARM, Finding, Findings
+from sfumato.attacks.findings import ALARM, TABLE, Finding, Findings, invented, thrown_away
 from sfumato.attacks.scores import Scores, Traced, power_words
-from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.policy import Domain, Type

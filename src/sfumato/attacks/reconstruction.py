@@ -28,9 +28,8 @@ from sfumato.attacks.answerers import (
     random_groups,
 )
 from sfumato.attacks.ceilings import guess_ceiling
-from sfumato.attacks.findings import Finding, Findings
+from sfumato.attacks.findings import CEILING, Course, Finding, Findings, Sweep
 from sfumato.attacks.fitting import least_deviations, least_squares
-from sfumato.attacks.sweeps import CEILING, Course, Sweep
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import POSITIVE, Number, exact, whole

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from sfumato.attacks.answerers import Groups, Sums, Values, even_share, invented_bits, thrown_away, totals
 from sfumato.attacks.ceilings import for_replacing, guess_ceiling
-from sfumato.attacks.differencing import checked_target, guessed_bits
+from sfumato.attacks.differencing import CrossTable, checked_target, guessed_bits, laid_out, put_together
 from sfumato.attacks.findings import Finding, Findings
-from sfumato.attacks.spreading import CrossTable, laid_out, put_together
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Budget, Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole

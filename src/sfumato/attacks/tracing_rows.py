@@ -28,9 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import guess_ceiling
-from sfumato.attacks.findings import Finding, Findings
+from sfumato.attacks.findings import TABLE, Finding, Findings, invented, thrown_away
 from sfumato.attacks.scores import Scores, Traced
-from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
 from sfumato.curator.kinds.synthesis import Method
 from sfumato.mechanisms import bits
 from sfumato.policy import Domain, Policy, Type

@@ -16,21 +16,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sfumato.audit import museum
-from sfumato.audit.canaries.canary_guesses import OneRun, one_run
-from sfumato.audit.canaries.canary_tables import Planted, plant
+from sfumato.audit.canaries import OneRun, Planted, one_run, plant
 from sfumato.audit.exact_laws.worlds import Enumeration, enumerate
 from sfumato.audit.lower_bounds.falsifying import falsify
 from sfumato.audit.lower_bounds.verdicts import Verdict
 from sfumato.audit.museum import Catch, Exhibit, Tour, catch
 
 if TYPE_CHECKING:
-    from sfumato.audit.invented_tables.neighbouring_tables import (
+    from sfumato.audit.invented_tables import (
         NeighbouringTables as NeighbouringTables,
         neighbours_of as neighbours_of,
     )
-    from sfumato.audit.whole_policies.audit_pages import page as page
     from sfumato.audit.whole_policies.curator_audits import curator as curator
-    from sfumato.audit.whole_policies.curator_findings import CuratorAudit as CuratorAudit
+    from sfumato.audit.whole_policies.curator_findings import CuratorAudit as CuratorAudit, page as page
 
 __all__ = [
     "Catch",
@@ -60,7 +58,8 @@ _LATER = {
     "neighbours_of": "invented_tables.neighbouring_tables",
     "page": "whole_policies.audit_pages",
 }
-"""What needs an engine is imported when it is first named."""
+"""What needs an engine is imported when it is first named.
+"""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,12 +1,25 @@
-"""The address of a server is https, a Unix socket, or plain http on this very machine: a token is sent to it."""
+"""The address of a server is https, a Unix socket, or plain http on this very machine: a token is sent to it.
+
+Tokens are kept in one file that its owner alone can read: ``sfumato login`` writes it, ``connect`` reads it.
+
+Beside a token stands the file of certificates by which its server is known, where one was named.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+import json
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.untrusted import UNREADABLE
 
 _SOCKET = "unix:"
 _FIX = 'write "https://host", "unix:/path/to/socket", or "http://127.0.0.1:8765" for a server on this machine'
@@ -63,3 +76,80 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+VARIABLE = "SFUMATO_TOKEN"
+"""The environment variable that is taken before the file."""
+
+
+def tokens_path() -> Path:
+    """Give the path of the file: in the folder that the system keeps settings in."""
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder, "sfumato", "tokens.json")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """This is kept for a server: the token, and the file of certificates by which it is known, if one was named."""
+
+    token: str
+    certificate: str | None = None
+
+
+def kept_token(address: Address) -> str | None:
+    """Find the token for a server: in the environment, or else in the file."""
+    return os.environ.get(VARIABLE) or (kept.token if (kept := _read(tokens_path()).get(address.words)) else None)
+
+
+def kept_certificate(address: Address) -> str | None:
+    """Find the file of certificates that was named with the token for a server."""
+    kept = _read(tokens_path()).get(address.words)
+    return None if kept is None else kept.certificate
+
+
+def keep_token(address: Address, token: str | None, certificate: str | None = None) -> Path:
+    """Keep the token for a server, or none any more, and give the path of the file."""
+    path = tokens_path()
+    known = {name: each for name, each in _read(path).items() if name != address.words}
+    if token is not None:
+        known[address.words] = Kept(token, None if certificate is None else os.path.abspath(certificate))
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    with suppress(FileNotFoundError):
+        unfinished.unlink()
+    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump({name: _plain(each) for name, each in known.items()}, file, indent=1)
+    os.replace(unfinished, path)
+    return path
+
+
+def _plain(kept: Kept) -> str | dict[str, str]:
+    return kept.token if kept.certificate is None else asdict(kept)
+
+
+def _read(path: Path) -> Mapping[str, Kept]:
+    """Read the file; one that others can read is refused, since what it holds is no secret any more."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                rule = "the file that keeps tokens is readable by its owner alone"
+                raise SfumatoError(rule, place=str(path), fix=f"revoke them, and run chmod 600 {path}")
+            found = json.load(file)
+    except FileNotFoundError:
+        return {}
+    except UNREADABLE:
+        found = None
+    kept = {name: _kept(each) for name, each in found.items()} if isinstance(found, dict) else {"": None}
+    if None in kept.values():
+        rule = "the file that keeps tokens holds texts by the address of a server"
+        raise SfumatoError(rule, place=str(path), fix="remove it, and log in again")
+    return {name: each for name, each in kept.items() if each is not None}
+
+
+def _kept(written: Any) -> Kept | None:
+    """Read what is kept for one server: a token, or a token and a path; None for anything else."""
+    if isinstance(written, str):
+        return Kept(written)
+    right = isinstance(written, dict) and written.keys() == {"token", "certificate"}
+    return Kept(**written) if right and all(isinstance(each, str) for each in written.values()) else None

@@ -10,25 +10,23 @@ from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sfumato.client.addresses import Address
-from sfumato.client.kept_tokens import kept_certificate, kept_token
-from sfumato.client.read_values import read
+from sfumato.client.addresses import Address, kept_certificate, kept_token
 from sfumato.client.remote_proposals import Place, RemoteProposal, RemoteQuestion, sent_spec, written_question
-from sfumato.client.sent_values import parameters_sent
 from sfumato.client.wire import Wire, seconds
+from sfumato.client.wire_values import parameters_sent, read
 from sfumato.curator.kinds.workloads import WorkloadSpec
 from sfumato.curator.proposing import Proposing
 from sfumato.curator.release_kinds import Spec, kind_of, spec_fields
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Budget, codec
-from sfumato.privacy.budget_pictures import History, Moment
 from sfumato.privacy.numbers import whole
+from sfumato.privacy.pictures import History, Moment
 
 if TYPE_CHECKING:
-    from sfumato.client.remote_tables import RemoteTable
+    from sfumato.client.remote_proposals import RemoteTable
     from sfumato.curator import Listing, PeriodStandings, Standing, Tables, Workload
     from sfumato.ledger import Line
-    from sfumato.ledger.account_lines import AccountLines
+    from sfumato.ledger.entries import AccountLines
     from sfumato.policy import PublicFace
 
 P = TypeVar("P")
@@ -87,7 +85,7 @@ class RemoteCurator(Proposing):
 
     def history(self, *, after: int = 0, limit: int | None = None) -> AccountLines:
         """List every line of the account that is shown to whoever asks, oldest first."""
-        from sfumato.ledger.account_lines import AccountLines
+        from sfumato.ledger.entries import AccountLines
 
         left = None if limit is None else whole(limit, "limit", at_least=1)
         start = whole(after, "after", at_least=0)
@@ -117,7 +115,7 @@ class RemoteCurator(Proposing):
 
     def table(self, name: str, alias: str | None = None) -> RemoteTable:
         """Begin a question about a table in Python, step by step: the same as in SQL. This is free."""
-        from sfumato.client.remote_tables import RemoteTable
+        from sfumato.client.remote_proposals import RemoteTable
 
         return RemoteTable(self._place, {**sent_spec(table=name, alias=alias), "steps": []})
 

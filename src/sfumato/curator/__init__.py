@@ -13,19 +13,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sfumato.curator.accounts.period_standings import PeriodStandings as PeriodStandings
-    from sfumato.curator.accounts.policy_account import (
+    from sfumato.curator.checking import CheckReport as CheckReport, check as check
+    from sfumato.curator.curators import Curator as Curator, open as open
+    from sfumato.curator.described_tables import TableDescription as TableDescription, Tables as Tables
+    from sfumato.curator.describing import describe_policy as describe_policy
+    from sfumato.curator.listings import Listing as Listing
+    from sfumato.curator.policy_account import (
         amend as amend,
         history as history,
         precedents_of as precedents_of,
         standing as standing,
     )
-    from sfumato.curator.accounts.standings import Standing as Standing
-    from sfumato.curator.curators import Curator as Curator, open as open
-    from sfumato.curator.described_tables import TableDescription as TableDescription, Tables as Tables
-    from sfumato.curator.describing import describe_policy as describe_policy
-    from sfumato.curator.listings import Listing as Listing
-    from sfumato.curator.owners.checking import CheckReport as CheckReport, check as check
     from sfumato.curator.previews.advising import Advice as Advice
     from sfumato.curator.previews.explaining import Explanation as Explanation
     from sfumato.curator.previews.forecasts import Forecast as Forecast
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from sfumato.curator.proposals.table_auctions import TableAuction as TableAuction
     from sfumato.curator.proposals.workload_answers import Answers as Answers, WorkloadForecast as WorkloadForecast
     from sfumato.curator.proposals.workloads import Workload as Workload
+    from sfumato.curator.standings import PeriodStandings as PeriodStandings, Standing as Standing
     from sfumato.curator.tables import TableView as TableView
 
 __all__ = [

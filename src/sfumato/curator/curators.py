@@ -1,4 +1,7 @@
-"""A curator is the facade of everything below: it opens a policy, answers questions and tells what is left."""
+"""A curator is the facade of everything below: it opens a policy, answers questions and tells what is left.
+
+A table in memory is protected in one line: a policy is made of what the caller declares, with an account on disk.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
-from sfumato.curator.accounts.period_standings import PeriodStandings
-from sfumato.curator.accounts.policy_account import (
+from sfumato.curator.checking import CheckReport, check
+from sfumato.curator.context import Context, InventedEngine
+from sfumato.curator.described_tables import Tables
+from sfumato.curator.describing import describe
+from sfumato.curator.kinds.workloads import WorkloadSpec
+from sfumato.curator.listings import Listing, listed
+from sfumato.curator.policy_account import (
     amend_account,
     charges,
     ledger_address,
@@ -22,36 +30,30 @@ from sfumato.curator.accounts.policy_account import (
     require_analyst,
     standings_of,
 )
-from sfumato.curator.accounts.standings import Standing
-from sfumato.curator.context import Context
-from sfumato.curator.described_tables import Tables
-from sfumato.curator.describing import describe
-from sfumato.curator.invented_engine import InventedEngine
-from sfumato.curator.kinds.workloads import WorkloadSpec
-from sfumato.curator.listings import Listing, listed
-from sfumato.curator.owners.checking import CheckReport, check
 from sfumato.curator.previews.rehearsing import proposed_again
-from sfumato.curator.proposals.declared_values import DeclaredValues
 from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.selected_columns import DeclaredValues
 from sfumato.curator.proposals.workloads import Workload
 from sfumato.curator.proposing import Proposing
 from sfumato.curator.release_kinds import Spec, Workspace, kind_of
+from sfumato.curator.standings import PeriodStandings, Standing
 from sfumato.curator.tables import TableView
-from sfumato.engine.opening import open_engine
+from sfumato.engine.opening import open_engine, types_in_memory
 from sfumato.engine.seam import Engine
 from sfumato.errors import InvalidParameter, LedgerUnavailable, SfumatoError
 from sfumato.ledger import Ledger, Line, SpendingLimit
-from sfumato.ledger.account_lines import AccountLines
+from sfumato.ledger.entries import AccountLines
 from sfumato.notebook_html import paragraph
 from sfumato.plan.nodes import Query
 from sfumato.plan.sql.building import selection
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.sql.text import listing, written
-from sfumato.policy import Policy
-from sfumato.privacy import Budget
-from sfumato.privacy.budget_pictures import History, Moment
+from sfumato.policy import ROW, Domain, Policy, Table, Type, Value
+from sfumato.policy.domains import check_keys
+from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, whole
+from sfumato.privacy.pictures import History, Moment
 from sfumato.release.releasing import Progress, quietly
 
 P = TypeVar("P")
@@ -322,3 +324,53 @@ def _close(engine: Engine, invented: InventedEngine) -> None:
 def open(policy: str | os.PathLike[str], ledger: str | os.PathLike[str] | None = None) -> Curator:
     """Open a policy file, with its ledger beside it."""
     return Curator(policy, ledger)
+
+
+_NO_COLUMN = "the table has no column that is called so"
+
+
+def protect(
+    table: Any,
+    *,
+    unit: str,
+    epsilon: Number,
+    account: str,
+    ledger: str | os.PathLike[str],
+    max_rows: int | None = None,
+    bounds: Mapping[str, Sequence[Any]] | None = None,
+    values: Mapping[str, Sequence[Value]] | None = None,
+    delta: Number = 0,
+    columns: Sequence[str] | None = None,
+    name: str = "data",
+    called: str | None = None,
+) -> Curator:
+    """Open a curator of a pandas, polars or Arrow table: nobody can tell from the answers whether one unit is in it.
+
+    ``unit`` is the column that says whose row it is, or "row"; ``called`` is what a unit is called in words, and
+    ``name`` what questions call the table. Types are those of the columns; ``bounds`` and ``values`` are what you know
+    of them, never what you read off these rows. The account is kept in the ``ledger``, a file: a budget that ended with
+    the process would be none. Whoever protects a copy or an edited table under the same account spends the same budget.
+    """
+    if isinstance(table, (str, os.PathLike)):
+        fix = "run sfumato init on a file to draft its policy, and open that: sf.open('policy.toml')"
+        raise InvalidParameter("table", os.fspath(table), "a pandas, polars or Arrow table", fix=fix)
+    kinds = types_in_memory(table)
+    limits, listed = dict(bounds or {}), dict(values or {})
+    if unit != ROW:
+        check_keys({unit: None}, kinds, "unit", _NO_COLUMN, f"name {ROW}, or one of")
+    for given, place in ((limits, "bounds"), (listed, "values"), (dict.fromkeys(columns or ()), "columns")):
+        check_keys(given, kinds, place, _NO_COLUMN, "remove it, or name one of")
+    for key, named in (("account", account), ("ledger", ledger)):
+        if not isinstance(named, (str, os.PathLike)) or not str(named).strip():
+            raise InvalidParameter(key, named, "given, so that what is spent is known when this process has ended")
+    asked = [each for each in (kinds if columns is None else columns) if each != unit or each in (columns or ())]
+    declared = {each: _domain(kinds[each], limits.get(each), listed.get(each)) for each in asked}
+    made = Table(name, table, declared, id=unit, max_rows=max_rows)
+    whom = PrivacyUnit(called or ("row" if unit == ROW else unit), every_row=unit == ROW)
+    return Curator(Policy(whom, Budget(epsilon, delta), {name: made}, account=account), ledger)
+
+
+def _domain(kind: Type, bounds: Any, values: Any) -> Domain:
+    """Declare a column as it is stored, with what is known of it."""
+    ends, listed = (each if each is None else tuple(each) for each in (bounds, values))
+    return Domain(kind, bounds=ends, values=listed)

@@ -10,7 +10,7 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import folded, paragraph, preformatted, table
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import NONNEGATIVE, exact
-from sfumato.safe_text import printable
+from sfumato.untrusted import printable
 
 _QUESTIONS = 3
 """Questions of each table that a curator shows when it is printed."""

@@ -1,29 +1,70 @@
 """Descriptions say what there is to ask, in words, from the policy alone, with questions that can be copied.
 
 No row, file or statistic of a private table is looked at: what stands here is what the owner wrote down.
+
+A policy alone is asked what questions would cost: over empty tables, with an account that nobody has spent from.
+
+Prices and errors follow from the policy, so they are what the curator of the data would tell; and since no source is
+opened, nothing about anybody can be in them.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 
-from sfumato.curator.accounts.policy_account import PathOrText, read_policy
+from sfumato.curator.context import Context
 from sfumato.curator.described_tables import Suggestion, TableDescription, Tables
-from sfumato.curator.policy_alone import policy_alone
+from sfumato.curator.policy_account import PathOrText, read_policy
 from sfumato.curator.previews.forecasts import Width
 from sfumato.curator.proposals.questions import SMALL_DELTA, Question
+from sfumato.engine.carried_tables import without_data
+from sfumato.engine.opening import open_engine
 from sfumato.errors import SfumatoError
+from sfumato.ledger import Ledger
 from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.sql.statements import parse
 from sfumato.plan.words import literal_words, many
 from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Policy, Type
 from sfumato.policy.codings import cell_words
 from sfumato.privacy.numbers import text
-from sfumato.release.answers.promises import for_life
-from sfumato.safe_text import printable
+from sfumato.release.answers.receipts import for_life
+from sfumato.release.releasing import quietly
+from sfumato.untrusted import printable
+
+
+@dataclass(frozen=True)
+class PolicyAlone:
+    """This understands questions to a policy, whose prices and errors can be asked for; a release is of no data."""
+
+    context: Context
+    catalog: Catalog
+
+    def question(self, text: str) -> Question:
+        """Understand a question in SQL."""
+        query = parse(text, self.catalog)
+        return Question(self.context, text, query, query.plan.limits)
+
+
+@contextmanager
+def policy_alone(policy: Policy) -> Iterator[PolicyAlone]:
+    """Open a policy without opening its sources or its ledger."""
+    empty = without_data(policy)
+    engine = open_engine(empty)
+    try:
+        with tempfile.TemporaryDirectory(prefix="sfumato-") as folder, Ledger.open(Path(folder) / "empty") as ledger:
+            name, budget, per = policy.account_name, empty.account_budget, empty.per or ""
+            account = ledger.account(name, unit=empty.unit, budget=budget, per=per)
+            yield PolicyAlone(Context(empty, engine, account, quietly, "no version"), engine.catalog())
+    finally:
+        engine.close()
+
 
 _LONGEST = 60
 """Letters that the values of one column may take on a line."""

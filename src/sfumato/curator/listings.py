@@ -23,7 +23,7 @@ from sfumato.policy import Domain, Policy, Type
 from sfumato.policy.codings import cell_words
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import text as digits
-from sfumato.safe_text import defused, printable
+from sfumato.untrusted import defused, printable
 
 _SHOWN, _LINE = 20, 80
 _FREE = "free: from the policy alone, no data are read"

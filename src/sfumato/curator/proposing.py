@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sfumato.curator.proposals.asked_sessions import AskedSession
     from sfumato.curator.proposals.degrees import DegreeHistogram
     from sfumato.curator.proposals.marginals import MarginalsProposal, Ways, Weights
-    from sfumato.curator.proposals.mwem import MwemProposal
+    from sfumato.curator.proposals.mwem import ColumnWeights, MwemProposal
     from sfumato.curator.proposals.online import ProposedOnline
     from sfumato.curator.proposals.private_bounds import BoundsSearch
     from sfumato.curator.proposals.private_limits import LimitsSearch
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from sfumato.curator.proposals.sessions import ProposedSession
     from sfumato.curator.proposals.synthesis import SynthesisProposal
     from sfumato.curator.proposals.table_auctions import TableAuction
-    from sfumato.curator.proposals.weighted_sets import ColumnWeights
     from sfumato.plan.sql.parameters import Parameters
 
 P = TypeVar("P")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from sfumato.curator.context import Context
-from sfumato.curator.proposals.declared_values import DeclaredValues
 from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.selected_columns import DeclaredValues
 from sfumato.plan.sql import building
 from sfumato.plan.sql.aggregations import Asked
 from sfumato.plan.sql.building import Keys, On, Selection, Statement, Wanted

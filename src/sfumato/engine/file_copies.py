@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as quoted
 
 from sfumato.engine.duckdb.files import misquoted
-from sfumato.engine.sources.column_names import folded
+from sfumato.engine.sources.clean_cells import folded
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import Type
-from sfumato.policy.names import LONGEST_NAME, is_name
+from sfumato.policy.domains import LONGEST_NAME, is_name
 
 if TYPE_CHECKING:
     import pyarrow

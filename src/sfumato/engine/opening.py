@@ -1,4 +1,9 @@
-"""A policy's engine is opened here: whoever opens one names the policy, and no driver."""
+"""A policy's engine is opened here: whoever opens one names the policy, and no driver.
+
+A policy can be opened over invented rows: dummies in the place of its private tables, beside its public ones.
+
+What is read there is read of no private source: none is opened. So whatever is made of it says nothing of anybody.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,8 @@ from sfumato.engine.duckdb import connection, inspection
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.duckdb.paired_tables import PairedTables as PairedTables, paired_tables as paired_tables
 from sfumato.engine.seam import Engine, Fetched, Inspector
-from sfumato.policy import Policy, Table, Type
+from sfumato.policy import InMemory, Policy, Table, Type
+from sfumato.policy.dummies import dummies
 from sfumato.policy.table_sources import engine_of
 
 
@@ -38,11 +44,11 @@ def open_inspector(policy: Policy) -> Inspector:
     """Open what shows an owner the exact cost of a policy's bounds and limits. PRIVATE."""
     policy = with_fetched_tables(policy)
     if _engine(policy) == "PostgreSQL":
-        from sfumato.engine.postgres.inspection import PostgresInspector
+        from sfumato.engine.postgres.driver import PostgresInspector
 
         return PostgresInspector(policy)
     if _engine(policy) == "Spark":
-        from sfumato.engine.spark.inspection import SparkInspector
+        from sfumato.engine.spark.driver import SparkInspector
 
         return SparkInspector(policy)
     return inspection.DuckDBInspector(policy)
@@ -66,10 +72,10 @@ def _on_server(table: Table) -> bool:
 
 def _fetched(table: Table) -> Fetched:
     if engine_of(table.source)[0] == "PostgreSQL":
-        from sfumato.engine.postgres import public_tables as of_postgres
+        from sfumato.engine.postgres import driver as of_postgres
 
         return of_postgres.fetch(table)
-    from sfumato.engine.spark import public_tables as of_spark
+    from sfumato.engine.spark import driver as of_spark
 
     return of_spark.fetch(table)
 
@@ -119,3 +125,19 @@ def whole_table(source: Path, relation: str) -> Any:
 def write_table(rows: Any, place: Path, relation: str) -> None:
     """Write an Arrow table as a new one of a database file, which is made where it is not there."""
     connection.write_table(rows, place, relation)
+
+
+_ROWS = 1_000
+
+
+def with_invented_rows(policy: Policy) -> Policy:
+    """Give the same policy over invented private tables in memory, the same ones every time."""
+    private = {name: each for name, each in policy.tables.items() if not each.public}
+    ids = policy.id_type or (None if policy.unit.every_row else Type.TEXT)
+    rows = min([_ROWS, *(each.row_ceiling for each in private.values())])
+    made = dummies(private, rows, ids)
+    tables = {
+        name: replace(each, source=InMemory(made[name]), relation=None) if name in private else each
+        for name, each in policy.tables.items()
+    }
+    return replace(policy, tables=tables, id_type=ids, path=None, account=policy.account_name)

@@ -41,7 +41,7 @@ from sfumato.engine.proofs.statement_cases import StatementCase
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spelling import Spelling
 from sfumato.errors import EngineFailed, InvalidPolicy
-from sfumato.plan.values import calendar, letters
+from sfumato.plan.values import calendar, grammars
 from sfumato.plan.values.functions.temporal import PARTS
 from sfumato.plan.values.grammars import GRAMMARS
 from sfumato.policy import Type
@@ -313,7 +313,7 @@ def prove(dialect: Dialect, place: str) -> None:
 def wrong_letters(spelling: Spelling, scan: Scan, run: Run) -> list[str]:
     """List the functions that turn letters in another way than one for one."""
     table = Carried(("n", "t"), (Type.INTEGER, Type.TEXT), (range(len(LETTERS)), LETTERS))
-    columns = [("lower", Operation.LOWER, letters.lower), ("upper", Operation.UPPER, letters.upper)]
+    columns = [("lower", Operation.LOWER, grammars.lower), ("upper", Operation.UPPER, grammars.upper)]
     made = tuple((name, apply(operation, of("t"))) for name, operation, _ in columns)
     found = _rows(spelling, scan, run, table, made)
     return [

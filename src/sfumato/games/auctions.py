@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace, PermuteAndFlip
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
+from sfumato.privacy.codec import spelled
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, NONNEGATIVE, POSITIVE, Number, above, exact, text, whole
-from sfumato.privacy.spelled_values import spelled
-from sfumato.release.price_lists import price_list
-from sfumato.release.prices import Price, warn_if_weak
+from sfumato.release.prices import Price, price_list, warn_if_weak
 
 _MOST_SCORE = (1 << 62) - 1
 _BIDS = "finite numbers ≥ 0, one for each bid"

@@ -25,14 +25,13 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.games.environment import Environment, Gap
-from sfumato.games.laws import Law, law_of
+from sfumato.games.environment import Environment, Gap, Law, law_of
 from sfumato.games.rules import variation
 from sfumato.games.truth import Truthfulness, truthfulness
 from sfumato.mechanisms import Exponential, bits
 from sfumato.privacy import Curve, Neighbours
+from sfumato.privacy.codec import spelled
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, text
-from sfumato.privacy.spelled_values import spelled
 
 
 @dataclass(frozen=True)

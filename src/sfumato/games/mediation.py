@@ -18,18 +18,23 @@ function of the board and of whatever advice the misreport fetches. Proof: given
 independent of the deviator, so its best is max_a u(a), a function of the board in [0, 1]; under the misreport's board
 its expectation is at most τ more than under the truth's, and there it is at most η above following. ∎ With regret
 against fixed actions only, not given the board, the statement is false: a misreport may fetch better advice at ε = 0.
+
+Bids are read from a CSV file here, for an auction that no curator holds.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
+from sfumato.curator.policy_account import refuse_if_curated
 from sfumato.errors import InvalidParameter
 from sfumato.games.crowds import Crowd, Floats, Integers
 from sfumato.mechanisms import Gaussian, Laplace, bits
@@ -326,3 +331,29 @@ def _replayed(mediation: Mediation, reported: Integers, runs: int) -> list[tuple
     game = mediation.game
     played = [_played(mediation, reported)[0] for _ in range(runs)]
     return [(strategies, expected_payoffs(game, game.population, strategies)) for strategies in played]
+
+
+def read_bids(path: Path, column: str | None = None) -> list[str]:
+    """Read the bids of one column as text, since numbers mean their decimals; the only column need not be named.
+
+    A file that a ledger beside it knows has a budget, which only its policy spends: it is refused.
+    """
+    refuse_if_curated(path)
+    return list(_cells(path, column))
+
+
+def _cells(path: Path, name: str | None) -> Iterator[str]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = csv.reader(file)
+            header = [cell.strip() for cell in next(rows, [])]
+            wanted = header[0] if name is None and len(header) == 1 else name
+            if wanted is None or header.count(wanted) != 1:
+                rule = f"the name of one column: {', '.join(header) or 'the file has none'}"
+                raise InvalidParameter("column", name, rule, fix="add --column NAME")
+            place = header.index(wanted)
+            for row in rows:
+                if row:
+                    yield row[place] if place < len(row) else ""
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise InvalidParameter("bids", str(path), "a CSV file in UTF-8 with a header") from None

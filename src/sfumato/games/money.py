@@ -24,14 +24,13 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.games.environment import Environment
-from sfumato.games.laws import Law, law_of
+from sfumato.games.environment import Environment, Law, law_of
 from sfumato.games.rules import Welfare
 from sfumato.games.truth import Truthfulness, truthfulness
-from sfumato.mechanisms import Exponential, bits, exact_decisions
+from sfumato.mechanisms import Exponential, bits
 from sfumato.privacy import Curve, Neighbours, compose
+from sfumato.privacy.codec import spelled
 from sfumato.privacy.numbers import Number
-from sfumato.privacy.spelled_values import spelled
 
 _DIGITS = 70
 _ERROR = Fraction(1, 10**55)
@@ -155,9 +154,9 @@ def truthful_with_money(environment: Environment, epsilon: Number) -> Priced:
 
 def _log_sum(scores: Sequence[Fraction], rate: Fraction) -> Fraction:
     """Compute ln Σ e^{rate·score} to 60 digits."""
-    context = exact_decisions.digits(_DIGITS)
+    context = bits.digits(_DIGITS)
     top = max(scores)
-    powers = [context.exp(exact_decisions.decimal(rate * (score - top), context)) for score in scores]
+    powers = [context.exp(bits.decimal(rate * (score - top), context)) for score in scores]
     total = Decimal(0)
     for power in powers:
         total = context.add(total, power)

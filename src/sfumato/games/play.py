@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
+from sfumato.privacy.codec import spelled
 from sfumato.privacy.numbers import PROBABILITY, exact
-from sfumato.privacy.spelled_values import spelled
 
 _MOST_ENTRIES = 1_000_000
 

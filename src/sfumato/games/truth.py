@@ -18,8 +18,7 @@ from itertools import combinations, combinations_with_replacement, product
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.games.environment import Environment
-from sfumato.games.laws import Law
+from sfumato.games.environment import Environment, Law
 from sfumato.games.rules import Rule, rule_of, variation
 from sfumato.mechanisms import bits
 from sfumato.privacy import Curve, Neighbours

@@ -1,8 +1,8 @@
 """The ledger keeps what was spent, by whom, on what: a budget that survives crashes, races, restarts and clever people.
 
 sealed_rows, spending     a line as it is stored and sealed; the arithmetic of spent and held
-charged                   what is run, with its sensitivity: from these a charge is computed, and computed again
-keyed_hashes              what identifies private rows, so that no guess of them can be tested
+spending                  what is run, with its sensitivity: from these a charge is computed, and computed again
+sealed_rows               what identifies private rows, so that no guess of them can be tested
 entries                   what is handed in and given back: entries, lines, stored answers
 store, opening            the seam to what keeps the lines; from an address to a store
 sqlite, sqlite_copies     lines in one file; lines written to a new one
@@ -26,12 +26,11 @@ from sfumato.ledger.accounts.account import Account
 from sfumato.ledger.accounts.holds import Tab
 from sfumato.ledger.accounts.period_accounts import PeriodAccounts
 from sfumato.ledger.accounts.spending_limits import SpendingLimit
-from sfumato.ledger.charged import Charged
-from sfumato.ledger.entries import Entry, Line, StoredAnswer
+from sfumato.ledger.entries import Entry, Line, Publication, StoredAnswer
 from sfumato.ledger.ledgers import Ledger
 from sfumato.ledger.proofs.anchors import Anchor
 from sfumato.ledger.proofs.verifying import Verification
-from sfumato.ledger.publications import Publication
+from sfumato.ledger.spending import Charged
 
 __all__ = [
     "Account",

@@ -1,26 +1,37 @@
-"""Entries are handed to the ledger, and it gives back lines and stored answers; texts are checked on the way."""
+"""Entries are handed to the ledger, and it gives back lines and stored answers; texts are checked on the way.
+
+The history of an account as whoever asks for it sees it: in this process, or over HTTP.
+
+An index of published answers: what their lines tell without their bodies, kept by each process.
+
+All answers on one shelf (plans that start alike) are listed, whatever was written later. A process reads each of their
+lines once; a later call looks for lines after the last that it has seen, by the store's index of plans.
+"""
 
 from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.ledger import charged
-from sfumato.ledger.charged import Charged, Part
+from sfumato.ledger import spending
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.spending import read_cost, read_spending
+from sfumato.ledger.spending import Charged, Part, read_cost, read_spending
+from sfumato.ledger.stores.store import Where
+from sfumato.ledger.transaction import Transaction
 from sfumato.mechanisms.protocols import Mechanism
+from sfumato.notebook_html import paragraph, table
 from sfumato.privacy import Cost, Curve, codec
+from sfumato.privacy.codec import spelled
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, text
-from sfumato.privacy.spelled_values import spelled
-from sfumato.untrusted import refusing
+from sfumato.untrusted import printable, refusing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAME = 200
@@ -99,7 +110,7 @@ class Entry:
         analyst: str | None = None,
         request_id: str | None = None,
     ) -> None:
-        given: dict[str, Any] = {"parts": charged.checked(parts), "question": prose(question, "question")}
+        given: dict[str, Any] = {"parts": spending.checked(parts), "question": prose(question, "question")}
         given |= {what: name(said, what) if said != "" else "" for what, said in (("plan", plan), ("data", data))}
         for what, said in (("analyst", analyst), ("request_id", request_id)):
             given[what] = None if said is None else name(said, what)
@@ -115,7 +126,7 @@ class Entry:
     @cached_property
     def curve(self) -> Curve:
         """Give the curve of what the release leaks."""
-        return charged.curve(self.parts)
+        return spending.curve(self.parts)
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
@@ -136,7 +147,7 @@ class Entry:
             "question": self.question,
             "plan": self.plan,
             "data": self.data,
-            "parts": charged.write(self.parts),
+            "parts": spending.write(self.parts),
         }
 
 
@@ -197,8 +208,8 @@ class Line:
     @property
     def curve(self) -> Curve | None:
         """Compute the curve of what was run again, from this line alone; None where a line says nothing of that."""
-        parts = charged.read(self.parts)
-        return charged.curve(parts) if parts else None
+        parts = spending.read(self.parts)
+        return spending.curve(parts) if parts else None
 
     def summary(self) -> dict[str, Any]:
         """Write what people want to know of it as JSON: amounts are exact, as text: decimals, or p/q."""
@@ -338,3 +349,102 @@ def read_widths(text: str) -> dict[str, Fraction]:
 def within(accuracy: Mapping[str, Fraction], asked: Mapping[str, Fraction]) -> bool:
     """Tell whether the accuracy is at least what was asked for, in every column that was."""
     return all(column in accuracy and accuracy[column] <= width for column, width in asked.items())
+
+
+LINE_COLUMNS = ("number", "time (UTC)", "analyst", "kind", "question", "cost")
+"""The column names of a line's words."""
+_SHOWN_LINES = 100
+"""Lines that are shown where nobody takes them one by one."""
+
+
+class AccountLines(Iterator[Line]):
+    """The lines of an account are read one by one, as they are asked for; shown, they are a table in words."""
+
+    def __init__(self, read: Callable[[], Iterator[Line]]) -> None:
+        self._read = read
+        self._lines = read()
+
+    def __next__(self) -> Line:
+        return next(self._lines)
+
+    def _rows(self) -> tuple[list[tuple[str, ...]], str]:
+        """Give the first lines, in words, and what is said of the others."""
+        found = list(islice(self._read(), _SHOWN_LINES + 1))
+        more = "" if len(found) <= _SHOWN_LINES else f"… and more: only the first {_SHOWN_LINES} lines are shown"
+        return [line.words() for line in found[:_SHOWN_LINES]], more
+
+    def __repr__(self) -> str:
+        rows, more = self._rows()
+        if not rows:
+            return "nothing has been asked yet"
+        widths = [max(map(len, column)) for column in zip(LINE_COLUMNS, *rows, strict=True)]
+        told = [printable("  ".join(map(str.ljust, each, widths)).rstrip()) for each in (LINE_COLUMNS, *rows)]
+        return "\n".join([*told, *([more] if more else [])])
+
+    def _repr_html_(self) -> str:
+        rows, more = self._rows()
+        return table(LINE_COLUMNS, rows, LINE_COLUMNS[:1], more) if rows else paragraph("Nothing has been asked yet.")
+
+
+_PAGE = 100
+_MOST_SHELVES = 64
+
+
+@dataclass(frozen=True)
+class Publication:
+    """The line of an answer that was published, without its body."""
+
+    number: int
+    hash: str
+    plan: str
+    accuracy: Mapping[str, Fraction] = field(repr=False)
+
+    @classmethod
+    def of(cls, row: Row) -> Publication:
+        """Describe a line."""
+        return cls(row.number, row.hash, row.plan, read_widths(row.detail))
+
+
+@dataclass(frozen=True)
+class _Shelf:
+    """The publications whose plans start alike, up to a line of the ledger."""
+
+    publications: tuple[Publication, ...] = ()
+    last_number: int = 0
+    last_hash: str = ""
+    """The last line of the ledger when it was read."""
+
+    def extended(self, transaction: Transaction, equal: Where, plan: str) -> _Shelf:
+        """Add what was published since."""
+        head = transaction.head
+        if head is None or (head.number, head.hash) == (self.last_number, self.last_hash):
+            return self
+        added: list[Publication] = []
+        after, page = self.last_number, _PAGE
+        while page == _PAGE:
+            rows = transaction.starting(equal, plan, after=after, limit=_PAGE)
+            added += map(Publication.of, rows)
+            after, page = (rows[-1].number if rows else after), len(rows)
+        return _Shelf((*self.publications, *added), head.number, head.hash)
+
+
+class Shelves:
+    """What one process knows of the published answers of one ledger.
+
+    Shelves are values that are replaced whole, so threads need no lock: two that read at once find the same.
+    """
+
+    def __init__(self) -> None:
+        self._shelves: dict[tuple[str, ...], _Shelf] = {}
+
+    def listed(self, transaction: Transaction, account: str, data: str, plan: str) -> tuple[Publication, ...]:
+        """List the answers of an account on this data whose plans start with this text, oldest first."""
+        key = (account, data, plan)
+        known = self._shelves.pop(key, _Shelf())
+        if known.last_number and not transaction.has(known.last_number, known.last_hash):
+            known = _Shelf()  # a restore or a failover has taken the last line that was seen
+        found = known.extended(transaction, {"account": account, "data": data}, plan)
+        self._shelves[key] = found
+        for oldest in list(self._shelves)[:-_MOST_SHELVES]:
+            self._shelves.pop(oldest, None)
+        return found.publications

@@ -26,18 +26,14 @@ from sfumato.errors import (
     WeakLedger,
 )
 from sfumato.ledger import entries
-from sfumato.ledger.entries import Entry, StoredAnswer
-from sfumato.ledger.keyed_hashes import KeyedHash
-from sfumato.ledger.locking import locked
-from sfumato.ledger.proofs import kept_anchors
-from sfumato.ledger.proofs.anchors import Anchor
-from sfumato.ledger.proofs.kept_anchors import Marks, Memory, Running
+from sfumato.ledger.entries import Entry, Shelves, StoredAnswer
+from sfumato.ledger.local_files import locked
+from sfumato.ledger.proofs import anchors
+from sfumato.ledger.proofs.anchors import Anchor, Marks, Memory, Running
 from sfumato.ledger.proofs.verifying import LOST
-from sfumato.ledger.publications import Shelves
-from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.sealed_rows import KeyedHash, Row
 from sfumato.ledger.spending import ROUNDINGS, read_spending
-from sfumato.ledger.stores.bodies import LARGE
-from sfumato.ledger.stores.store import Store
+from sfumato.ledger.stores.store import LARGE, Store
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, codec
 
@@ -138,7 +134,7 @@ class GuardedStore:
 
     @property
     def _running_place(self) -> Path:
-        return kept_anchors.running_place(self.store.anchor_places, self._number)
+        return anchors.running_place(self.store.anchor_places, self._number)
 
     def _terms_of(self, transaction: Transaction, row: Row) -> Terms:
         """Give the terms of a line that was just written; most often they are known."""
@@ -153,10 +149,10 @@ class GuardedStore:
         places = self.store.anchor_places
         # An older anchor is still a true one: where this cannot be written, less is vouched for, nothing wrongly.
         unwritten = suppress(OSError, LedgerUnavailable, LedgerDamaged)
-        with unwritten, kept_anchors.alone(places[0]), self.reading() as transaction:
+        with unwritten, anchors.alone(places[0]), self.reading() as transaction:
             own = self.memory.anchor
             lost = own is not None and not own.holds(transaction)
-            if lost or not kept_anchors.renew(places, transaction):
+            if lost or not anchors.renew(places, transaction):
                 if own is not None:
                     with locked(self._one_keeps):
                         self.memory.save(self._running_place)
@@ -187,7 +183,7 @@ class GuardedStore:
         """Refuse to go on with a ledger in a database that was moved, where the line that sealed it is lost: it is
         known by its id that it is the old one.
         """
-        for known in kept_anchors.of_its_id(self.store.anchor_places) if self.store.shared else ():
+        for known in anchors.of_its_id(self.store.anchor_places) if self.store.shared else ():
             if known.moved and not transaction.has(known.number, known.hash):
                 raise LedgerUnavailable(
                     f"this ledger was moved to {known.moved}, and has lost the line that says so: charged again, its "

@@ -24,12 +24,11 @@ from sfumato.ledger.accounts.account import Account
 from sfumato.ledger.accounts.period_accounts import PeriodAccounts
 from sfumato.ledger.entries import Line
 from sfumato.ledger.guarded import GuardedStore
-from sfumato.ledger.keyed_hashes import KeyedHash
-from sfumato.ledger.proofs import inspecting, kept_anchors
+from sfumato.ledger.proofs import anchors, verifying
 from sfumato.ledger.proofs.anchors import Anchor, accept, anchored, looked_at, mark_numbers, marks_of
-from sfumato.ledger.proofs.complete_exports import write_complete
-from sfumato.ledger.proofs.exporting import export
+from sfumato.ledger.proofs.exporting import export, write_complete
 from sfumato.ledger.proofs.verifying import Verification
+from sfumato.ledger.sealed_rows import KeyedHash
 from sfumato.ledger.stores.opening import open_store
 from sfumato.ledger.stores.store import Store
 from sfumato.ledger.transaction import Terms, Transaction
@@ -198,7 +197,7 @@ class Ledger:
 
     def verify(self) -> Verification:
         """Check everything: the file, every seal, every link, every total, the anchor; names the first bad line."""
-        found = inspecting.everything(self._guarded.store)
+        found = verifying.everything(self._guarded.store)
         if not found.holds:
             # A lost answer is lost alone: what was spent is in the lines, and more may be charged.
             self._guarded.damage = None if found.answers else LedgerDamaged(found.bad, found.why)
@@ -286,16 +285,16 @@ def open_guarded(
     """
     store = open_store(path, schema, float(exact(timeout, "timeout", NONNEGATIVE)))
     try:
-        given = [anchor if isinstance(anchor, Anchor) else kept_anchors.load(anchor)] if anchor is not None else []
+        given = [anchor if isinstance(anchor, Anchor) else anchors.load(anchor)] if anchor is not None else []
         kept = [Anchor.load(place) for place in store.anchor_places if place.exists()]
-        running = kept_anchors.running(store.anchor_places)
-        found = inspecting.newest(store)
+        running = anchors.running(store.anchor_places)
+        found = verifying.newest(store)
         keyed = KeyedHash(store.key() if found.holds else _key(store))
         guarded = GuardedStore(store, (*given, *kept), keyed, running)
         guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
         if found.holds:
             # What was kept of it elsewhere is read before its lines are: all that is known there is here, or lost.
-            others = {each for _, each in kept_anchors.of_any_database(strict=False)}
+            others = {each for _, each in anchors.of_any_database(strict=False)}
             with store.reading((*mark_numbers(found.lines), *looked_at((*guarded.anchors, *others)))) as rows:
                 transaction = Transaction(rows, keyed.origin)
                 guarded.memory.lineage = marks_of(transaction)

@@ -1,4 +1,12 @@
-"""A ledger lives in a file on a local file system, readable by its owner alone."""
+"""A ledger lives in a file on a local file system, readable by its owner alone.
+
+Threads take turns by locks, and an interrupt between two instructions leaves nobody waiting for ever.
+
+A process is known to have ended for ever, although its number is given to others.
+
+A process is named by the boot of its machine, its namespace, its number and its start. Where the system does not say
+these, or another namespace hides the process, nobody knows.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +15,10 @@ import os
 import re
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 from sfumato.errors import InvalidParameter, LedgerUnavailable
@@ -137,3 +148,59 @@ def sync_folder(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextmanager
+def locked(lock: threading.RLock) -> Iterator[None]:
+    """Hold a lock that this thread does not hold yet.
+
+    A Ctrl-C can strike where a ``with`` has ended and its lock is not released yet, or where it is had and the block
+    has not begun. What this thread still holds then is released here, once more: one interrupt strikes once.
+    """
+    try:
+        with lock:
+            yield
+    finally:
+        with suppress(RuntimeError):  # most often: it is not held
+            while True:
+                lock.release()
+
+
+PROCESSES = Path("/proc")
+_UNKNOWN = "?"
+
+
+def this_process() -> str:
+    return _named(os.getpid())
+
+
+def alive(name: str, *, elsewhere: bool = False) -> bool | None:
+    """Tell whether the process of this name still runs; None where that cannot be known. With ``elsewhere`` it may be
+    one of another machine: another boot is then no sign of an end.
+    """
+    boot, space, number, start = name.split(" ")
+    here = _named(os.getpid()).split(" ")
+    if _UNKNOWN in (boot, here[0]):
+        return None
+    if boot != here[0]:
+        return None if elsewhere else False
+    return _start(int(number)) == start if space == here[1] else None
+
+
+@lru_cache(maxsize=1)
+def _named(number: int) -> str:
+    try:
+        boot = (PROCESSES / "sys/kernel/random/boot_id").read_text().strip()
+        space = os.readlink(PROCESSES / "self/ns/pid")
+    except OSError:
+        boot = space = _UNKNOWN
+    return f"{boot} {space} {number} {_start(number)}"
+
+
+def _start(number: int) -> str:
+    """Read when it started, in the system's ticks; empty for one that has ended, buried or not."""
+    try:
+        fields = (PROCESSES / str(number) / "stat").read_bytes().rpartition(b") ")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()

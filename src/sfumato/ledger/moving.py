@@ -17,15 +17,14 @@ from pathlib import Path
 from sfumato.errors import InvalidParameter, LedgerDamaged, LedgerUnavailable, WeakLedger
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.ledgers import Ledger, open_guarded
-from sfumato.ledger.proofs import kept_anchors
+from sfumato.ledger.proofs import anchors
 from sfumato.ledger.proofs.anchors import Anchor, accept
-from sfumato.ledger.proofs.complete_exports import CompleteExport
-from sfumato.ledger.proofs.lost_ledgers import require_lost
-from sfumato.ledger.proofs.verifying import Checker
+from sfumato.ledger.proofs.exporting import CompleteExport
+from sfumato.ledger.proofs.verifying import Checker, require_lost
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.opening import open_store
 from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address
-from sfumato.ledger.stores.sqlite_copies import Content, copied, lost_target
+from sfumato.ledger.stores.sqlite import Content, copied, lost_target
 from sfumato.ledger.stores.store import Store
 from sfumato.ledger.transaction import Transaction, every
 
@@ -108,7 +107,7 @@ def _remind(guarded: GuardedStore, place: str, *, accept_loss: bool) -> None:
     with guarded.reading() as transaction:
         if transaction.head is None or transaction.moved_to:
             return
-        for path, anchor in kept_anchors.of_the_same(transaction, place):
+        for path, anchor in anchors.of_the_same(transaction, place):
             if anchor.holds(transaction):
                 continue
             if anchor.moved:

@@ -1,8 +1,7 @@
 """A mechanism says how its noise is drawn, what it leaks and how wrong it is, in one frozen value.
 
-bits                            the only source of randomness
+bits                            the only source of randomness; exact decisions about a uniform number known bit by bit
 protocols                       the three kinds: additive, selection, interactive
-exact_decisions                 exact decisions about a uniform number known bit by bit
 laplace, gaussian, guide_tables the exact laws: vectorised, scalar, and from guide tables
 confidence_limits               exact confidence limits of a frequency
 grids                           whole steps in, whole steps plus noise out
@@ -10,13 +9,12 @@ additive, response              the values users hold: noise, and reports random
 races, scores                   exact choices among many; scores on a public grid
 selection, sparse               choosing one of many, above a threshold
 rank_choices, quantiles         choosing by rank, in many groups at once
-earlier_quantiles               what old ledgers say of them
+quantiles                       what old ledgers say of them
 key_thresholds                  which keys may be shown
-group_choices                   the most frequent values of many groups
+selection                       the most frequent values of many groups
 """
 
 from sfumato.mechanisms.additive import Gaussian, Laplace
-from sfumato.mechanisms.group_choices import FrequentValues
 from sfumato.mechanisms.key_thresholds import KeyThreshold
 from sfumato.mechanisms.quantiles import Quantiles
 from sfumato.mechanisms.response import (
@@ -27,6 +25,7 @@ from sfumato.mechanisms.response import (
 )
 from sfumato.mechanisms.selection import (
     Exponential,
+    FrequentValues,
     MaxNoise,
     NoisyMax,
     PermuteAndFlip,
@@ -57,4 +56,4 @@ __all__ = [
     "best_selection",
 ]
 
-codec.later("sfumato.mechanisms.earlier_quantiles")
+codec.later("sfumato.mechanisms.quantiles")

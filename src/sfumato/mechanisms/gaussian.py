@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms import bits, exact_decisions, laplace
+from sfumato.mechanisms import bits, laplace
 
 Integers = NDArray[np.int64]
 
@@ -39,9 +39,9 @@ def kept(y: int, sigma: Fraction, v: int) -> bool:
     gamma = (abs(y) - sigma**2 / t) ** 2 / (2 * sigma**2)
 
     def chance(context: Context) -> Decimal:
-        return exact_decisions.decimal(-gamma, context).exp(context)
+        return bits.decimal(-gamma, context).exp(context)
 
-    return exact_decisions.less(v, _WIDTH, chance)
+    return bits.less(v, _WIDTH, chance)
 
 
 class Single:

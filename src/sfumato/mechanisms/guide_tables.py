@@ -19,7 +19,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms import bits, exact_decisions
+from sfumato.mechanisms import bits
 
 LARGEST = 64  # beyond this scale too many cells have a cut
 
@@ -62,7 +62,7 @@ class Guide:
         def decide(v: int, width: int, context: Context) -> int | None:
             return _locate(self.law, v, width, context)
 
-        return exact_decisions.settle(word, _WORD, decide)
+        return bits.settle(word, _WORD, decide)
 
 
 def _locate(law: tuple[str, Fraction], v: int, width: int, context: Context) -> int | None:
@@ -75,7 +75,7 @@ def _locate(law: tuple[str, Fraction], v: int, width: int, context: Context) -> 
         total = context.add(total, context.multiply(w, Decimal(2)))
     unit = context.divide(total, Decimal(1 << width))
     low, high = context.multiply(unit, Decimal(v)), context.multiply(unit, Decimal(v + 1))
-    margin = exact_decisions.slack(total, context)
+    margin = bits.slack(total, context)
     below = Decimal(0)
     for x in range(-reach, reach + 1):
         after = context.add(below, step[abs(x)])
@@ -94,7 +94,7 @@ def _weights(kind: str, size: Fraction, reach: int, context: Context) -> list[De
     """Compute w(0) … w(reach) by recurrence: at most reach² roundings in the last place, far below the slack of ten
     digits.
     """
-    ratio, change = (exact_decisions.decimal(power, context).exp(context) for power in _powers(kind, size))
+    ratio, change = (bits.decimal(power, context).exp(context) for power in _powers(kind, size))
     found = [Decimal(1)]
     for _ in range(reach):
         found.append(context.multiply(found[-1], ratio))
@@ -137,9 +137,9 @@ def _cumulative(kind: str, size: Fraction) -> tuple[list[int], int, int]:
     Weights by recurrence: w(x+1) = w(x)·r(x), r constant for the Laplace and r(x+1) = r(x)·e^{−1/σ²} for the Gaussian.
     """
     reach = _reach(kind, size, 40)
-    context = exact_decisions.digits(110)
+    context = bits.digits(110)
     ratio, change = (
-        int(context.multiply(exact_decisions.decimal(power, context).exp(context), Decimal(1 << _FINE)))
+        int(context.multiply(bits.decimal(power, context).exp(context), Decimal(1 << _FINE)))
         for power in _powers(kind, size)
     )
     half = [1 << _FINE]

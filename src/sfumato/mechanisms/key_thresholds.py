@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import bits, exact_decisions, gaussian, grids, laplace
+from sfumato.mechanisms import bits, gaussian, grids, laplace
 from sfumato.mechanisms.additive import Gaussian
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, codec
 from sfumato.privacy.calibration import meets
@@ -166,7 +166,7 @@ class KeyThreshold:
         kept = sure | (words < cut)
         close = ~sure & (words >= cut - np.minimum(cut, np.uint64(1))) & (words <= cut + np.uint64(1))
         for index in np.flatnonzero(close):
-            kept[index] = exact_decisions.less(int(words[index]), 64, keep_chance(*self._each, int(held[index])))
+            kept[index] = bits.less(int(words[index]), 64, keep_chance(*self._each, int(held[index])))
         return kept
 
     def curve(self) -> Curve:
@@ -189,7 +189,7 @@ class KeyThreshold:
         if held == 0:
             return 0.0
         if self._optimal:
-            context = exact_decisions.digits(40)
+            context = bits.digits(40)
             return 1.0 if held >= self.threshold else float(keep_chance(*self._each, held)(context))
         if self.sigma is not None:
             return _gaussian_tail(self.sigma, self.threshold - held)
@@ -239,8 +239,8 @@ def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Con
     """Compute π(count) to any precision."""
 
     def compute(context: Context) -> Decimal:
-        growth = exact_decisions.decimal(epsilon, context).exp(context)
-        extra = exact_decisions.decimal(delta, context)
+        growth = bits.decimal(epsilon, context).exp(context)
+        extra = bits.decimal(delta, context)
         kept = Decimal(0)
         for _ in range(count):
             rising = context.add(context.multiply(growth, kept), extra)
@@ -255,8 +255,8 @@ def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Con
 @lru_cache(maxsize=256)
 def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
     """Compute ⌊π(n)·2⁶⁴⌋ for n = 0, 1, … while π(n) < 1."""
-    context = exact_decisions.digits(60)
-    growth, extra = exact_decisions.decimal(epsilon, context).exp(context), exact_decisions.decimal(delta, context)
+    context = bits.digits(60)
+    growth, extra = bits.decimal(epsilon, context).exp(context), bits.decimal(delta, context)
     cuts, kept = [], Decimal(0)
     while kept < 1:
         cuts.append(min(int(context.multiply(kept, Decimal(1 << 64))), (1 << 64) - 2))
@@ -314,7 +314,7 @@ def leak(threshold: int, scale: Fraction, groups: int, weighted: bool) -> Fracti
 
     1 − Π(1 − P(wᵢ + Y ≥ τ)), over all whole weights with Σwᵢ ≤ g; unweighted, g keys of weight 1.
     """
-    context = exact_decisions.digits(50)
+    context = bits.digits(50)
     weights = range(1, groups + 1) if weighted else range(1, 2)
     passing = {w: laplace_tail(scale, threshold - w) for w in weights}
     if not weighted:

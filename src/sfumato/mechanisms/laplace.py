@@ -22,7 +22,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms import bits, exact_decisions
+from sfumato.mechanisms import bits
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -69,17 +69,17 @@ def exact_magnitude(v: int, scale: Fraction, *, folded: bool, width: int = _WIDT
     """Compute ⌊b·(C − ln V)⌋, at least 0, for V in [v, v+1)/2^width and as many further bits as it takes."""
 
     def decide(v: int, width: int, context: Context) -> int | None:
-        b = exact_decisions.decimal(scale, context)
+        b = bits.decimal(scale, context)
         c = Decimal(0)
         if folded:
             q = context.divide(Decimal(-1), b).exp(context)
             c = context.subtract(Decimal(2).ln(context), context.add(Decimal(1), q).ln(context))
-        low, high = exact_decisions.log_uniform(v, width, context)
+        low, high = bits.log_uniform(v, width, context)
         ends = (context.multiply(b, context.add(low, c)), context.multiply(b, context.add(high, c)))
-        value = exact_decisions.floor_of(ends, context.multiply(b, Decimal(2 * width)), context)
+        value = bits.floor_of(ends, context.multiply(b, Decimal(2 * width)), context)
         return None if value is None else max(0, value)
 
-    return exact_decisions.settle(v, width, decide)
+    return bits.settle(v, width, decide)
 
 
 class Single:
@@ -267,6 +267,6 @@ def _rejected(d: int, w: int, width: int, scale: Fraction) -> bool:
     """Tell whether W < 1 − e^{−d/b}."""
 
     def chance(context: Context) -> Decimal:
-        return context.subtract(Decimal(1), exact_decisions.decimal(-d / scale, context).exp(context))
+        return context.subtract(Decimal(1), bits.decimal(-d / scale, context).exp(context))
 
-    return exact_decisions.less(w, width, chance)
+    return bits.less(w, width, chance)

@@ -23,6 +23,10 @@ So a level has bounded range ε (Dong, Durfee & Rogers 2020), which leaks far le
 are adaptive, and compose. Groups are parts like any other: of T rows of a unit, at most c′ in one group, all groups
 together cost T/c′ times what one of them would at the same rate. Rows tied with a released number have weights that
 depend on what was released alone, so the theorem holds for them as for others.
+
+Quantiles were charged in another way before their levels were known to have bounded range: old ledgers say so.
+
+What was written is read, and costs what it cost. Nothing is chosen this way any more.
 """
 
 from __future__ import annotations
@@ -330,3 +334,31 @@ def _rounded(chance: Fraction) -> Fraction:
 
 def _cumulated(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.minimum(counts, _MOST_ROWS))])
+
+
+@codec.value("quantiles")
+@dataclass(frozen=True, init=False, repr=False)
+class EarlierQuantiles(Quantiles):
+    """Each level of several quantiles is charged as any release so private; under replace a level after the first costs
+    2·max(q, 1−q) times as much as the first.
+    """
+
+    def curve(self) -> Curve:
+        if len(self.probabilities) == 1:
+            return Curve.bounded_range(self.epsilon, self.neighbours)
+        costs = [self._cost(level) for level in range(self._levels)]
+        return compose(Curve.pure(self.epsilon * cost / sum(costs), self.neighbours) for cost in costs)
+
+    def _middle(self, chances: Sequence[Fraction], *_: Fraction) -> int:
+        return len(chances) // 2
+
+    def _cost(self, level: int) -> Fraction:
+        if level == 0 or self.neighbours is not Neighbours.REPLACE:
+            return Fraction(1)
+        return 2 * max(max(node.share, 1 - node.share) for node in self._nodes if node.level == level)
+
+    def _released(self, *_: Any) -> Any:
+        raise InvalidParameter("mechanism", repr(self), "one of this version: this one tells what was charged earlier")
+
+    def __repr__(self) -> str:
+        return f"Earlier{super().__repr__()}"

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms import bits, exact_decisions
+from sfumato.mechanisms import bits
 
 Gaps = NDArray[np.uint64]
 Floats = NDArray[np.float64]
@@ -77,20 +77,20 @@ class _Runner:
     def key(self, kind: Kind, context: Context) -> tuple[Decimal, Decimal]:
         """Bound the key over the interval that U is known to lie in."""
         # 1 − U cancels where U is small: as many more digits as U has places.
-        wide = exact_decisions.digits(context.prec + self.width // 3 + 5)
+        wide = bits.digits(context.prec + self.width // 3 + 5)
         ends = []
         for v in (self.v, self.v + 1):
             top = (1 << self.width) - v if kind.smallest else v
             left = wide.divide(Decimal(top), Decimal(1 << self.width))
             e = left.ln(wide).copy_negate() if left else Decimal("Infinity")
-            gap = exact_decisions.decimal(self.gap, context)
+            gap = bits.decimal(self.gap, context)
             if self.places != 1:
                 gap = context.subtract(gap, Decimal(self.places).ln(context))
             ends.append(kind.exact(e, self.sign, gap, context))
         low, high = min(ends), max(ends)
         return (
-            context.subtract(low, exact_decisions.slack(low, context)) if low.is_finite() else low,
-            context.add(high, exact_decisions.slack(high, context)) if high.is_finite() else high,
+            context.subtract(low, bits.slack(low, context)) if low.is_finite() else low,
+            context.add(high, bits.slack(high, context)) if high.is_finite() else high,
         )
 
 
@@ -207,7 +207,7 @@ def _photo_finish(
     ]
     precision = 60
     while True:
-        context = exact_decisions.digits(precision)
+        context = bits.digits(precision)
         timed = sorted(((runner.key(kind, context), runner) for runner in runners), key=lambda pair: pair[0])
         tied = {side for i in range(len(timed) - 1) if not timed[i][0][1] < timed[i + 1][0][0] for side in (i, i + 1)}
         if not tied:

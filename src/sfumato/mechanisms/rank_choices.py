@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms import bits, exact_decisions, races
+from sfumato.mechanisms import bits, races
 
 Integers = NDArray[np.int64]
 Places = NDArray[np.intp]
@@ -301,7 +301,7 @@ class Runs:
 
     def falls_beyond(self, near: Runs) -> bool:
         """Decide whether the choice lies outside nearer runs, given that the first 64 bits say nothing against it."""
-        return exact_decisions.less(0, 64, self.share_beyond(near))
+        return bits.less(0, 64, self.share_beyond(near))
 
     def share_beyond(self, near: Runs) -> Callable[[Context], Decimal]:
         """Compute the probability that the choice lies outside nearer runs, to any precision."""
@@ -310,9 +310,7 @@ class Runs:
         def share(context: Context) -> Decimal:
             sums = {True: Decimal(0), False: Decimal(0)}
             for out, distance, count in zip(far.tolist(), self.distance.tolist(), self.places.tolist(), strict=True):
-                weight = context.multiply(
-                    exact_decisions.decimal(-distance * self.rate, context).exp(context), Decimal(count)
-                )
+                weight = context.multiply(bits.decimal(-distance * self.rate, context).exp(context), Decimal(count))
                 sums[out] = context.add(sums[out], weight)
             return context.divide(sums[True], context.add(sums[True], sums[False]))
 

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import bits, exact_decisions, grids
+from sfumato.mechanisms import bits, grids
 from sfumato.privacy import Curve, codec
+from sfumato.privacy.codec import spelled
 from sfumato.privacy.numbers import ABOVE_ONE, CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
-from sfumato.privacy.spelled_values import spelled
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -51,13 +51,13 @@ def _answers(values: Any, choices: int) -> Integers:
 
 def _log_below(odds: Fraction) -> Fraction:
     """Compute ln(odds) rounded down at the thirtieth decimal."""
-    context = exact_decisions.digits(60)
-    return Fraction(int(context.multiply(exact_decisions.decimal(odds, context).ln(context), Decimal(10**30))), 10**30)
+    context = bits.digits(60)
+    return Fraction(int(context.multiply(bits.decimal(odds, context).ln(context), Decimal(10**30))), 10**30)
 
 
 def bernoulli(threshold: Callable[[Context], Decimal], count: int) -> NDArray[np.bool_]:
     """Draw independent events of one probability, decided from 64 bits, and exactly where those do not tell."""
-    with_margin = exact_decisions.digits(60)
+    with_margin = bits.digits(60)
     scaled = with_margin.multiply(threshold(with_margin), Decimal(1 << 64))
     cut = min(int(scaled), (1 << 64) - 1)
     words = bits.words(count)
@@ -65,7 +65,7 @@ def bernoulli(threshold: Callable[[Context], Decimal], count: int) -> NDArray[np
     for index in np.flatnonzero(
         (words >= np.uint64(max(0, cut - 1))) & (words <= np.uint64(min(cut + 1, (1 << 64) - 1)))
     ):
-        happened[index] = exact_decisions.less(int(words[index]), 64, threshold)
+        happened[index] = bits.less(int(words[index]), 64, threshold)
     return happened
 
 
@@ -296,11 +296,7 @@ Response = RandomizedResponse | OptimizedUnaryEncoding | OptimalLocalHashing
 
 def _growth(epsilon: Fraction, odds: Fraction | None, context: Context) -> Decimal:
     """Compute e^ε, exact where it is rational."""
-    return (
-        exact_decisions.decimal(epsilon, context).exp(context)
-        if odds is None
-        else exact_decisions.decimal(odds, context)
-    )
+    return bits.decimal(epsilon, context).exp(context) if odds is None else bits.decimal(odds, context)
 
 
 def _debiased(found: NDArray[Any], total: int, p: float, q: float) -> Estimate:

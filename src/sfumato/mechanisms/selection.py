@@ -4,6 +4,30 @@ Scores are numbers of any kind, taken as they are and rounded to a public ``grid
 score by at most ``sensitivity``; where scores are computed in floating point, that includes what rounding adds.
 ``monotone`` says that all scores move the same way when a unit is added (counts do): then half the noise is enough,
 under add-remove neighbours only.
+
+Scores are rounded to a public grid: what counts is how many whole steps each lies below the best.
+
+A score s becomes ⌊s/γ + ½⌋ steps of a grid γ, a power of two that belongs to the mechanism: named by the caller, or
+derived from Δ and ε alone. Scores that one unit moves by at most Δ then move by at most ⌈Δ/γ⌉ steps, and never the
+other way. A step taken from the scores themselves, such as the common denominator of fractions, would let one unit's
+row decide how all of them are compared, and that is no privacy at all.
+
+Two cuts keep the steps within 64 bits, both at fixed places: a score beyond ±2⁶² counts as that, NaN as the lowest,
+and a candidate further than 2⁶² steps below the best counts as so far below. Neither moves two scores further apart.
+What a number becomes depends on its value and never on its type or on the others' types, so that no list of whole
+numbers, floats, decimals and fractions is refused or read differently because of what is in it.
+
+In every group the most frequent of some public values are chosen, in all groups for one price.
+
+*Theorem.* A unit has at most T rows in all groups together. Choosing in every group by weights e^{r·count} leaks like
+one choice of bounded range r·T when a unit is added or removed, and 2r·T when it is replaced. *Proof.* A unit with d_j
+rows in group j raises each count there by between 0 and d_j, so the logarithm of every weight by between 0 and r·d_j,
+and that of their sum too: the log-ratio of the probabilities of any two outcomes of the group's choice differs by at
+most r·d_j. Groups choose independently, so these ranges add up to r·Σd_j ≤ r·T. A unit that is replaced is one that
+leaves and one that comes. ∎ (Dong, Durfee & Rogers 2020 on bounded range; sums over parts as for quantiles.)
+
+The k best are k such choices in a row, each among what is left: one shot of Gumbel noise has the same law (Durfee &
+Rogers 2019, Lemma 4.2).
 """
 
 from __future__ import annotations
@@ -11,6 +35,7 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -19,9 +44,107 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import grids, races, scores as scoring
+from sfumato.mechanisms import grids, races
 from sfumato.privacy import Curve, Neighbours, codec, compose
-from sfumato.privacy.numbers import ABOVE_ONE, CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
+from sfumato.privacy.numbers import ABOVE_ONE, CONFIDENCE, POSITIVE, Number, exact, percent, shown, text, whole
+
+Gaps = NDArray[np.uint64]
+
+LARGEST = 1 << 62
+FURTHEST = 1 << 62
+"""How many steps below the best are told apart."""
+_FINE = 1 << 20
+_NEGLIGIBLE = -30  # a decimal below 10^-29 is far less than half of any grid's step
+_NUMBERS = (int, float, Fraction, Decimal, np.integer, np.float16, np.float32)
+
+
+def derived_grid(sensitivity: Fraction, epsilon: Fraction) -> Fraction:
+    """Choose the largest power of two that is at most 1, so that whole numbers stay what they are, and at most 2⁻²⁰ of
+    the sensitivity and of Δ/ε, so that whole numbers stay what they are, and at most 2⁻²⁰ of the sensitivity and of
+    Δ/ε, so that rounding is lost in the noise.
+    """
+    finest = min(Fraction(1), sensitivity / max(Fraction(1), epsilon) / _FINE)
+    return Fraction(1, 1 << (math.ceil(1 / finest) - 1).bit_length())
+
+
+def gaps(scores: Any, grid: Fraction) -> Gaps:
+    """Count the steps each score lies below the best, at most ``FURTHEST``; what is refused is named by its kind."""
+    array = _as_array(scores)
+    if array.ndim != 1 or not array.size:
+        raise InvalidParameter("scores", f"{array.ndim} dimensions", "a list of at least one score")
+    if array.dtype.kind == "O":
+        return _from_numbers(array.tolist(), grid)
+    if array.dtype.kind == "f":
+        return _from_floats(array.astype(np.float64), grid)
+    return _from_integers(np.clip(array, -LARGEST if array.dtype.kind == "i" else 0, LARGEST).astype(np.int64), grid)
+
+
+def _as_array(scores: Any) -> NDArray[Any]:
+    """Read an array of whole numbers or floats, or of objects where numbers of several kinds stand side by side."""
+    try:
+        array = np.asarray(scores)
+        mixed = isinstance(scores, (list, tuple)) and array.dtype.kind == "f"
+        if mixed and not all(isinstance(score, (float, np.float16, np.float32)) for score in scores):
+            array = np.array(scores, object)  # a large whole number beside a float would be rounded to one
+    except ValueError:
+        array = np.array(None)
+    known = array.dtype.kind in "iuf" and array.dtype.itemsize <= 8
+    if not known and not (array.dtype.kind == "O" and all(_is_number(score) for score in array.flat)):
+        raise InvalidParameter("scores", grids.described(array), "numbers: whole, float, Decimal or Fraction")
+    return array
+
+
+def _is_number(score: object) -> bool:
+    return isinstance(score, _NUMBERS) and not isinstance(score, bool)
+
+
+def _from_integers(values: NDArray[np.int64], grid: Fraction) -> Gaps:
+    """Read whole numbers: of a fine grid every one is a whole number of steps, of a coarse one they are rounded."""
+    if grid > 1:
+        k = grid.numerator.bit_length() - 1
+        values = (values >> k) + ((values >> (k - 1)) & 1)
+    k = grid.denominator.bit_length() - 1
+    below = values.max().astype(np.uint64) - values.astype(np.uint64)  # what wraps around wraps back
+    return np.minimum(below, np.uint64(FURTHEST >> k)) << np.uint64(k)
+
+
+def _from_floats(values: NDArray[np.float64], grid: Fraction) -> Gaps:
+    """Read floats: a power of two scales them exactly, and every whole number of steps they come to is a float.
+
+    Differences of such floats are not: each is split at 2⁶¹, both parts are subtracted as whole numbers, and where the
+    upper parts differ by four the difference is beyond 2⁶² whatever the lower ones are.
+    """
+    steps = np.clip(np.where(np.isnan(values), -np.inf, values), -float(LARGEST), float(LARGEST)) / float(grid)
+    down = np.floor(steps)
+    steps = down + (steps - down >= 0.5)
+    high = np.trunc(steps * 2.0**-61)
+    low = (steps - high * 2.0**61).astype(np.int64)
+    best = int(np.argmax(steps))
+    above = np.minimum(high[best] - high, 4.0).astype(np.uint64) << np.uint64(61)
+    below = above + (low[best] - low).astype(np.uint64)
+    return np.minimum(below, np.uint64(FURTHEST))
+
+
+def _from_numbers(values: list[Any], grid: Fraction) -> Gaps:
+    steps = [_steps(value, grid) for value in values]
+    best = max(steps)
+    return np.array([min(best - each, FURTHEST) for each in steps], np.uint64)
+
+
+def _steps(value: Any, grid: Fraction) -> int:
+    """Convert one number, of any kind, into steps."""
+    return math.floor(_held(value) / grid + Fraction(1, 2))
+
+
+def _held(value: Any) -> Fraction:
+    """Hold the number exactly, within ±2⁶²; what is no number is the lowest."""
+    number = value.item() if isinstance(value, np.generic) else value
+    if number.is_nan() if isinstance(number, Decimal) else number != number:
+        return Fraction(-LARGEST)
+    if isinstance(number, Decimal) and number.adjusted() < _NEGLIGIBLE:
+        return Fraction(0)  # its denominator, written out, might fill the memory
+    return Fraction(number) if -LARGEST < number < LARGEST else Fraction(LARGEST if number > 0 else -LARGEST)
+
 
 _EPSILON = (Fraction(1, 10**9), Fraction(1000))
 _SENSITIVITY = (Fraction(1, 10**9), Fraction(10**15))
@@ -74,7 +197,7 @@ class Scored:
     @property
     def derived_grid(self) -> Fraction:
         """Choose the grid of a selection that names none."""
-        return scoring.derived_grid(self.sensitivity, self.epsilon)
+        return derived_grid(self.sensitivity, self.epsilon)
 
     @property
     def rate(self) -> Fraction:
@@ -101,7 +224,7 @@ class Scored:
         whole numbers are where no grid is named. Beyond the furthest distance that is told apart nothing is known.
         """
         lost = self._lost(candidates, confidence)
-        if lost > float(scoring.FURTHEST * self.grid):
+        if lost > float(FURTHEST * self.grid):
             return math.inf
         return lost if on_grid else lost + float(self.grid)
 
@@ -129,7 +252,7 @@ class Scored:
 
 def field_of(scores: Any, mechanism: Scored) -> tuple[NDArray[np.uint64], Fraction]:
     """Give how many steps each score lies below the best, and the rate per step."""
-    return scoring.gaps(scores, mechanism.grid), mechanism.rate * mechanism.grid
+    return gaps(scores, mechanism.grid), mechanism.rate * mechanism.grid
 
 
 def _log(value: Fraction) -> float:
@@ -329,3 +452,71 @@ def _affordable(curve: Any, order: Fraction, price: Fraction) -> Fraction:
             break
         low, high = (middle, high) if curve(middle).renyi_above(order) <= price else (low, middle)
     return low
+
+
+@codec.value("frequent-values")
+@dataclass(frozen=True)
+class FrequentValues:
+    """This chooses the k most frequent values of every group; one unit has at most ``rows_per_unit`` rows in all of
+    them together.
+    """
+
+    interactive: ClassVar[bool] = False
+
+    epsilon: Fraction
+    rows_per_unit: int
+    k: int
+    neighbours: Neighbours
+
+    def __init__(
+        self,
+        epsilon: Number,
+        rows_per_unit: int = 1,
+        k: int = 1,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+    ) -> None:
+        object.__setattr__(self, "epsilon", exact(epsilon, "epsilon", POSITIVE))
+        object.__setattr__(self, "rows_per_unit", whole(rows_per_unit, "rows_per_unit", at_least=1))
+        object.__setattr__(self, "k", whole(k, "k", at_least=1))
+        object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
+        if not Fraction(1, 10**10) <= self.rate <= 1000:
+            raise InvalidParameter("epsilon", epsilon, "between 1e-9 and 1000 for each row a unit may have")
+
+    @property
+    def rate(self) -> Fraction:
+        """Say by how much the logarithm of a value's weight rises with each row that has it."""
+        moved = 2 if self.neighbours is Neighbours.REPLACE else 1
+        return self.epsilon / (self.k * self.rows_per_unit * moved)
+
+    def choose(self, counts: Any) -> NDArray[np.int64]:
+        """Choose in each row of counts the places of the k largest, best first."""
+        table = np.asarray(counts)
+        if table.ndim != 2 or table.dtype.kind not in "iu" or table.shape[1] < self.k:
+            rule = f"whole counts, a row for each group and at least k = {self.k} columns"
+            raise InvalidParameter("counts", f"{table.ndim} dimensions", rule)
+        best = table.max(axis=1, keepdims=True).astype(np.int64)
+        gaps = (best.astype(np.uint64) - table.astype(np.int64).astype(np.uint64)).astype(np.uint64)
+        return races.winners_of_rows(races.GUMBEL, gaps, self.rate, self.k) if gaps.size else np.empty((0, self.k), int)
+
+    def curve(self) -> Curve:
+        return compose([(Curve.bounded_range(self.epsilon / self.k, self.neighbours), self.k)])
+
+    def error(self, candidates: int, confidence: Number = "0.95", groups: int = 1) -> float:
+        """Bound how many rows fewer than the best of what was left, with this confidence, any chosen value has."""
+        miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (self.k * whole(groups, "groups", at_least=1))
+        log_miss = math.log(miss.numerator) - math.log(miss.denominator)
+        return (math.log(whole(candidates, "candidates", at_least=1)) - log_miss) / float(self.rate)
+
+    def promise(self, candidates: int, confidence: Number) -> str:
+        """Say in words how good a choice is."""
+        best = "the most frequent" if self.k == 1 else "the best of what was left"
+        fewer = shown(self.error(candidates, confidence))
+        return f"at most {fewer} rows fewer have it than {best}, with {percent(confidence)} confidence"
+
+    def words(self) -> str:
+        best = "the most frequent value" if self.k == 1 else f"the {self.k} most frequent values"
+        return f"{best} by Gumbel noise, ε {shown(float(self.epsilon), 6)}"
+
+    def __repr__(self) -> str:
+        more = f"rows_per_unit={self.rows_per_unit}, k={self.k}, neighbours={self.neighbours.value!r}"
+        return f"FrequentValues({text(self.epsilon)}, {more})"

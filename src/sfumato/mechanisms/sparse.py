@@ -1,19 +1,40 @@
-"""Many questions get few answers: only "above" or "below" is released, and only "above" costs."""
+"""Many questions get few answers: only "above" or "below" is released, and only "above" costs.
+
+A session keeps a secret between its answers, so there is one of it, and it forgets when it ends.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from sfumato.errors import InvalidParameter, SessionClosed
 from sfumato.mechanisms import laplace
-from sfumato.mechanisms.secret_sessions import SecretSession
 from sfumato.privacy import Curve, Neighbours, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
+
+
+class SecretSession(ABC):
+    """This can be neither copied nor stored, and a ``with`` statement closes it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Forget the secret."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a session holds a secret and cannot be copied or stored")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 _AHEAD = 512  # noises drawn at once: the session is secret state anyway, and a vector is cheap
 

@@ -36,9 +36,9 @@ from sfumato.plan.nodes import (
     Window,
     conjuncts,
 )
-from sfumato.plan.values import calendar, countable, date_formats
+from sfumato.plan.values import calendar, countable
+from sfumato.plan.values.countable import by_hour, hourly
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal, Reference, columns
-from sfumato.plan.values.hours import by_hour, hourly
 from sfumato.plan.values.narrowing import Limits, limits, narrowed, rebuilt
 from sfumato.policy import Domain, Type, Value
 
@@ -303,7 +303,7 @@ def _order(key: Expression) -> Order | None:
         return None
     form = key.arguments[1]
     assert isinstance(form, Literal)
-    return functools.partial(date_formats.order, str(form.value))
+    return functools.partial(calendar.order, str(form.value))
 
 
 def _product(expressions: Sequence[Expression]) -> list[GroupKey]:

@@ -29,8 +29,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from sfumato.plan.aggregates.measures import Asked
-from sfumato.plan.aggregates.unit_measures import UnitMeasure
-from sfumato.plan.aggregates.windows import Place, WindowFunction
+from sfumato.plan.aggregates.unit_measures import Place, UnitMeasure, WindowFunction
 from sfumato.plan.limits import ONE_ROW, Limits, Strategy
 from sfumato.plan.noisy_rows import Finish, Outer, Output
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Reference, columns

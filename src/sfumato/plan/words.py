@@ -7,9 +7,18 @@ from fractions import Fraction
 
 from sfumato.plan.aggregates.measures import Asked, Distinct, rounding, value_range
 from sfumato.plan.aggregates.spread import Pairs
-from sfumato.plan.aggregates.unit_measures import UnitCount, UnitDistinct, UnitFirst, UnitMeasure
+from sfumato.plan.aggregates.unit_measures import (
+    End,
+    Place,
+    Running,
+    Shifted,
+    UnitCount,
+    UnitDistinct,
+    UnitFirst,
+    UnitMeasure,
+    WindowFunction,
+)
 from sfumato.plan.aggregates.value_measures import FrequentValue
-from sfumato.plan.aggregates.windows import End, Place, Running, Shifted, WindowFunction
 from sfumato.plan.bounding import Bounded, Scaled
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Query

@@ -1,5 +1,7 @@
 """An answer is drawn by what its keys are: bars for few groups, lines for dates and ordered keys, a heat map for two
 keys, a histogram for bins.
+
+Panels are small pictures of equal kind on one page: one for each column, with labels of its own.
 """
 
 from __future__ import annotations
@@ -12,14 +14,40 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.plots import bars, heat_maps
-from sfumato.plots.chart_data import ChartData
-from sfumato.plots.frame import Drawing, below, framed
+from sfumato.plots.bars import aligned, edges, histogram
+from sfumato.plots.frame import INSIDE, Drawing, below, beside, framed
 from sfumato.plots.heat_maps import Grid, heat_map
-from sfumato.plots.histograms import edges, histogram
 from sfumato.plots.lines import MOST_LINES, Line, Panel, numbers_room, panel
-from sfumato.plots.panels import several
 from sfumato.plots.picture import Picture
-from sfumato.plots.scales import DayScale, KeyScale, Scale, TimeScale, seconds
+from sfumato.plots.scales import ChartData, DayScale, KeyScale, Scale, TimeScale, seconds
+
+_ROWS, _ACROSS = 10, 2
+"""Bars of a small panel, and panels beside each other."""
+_MOST = 6
+"""Panels on a page."""
+
+
+def several(columns: Sequence[ChartData]) -> tuple[Drawing, list[str]]:
+    """Draw a panel of bars for each column, two beside each other, and say what is left out."""
+    drawn = columns[:_MOST]
+    wide = (INSIDE - 30) / _ACROSS
+    small = [aligned([cut(each, _ROWS)], wide) for each in drawn]
+    rows = [beside(small[at : at + _ACROSS], 30) for at in range(0, len(small), _ACROSS)]
+    said = [f"drawn are the first {_MOST} of {len(columns)} panels"] if len(columns) > _MOST else []
+    longer = [each for each in drawn if len(each.labels) > _ROWS]
+    if longer:
+        said.append(
+            f"drawn are the first {_ROWS} rows of each panel: "
+            + ", ".join(f"{each.name} has {len(each.labels):,}" for each in longer)
+        )
+    return below(rows, 14), said
+
+
+def cut(data: ChartData, rows: int) -> ChartData:
+    """Give the first rows alone."""
+    names = ("labels", "values", "intervals", "cells", "noisy", "sampling")
+    return replace(data, **{name: getattr(data, name)[:rows] for name in names})
+
 
 _FEW, _LEAST = 5, 3
 """Lines that are told apart at a glance; numbers that a line has at least."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sfumato.plots.axes import SMALL, heading
-from sfumato.plots.frame import INSIDE, Drawing
-from sfumato.plots.letters import width
-from sfumato.plots.marks import PAPER, QUIET, RULE, box, digits, label, path
+from sfumato.plots.frame import INSIDE, SMALL, Drawing, heading
+from sfumato.plots.marks import PAPER, QUIET, RULE, box, digits, label, path, width
 from sfumato.plots.scales import written
 
 MOST_ROWS, MOST_COLUMNS = 40, 40

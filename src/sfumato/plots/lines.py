@@ -6,12 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sfumato.plots.axes import BELOW, SMALL, bottom, heading, left, left_room
-from sfumato.plots.chart_data import Interval
-from sfumato.plots.frame import INSIDE, Drawing
-from sfumato.plots.letters import width
-from sfumato.plots.marks import DASHES, LINES, PAPER, QUIET, area, digits, label, path, told, upright
-from sfumato.plots.scales import FURTHEST, LogScale, Scale, fitting
+from sfumato.plots.frame import BELOW, INSIDE, SMALL, Drawing, bottom, heading, left, left_room
+from sfumato.plots.marks import DASHES, LINES, PAPER, QUIET, area, digits, label, path, told, upright, width
+from sfumato.plots.scales import FURTHEST, Interval, LogScale, Scale, fitting
 
 MOST_LINES = 8
 _DOTS = 40

@@ -1,4 +1,7 @@
-"""Scales place numbers and times on a picture, and say which of them are written beside an axis."""
+"""Scales place numbers and times on a picture, and say which of them are written beside an axis.
+
+Chart data are one column of an answer as it is drawn: a label, a number and a range for each row.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from sfumato.plots.letters import width
+from sfumato.plots.marks import width
 
 Tick = tuple[float, str]
 """A number, and how it is written."""
@@ -218,3 +221,25 @@ def reach(
 
 def _held(numbers: Iterable[float]) -> list[float]:
     return [float(each) if abs(each) < FURTHEST else math.copysign(FURTHEST, each) for each in numbers]
+
+
+Interval = tuple[float, float] | None
+"""The range that holds the exact number; None where there is no number."""
+
+
+@dataclass(frozen=True)
+class ChartData:
+    """Chart data are one column of numbers with what is written beside each of them."""
+
+    name: str
+    by: str
+    """What the labels are: the names of the group keys."""
+    labels: tuple[str, ...]
+    values: tuple[float | None, ...]
+    intervals: tuple[Interval, ...]
+    cells: tuple[str, ...]
+    """The numbers as they are printed, with their errors."""
+    noisy: tuple[bool, ...] = ()
+    """Which numbers are too noisy to print; empty where nobody asked."""
+    sampling: tuple[float | None, ...] = ()
+    """How far each number may be off because the rows are a sample; empty where they are none."""

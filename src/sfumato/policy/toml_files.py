@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidPolicy
-from sfumato.policy.names import check_keys, check_name
+from sfumato.policy.domains import check_keys, check_name
 from sfumato.policy.values import PERIODS, Policy, Table, placed
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.untrusted import refusing

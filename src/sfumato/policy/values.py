@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy.codings import Coding, coding_of, is_coded, leaves
-from sfumato.policy.domains import Domain, ListColumn, Type, implied
+from sfumato.policy.domains import Domain, ListColumn, Type, check_keys, check_name, distinct, implied
 from sfumato.policy.dummies import dummies
-from sfumato.policy.names import check_keys, check_name, distinct
 from sfumato.policy.public_faces import PublicFace, table_face, unspent
 from sfumato.policy.table_sources import DatabaseTable, OnServer, check_ledger, check_one_engine, source_of
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit

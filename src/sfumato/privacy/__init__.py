@@ -2,7 +2,7 @@
 
 numbers, codec        what a number means; one JSON form for every frozen value (codec_schemas: its schema)
 guarantee, sensitivity  what is promised, to whom; how much one unit changes
-loss                  what a privacy loss says (stable_functions, pairs: small parts)
+losses                what a privacy loss says (stable_functions, pairs: small parts)
 noise_losses, losses  the losses we know exactly: of noise; of promises and finite pairs
 threshold_losses, vector_losses  those of keys; those of Gaussian noise on several coordinates
 inversion             δ(ε) of a composition from its moments, with a proven error
@@ -12,7 +12,7 @@ calibration, budget, odometer    the least noise; what may be spent; what was
 divergences, theorems, reading   definitions, textbook results, and their meaning for one person
 """
 
-from sfumato.privacy import divergences, theorems
+from sfumato.privacy import theorems
 from sfumato.privacy.budget import Budget, Cost
 from sfumato.privacy.calibration import Noise, calibrate
 from sfumato.privacy.codec import dumps, loads

@@ -47,7 +47,7 @@ from sfumato.privacy.theorems import renyi_allowance
 
 if TYPE_CHECKING:
     from sfumato.plots.picture import Picture
-    from sfumato.privacy.budget_pictures import History
+    from sfumato.privacy.pictures import History
 
 
 def _units(value: object, name: str) -> int:
@@ -380,7 +380,7 @@ class Budget:
         that has no ledger, as it is now. With a path (.svg, .png, .html) the picture is saved, too.
         """
         from sfumato.plots.picture import saved
-        from sfumato.privacy.budget_pictures import draw_budget  # most budgets are never drawn
+        from sfumato.privacy.pictures import draw_budget  # most budgets are never drawn
 
         promise = f"for life: {promised(self.epsilon, self.delta)}"
         moments = () if self._history is None else self._history.moments()

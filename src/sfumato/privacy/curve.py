@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, NeighboursDiffer
-from sfumato.privacy import codec, composition
+from sfumato.privacy import codec, shape
 from sfumato.privacy.guarantee import Guarantee, Neighbours
-from sfumato.privacy.loss import Loss, sum_above
-from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, PairLoss, ResponseLoss
+from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, Loss, PairLoss, ResponseLoss, sum_above
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
 from sfumato.privacy.numbers import (
     BELOW_ONE,
@@ -205,12 +204,12 @@ class Curve:
     @cached_property
     def failure(self) -> Fraction:
         """Give the probability with which nothing is promised: the mass of the loss at +∞, in the worse direction."""
-        return max(composition.failure(parts) for parts in self._charged)
+        return max(shape.failure(parts) for parts in self._charged)
 
     @cached_property
     def max_divergence(self) -> Fraction | None:
         """Give Σ D∞ outside the failure, the cost in the pure currency; None when unbounded."""
-        totals = [composition.max_divergence(parts) for parts in self._sides(_pure)]
+        totals = [shape.max_divergence(parts) for parts in self._sides(_pure)]
         return None if None in totals else max(total for total in totals if total is not None)
 
     def epsilon(self, delta: Number) -> float:
@@ -220,7 +219,7 @@ class Curve:
     def epsilon_range(self, delta: Number) -> tuple[float, float]:
         """Give certified lower and upper bounds of the least ε for this δ."""
         target = exact(delta, "delta", BELOW_ONE)
-        ranges = [composition.epsilon_range(parts, target) for parts in self._directions]
+        ranges = [shape.epsilon_range(parts, target) for parts in self._directions]
         return max(low for low, _ in ranges), max(high for _, high in ranges)
 
     def delta(self, epsilon: Number) -> float:
@@ -230,7 +229,7 @@ class Curve:
     def delta_range(self, epsilon: Number) -> tuple[float, float]:
         """Give certified lower and upper bounds of the least δ for this ε."""
         target = exact(epsilon, "epsilon", NONNEGATIVE)
-        ranges = [composition.delta_range(parts, target) for parts in self._directions]
+        ranges = [shape.delta_range(parts, target) for parts in self._directions]
         return max(low for low, _ in ranges), max(high for _, high in ranges)
 
     def renyi(self, order: Number) -> float:
@@ -238,7 +237,7 @@ class Curve:
         if is_infinite(order):
             return math.inf if self.max_divergence is None else above(self.max_divergence)
         alpha = float(exact(order, "order", _FROM_ONE))
-        return max(composition.renyi(parts, alpha) for parts in self._sides(lambda loss: loss.renyi(alpha)))
+        return max(shape.renyi(parts, alpha) for parts in self._sides(lambda loss: loss.renyi(alpha)))
 
     def renyi_above(self, order: Fraction) -> Fraction:
         """Give ``renyi`` as an exact number that is surely not below it: an account charges this.
@@ -247,7 +246,7 @@ class Curve:
         covers the logarithm-of-a-sum branch, whose error is divided by α − 1.
         """
         alpha = float(order)
-        value = max(composition.renyi(parts, alpha) for parts in self._sides(lambda loss: loss.renyi(alpha)))
+        value = max(shape.renyi(parts, alpha) for parts in self._sides(lambda loss: loss.renyi(alpha)))
         if not math.isfinite(value):
             return Fraction(10**300)  # more than any account holds
         margin = ROUNDED_UP / float(order - 1) if self._rough else 0.0
@@ -303,7 +302,7 @@ class Curve:
         spread. With a path (.svg, .png, .html) the picture is saved, too.
         """
         from sfumato.plots.picture import saved
-        from sfumato.privacy.loss_pictures import draw_loss  # most curves are never drawn
+        from sfumato.privacy.pictures import draw_loss  # most curves are never drawn
 
         floor = float(self.failure) + (1 - float(self.failure)) * 1e-9
         most = min(600.0, self.epsilon(floor)) if floor < 1 else 1.0
@@ -319,7 +318,7 @@ class Curve:
         P(L > t) ≤ δ(ε)/(1 − e^{ε−t}) for any ε < t; ``reading`` uses the best.
         """
         sides = self._directions
-        worse = max(sides, key=lambda parts: (composition.failure(parts), composition.renyi(parts, 1.0)))
+        worse = max(sides, key=lambda parts: (shape.failure(parts), shape.renyi(parts, 1.0)))
         return PrivacyLoss(worse, sides[-1] if worse is sides[0] else sides[0])
 
     def _sides(self, worse: Callable[[Loss], float | Fraction]) -> tuple[tuple[Part, ...], ...]:

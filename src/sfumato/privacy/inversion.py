@@ -38,8 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.privacy.loss import FamilyLoss, Loss, sum_above
-from sfumato.privacy.losses import ConcentratedLoss, PairLoss
+from sfumato.privacy.losses import ConcentratedLoss, FamilyLoss, Loss, PairLoss, sum_above
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import float_above, raised
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss

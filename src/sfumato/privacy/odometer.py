@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from sfumato.privacy import amounts, codec
 from sfumato.privacy.amounts import charge_amount
+from sfumato.privacy.codec import spelled
 from sfumato.privacy.curve import Curve, compose, counted
 from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, exact, from_units
-from sfumato.privacy.spelled_values import spelled
 
 TIGHT = "parameters fixed in advance"
 ADAPTIVE = "holds at all times at once, parameters chosen along the way"

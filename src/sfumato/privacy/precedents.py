@@ -121,7 +121,7 @@ class Precedents:
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """Draw where the promise stands among the others; with a path (.svg, .png, .html) the picture is saved, too."""
         from sfumato.plots.picture import saved
-        from sfumato.privacy.precedent_pictures import Dot, draw_precedents  # most promises are never drawn
+        from sfumato.privacy.pictures import Dot, draw_precedents  # most promises are never drawn
 
         dots = [
             Dot(

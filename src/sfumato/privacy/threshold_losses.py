@@ -25,8 +25,7 @@ from functools import lru_cache
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.privacy.loss import Loss
-from sfumato.privacy.losses import ResponseLoss
+from sfumato.privacy.losses import Loss, ResponseLoss
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, LaplaceLoss
 from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, exact, whole
 

@@ -28,8 +28,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from sfumato.privacy import codec
-from sfumato.privacy.loss import ROUNDING, ZERO, Loss
-from sfumato.privacy.losses import ConcentratedLoss
+from sfumato.privacy.losses import ROUNDING, ZERO, ConcentratedLoss, Loss
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import POSITIVE, exact, whole
 

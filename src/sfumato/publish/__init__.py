@@ -22,7 +22,7 @@ zip_files                       files in which nothing is left to choose
 sealed_files                    one way to write and read all kinds of them
 files                           one file for ever: a zip of a manifest and of whole numbers
 mwem                            a model that is fitted step by step to what it gets most wrong
-fitted_models                   such a model, as people hold it
+published_files                 such a model, as people hold it
 online                          an online session: gates between the exact counts and a public hypothesis
 verifying                       what anybody can check of it
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato.policy import Table, Type
-from sfumato.publish.marginals.coded_columns import attribute_of
+from sfumato.publish.marginals.attributes import attribute_of
 from sfumato.publish.synthesis.released import Implied
 
 

@@ -35,7 +35,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.mechanisms import AboveThreshold, Gaussian, Session, laplace
 from sfumato.mechanisms.additive import MOST_STEPS
-from sfumato.mechanisms.secret_sessions import SecretSession
+from sfumato.mechanisms.sparse import SecretSession
 from sfumato.plan.readings.dense_readings import Marginal, Marginals
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import Neighbours

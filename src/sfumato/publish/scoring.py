@@ -45,12 +45,12 @@ from sfumato.policy import Policy, Table
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Budget, PrivacyUnit, Sensitivity, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
+from sfumato.publish.marginals.attributes import coded
 from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.marginals.coded_columns import coded
 from sfumato.release.answers.receipts import INVENTED, Receipt
 from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price
-from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.releasing import Read
 
 BEST = 1000

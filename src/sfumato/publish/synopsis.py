@@ -33,13 +33,11 @@ from sfumato.publish.marginals.consistency import Consistent, Zeros, consistent
 from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
 from sfumato.publish.marginals.group_totals import Known
 from sfumato.publish.marginals.implied import Implied, implied
-from sfumato.publish.marginals.measuring import Published, shapes_of
+from sfumato.publish.marginals.measuring import Published, Several, shapes_of
 from sfumato.publish.marginals.planning import Plan
-from sfumato.publish.marginals.several_releases import Several
-from sfumato.release.answers.answer import MEASURED, Answer
+from sfumato.release.answers.answer import MEASURED, Answer, free
 from sfumato.release.answers.answer_pictures import foot, notes
 from sfumato.release.answers.receipts import INVENTED, Receipt
-from sfumato.release.answers.stacked_answers import free
 from sfumato.release.prices import Price
 
 if TYPE_CHECKING:

@@ -4,13 +4,12 @@ Nothing here is protected by noise: these figures are NOT FOR PUBLICATION. What 
 a synthetic table from its own noisy measurements, and ``curator.score``, which is charged.
 
 paired_columns   the columns of both tables as numbers and cells
-distances        total variation of all marginals of one, two and three columns, and NIST's k-marginal score
-associations     Cramér's V of all pairs, correlations of numbers
-propensity       whether a logistic model can tell the rows apart (pMSE)
-learning         what a model learns from synthetic rows, tried on real ones (extra ``quality``)
+distances        total variation of all marginals of one, two and three columns, and NIST's k-marginal score; Cramér's
+                 V of all pairs, correlations of numbers
+learning         what a model learns from synthetic rows, tried on real ones (extra ``quality``); whether a logistic
+                 model can tell the rows apart (pMSE)
 nearest_rows     how far a synthetic row is from the nearest real one, with its caveat
-compared         all figures as one value
-page             the same in words, and as HTML with pictures
+page             the same in words, and as HTML with pictures; all figures as one value
 comparing        what users call
 """
 

@@ -15,18 +15,14 @@ from sfumato.engine.opening import PairedTables, paired_tables, tables, whole_ta
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.policy import Policy, Table, Type, read
 from sfumato.privacy.numbers import whole
-from sfumato.publish.marginals.attributes import Attribute
-from sfumato.publish.marginals.coded_columns import attribute_of, coded_names
+from sfumato.publish.marginals.attributes import Attribute, attribute_of, coded_names
 from sfumato.publish.scoring import coded_candidate
 from sfumato.publish.synopsis import cell_keys
-from sfumato.quality.associations import associations, correlations
-from sfumato.quality.compared import HEADING, Compared, ComparedColumn, Matrix
-from sfumato.quality.distances import Coded, Set, distances, summed_up
-from sfumato.quality.learning import learning
+from sfumato.quality.distances import Coded, Set, associations, correlations, distances, summed_up
+from sfumato.quality.learning import learning, propensity
 from sfumato.quality.nearest_rows import nearest_rows
-from sfumato.quality.page import body, page, told
+from sfumato.quality.page import HEADING, Compared, ComparedColumn, Matrix, body, page, told
 from sfumato.quality.paired_columns import PairedColumn, paired_columns
-from sfumato.quality.propensity import propensity
 
 MOST_BINS = 1_000
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.quality.learning import evenly
 from sfumato.quality.paired_columns import PairedColumn
-from sfumato.quality.propensity import evenly
 
 CAVEAT = "a distance is no evidence of privacy: only how a table was made can protect anybody"
 ASKED, AMONG = 300, 20_000

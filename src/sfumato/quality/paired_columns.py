@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sfumato.engine.opening import PairedTables
 from sfumato.policy import Type
 from sfumato.privacy.numbers import shown
-from sfumato.safe_text import printable
+from sfumato.untrusted import printable
 
 if TYPE_CHECKING:
     import pyarrow

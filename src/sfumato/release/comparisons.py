@@ -8,18 +8,24 @@ is a post-processing of the sparse vector technique with adaptive questions (Lyu
 A question that is stopped before the mechanism is asked has used up nothing. One that is stopped after it has used up
 what its answer did, which is left out of what is seen. One that is stopped while the mechanism answers ends the
 session, so that no "above" is ever given beyond those that were counted.
+
+Many kinds of release read the totals of known groups once, and make all that they show from these.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Generic, TypeVar
+
+import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import AboveThreshold, Laplace, Session
-from sfumato.plan.readings.stepped_readings import SteppedTotal
-from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.readings.total_readings import GroupTotals, Integers
+from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact, shown
@@ -118,3 +124,30 @@ class Comparison:
             return Compared(above)
         noise, step = Laplace(self.mechanism.scales[2]), self.compared.grid
         return Compared(above, value * step, noise, step, self.compared.rounding)
+
+
+T = TypeVar("T", covariant=True)
+
+
+class OneReading(ABC, Generic[T]):
+    """This is a release of one reading: it says what is read and what is made of the totals."""
+
+    @property
+    @abstractmethod
+    def reading(self) -> GroupTotals:
+        """Say what is read."""
+
+    @abstractmethod
+    def made(self, totals: Integers) -> T:
+        """Draw what is written down: measurements on these totals, and nothing else."""
+
+    @property
+    def readings(self) -> tuple[GroupTotals]:
+        return (self.reading,)
+
+    def draw(self, read: Read) -> T:
+        return self.made(read(self.reading))
+
+    def rehearsal(self) -> T:
+        """Try what becomes of the largest totals there can be."""
+        return self.made(np.full(self.reading.shape, LARGEST_INTEGER, np.int64))

@@ -18,12 +18,11 @@ from sfumato.plan.values.expressions import Column, Result
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
 from sfumato.release.measurement import Batch
-from sfumato.release.noisy_rows.answer_rows import AnswerRows
-from sfumato.release.parts.group_keys import ONE_GROUP, GroupKeys
+from sfumato.release.noisy_rows.key_functions import AnswerRows
 from sfumato.release.parts.question_parts import ENDS
-from sfumato.release.parts.scales import CombinedScale, NamedScale, Scale
+from sfumato.release.parts.scales import ONE_GROUP, CombinedScale, GroupKeys, NamedScale, Scale
+from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.preparing import Prepared
-from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.releasing import Read
 
 T = TypeVar("T")

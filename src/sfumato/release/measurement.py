@@ -20,9 +20,8 @@ from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Qua
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.readings.cell_rows import SetMisfits
+from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.dense_readings import Marginal, Misfits, Ranks
-from sfumato.plan.readings.factored_totals import FactoredTotals
-from sfumato.plan.readings.stepped_readings import SteppedTotal
 from sfumato.plan.readings.total_readings import (
     ChosenGroups,
     GroupSizes,
@@ -33,7 +32,7 @@ from sfumato.plan.readings.total_readings import (
     Supports,
     Totals,
 )
-from sfumato.plan.readings.value_readings import Differences, Frequencies
+from sfumato.plan.readings.value_readings import Differences, Frequencies, SteppedTotal
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.numbers import text
 

@@ -1,14 +1,20 @@
-"""A price says what a release promises by itself."""
+"""A price says what a release promises by itself.
+
+A list of prices says at what a good may be sold; it is public, and decided without looking at the bids.
+"""
 
 from __future__ import annotations
 
 import inspect
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
 
 from sfumato.errors import InvalidParameter, WeakPrivacy
 from sfumato.privacy import Curve, Guarantee, codec
@@ -118,3 +124,25 @@ def _warn(words: str) -> None:
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("sfumato."):
         frame, level = frame.f_back, level + 1
     warnings.warn(words, WeakPrivacy, stacklevel=level if frame is not None else 1)
+
+
+MOST_PRICES = 1_000_000
+
+
+def price_list(prices: Any) -> tuple[tuple[Fraction, ...], int]:
+    """Read public prices: give them ascending and different, with the unit in which all of them are whole."""
+    if isinstance(prices, (str, bytes)) or not isinstance(prices, (Sequence, np.ndarray, range)) or not len(prices):
+        raise InvalidParameter("prices", prices, "a list of at least one price")
+    if len(prices) > MOST_PRICES:
+        raise InvalidParameter("prices", f"{len(prices)} prices", f"at most {MOST_PRICES}")
+    listed = tuple(sorted({exact(price, "prices", POSITIVE) for price in prices}))
+    unit = math.lcm(*(price.denominator for price in listed))
+    if listed[-1] * unit > 10**12:
+        raise InvalidParameter("prices", "prices with many digits", "whole multiples of one unit, at most 1e12 of it")
+    return listed, unit
+
+
+def evenly_spaced_prices(top: Number, steps: int) -> list[Fraction]:
+    """Give so many prices up to the highest, which is decided without looking at the bids."""
+    highest = exact(top, "top", POSITIVE)
+    return [highest * step / steps for step in range(1, steps + 1)]

@@ -2,31 +2,65 @@
 
 A question and an auction share what stands here: a stored answer is found, what cannot be shown is refused before the
 charge, a weak promise is said aloud, the release is made, and a receipt is printed with it.
+
+Work that was charged runs to its end, also where a curator is about to stop: it takes no new work then, and waits.
+
+Nothing is interrupted, because what is charged and stopped has been paid for and answers nothing. What was bought
+before is found and given as ever: that is no new work.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from sfumato.engine.seam import Engine
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import Draining, InvalidParameter, Unsupported
 from sfumato.ledger import Account
 from sfumato.plan import account_periods
 from sfumato.policy import Policy
 from sfumato.privacy.budget_words import promised
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text
 from sfumato.release import releasing
-from sfumato.release.answers.promises import paying, promise
-from sfumato.release.answers.receipts import Receipt
+from sfumato.release.answers.receipts import Receipt, paying, promise
 from sfumato.release.measurement import Batch
+from sfumato.release.payers import Purchase
 from sfumato.release.prices import Price, warn_if_weak
-from sfumato.release.purchases import Purchase
 from sfumato.release.releasing import Asked, Kind, Progress, Released
-from sfumato.release.running_work import RunningWork
 from sfumato.version import __version__
+
+
+class RunningWork:
+    """This counts the releases that run now, in all threads of a process, and refuses new ones once it is drained."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self._draining = False
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Count one release from before its charge to its end; refused before the charge where none is taken."""
+        with self._changed:
+            if self._draining:
+                raise Draining
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    def drain(self, seconds: float | None = None) -> bool:
+        """Take no new release from now on, and wait for those that run; tell whether all have ended in this time."""
+        with self._changed:
+            self._draining = True
+            return self._changed.wait_for(lambda: not self._running, seconds)
+
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -1,15 +1,28 @@
-"""A request is what a caller asks of a release: a price, or an accuracy that decides it."""
+"""A request is what a caller asks of a release: a price, or an accuracy that decides it.
+
+A series of steps may be asked for under a request id, as a question may: it is then charged once.
+
+A question is one charge with one answer, and the ledger finds the answer by its request. A series opens a tab, and what
+its steps come to is written down whole, under the request, when the series has ended. Whoever asks again gets that; a
+series that died or was stopped before that is ``Unanswered`` under its id, for ever, and opens no second tab.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Protocol
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import AnswerPending, InvalidParameter, LedgerUnavailable, RequestDiffers
+from sfumato.ledger import Entry, StoredAnswer, Tab
+from sfumato.privacy import Cost, Curve
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.release.answers.receipts import Receipt
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import Price
+from sfumato.release.proposal import Call, Surroundings, remaining
 
 Within = Mapping[str, Number] | Number
 """Half-widths by column, or one for every column of numbers."""
@@ -61,3 +74,70 @@ class Request:
     def price(self) -> Price:
         """Give the price that is named."""
         return Price(self.epsilon, self.delta, self.rho)
+
+
+class Written(Protocol):
+    """This is what a series comes to, which can be written down."""
+
+    def to_json(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class RequestedSeries:
+    """This is one series of steps: what is asked, and how it is called for."""
+
+    here: Surroundings
+    question: str
+    plan: str
+    """Hash of all that is asked, by which a request id that was used for something else is told."""
+    call: Call
+
+    def known(self) -> StoredAnswer | None:
+        """Find what the same request came to."""
+        if self.call.request_id is None:
+            return None
+        return self.here.account.requested(
+            self.call.request_id, analyst=self.here.analyst, question=self.question, plan=self.plan
+        )
+
+    def open(self, hold: Entry | Cost, *, whole: bool = False, seconds: float | None = None) -> Tab | StoredAnswer:
+        """Open the tab, or find what the same request came to in the meantime; one under way is waited for."""
+        here, call = self.here, self.call
+        if call.request_id is None:
+            return here.account.open_tab(hold, whole=whole, analyst=here.analyst, question=self.question)
+        nothing = Curve((), here.policy.neighbours)
+        asked = Entry(nothing, self.question, self.plan, "", here.analyst, call.request_id)
+        progress = here.progress if call.progress is None else call.progress
+        limit = call.limit(here.seconds) if seconds is None else seconds
+        waiting: Callable[[], None] = lambda: progress("waiting for an equal question")  # noqa: E731
+        return here.account.ask_tab(hold, asked, whole=whole, seconds=limit, waiting=waiting)
+
+    def open_once(self, hold: Entry | Cost) -> Tab:
+        """Open the tab of a session that stays open: a request id opens one, and nobody can be given it again."""
+        try:
+            found = self.open(hold, seconds=0)
+        except AnswerPending:
+            raise one_session() from None
+        if isinstance(found, StoredAnswer):
+            raise one_session()
+        return found
+
+    def finish(self, tab: Tab, made: Written) -> None:
+        """Write down what the series came to. Where that cannot be done it is given all the same, this once."""
+        if self.call.request_id is not None:
+            with suppress(LedgerUnavailable, InvalidParameter):
+                self.here.account.finish(tab, made.to_json())
+
+
+def given_again(receipt: Receipt, here: Surroundings) -> Receipt:
+    """Give the receipt of what was bought before, with what is left now."""
+    return replace(receipt, free=True, remaining=remaining(here))
+
+
+def one_session() -> RequestDiffers:
+    """Refuse to open a session again: what it keeps secret is with the process that opened it."""
+    return RequestDiffers(
+        "a request id opens one session, which only the process that opened it can ask; this id has opened one",
+        place="request_id",
+        fix="ask in that session, or give a new id: that is a new session with its own charge",
+    )

@@ -16,25 +16,24 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.factorisations import Factorisation
+from sfumato.mechanisms.noise_sums import continuous_widths, gaussian_widths, laplace_widths
 from sfumato.mechanisms.protocols import Additive
-from sfumato.mechanisms.weighted_sums import continuous_widths, gaussian_widths, laplace_widths
 from sfumato.plan.bounding import Scaled
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plots.answers import draw_lines
-from sfumato.plots.chart_data import ChartData
 from sfumato.plots.picture import Picture, saved
+from sfumato.plots.scales import ChartData
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
-from sfumato.release.answers.altair_charts import line_chart
 from sfumato.release.answers.answer import Answer
-from sfumato.release.answers.answer_pictures import foot, keyed, notes
+from sfumato.release.answers.answer_pictures import foot, keyed, line_chart, notes
+from sfumato.release.comparisons import OneReading
 from sfumato.release.measurement import Batch
-from sfumato.release.one_reading import OneReading
-from sfumato.release.parts.group_keys import ONE_GROUP, GroupKeys
+from sfumato.release.parts.scales import ONE_GROUP, GroupKeys
+from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price
-from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 
 Floats = NDArray[np.float64]
 

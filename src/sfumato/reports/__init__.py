@@ -1,7 +1,6 @@
 """A report says what was asked of an account and what it could reveal, and others can verify it.
 
-telling            what is told of an account, from its ledger and its policy
-rebuilding         answers made again, without rows
+telling            what is told of an account, from its ledger and its policy; answers made again, without rows
 page               the web page that an owner publishes
 signing_keys       the owner's key
 bundles            answers, receipts and the chain's proof, signed

@@ -21,7 +21,7 @@ from sfumato.ledger import Line
 from sfumato.ledger.spending import write_cost
 from sfumato.policy import Policy
 from sfumato.privacy import Budget, codec
-from sfumato.publish.files.zip_files import check_place, save, zipped
+from sfumato.publish.files.sealed_files import check_place, save, zipped
 from sfumato.release.answers.answer import Answer
 from sfumato.reports.page import page
 from sfumato.reports.signing_keys import SigningKey

@@ -10,8 +10,8 @@ from itertools import groupby
 from sfumato.errors import at_most
 from sfumato.notebook_html import folded
 from sfumato.policy import Policy
-from sfumato.privacy.budget_pictures import History, Moment
 from sfumato.privacy.numbers import chance, percent, shown, text
+from sfumato.privacy.pictures import History, Moment
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers.answer_pages import answer_parts, attacker, limits_of_it, protected
 from sfumato.release.answers.web_pages import Page, block, escaped, facts, figure, listed, paragraph, table

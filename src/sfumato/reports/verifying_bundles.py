@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from sfumato.errors import BundleDamaged, InvalidParameter, SfumatoError
-from sfumato.ledger import charged
+from sfumato.ledger import spending
 from sfumato.ledger.spending import NOTHING, read_cost, write_cost
 from sfumato.policy import Policy
 from sfumato.privacy import Budget, Cost, codec
 from sfumato.privacy.budget_words import promised
-from sfumato.publish.files.zip_files import members_of, zipped
+from sfumato.publish.files.sealed_files import members_of, zipped
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.answers.web_pages import loads_nothing
@@ -279,8 +279,8 @@ def _question_faults(bundle: Bundle) -> Iterator[str]:
         if line.salt and salted(line.salt, line.question) != line.asked:
             yield f"the salted hash of line {line.number} is not of the question that it shows"
         if line.salt and line.line_kind in ("charge", "step"):
-            parts = charged.read(line.parts)
-            price = opening.cost(charged.curve(parts)) if parts else None
+            parts = spending.read(line.parts)
+            price = opening.cost(spending.curve(parts)) if parts else None
             if price is None or line.cost not in (write_cost(price), write_cost(price.in_whole_units())):
                 yield f"line {line.number} did not cost what was run for it costs"
 

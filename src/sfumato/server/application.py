@@ -22,10 +22,9 @@ from sfumato.errors import InvalidRequest, NotThere
 from sfumato.server.counter import Counter
 from sfumato.server.pages import page_routes
 from sfumato.server.pages.rendering import static_files
-from sfumato.server.processes.reply_ticks import RepliesAtTicks, Ticks
-from sfumato.server.requests.bounded_bodies import BoundedBodies
+from sfumato.server.processes.connections import RepliesAtTicks, Ticks
 from sfumato.server.requests.calls import in_thread
-from sfumato.server.requests.problems import fault, problem
+from sfumato.server.requests.problems import BoundedBodies, fault, problem
 from sfumato.server.rest import interface as rest
 from sfumato.server.rest.routes_health import Metrics
 

@@ -20,9 +20,9 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from sfumato.curator import Curator, PeriodStandings, Standing
-from sfumato.curator.accounts.policy_account import amend_account, latest_lines_of
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.listings import Listing
+from sfumato.curator.policy_account import amend_account, latest_lines_of
 from sfumato.errors import (
     InvalidParameter,
     NotSignedIn,
@@ -37,22 +37,25 @@ from sfumato.plots.picture import Picture
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import Number
 from sfumato.server.activity_log import ActivityLog
-from sfumato.server.people.caller import Caller, Credentials
-from sfumato.server.people.charge_permits import ChargePermit
-from sfumato.server.people.known_people import Act, Role, Token, User
+from sfumato.server.people.known_people import Act, Caller, Credentials, Role, Token, User, told
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.people.token_limits import NothingSpent, NotStored
-from sfumato.server.people.told_errors import told
+from sfumato.server.people.token_limits import ChargePermit, NothingSpent, NotStored
 from sfumato.server.releases.answer_clock import AnswerClock, doublings
 from sfumato.server.releases.flights import Flight, Flights, Released
-from sfumato.server.releases.kept_answers import given_again
-from sfumato.server.releases.known_proposals import Proposed, Sent
-from sfumato.server.releases.running_releases import Kept, Phase, Request, RunningReleases, written
-from sfumato.server.releases.static_costs import LINES, for_what_is_proposed, for_what_was_sent
+from sfumato.server.releases.known_proposals import Proposed, Sent, given_again
+from sfumato.server.releases.running_releases import (
+    LINES,
+    Kept,
+    Phase,
+    Request,
+    RunningReleases,
+    for_what_is_proposed,
+    for_what_was_sent,
+    written,
+)
 from sfumato.server.releases.turns import FreeQuestions, Turns
-from sfumato.server.served import Served
+from sfumato.server.served import Page, Served, page_of
 from sfumato.server.settings import Settings
-from sfumato.server.shown_history import Page, page_of
 
 T = TypeVar("T")
 Propose = Callable[[Curator, str, Mapping[str, Any]], Any]

@@ -3,6 +3,11 @@
 All of them share one ledger, beside which the people file lies. A policy that does not name an analyst is not there for
 them, and the access list is always the one that is written. When a policy's file changes it is opened again, and
 whoever asks about it waits for that (``clocked_openings``); a file that cannot be opened answers nothing until it can.
+
+Lines of history are shown page by page: whole to whoever sees all of them, and to analysts without what others do.
+
+A line of the ledger says what was spent in all until then, what is held, and the hash of the line before it. All three
+tell of the purchases of others, so an analyst's own lines are shown without them.
 """
 
 from __future__ import annotations
@@ -13,15 +18,15 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from sfumato.caching import cached_property
 from sfumato.curator import Curator
-from sfumato.curator.accounts.policy_account import ledger_address, people_place, read_policy
 from sfumato.curator.described_tables import Tables
+from sfumato.curator.policy_account import ledger_address, people_place, read_policy
 from sfumato.errors import (
     AccountDiffers,
     InvalidParameter,
@@ -32,14 +37,14 @@ from sfumato.errors import (
     SfumatoError,
     SourceChanged,
 )
-from sfumato.ledger import Account, Ledger
+from sfumato.ledger import Account, Ledger, Line
+from sfumato.ledger.spending import NOTHING
 from sfumato.policy import Policy
 from sfumato.release.releasing import Progress
-from sfumato.server.people.caller import Caller
-from sfumato.server.people.known_people import Role
-from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.releases.clocked_openings import ClockedOpenings
+from sfumato.server.people.known_people import Caller, Role
+from sfumato.server.releases.answer_clock import AnswerClock, ClockedOpenings
 from sfumato.server.releases.known_proposals import KnownProposals
+from sfumato.server.releases.running_releases import RunningReleases
 
 _OPENINGS = 3
 """How often a call waits for a policy that is changed meanwhile."""
@@ -298,3 +303,39 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     except OSError:
         return (0, 0, 0)
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page holds lines of history, and the number after which the next page begins; None on the last."""
+
+    lines: tuple[Line, ...]
+    next: int | None
+    answered: frozenset[int] = frozenset()
+    """Those of the lines whose answers ``released`` shows again."""
+    bought_by: Mapping[int, str] = field(default_factory=dict)
+    """Who bought what the account itself paid for, and no analyst's share: by the number of the line."""
+
+    def buyer(self, line: Line) -> str | None:
+        """Name who bought what a line is about."""
+        return line.analyst or self.bought_by.get(line.number)
+
+
+def page_of(
+    running: RunningReleases, account: str, lines: Iterable[Line], most: int, analyst: str | None, named: Iterable[str]
+) -> Page:
+    """Make a page of the first so many lines, for an analyst or for whoever sees all; ``named`` have shares."""
+    found = list(lines)
+    shown = found[:most]
+    after = shown[-1].number if len(found) > most else None
+    answered = running.kept_lines(account, (each.number for each in shown), analyst)
+    if analyst is not None:
+        return Page(tuple(_own(each) for each in shown), after, answered)
+    unnamed = {each.number: each.request_id for each in shown if each.analyst is None and each.request_id}
+    users = running.users(account, unnamed.values(), besides=named)
+    bought_by = {number: users[request] for number, request in unnamed.items() if request in users}
+    return Page(tuple(shown), after, answered, bought_by)
+
+
+def _own(line: Line) -> Line:
+    return replace(line, spent=NOTHING, held=NOTHING, previous="")

@@ -29,18 +29,16 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
-from sfumato.curator.accounts.policy_account import people_place, read_policy
+from sfumato.curator.policy_account import people_place, read_policy
 from sfumato.errors import SfumatoError, WeakLedger, WeakPrivacy, outcome
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.application import application, stop
 from sfumato.server.counter import Counter
 from sfumato.server.people.known_people import Role, User
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.processes.admitted_peers import admitted_peers
-from sfumato.server.processes.connections import HEAD_SECONDS, BoundedConnection
-from sfumato.server.processes.handed_connections import confirm, handed
+from sfumato.server.processes.connections import HEAD_SECONDS, BoundedConnection, admitted_peers
 from sfumato.server.processes.listening import address, listening
-from sfumato.server.processes.spawned_processes import Processes
+from sfumato.server.processes.spawned_processes import Processes, confirm, handed
 from sfumato.server.requests.proposals import propose
 from sfumato.server.served import Served
 from sfumato.server.settings import Settings

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sfumato.errors import InvalidParameter, InvalidPolicy, InvalidSettings
-from sfumato.policy.names import check_keys
+from sfumato.policy.domains import check_keys
 from sfumato.privacy.numbers import Range, exact, whole
 
 _MOST_BYTES = 1 << 20

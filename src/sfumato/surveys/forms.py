@@ -4,6 +4,11 @@ Theorem. A report is ε-DP for replace neighbours: for any two sets of answers a
 the parts are drawn independently, each at ε/m, and the losses add up to ε. Sampled: which question is asked does not
 depend on the answers, and given that, one part is drawn at ε (Warner 1965; Kasiviswanathan, Lee, Nissim, Raskhodnikova
 & Smith 2011). Nothing else in a report depends on an answer, and no answer makes answering fail.
+
+A question of a survey has finitely many cells, as a coded column has: its answers, and one for no answer or another.
+
+Which cell an answer is in never fails: a refusal that depended on the answer would tell of it. Whoever does not answer,
+or answers what is not listed, is in the last cell, and is randomised like everybody else.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -23,18 +28,99 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.response import Response
+from sfumato.policy.domains import Type, as_value, implied
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
 from sfumato.publish.files import sealed_files
-from sfumato.publish.files.sealed_files import FileKind
-from sfumato.publish.files.zip_files import MANIFEST, content_of, damaged, members_of, save
-from sfumato.publish.marginals.attributes import Attribute
-from sfumato.surveys import choosing, counts
+from sfumato.publish.files.sealed_files import MANIFEST, FileKind, content_of, damaged, members_of, save
+from sfumato.publish.marginals.attributes import Attribute, Cell, Listed, Other, Range
+from sfumato.surveys import counts
 from sfumato.surveys.counts import Counts, PairCounts, Refused, SurveyEstimate
-from sfumato.surveys.encodings import Chances, Encoding, fits, randomised
-from sfumato.surveys.question_cells import cell_of, check_questions, label, questions_of
-from sfumato.surveys.reports import Report
-from sfumato.untrusted import refusing
+from sfumato.surveys.encodings import Chances, Encoding, Report, fits, randomised
+from sfumato.untrusted import printable, refusing
+
+MOST_QUESTIONS = 100
+MOST_CELLS = 4096
+"""Of one question: estimating takes time for each report and each cell."""
+
+
+def questions_of(given: object) -> tuple[Attribute, ...]:
+    """Read the questions of a form: for each name a list of answers, ``{"bins": edges}``, or an Attribute."""
+    if not isinstance(given, Mapping) or not 1 <= len(given) <= MOST_QUESTIONS:
+        raise InvalidParameter("questions", given, f"a mapping from 1 to {MOST_QUESTIONS} names to lists of answers")
+    return tuple(_question(name, answers) for name, answers in given.items())
+
+
+def check_questions(questions: object) -> tuple[Attribute, ...]:
+    """Refuse attributes that are no questions of one form."""
+    if not isinstance(questions, (tuple, list)) or not 1 <= len(questions) <= MOST_QUESTIONS:
+        raise InvalidParameter("questions", questions, f"1 to {MOST_QUESTIONS} attributes")
+    for each in questions:
+        if type(each) is not Attribute or not 2 <= each.size <= MOST_CELLS:
+            raise InvalidParameter("questions", each, f"attributes of 2 to {MOST_CELLS:,} cells")
+    if len({each.name for each in questions}) != len(questions):
+        raise InvalidParameter("questions", [each.name for each in questions], "a list in which no name stands twice")
+    return tuple(questions)
+
+
+def _question(name: object, answers: Any) -> Attribute:
+    if type(name) is not str or not name:
+        raise InvalidParameter("questions", name, "a mapping from names, which are texts")
+    if type(answers) is Attribute:
+        if answers.name != name:
+            raise InvalidParameter(name, answers.name, "an Attribute of the same name")
+        return answers.flat
+    if isinstance(answers, Mapping) and set(answers) == {"bins"}:
+        return _binned(name, answers["bins"])
+    kind = implied(answers)
+    if kind is None:
+        allowed = 'a list of answers of one type, {"bins": [0, 18, 65]}, or an Attribute'
+        raise InvalidParameter(name, answers, allowed)
+    if len(set(answers)) != len(answers):
+        raise InvalidParameter(name, answers, "a list of answers in which none stands twice")
+    return Attribute(name, kind, (*map(Listed, answers), Other()))
+
+
+def _binned(name: str, edges: Any) -> Attribute:
+    """Make ranges between edges: each holds its lower edge, and the last both."""
+    kind = implied(edges)
+    rule = "at least two edges that rise: numbers, dates or times"
+    if kind is None or kind in (Type.TEXT, Type.BOOLEAN) or len(edges) < 2:
+        raise InvalidParameter(name, edges, rule)
+    pairs: list[Any] = list(pairwise(as_value(kind, each, name) for each in edges))
+    if not all(low < high for low, high in pairs):
+        raise InvalidParameter(name, edges, rule)
+    ranges = [Range(low, high, closed=place == len(pairs) - 1) for place, (low, high) in enumerate(pairs)]
+    return Attribute(name, kind, (*ranges, Other()))
+
+
+def cell_of(question: Attribute, answer: object) -> int:
+    """Find the number of the cell that an answer is in, the last one for all that is in no other."""
+    last = question.size - 1
+    try:
+        value = as_value(question.type, answer, question.name)
+    except InvalidParameter:
+        return last
+    found = (place for place, cell in enumerate(question.cells[:-1]) if _holds(cell, value))
+    return next(found, last)
+
+
+def _holds(cell: Cell, value: Any) -> bool:
+    if isinstance(cell, Listed):
+        return bool(cell.value == value)
+    if isinstance(cell, Range):
+        return bool(cell.low <= value and (value < cell.high or (cell.closed and value == cell.high)))
+    return False
+
+
+def label(cell: Cell) -> str:
+    """Write a cell for people."""
+    if isinstance(cell, Listed):
+        return printable(str(cell.value))
+    if isinstance(cell, Range):
+        return f"{cell.low} to {'' if cell.closed else 'below '}{cell.high}"
+    return "no answer or another"
+
 
 _MOST_RESPONDENTS = 10**9
 _LONGEST = 1 << 26
@@ -74,7 +160,7 @@ class Form:
     @cached_property
     def mechanisms(self) -> tuple[Response, ...]:
         """Give the mechanism of each question: their ε follow from the form's, so no file can state others."""
-        each = choosing.share(self.epsilon, len(self.questions), sampled=self.sampled)
+        each = counts.share(self.epsilon, len(self.questions), sampled=self.sampled)
         return tuple(
             encoding.mechanism(each, question.size)
             for encoding, question in zip(self.encodings, self.questions, strict=True)
@@ -271,7 +357,7 @@ class Form:
     def explain(self, respondents: int = 1000) -> str:
         """Write what the form does, and how much the other ways would err: standard errors of a count."""
         many = whole(respondents, "respondents", at_least=1)
-        own, ways = self._way(), [choosing.best(self.questions, self.epsilon, sampled=way) for way in (False, True)]
+        own, ways = self._way(), [counts.best(self.questions, self.epsilon, sampled=way) for way in (False, True)]
         wide = max(8, *(len(each.name) for each in self.questions))
         lines = [
             f"{'question':<{wide}}  answers  encoding  this form     split   sampled",
@@ -286,7 +372,7 @@ class Form:
         return "\n".join([self._said(many), *lines, self.guarantee])
 
     def _said(self, many: int) -> str:
-        each = choosing.share(self.epsilon, len(self.questions), sampled=self.sampled)
+        each = counts.share(self.epsilon, len(self.questions), sampled=self.sampled)
         how = "each respondent answers one, drawn evenly" if self.sampled else "each respondent answers all"
         many_asked = "1 question" if len(self.questions) == 1 else f"{len(self.questions)} questions"
         return (
@@ -294,14 +380,14 @@ class Form:
             f"Standard errors of a count among {many:,} respondents, averaged over equally frequent answers:"
         )
 
-    def _way(self) -> choosing.Way:
-        each = choosing.share(self.epsilon, len(self.questions), sampled=self.sampled)
+    def _way(self) -> counts.Way:
+        each = counts.share(self.epsilon, len(self.questions), sampled=self.sampled)
         one_of = len(self.questions) if self.sampled else 1
         found = (
-            choosing.variance(encoding, question.size, each, one_of)
+            counts.variance(encoding, question.size, each, one_of)
             for encoding, question in zip(self.encodings, self.questions, strict=True)
         )
-        return choosing.Way(self.sampled, self.encodings, tuple(found))
+        return counts.Way(self.sampled, self.encodings, tuple(found))
 
     # ── keeping ────────────────────────────────────────────────────────────────────────────────
 
@@ -340,8 +426,8 @@ def collect(questions: Mapping[str, Any], epsilon: Number, *, split: bool | None
     if split is not None and type(split) is not bool:
         raise InvalidParameter("split", split, "True, False or None")
     for sampled in (False, True):  # refuse an ε that is out of range before anything is compared
-        Encoding.RESPONSE.mechanism(choosing.share(budget, len(asked), sampled=sampled), 2)
-    way = choosing.better(asked, budget) if split is None else choosing.best(asked, budget, sampled=not split)
+        Encoding.RESPONSE.mechanism(counts.share(budget, len(asked), sampled=sampled), 2)
+    way = counts.better(asked, budget) if split is None else counts.best(asked, budget, sampled=not split)
     return Form(asked, budget, way.sampled, way.encodings)
 
 

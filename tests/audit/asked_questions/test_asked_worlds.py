@@ -19,18 +19,19 @@ import pytest
 import sfumato as sf
 from audit.invented_tables.test_neighbouring_tables import NOWHERE, policy
 from sfumato.audit.asked_questions.asked_worlds import (
+    AskedText,
+    Job,
+    Processes,
     asked_worlds,
     largest_pair,
     paid_for,
     replayed_question,
     telling_pair,
 )
+from sfumato.audit.asked_questions.compared_outcomes import Coordinates, told
 from sfumato.audit.asked_questions.replayed_totals import replayed
-from sfumato.audit.asked_questions.sampling_processes import AskedText, Job, Processes
-from sfumato.audit.asked_questions.told_answers import Coordinates, told
-from sfumato.audit.invented_tables.neighbouring_tables import neighbours_of
-from sfumato.audit.whole_policies.audit_stages import Stage, set_up
-from sfumato.audit.whole_policies.drawn_again import drawn_again
+from sfumato.audit.invented_tables import neighbours_of
+from sfumato.audit.whole_policies.audit_stages import Stage, drawn_again, set_up
 from sfumato.curator import Curator
 from sfumato.policy import InMemory, Policy, Table
 from sfumato.privacy import Budget, Guarantee, PrivacyUnit, Sensitivity

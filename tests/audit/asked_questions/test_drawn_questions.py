@@ -10,10 +10,9 @@ import pytest
 
 import sfumato as sf
 from audit.invented_tables.test_neighbouring_tables import NOWHERE
-from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion, drawn_questions
-from sfumato.audit.asked_questions.question_templates import templates
-from sfumato.audit.asked_questions.sampling_processes import throw_away
-from sfumato.audit.invented_tables.neighbouring_tables import neighbours_of
+from sfumato.audit.asked_questions.asked_worlds import throw_away
+from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion, drawn_questions, templates
+from sfumato.audit.invented_tables import neighbours_of
 from sfumato.engine.opening import open_engine
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit

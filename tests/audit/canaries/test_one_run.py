@@ -12,8 +12,8 @@ import pytest
 
 import sfumato as sf
 from refusals import assert_refused
-from sfumato.audit.canaries import canary_guesses
-from sfumato.audit.canaries.canary_guesses import OneRun, chance_of_guessing, proven_epsilon
+from sfumato.audit import canaries
+from sfumato.audit.canaries import OneRun, chance_of_guessing, proven_epsilon
 
 CLAIM = sf.Guarantee(1)
 SURE = "0.999999"
@@ -86,8 +86,8 @@ def test_a_sound_release_is_seldom_refuted(long: bool) -> None:
 def test_an_audit_that_forgets_how_many_numbers_of_guesses_it_tries_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """All numbers of guesses together have the chance of a mistake that the confidence leaves."""
     spent: list[float] = []
-    proven = canary_guesses.proven_epsilon
-    monkeypatch.setattr(canary_guesses, "proven_epsilon", lambda *given: spent.append(given[-1]) or proven(*given))
+    proven = canaries.proven_epsilon
+    monkeypatch.setattr(canaries, "proven_epsilon", lambda *given: spent.append(given[-1]) or proven(*given))
     sf.audit.one_run(_noisy(1), CLAIM, 1000, confidence="0.9")
     assert len(spent) == 3
     assert math.isclose(sum(spent), 0.1)

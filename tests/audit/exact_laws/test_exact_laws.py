@@ -17,11 +17,10 @@ import pytest
 from scipy.stats import chi2
 
 import sfumato as sf
-from sfumato.audit.exact_laws.rank_laws import rank_law
+from sfumato.audit.exact_laws.choice_laws import frequent_law, rank_law, score_law
 from sfumato.audit.exact_laws.report_laws import key_law
-from sfumato.audit.exact_laws.score_laws import frequent_law, score_law
 from sfumato.audit.exact_laws.stream_laws import stream_law
-from sfumato.audit.lower_bounds.mechanism_runs import runs
+from sfumato.audit.lower_bounds.falsifying import runs
 
 DRAWS, LONG_DRAWS = 700, 20_000
 _MISS = 1e-8

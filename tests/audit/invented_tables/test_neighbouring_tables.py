@@ -12,8 +12,16 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.audit.invented_tables.invented_cells import Cells, Ends, ListCells, as_text
-from sfumato.audit.invented_tables.neighbouring_tables import MOST_ROWS, NeighbouringTables, Population, neighbours_of
+from sfumato.audit.invented_tables import (
+    MOST_ROWS,
+    Cells,
+    Ends,
+    ListCells,
+    NeighbouringTables,
+    Population,
+    as_text,
+    neighbours_of,
+)
 from sfumato.engine.opening import open_engine
 from sfumato.policy import Domain, Policy, Table
 from sfumato.policy.domains import ListColumn

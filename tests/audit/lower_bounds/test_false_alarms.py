@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit.lower_bounds import falsifying
-from sfumato.audit.lower_bounds.telling_events import View
+from sfumato.audit.lower_bounds.events import View
 from sfumato.mechanisms import confidence_limits
 
 COLUMNS = 12

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.audit.lower_bounds.telling_events import View, by_value, one_column, whole_row
-from sfumato.audit.lower_bounds.trained_events import discriminant, grown
+from sfumato.audit.lower_bounds.events import View, by_value, discriminant, grown, one_column, whole_row
 
 Sampler = Callable[[int], Any]
 SAMPLES = 40_000

@@ -18,7 +18,7 @@ import sfumato as sf
 from refusals import assert_refused
 from sfumato.audit import museum
 from sfumato.audit.museum import EXHIBITS, ROOMS, Catch, Exhibit, Tour, shown_keys
-from sfumato.audit.museum.demonstration_noise import DemonstrationNoise
+from sfumato.audit.museum.exhibits import DemonstrationNoise
 from sfumato.mechanisms.confidence_limits import at_least, at_most
 
 ROOT = Path(__file__).parents[3]

@@ -23,8 +23,7 @@ import pytest
 import sfumato as sf
 from audit.invented_tables.test_neighbouring_tables import NOWHERE
 from sfumato.audit.asked_questions.compared_outcomes import differences, forecast, outcome
-from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion
-from sfumato.audit.asked_questions.question_templates import questions_of, templates
+from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion, questions_of, templates
 from sfumato.audit.whole_policies import curator_audits
 from sfumato.audit.whole_policies.audit_stages import Stage, prepared, set_up
 from sfumato.audit.whole_policies.curator_audits import _Asked, _asked, _notes, _Run

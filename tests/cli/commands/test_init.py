@@ -24,7 +24,7 @@ from pyarrow import parquet
 
 from engine.tables import DATA, in_database
 from sfumato.cli import main
-from sfumato.curator.owners.policy_drafts import suggested_id, suggested_unit
+from sfumato.curator.policy_drafts import suggested_id, suggested_unit
 from sfumato.engine.duckdb.connection import schema
 from sfumato.policy import Domain, Table, Type, Via, read
 

@@ -13,10 +13,9 @@ import pytest
 import sfumato as sf
 from cli.running import run, spent
 from cli.terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
-from sfumato.cli.shell.history import TypedHistory, usual_path
-from sfumato.cli.shell.session import COMMANDS, Session
-from sfumato.cli.shell.settings import Settings
-from sfumato.cli.shell.statements import pieces
+from sfumato.cli.shell.completion import pieces
+from sfumato.cli.shell.lines import TypedHistory, usual_path
+from sfumato.cli.shell.session import COMMANDS, Session, Settings
 from sfumato.errors import SfumatoError
 
 COUNT = "SELECT COUNT(*) AS n FROM flights"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.curator.accounts.policy_account import amend
+from sfumato.curator.policy_account import amend
 from sfumato.policy import read
 
 POLICY = """

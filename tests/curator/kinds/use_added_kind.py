@@ -45,7 +45,7 @@ def main(folder: Path) -> dict[str, object]:
     with sf.Curator(policy) as curator:
         told["spent at last"] = float(curator.standing().spent["pure"] or 0)
     from sfumato.server.pages.browser_sessions import Form
-    from sfumato.server.pages.kind_pages import _body, _fields, page_kinds
+    from sfumato.server.pages.released_pages import _body, _fields, page_kinds
 
     kind = page_kinds()["tallies"]
     form = Form({"table": ("visits",), "column": ("region",), "values": ("north\r\nsouth",), "count": ("rows",)})

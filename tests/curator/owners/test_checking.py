@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.curator.owners.checking import check, typical_advice
+from sfumato.curator.checking import check, typical_advice
 
 POLICY = """[unit]
 name = "person"

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import sfumato as sf
-from sfumato.curator.owners.checking import check
-from sfumato.curator.owners.reading_times import ReadingTime, answer_after
+from sfumato.curator.checking import ReadingTime, answer_after, check
 from sfumato.engine.duckdb.driver import DuckDB
 
 

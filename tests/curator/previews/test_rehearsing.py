@@ -15,7 +15,7 @@ import sfumato as sf
 from mechanisms.recorded import seeded
 from sfumato.curator.previews.rehearsing import moved, rehearsal
 from sfumato.curator.proposals.workload_answers import Answers
-from sfumato.publish.fitted_models import FittedModel
+from sfumato.publish.published_files import FittedModel
 from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.receipts import INVENTED, REHEARSED

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import sfumato as sf
 from ledger.small_accounts import script
 from sfumato.cli import main
-from sfumato.curator.proposals import synopsis_candidates
+from sfumato.curator.proposals import bought_synopses
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Account, Publication
 from sfumato.publish.marginals.measuring import PublishDraw
@@ -239,7 +239,7 @@ def test_other_accounts_have_their_own(tmp_path: Path) -> None:
     with sf.Ledger.open(tmp_path / "ledger.db") as ledger, sf.open(policy(), ledger=ledger) as curator:
         curator.marginals("people", SETS).release(rho=1)
         account, engine = curator._context.account, curator._context.engine
-        shelf = synopsis_candidates.shelf(curator._context, "people")
+        shelf = bought_synopses.shelf(curator._context, "people")
         assert len(account.published(shelf, data=engine.identity())) == 1
         other = ledger.account("other", unit=sf.PrivacyUnit("person", every_row=True), budget=sf.Budget(1, "1e-6"))
         assert other.published(shelf, data=engine.identity()) == ()
@@ -373,7 +373,7 @@ def test_the_best_of_many_different_synopses_is_taken(curator: sf.Curator) -> No
     sets = [[wide[:size], [each]] for size in (1, 2, 3, 4) for each in wide[size:]]
     rhos = ["0.01", "1", *["0.01"] * (len(sets) - 2)]
     bought = [curator.marginals("people", one).release(rho=rho) for one, rho in zip(sets, rhos, strict=True)]
-    assert len(bought) > synopsis_candidates._MOST_ASKED
+    assert len(bought) > bought_synopses._MOST_ASKED
     text = "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex"
     answer = curator.sql(text).release(free=True)
     least = min(max(_widths(each.sql(text))) for each in bought)

@@ -20,7 +20,7 @@ from sfumato.curator.proposals.running_counts import running_totals
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter, Overspent, Unsupported
 from sfumato.mechanisms.factorisations import MOST_PERIODS
-from sfumato.plan.readings.factored_totals import FactoredTotals
+from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.privacy.numbers import shown
 from sfumato.release.running_totals import RunningAnswer

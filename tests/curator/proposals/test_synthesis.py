@@ -33,9 +33,9 @@ from sfumato.plan.readings.cell_rows import CellCounts, CodedRows, SetMisfits
 from sfumato.privacy import codec
 from sfumato.publish.graph.fitting import Observation, fitted
 from sfumato.publish.marginals.measuring import packed
+from sfumato.publish.synthesis.candidates import NoisyCells
 from sfumato.publish.synthesis.course import Course
 from sfumato.publish.synthesis.released import Synthesized
-from sfumato.publish.synthesis.steps import NoisyCells
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 from sfumato.release.prices import Price
 

@@ -296,7 +296,7 @@ def test_what_is_stopped_after_the_charge_is_spent_and_not_answered(
 
     target = {
         "read": "sfumato.engine.duckdb.driver.DuckDB.read",
-        "draw": "sfumato.release.together.MeasuredTogether",
+        "draw": "sfumato.release.batch_prices.MeasuredTogether",
         "write": "sfumato.ledger.transaction.Transaction.close_tab",
     }[where]
     asked = clinic.workload([ALL, A])

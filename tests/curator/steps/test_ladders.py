@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.curator.steps.ladders import (
+from sfumato.curator.step_counts import (
     Ladder,
     counting_ladder,
     filled_above,

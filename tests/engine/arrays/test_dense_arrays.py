@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from engine.tables import policy_of
-from sfumato.engine.arrays import dense_arrays
+from sfumato.engine import arrays
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter
@@ -118,7 +118,7 @@ def test_rows_are_counted_as_they_arrive_where_combinations_are_many(
     found = rows(5)
     added_up = {strategy: read(found, strategy) for strategy in (Strategy.WHOLE, Strategy.REWEIGHT)}
     monkeypatch.setattr("sfumato.plan.readings.dense_readings._MOST_GROUPED", 1)
-    monkeypatch.setattr(dense_arrays, "KEYED_BATCH", batch)
+    monkeypatch.setattr(arrays, "KEYED_BATCH", batch)
     statements: list[str] = []
     stream = Sources.stream
     monkeypatch.setattr(
@@ -136,7 +136,7 @@ LARGEST = 2**63 - 1
 
 @pytest.mark.parametrize("listed", [[4, -2, 9], [0], [LARGEST // 4, 3], [-5, 10**6 - 6], [-5, 10**7]])
 def test_whole_numbers_are_found_in_their_cells(listed: list[int]) -> None:
-    cells = dense_arrays._Cells(listed, Type.INTEGER)
+    cells = arrays._Cells(listed, Type.INTEGER)
     around = {each + step for each in listed for step in (-2, -1, 0, 1, 2)}
     values = [*sorted(around), None, -LARGEST - 1, LARGEST, 7]
     wanted = [listed.index(each) if each in listed else len(listed) for each in values]
@@ -219,9 +219,9 @@ def _kept(found: list[Row]) -> set[int]:
 @pytest.mark.parametrize(("limit", "waiting"), [(50, 1), (1 << 21, 1), (1 << 21, 10**6), (1 << 40, 700)])
 def test_numbers_are_counted_as_they_arrive(limit: int, waiting: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few cells, or many; merged after every batch, or once."""
-    monkeypatch.setattr(dense_arrays, "_MOST_WAITING", waiting)
+    monkeypatch.setattr(arrays, "_MOST_WAITING", waiting)
     draw = np.random.default_rng(3)
-    counts, every = dense_arrays._Counts(limit), []
+    counts, every = arrays._Counts(limit), []
     for size in (0, 1, 500, 3, 800, 0):
         every.append(draw.integers(limit - 50, limit, size))
         counts.add(every[-1])
@@ -229,7 +229,7 @@ def test_numbers_are_counted_as_they_arrive(limit: int, waiting: int, monkeypatc
     expected = np.unique(np.concatenate(every), return_counts=True)
     assert np.array_equal(numbers, expected[0])
     assert np.array_equal(many, expected[1])
-    nothing = dense_arrays._Counts(limit).sorted()
+    nothing = arrays._Counts(limit).sorted()
     assert [each.size for each in nothing] == [0, 0]
 
 

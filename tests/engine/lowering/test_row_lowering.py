@@ -18,7 +18,7 @@ from engine.lowered import TYPES, constant, selected
 from engine.ordinary import ORDINARY, ROWS
 from plan.samples import COLUMNS, NESTED, nested, read
 from sfumato.errors import Unsupported
-from sfumato.plan.values import calendar, date_formats
+from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns
 from sfumato.plan.values.functions import FUNCTIONS, call, literal, null
 from sfumato.plan.values.functions.temporal import PARTS
@@ -255,7 +255,7 @@ ARGUMENTS: dict[str, list[list[Any]]] = {
     "REPLACE": [[TEXTS, WORDS, [text(""), text("x" * 32)]]],
     "STARTS_WITH": [[TEXTS, TEXTS]],
     "EXTRACT": [[[text(each) for each in PARTS], MOMENTS]],
-    "STRFTIME": [[MOMENTS, [text(f"%{each}|%%") for each in date_formats.LETTERS]]],
+    "STRFTIME": [[MOMENTS, [text(f"%{each}|%%") for each in calendar.LETTERS]]],
     **{name: [[MOMENTS]] for name in ("DAYNAME", "MONTHNAME")},
     "DATE_TRUNC": [[[text(each) for each in calendar.UNITS], MOMENTS]],
     "DATE_DIFF": [[[text(each) for each in calendar.UNITS], MOMENTS, MOMENTS]],

@@ -26,7 +26,7 @@ from postgres_server import PostgresServer
 from safety.worlds import changes, question, text, world
 from sfumato import Curator
 from sfumato.cli import main
-from sfumato.curator.owners.checking import check
+from sfumato.curator.checking import check
 from sfumato.engine import carried_tables
 from sfumato.engine.opening import open_engine
 from sfumato.engine.postgres import driver as postgres_driver

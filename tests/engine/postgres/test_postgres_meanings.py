@@ -28,8 +28,7 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.engine import proving
 from sfumato.engine.carried_tables import Carried
 from sfumato.engine.seam import Engine
-from sfumato.engine.spellings.duckdb import DuckDBSpelling
-from sfumato.engine.spellings.duckdb_literals import name as quoted
+from sfumato.engine.spellings.duckdb import DuckDBSpelling, name as quoted
 from sfumato.engine.spellings.postgres import TYPES as POSTGRES_TYPES, PostgresSpelling
 from sfumato.errors import EngineFailed, InvalidPolicy, Unsupported
 from sfumato.plan.bounding import Bounded, boundings, found_bounding

@@ -15,9 +15,8 @@ from engine.tables import tuples
 from postgres_server import PostgresServer
 from safety.worlds import question
 from sfumato import Curator
-from sfumato.curator.owners.checking import check
+from sfumato.curator.checking import check
 from sfumato.engine.opening import open_engine
-from sfumato.engine.postgres import public_tables
 from sfumato.errors import InvalidPolicy, SourceTaken
 from sfumato.plan.bounding import boundings
 from sfumato.plan.readings.total_readings import GroupTotals

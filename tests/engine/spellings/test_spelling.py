@@ -14,7 +14,7 @@ from engine.ordinary import ORDINARY
 from engine.tables import policy_of
 from plan.samples import read
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering import total_lowering, value_lowering
+from sfumato.engine.lowering import reading_statements, total_lowering
 from sfumato.engine.lowering.relational import Operation, Wide
 from sfumato.engine.spellings import generator
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
@@ -84,7 +84,7 @@ def test_public_values_have_no_word_of_a_dialect() -> None:
     key = read("CASE WHEN age > 3 THEN colour END")
     age, colour = (Field(0, "visits", name) for name in ("age", "colour"))
     world = World(((age, Domain("integer"), Span(1, 10)), (colour, Domain("text"), ("a", "b"))), (key,))
-    written = Generator(Marked(), str.upper).statement(value_lowering.distinct(world))  # type: ignore[arg-type]
+    written = Generator(Marked(), str.upper).statement(reading_statements.distinct(world))  # type: ignore[arg-type]
     assert not OWN.search(written), written
 
 

@@ -18,9 +18,9 @@ from engines.spark.conftest import PANDAS, Cluster
 from engines.spark.test_spark import _policy, _reading, _rows
 from sfumato.curator.curators import Curator
 from sfumato.engine.opening import open_engine
-from sfumato.engine.spark import public_tables
-from sfumato.engine.spark.carried_frames import prove
+from sfumato.engine.spark import driver
 from sfumato.engine.spark.driver import Spark
+from sfumato.engine.spark.frames import prove
 from sfumato.engine.spark.sessions import beside
 from sfumato.errors import InvalidPolicy, SourceChanged, SourceTaken
 from sfumato.plan.bounding import Limits, Strategy, boundings
@@ -218,8 +218,8 @@ def test_public_rows_of_spark_are_carried_up_to_a_limit(
     cluster: Cluster, stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zones = Table("zones", cluster.address, public=True, path=str(stored), format="parquet")
-    monkeypatch.setattr(public_tables, "MOST_ROWS", 20)
-    assert public_tables.fetch(zones).table.num_rows == 20
-    monkeypatch.setattr(public_tables, "MOST_ROWS", 19)
+    monkeypatch.setattr(driver, "MOST_ROWS", 20)
+    assert driver.fetch(zones).table.num_rows == 20
+    monkeypatch.setattr(driver, "MOST_ROWS", 19)
     with pytest.raises(InvalidPolicy, match="with at most"):
-        public_tables.fetch(zones)
+        driver.fetch(zones)

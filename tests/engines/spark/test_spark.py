@@ -23,7 +23,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering.relational import Aggregation, Exists, Operation, Total
 from sfumato.engine.opening import open_engine, open_inspector
 from sfumato.engine.proofs import statement_cases
-from sfumato.engine.spark import carried_frames, settings
+from sfumato.engine.spark import frames, sessions
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.frames import FrameWriter
 from sfumato.engine.spark.sessions import at_address, quietly
@@ -235,7 +235,7 @@ def test_a_wrong_spelling_is_found_by_its_name(cluster: Cluster) -> None:
     def wrong(spelling: SparkSpelling, *names: str) -> bool:
         some = [cases[name] for name in names]
         try:
-            found = proving._computed(carried_frames._dialect(session, spelling), some)
+            found = proving._computed(frames._dialect(session, spelling), some)
         except EngineFailed:
             return True
         return bool(proving._differing(some, found))
@@ -271,7 +271,7 @@ def test_wrong_operations_and_statements_are_found_by_their_names(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = at_address(cluster.address, "tables.t.source")
-    dialect = carried_frames._dialect(session, SparkSpelling())
+    dialect = frames._dialect(session, SparkSpelling())
     joined, tested = FrameWriter._joined, FrameWriter._tested
     total, grouped = Generator._total, FrameWriter._grouped
 
@@ -307,7 +307,7 @@ def _opposite(test: Any) -> Any:
 @pytest.mark.long
 def test_public_tables_are_carried_up_to_a_limit(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of this process, and those that Spark holds itself; one row more is refused before any is read there."""
-    for module in (carried_tables, carried_frames):
+    for module in (carried_tables, frames):
         monkeypatch.setattr(module, "MOST_ROWS", 3)
     private = _policy(cluster.classic.createDataFrame(_rows()))
     asked = "SELECT COUNT(*), SUM(weight) FROM t JOIN wards USING (place)"
@@ -368,7 +368,7 @@ def test_no_server_and_an_old_one_are_refused() -> None:
         version = "3.5.1"
 
     with pytest.raises(InvalidPolicy, match=r"version 4\.0 or newer"):
-        settings.pin(Old(), settings.PINNED, "tables.t.source")
+        sessions.pin(Old(), sessions.PINNED, "tables.t.source")
 
 
 def test_a_type_without_text_is_refused(cluster: Cluster) -> None:
@@ -384,10 +384,10 @@ def test_a_setting_that_does_not_stay_is_refused() -> None:
         class conf:  # noqa: N801 - as it is called there
             set = staticmethod(lambda *_: None)
             isModifiable = staticmethod(lambda _: False)  # noqa: N815 - as it is called there
-            get = staticmethod(lambda name: "false" if name == "spark.sql.ansi.enabled" else settings.PINNED[name])
+            get = staticmethod(lambda name: "false" if name == "spark.sql.ansi.enabled" else sessions.PINNED[name])
 
     with pytest.raises(InvalidPolicy, match=r"spark\.sql\.ansi\.enabled"):
-        settings.pin(Stubborn(), settings.PINNED, "tables.t.source")
+        sessions.pin(Stubborn(), sessions.PINNED, "tables.t.source")
 
 
 def test_an_error_quotes_no_cell(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ import pytest
 import sfumato as sf
 from ledger.small_accounts import account, pure
 from ledger.test_races import in_processes
-from sfumato.ledger import processes
+from sfumato.ledger import local_files
 from sfumato.ledger.accounts import asking
 
 FORK = multiprocessing.get_context("fork")
@@ -308,7 +308,7 @@ def test_a_request_of_a_payer_nobody_knows_of_is_not_charged_again(
     ledger: sf.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clinic = account(ledger)
-    monkeypatch.setattr(processes, "alive", lambda _, **__: None)
+    monkeypatch.setattr(local_files, "alive", lambda _, **__: None)
     first = clinic.ask(pure(**ENTRY, request_id="r"), {"n": 5})
     assert first.begin() is None
     with pytest.raises(sf.AnswerPending):
@@ -347,7 +347,7 @@ def test_waiting_is_bounded_where_nobody_knows_whether_the_payer_lives(
 ) -> None:
     """Then nothing is said of the payer, whose answer still counts; who asks after that time pays."""
     clinic = account(ledger)
-    monkeypatch.setattr(processes, "alive", lambda _, **__: None)
+    monkeypatch.setattr(local_files, "alive", lambda _, **__: None)
     monkeypatch.setattr(asking, "PATIENCE", 2.0)
     first = clinic.ask(pure(**ENTRY), {"n": 5})
     assert first.begin() is None
@@ -400,20 +400,20 @@ def test_a_backup_waits_for_nobody(ledger: sf.Ledger, tmp_path: Path) -> None:
 
 
 def test_a_process_is_alive_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    me = processes.this_process()
-    assert processes.alive(me) is True
+    me = local_files.this_process()
+    assert local_files.alive(me) is True
     boot, space, number, start = me.split(" ")
-    assert processes.alive(f"{boot} {space} {number} {int(start) + 1}") is False  # its number was given to another
-    assert processes.alive(f"another-boot {space} {number} {start}") is False
-    assert processes.alive(f"{boot} pid:[1] {number} {start}") is None
-    (name,) = in_processes(1, lambda _: processes.this_process())
+    assert local_files.alive(f"{boot} {space} {number} {int(start) + 1}") is False  # its number was given to another
+    assert local_files.alive(f"another-boot {space} {number} {start}") is False
+    assert local_files.alive(f"{boot} pid:[1] {number} {start}") is None
+    (name,) = in_processes(1, lambda _: local_files.this_process())
     assert name != me
-    assert processes.alive(str(name)) is False
-    processes._named.cache_clear()
-    monkeypatch.setattr(processes, "PROCESSES", Path("/nowhere"))
-    assert processes.alive(me) is None
-    assert processes.alive(processes.this_process()) is None
-    processes._named.cache_clear()
+    assert local_files.alive(str(name)) is False
+    local_files._named.cache_clear()
+    monkeypatch.setattr(local_files, "PROCESSES", Path("/nowhere"))
+    assert local_files.alive(me) is None
+    assert local_files.alive(local_files.this_process()) is None
+    local_files._named.cache_clear()
 
 
 # ── through the curator ────────────────────────────────────────────────────────────────────────────

@@ -14,8 +14,8 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import account
-from sfumato.engine.sources import data_files
-from sfumato.engine.sources.data_files import identified
+from sfumato.engine.sources import inspected_tables
+from sfumato.engine.sources.inspected_tables import identified
 
 COLUMNS = {"age": {"type": "integer", "bounds": (0, 9)}}
 
@@ -141,7 +141,7 @@ def test_public_files_of_another_size_are_not_read(
     ledger: sf.Ledger, visits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account(ledger).join(identified(visits))
-    monkeypatch.setattr(data_files, "_digest", lambda _: pytest.fail("read"))
+    monkeypatch.setattr(inspected_tables, "_digest", lambda _: pytest.fail("read"))
     visits.with_name("days.csv").write_text("day\n1\n")
     ledger.require_public(identified(visits.with_name("days.csv")))
 
@@ -251,18 +251,18 @@ def test_a_file_that_looks_the_same_is_not_read_again(
     """Nothing tells a file's age but the clock, so the clock is moved on instead of waiting two seconds."""
     clinic = account(ledger)
     reads: list[int] = []
-    digest = data_files._digest
-    monkeypatch.setattr(data_files, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
+    digest = inspected_tables._digest
+    monkeypatch.setattr(inspected_tables, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
     clinic.join(identified(visits))
     clinic.join(identified(visits))  # touched a moment ago: its times may not show another change
     assert len(reads) == 2
-    later = data_files.time.time_ns() + 10**10
-    monkeypatch.setattr(data_files.time, "time_ns", lambda: later)
+    later = inspected_tables.time.time_ns() + 10**10
+    monkeypatch.setattr(inspected_tables.time, "time_ns", lambda: later)
     first = clinic.join(identified(visits))
     assert clinic.join(identified(visits)) == first
     assert len(reads) == 3
     monkeypatch.undo()
-    monkeypatch.setattr(data_files, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
+    monkeypatch.setattr(inspected_tables, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
     os.utime(visits, (10**9, 10**9))
     visits.write_text(visits.read_text().replace("20", "99"))
     os.utime(visits, (10**9, 10**9))  # the same size and modification time: the change time tells

@@ -20,7 +20,7 @@ from ledger.test_races import in_processes
 from sfumato.errors import WeakLedger
 from sfumato.ledger import PeriodAccounts
 from sfumato.ledger.accounts.period_accounts import _most
-from sfumato.ledger.proofs.inspecting import _stretch
+from sfumato.ledger.proofs.verifying import _stretch
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import UNIT
 

@@ -9,7 +9,7 @@ import pytest
 import sfumato as sf
 from ledger.small_accounts import account, pure
 from sfumato.errors import LedgerDamaged
-from sfumato.ledger import Publication, publications
+from sfumato.ledger import Publication
 
 
 def publish(clinic: sf.Account, plan: str, data: str = "d", body: str = "1") -> int:

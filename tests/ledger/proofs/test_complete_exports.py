@@ -25,8 +25,8 @@ from sfumato.cli import main
 from sfumato.errors import WeakLedger
 from sfumato.ledger.moving import copy_ledger
 from sfumato.ledger.sealed_rows import COLUMNS
-from sfumato.ledger.stores import sqlite_copies
-from sfumato.ledger.stores.bodies import LARGE
+from sfumato.ledger.stores import sqlite
+from sfumato.ledger.stores.store import LARGE
 
 
 @pytest.fixture
@@ -268,19 +268,19 @@ def test_where_its_server_does_not_answer_an_export_is_copied(place: Place, tmp_
 def test_an_export_whose_copy_broke_off_after_its_seal_is_finished_and_goes_nowhere_else(
     lost: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = sqlite_copies._name
+    named = sqlite._name
 
     def full(partial: Path, target: Path) -> None:
         if target == tmp_path / "new":
             raise sf.LedgerUnavailable("the disk is full", place="here", fix="make room")
         named(partial, target)
 
-    monkeypatch.setattr(sqlite_copies, "_name", full)
+    monkeypatch.setattr(sqlite, "_name", full)
     with pytest.raises(sf.LedgerUnavailable, match="the disk is full"):
         copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
     with pytest.raises(sf.LedgerUnavailable, match=f"was moved to {tmp_path / 'new'}"):
         copy_ledger(lost, tmp_path / "other", anchor=tmp_path / "anchor")
-    monkeypatch.setattr(sqlite_copies, "_name", named)
+    monkeypatch.setattr(sqlite, "_name", named)
     with pytest.warns(WeakLedger, match=NEVER_AGAIN):
         assert copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor") == head(lost)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.ledger.proofs.lost_ledgers import require_lost
+from sfumato.ledger.proofs.verifying import require_lost
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: PostgreSQL is NOT tested")
 

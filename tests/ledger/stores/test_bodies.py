@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import account, pure
-from sfumato.ledger.stores.bodies import LARGE
+from sfumato.ledger.stores.store import LARGE
 
 BIG = json.dumps(["é" * 50] * 2000, ensure_ascii=False)
 

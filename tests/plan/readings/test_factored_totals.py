@@ -15,7 +15,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.factorisations import Factorisation
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.readings.factored_totals import FactoredTotals
+from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.total_readings import Totals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Table

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from sfumato.plan.values import letters
+from sfumato.plan.values import grammars
 from sfumato.plan.values.grammars import BEYOND, DECIMAL, GRAMMARS, LOCAL, ZERO, ZONED
 from sfumato.policy import Type
 
@@ -101,6 +101,6 @@ def test_the_parts_of_a_grammar_belong_to_it() -> None:
 
 
 def test_letters_become_small_one_for_one() -> None:
-    assert letters.lower("İSTANBUL ΑΣ Straße") == "istanbul ασ straße"
+    assert grammars.lower("İSTANBUL ΑΣ Straße") == "istanbul ασ straße"
     everything = "".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
-    assert len(letters.lower(everything)) == len(everything)
+    assert len(grammars.lower(everything)) == len(everything)

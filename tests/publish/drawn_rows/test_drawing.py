@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import chi2
 
 from sfumato.errors import InvalidParameter
-from sfumato.publish.drawn_rows import drawing
-from sfumato.publish.drawn_rows.drawing import drawn
+from sfumato.publish import drawn_rows
+from sfumato.publish.drawn_rows import drawn
 
 RARE = 1e-7
 
@@ -71,7 +71,7 @@ def test_columns_that_the_model_does_not_link_are_not_linked() -> None:
     assert chi2.ppf(RARE, 361) < score < chi2.isf(RARE, 400)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 5, 1000, drawing.MOST_AT_ONCE + 3])
+@pytest.mark.parametrize("rows", [0, 1, 5, 1000, drawn_rows.MOST_AT_ONCE + 3])
 def test_any_number_of_rows_can_be_drawn(rows: int) -> None:
     found = drawn(CHAIN, rows, 3)
     assert found.shape == (rows, 3)

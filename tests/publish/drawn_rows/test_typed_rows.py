@@ -13,10 +13,8 @@ from scipy.stats import chi2
 
 from sfumato.policy import Table
 from sfumato.publish.cells.answering import Face, condition
-from sfumato.publish.drawn_rows.impossible_rows import mend
-from sfumato.publish.drawn_rows.typed_rows import Column, Rows, schema
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range
-from sfumato.publish.marginals.coded_columns import attribute_of
+from sfumato.publish.drawn_rows import Column, Rows, mend, schema
+from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range, attribute_of
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m", "ü"]},

@@ -18,7 +18,7 @@ from sfumato.errors import SynopsisDamaged
 from sfumato.ledger import Charged
 from sfumato.mechanisms import Gaussian
 from sfumato.publish.files import model_files
-from sfumato.publish.files.zip_files import MANIFEST, digest, members_of, sealed, zipped
+from sfumato.publish.files.sealed_files import MANIFEST, digest, members_of, sealed, zipped
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.prices import Price
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from engine.tables import policy_of
-from sfumato.curator.accounts.policy_account import read_policy
+from sfumato.curator.checking import CheckedTable
 from sfumato.curator.context import Context
 from sfumato.curator.listings import listed
-from sfumato.curator.owners.checking import CheckedTable
+from sfumato.curator.policy_account import read_policy
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidPolicy, Unsupported
 from sfumato.plan.aggregates.measures import Count
@@ -28,8 +28,7 @@ from sfumato.plan.sql.rows import rows
 from sfumato.plan.sql.text import select
 from sfumato.policy import Domain, Table
 from sfumato.publish.cells.answering import part_labels
-from sfumato.publish.marginals.attributes import Listed, Other, Range
-from sfumato.publish.marginals.coded_columns import attribute_of, coded, coded_names
+from sfumato.publish.marginals.attributes import Listed, Other, Range, attribute_of, coded, coded_names
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"]},

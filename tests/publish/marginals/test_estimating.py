@@ -16,9 +16,8 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.publish.marginals import blocks
 from sfumato.publish.marginals.attributes import Attributes
-from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.blocks import Set, asked
 from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
-from sfumato.publish.marginals.lifting import asked
 from sfumato.publish.marginals.planning import Plan, Workload, plan_gaussian, plan_laplace
 
 RNG = np.random.default_rng(7)

@@ -24,7 +24,7 @@ import sfumato as sf
 from sfumato.curator.context import Context
 from sfumato.curator.proposals.marginals import MarginalsForecast, MarginalsProposal, marginals
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.ledger import charged
+from sfumato.ledger import spending
 from sfumato.ledger.entries import BODY
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.limits import Strategy
@@ -315,7 +315,7 @@ def test_the_charge_is_recomputed_from_its_line(tmp_path: Path, price: dict[str,
         made = asked.release(**price)
         lines = [each for each in opened.history() if each.kind == "charge"]
     assert len(lines) == 1  # one line, whatever the number of marginals
-    parts = charged.read(lines[0].parts)
+    parts = spending.read(lines[0].parts)
     if made.plan.marginals:
         epsilon = sum(part.times * part.sensitivity.l1 / part.mechanism.scale for part in parts)
         assert Fraction(99, 100) < epsilon <= Price(**price).epsilon
@@ -328,7 +328,7 @@ def test_the_charge_is_recomputed_from_its_line(tmp_path: Path, price: dict[str,
     if price.get("rho"):
         assert rho > most * Fraction(999_999, 1_000_000)
     else:
-        assert 0.999 < charged.curve(parts).epsilon(price["delta"]) <= 1
+        assert 0.999 < spending.curve(parts).epsilon(price["delta"]) <= 1
 
 
 def test_sensitivities_of_blocks_hold_for_their_grid() -> None:

@@ -125,7 +125,7 @@ def test_no_other_split_of_the_price_does_better(own: Attributes, objective: str
 
 
 def plan_variances(variances: dict[blocks.Block, float], places: blocks.Set, own: Attributes) -> np.ndarray:
-    from sfumato.publish.marginals.lifting import cell_variances
+    from sfumato.publish.marginals.blocks import cell_variances
 
     return cell_variances(variances, places, own)
 

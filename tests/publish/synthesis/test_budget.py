@@ -12,12 +12,9 @@ from hypothesis import given, strategies as st
 import sfumato as sf
 from publish.synthesis.clinic import PRICES, RELATIONS, exact, people, policy_of
 from sfumato.privacy import Curve, Sensitivity
-from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.budget import Amounts, Concentrated, Funds, Pure, currency, rounded
 from sfumato.publish.synthesis.course import Course
-from sfumato.publish.synthesis.independent import independent
-from sfumato.publish.synthesis.mst import mst
-from sfumato.publish.synthesis.mwem import mwem
+from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
 from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release.prices import Price
 

@@ -15,11 +15,16 @@ import pytest
 import sfumato as sf
 from publish.synthesis.clinic import METHODS, PRICES, curator, people
 from sfumato.mechanisms import bits
-from sfumato.publish.synthesis import machine
 from sfumato.publish.synthesis.candidates import sets_within
-from sfumato.publish.synthesis.expecting import _by_size, expected
-from sfumato.publish.synthesis.forecasting import SynthesisForecast, predicted_memory, predicted_seconds
-from sfumato.publish.synthesis.machine import Speed, speed
+from sfumato.publish.synthesis.forecasting import (
+    Speed,
+    SynthesisForecast,
+    _by_size,
+    expected,
+    predicted_memory,
+    predicted_seconds,
+    speed,
+)
 from sfumato.release.prices import Price
 
 SPEED = Speed(6e-5, 2e-8, 5e-9)

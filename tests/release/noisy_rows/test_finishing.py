@@ -13,8 +13,8 @@ from hypothesis import given, settings, strategies as st
 from plan.described import CATALOG
 from sfumato.plan.aggregates.measures import Estimate
 from sfumato.plan.sql.statements import parse
-from sfumato.release.noisy_rows.answer_rows import answer_rows
 from sfumato.release.noisy_rows.finishing import finish
+from sfumato.release.noisy_rows.key_functions import answer_rows
 from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, Truths
 
 GROUPS = (("north",), ("south",), (None,), ("west",))

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from scipy.optimize import minimize
 
 from sfumato.errors import InvalidParameter
-from sfumato.release.parts.splitting import Wanted, even, split, times_alone
+from sfumato.release.parts.shares import Wanted, even, split, times_alone
 
 POSITIVE = st.floats(1e-3, 1e3)
 

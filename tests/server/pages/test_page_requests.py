@@ -19,8 +19,8 @@ import sfumato as sf
 from server.pages.signed_in import SignedIn, fields, sign_in
 from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server
 from sfumato.server.pages import released_pages
-from sfumato.server.pages.kind_pages import page_kinds
 from sfumato.server.pages.page_routes import PLACES
+from sfumato.server.pages.released_pages import page_kinds
 from sfumato.server.pages.rendering import RULES
 
 POLICY = "/p/flights"

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from server.pages.test_hostile_texts import TEXTS, write_policy
-from sfumato.curator.accounts.policy_account import read_policy
-from sfumato.curator.policy_alone import policy_alone
+from sfumato.curator.describing import policy_alone
+from sfumato.curator.policy_account import read_policy
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.policy.public_faces import PublicFace
+from sfumato.server.pages.ask_pages import Clicked, clicks, written_sql
 from sfumato.server.pages.browser_sessions import Form
-from sfumato.server.pages.refusal_places import start_of, underlined
-from sfumato.server.pages.written_sql import Clicked, clicks, written_sql
+from sfumato.server.pages.rendering import start_of, underlined
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,8 @@ from sfumato.cli import main
 from sfumato.errors import InvalidParameter, LedgerUnavailable
 from sfumato.ledger import Ledger
 from sfumato.privacy import Budget, PrivacyUnit
-from sfumato.server.people.caller import Caller, Credentials
 from sfumato.server.people.database import beside
-from sfumato.server.people.known_people import Role
+from sfumato.server.people.known_people import Caller, Credentials, Role
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.running_releases import Kept, Request, RunningReleases
 

@@ -30,8 +30,7 @@ from sfumato.errors import (
 )
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.application import application
-from sfumato.server.people.known_people import Role
-from sfumato.server.people.told_errors import told
+from sfumato.server.people.known_people import Role, told
 from sfumato.server.releases.running_releases import Phase
 from sfumato.server.serving import show_warnings
 

@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from server.running_server import COUNT, RunningServer, running_server
-from sfumato.server.processes import reply_ticks
-from sfumato.server.processes.reply_ticks import TICK, RepliesAtTicks, Ticks
+from sfumato.server.processes.connections import TICK, RepliesAtTicks, Ticks
 
 
 @dataclass

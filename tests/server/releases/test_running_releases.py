@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.ledger import processes
+from sfumato.ledger import local_files
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.running_releases import MOST_TEXTS, Kept, Phase, Request, RunningReleases
 
 
 def test_what_a_killed_process_left_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    boot, space, number, _ = processes.this_process().split(" ")
+    boot, space, number, _ = local_files.this_process().split(" ")
     with closing(PeopleFile(tmp_path / "sfumato.ledger.people")) as people:
         running = RunningReleases(people.database, 2)
         with monkeypatch.context() as patch:
-            patch.setattr(processes, "this_process", lambda: f"{boot} {space} {number} 1")  # one that started before
+            patch.setattr(local_files, "this_process", lambda: f"{boot} {space} {number} 1")  # one that started before
             assert [running.begin(Request("clinic", "ana", key)) for key in ("a", "b")] == [True, True]
             running.charged(Request("clinic", "ana", "b"))
         assert running.phase(Request("clinic", "ana", "b")) is None  # nobody is told to wait for what never comes
@@ -79,11 +79,11 @@ def test_what_has_landed_here_is_taken_over_and_what_runs_elsewhere_is_not(
         running = RunningReleases(people.database, 2)
         assert running.begin(one)
         with monkeypatch.context() as patch:
-            patch.setattr(processes, "alive", lambda _: True)
-            patch.setattr(processes, "this_process", lambda: "another that lives on")
+            patch.setattr(local_files, "alive", lambda _: True)
+            patch.setattr(local_files, "this_process", lambda: "another that lives on")
             assert running.begin(other)
             assert not running.begin(one, [one])
-        monkeypatch.setattr(processes, "alive", lambda _: True)
+        monkeypatch.setattr(local_files, "alive", lambda _: True)
         assert not running.begin(one)
         assert not running.begin(other, [other])
         assert running.begin(one, [one])  # the same id

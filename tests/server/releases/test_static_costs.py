@@ -9,7 +9,7 @@ import pytest
 
 import sfumato as sf
 from server.running_server import write_club
-from sfumato.server.releases.static_costs import GROUPS, for_what_is_proposed
+from sfumato.server.releases.running_releases import GROUPS, for_what_is_proposed
 
 PERIODS = 400
 TICKS = f"""
@@ -44,7 +44,7 @@ def test_running_totals_count_by_the_pairs_of_their_periods(ticks: sf.Curator, a
 
 def test_degrees_count_by_their_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert GROUPS > 35
-    monkeypatch.setattr("sfumato.server.releases.static_costs.GROUPS", 5)
+    monkeypatch.setattr("sfumato.server.releases.running_releases.GROUPS", 5)
     with sf.Curator(write_club(tmp_path)) as curator:
         proposal = curator.degrees("ties", ["source", "target"])
         nodes = len(proposal.question.groups)

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from sfumato.curator.spec_types import Count, Name, Names, Size
+from sfumato.curator.release_kinds import Count, Name, Names, Size
 from sfumato.errors import InvalidRequest
 from sfumato.privacy.numbers import Number
 from sfumato.server.requests import proposals
-from sfumato.server.requests.kind_structs import json_type
+from sfumato.server.requests.specs import json_type
 
 BOUNDS = {"table": "visits", "column": "cost"}
 

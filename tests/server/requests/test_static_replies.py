@@ -13,9 +13,9 @@ from starlette.requests import Request
 from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server
 from sfumato.server.application import application
 from sfumato.server.pages.rendering import static_files
-from sfumato.server.requests.static_replies import LASTING, REVALIDATED, static_reply, takes_gzip
+from sfumato.server.requests.answer_forms import LASTING, REVALIDATED, static_reply, takes_gzip
 from sfumato.server.rest import interface as rest
-from sfumato.server.rest.openapi import document
+from sfumato.server.rest.interface import document
 
 PUBLIC = {"/v1/openapi.json": REVALIDATED, **{f"/static/{name}": LASTING for name in static_files()}}
 

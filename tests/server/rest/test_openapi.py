@@ -25,8 +25,7 @@ from server.requests.test_proposals import EDGE_SPECS, SPECS
 from server.running_server import COUNT, RunningServer, running_server
 from sfumato.server.requests.proposals import KINDS
 from sfumato.server.requests.specs import ACTS
-from sfumato.server.rest.interface import OPERATIONS
-from sfumato.server.rest.openapi import document
+from sfumato.server.rest.interface import OPERATIONS, document
 
 REFUSED = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 CHECKS = (*REFUSED, negative_data_rejection)

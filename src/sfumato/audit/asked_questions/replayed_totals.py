@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.invented_tables.neighbouring_tables import Population
+from sfumato.audit.invented_tables import Population
 from sfumato.curator import Question
 from sfumato.engine.seam import Engine
 from sfumato.plan.nodes import GroupKey

@@ -11,15 +11,9 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from sfumato.audit.exact_laws.score_laws import Law, context_of_laws
+from sfumato.audit.exact_laws.choice_laws import Law, context_of_laws
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import (
-    KeyThreshold,
-    OptimalLocalHashing,
-    OptimizedUnaryEncoding,
-    RandomizedResponse,
-    exact_decisions,
-)
+from sfumato.mechanisms import KeyThreshold, OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse, bits
 from sfumato.mechanisms.key_thresholds import keep_chance
 from sfumato.mechanisms.response import PRIME, Response
 from sfumato.privacy import Neighbours
@@ -74,7 +68,7 @@ def _hashed(mechanism: OptimalLocalHashing) -> Pairs:
 
 def _growth(epsilon: Fraction) -> Fraction:
     context = context_of_laws()
-    return Fraction(exact_decisions.decimal(epsilon, context).exp(context))
+    return Fraction(bits.decimal(epsilon, context).exp(context))
 
 
 def key_law(mechanism: KeyThreshold, counts: Any) -> Law:
@@ -110,7 +104,7 @@ def _gaussian_tail(sigma: Fraction, t: int) -> Decimal:
     """Compute P(Y ≥ t) of the discrete Gaussian, by adding up all weights that count."""
     context = context_of_laws()
     reach = int(sigma * _DEVIATIONS) + 2
-    weights = {x: exact_decisions.decimal(-((x / sigma) ** 2) / 2, context).exp(context) for x in range(reach + 1)}
+    weights = {x: bits.decimal(-((x / sigma) ** 2) / 2, context).exp(context) for x in range(reach + 1)}
     total, tail = Decimal(0), Decimal(0)
     for x in range(-reach, reach + 1):
         total = context.add(total, weights[abs(x)])

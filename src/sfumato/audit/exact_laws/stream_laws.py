@@ -14,9 +14,9 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from sfumato.audit.exact_laws.score_laws import MOST_OUTCOMES, Law, context_of_laws, multiplied
+from sfumato.audit.exact_laws.choice_laws import MOST_OUTCOMES, Law, context_of_laws, multiplied
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import AboveThreshold, exact_decisions
+from sfumato.mechanisms import AboveThreshold, bits
 
 _MOST_QUESTIONS, _MOST_SPREAD = 14, 4000
 
@@ -137,4 +137,4 @@ class _Sums:
 
 def _power(scale: Fraction, times: int, context: Context) -> Decimal:
     """Compute e^{−times/scale}."""
-    return exact_decisions.decimal(-times / scale, context).exp(context)
+    return bits.decimal(-times / scale, context).exp(context)

@@ -17,21 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.exact_laws.rank_laws import rank_law
+from sfumato.audit.exact_laws.choice_laws import MOST_OUTCOMES, Law, frequent_law, rank_law, score_law
 from sfumato.audit.exact_laws.report_laws import key_law, report_pairs
-from sfumato.audit.exact_laws.score_laws import MOST_OUTCOMES, Law, frequent_law, score_law
 from sfumato.audit.exact_laws.stream_laws import stream_law
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import (
-    AboveThreshold,
-    FrequentValues,
-    KeyThreshold,
-    Quantiles,
-    RandomizedResponse,
-    exact_decisions,
-    grids,
-)
+from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles, RandomizedResponse, bits, grids
 from sfumato.mechanisms.protocols import Additive
 from sfumato.mechanisms.response import Response
 from sfumato.mechanisms.selection import Scored
@@ -69,8 +60,8 @@ class Enumeration:
 
     def delta(self, epsilon: Number) -> Interval:
         """Bound the hockey-stick divergence at ε, the larger of both directions."""
-        context = exact_decisions.digits(_DIGITS)
-        growth = Fraction(exact_decisions.decimal(exact(epsilon, "epsilon", NONNEGATIVE), context).exp(context))
+        context = bits.digits(_DIGITS)
+        growth = Fraction(bits.decimal(exact(epsilon, "epsilon", NONNEGATIVE), context).exp(context))
         steps = int(growth * _SCALE)
         value = Fraction(
             max(
@@ -224,7 +215,7 @@ class _Coordinate:
         return 2 * self.reach + abs(self.b - self.a) + 3
 
     def outcomes(self) -> list[Pair]:
-        context = exact_decisions.digits(_DIGITS)
+        context = bits.digits(_DIGITS)
         low, high = min(self.a, self.b) - self.reach, max(self.a, self.b) + self.reach
         weights = [_weight(x, self.size, self.order, context) for x in range(high - low + 2)]
         mass, tail = _laplace_law(weights) if self.order == 1 else _gaussian_law(weights)
@@ -234,7 +225,7 @@ class _Coordinate:
 
 
 def _weight(x: int, size: Fraction, order: int, context: Context) -> Decimal:
-    return exact_decisions.decimal(-((x / size) ** order) / order, context).exp(context)
+    return bits.decimal(-((x / size) ** order) / order, context).exp(context)
 
 
 def _laplace_law(weights: list[Decimal]) -> tuple[Any, Any]:
@@ -252,8 +243,8 @@ def _gaussian_law(weights: list[Decimal]) -> tuple[Any, Any]:
 
 
 def _largest(outcomes: Iterable[Pair], least: Fraction = _ERROR) -> Interval:
-    context = exact_decisions.digits(_DIGITS)
+    context = bits.digits(_DIGITS)
     ratios = (max(p / q, q / p) for p, q in outcomes if p > least and q > least)
-    most = Fraction(exact_decisions.decimal(max(ratios, default=Fraction(1)), context).ln(context))
+    most = Fraction(bits.decimal(max(ratios, default=Fraction(1)), context).ln(context))
     width = Fraction(1, 10**31)
     return max(Fraction(0), most - width), most + width

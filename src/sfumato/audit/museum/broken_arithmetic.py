@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
-from sfumato.audit.museum.exhibits import Exhibit, Outputs, Room
+from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Outputs, Room
 from sfumato.privacy import Guarantee
 
 _GRID = 1024

@@ -1,4 +1,7 @@
-"""A catch is the proof, from samples, that an exhibit is broken and that its correct twin is not."""
+"""A catch is the proof, from samples, that an exhibit is broken and that its correct twin is not.
+
+The museum has nine rooms, and every exhibit has a name of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,38 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato import notebook_html
 from sfumato.audit.lower_bounds.falsifying import falsify
-from sfumato.audit.museum.demonstration_noise import DemonstrationNoise
-from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs
-from sfumato.audit.museum.rooms import EXHIBITS
+from sfumato.audit.museum import (
+    broken_arithmetic,
+    leaking_accounts,
+    local_reports,
+    shown_keys,
+    side_channels,
+    sparse_vectors,
+    too_little_noise,
+    wrong_choices,
+    wrong_sensitivities,
+)
+from sfumato.audit.museum.exhibits import DemonstrationNoise, Exhibit, Mechanism, Outputs, Room
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import Number, whole
 
 if TYPE_CHECKING:
     from sfumato.audit.lower_bounds.verdicts import Verdict
+
+
+ROOMS: tuple[Room, ...] = (
+    too_little_noise.ROOM,
+    wrong_sensitivities.ROOM,
+    sparse_vectors.ROOM,
+    wrong_choices.ROOM,
+    shown_keys.ROOM,
+    leaking_accounts.ROOM,
+    local_reports.ROOM,
+    broken_arithmetic.ROOM,
+    side_channels.ROOM,
+)
+EXHIBITS: tuple[Exhibit, ...] = tuple(exhibit for room in ROOMS for exhibit in room.exhibits)
+
 
 _COLUMNS = ("exhibit", "claimed ε", "proven ε", "of its twin", "")
 _CONFIDENCE = "0.999999"

@@ -1,7 +1,15 @@
-"""An exhibit is a mechanism that claims more privacy than it keeps, beside its correct twin."""
+"""An exhibit is a mechanism that claims more privacy than it keeps, beside its correct twin.
+
+The museum draws its noise from numpy's generator with a seed, so that every visitor sees the same figures.
+
+It is for demonstrations alone: no answer about anybody's data is made with it, and nothing else imports it. Noise that
+protects people comes from ``sfumato.mechanisms``.
+"""
 
 from __future__ import annotations
 
+import math
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +17,59 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.museum.demonstration_noise import DemonstrationNoise
 from sfumato.privacy import Guarantee, Neighbours
+
+Whole = NDArray[np.int64]
+Real = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DemonstrationNoise:
+    """Demonstration noise is repeatable: the same labels give the same draws, other labels give others."""
+
+    generator: Any
+
+    @classmethod
+    def of(cls, *labels: object) -> DemonstrationNoise:
+        """Make the noise that these labels stand for."""
+        return cls(np.random.default_rng([zlib.crc32(str(each).encode()) for each in labels]))  # noqa: TID251
+
+    def laplace(self, scale: float, *shape: int) -> Whole:
+        """Draw whole numbers with P(x) ∝ e^(−|x|/scale), as differences of two geometric numbers; of scale 0, zeros."""
+        if not scale:
+            return np.zeros(shape, np.int64)
+        return self.two_sided(-math.expm1(-1 / scale), *shape)
+
+    def two_sided(self, success: float, *shape: int) -> Whole:
+        """Draw whole numbers with P(x) ∝ (1 − success)^|x|."""
+        return np.asarray(self.generator.geometric(success, shape) - self.generator.geometric(success, shape), np.int64)
+
+    def floating_laplace(self, scale: float, *shape: int) -> Real:
+        """Draw Laplace noise as a textbook does, in floating point."""
+        return np.asarray(self.generator.laplace(0.0, scale, shape))
+
+    def floating_gaussian(self, deviation: float, *shape: int) -> Real:
+        """Draw Gaussian noise as a textbook does, in floating point."""
+        return np.asarray(self.generator.normal(0.0, deviation, shape))
+
+    def gaussian(self, deviation: float, *shape: int) -> Whole:
+        """Draw Gaussian noise rounded to whole numbers: added to a whole number it is the rounded noisy number, so
+        that nothing more leaks than from the noise of real numbers.
+        """
+        return np.rint(self.floating_gaussian(deviation, *shape)).astype(np.int64)
+
+    def gumbel(self, scale: float, *shape: int) -> Real:
+        """Draw noise whose largest among scores is the choice of an exponential mechanism."""
+        return np.asarray(self.generator.gumbel(0.0, scale, shape))
+
+    def happens(self, chance: float, *shape: int) -> NDArray[np.bool_]:
+        """Toss coins that fall on one side with this chance."""
+        return np.asarray(self.generator.random(shape) < chance)
+
+    def whole(self, low: int, high: int, *shape: int) -> Whole:
+        """Draw whole numbers from low to high, both included, each with the same chance."""
+        return np.asarray(self.generator.integers(low, high + 1, shape), np.int64)
+
 
 Outputs = NDArray[Any]
 Mechanism = Callable[[DemonstrationNoise, Any, int], Outputs]

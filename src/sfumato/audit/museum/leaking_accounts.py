@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
-from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room, least
+from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, least
 from sfumato.privacy import Guarantee, Neighbours
 
 _TRIES = 12

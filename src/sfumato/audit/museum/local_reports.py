@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
-from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room, coded
+from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, coded
 from sfumato.privacy import Neighbours
 
 _ANSWERS = 4

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
-from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room
+from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room
 from sfumato.privacy import Guarantee, Neighbours
 
 _NOT_SHOWN = -1000

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
-from sfumato.audit.museum.exhibits import Exhibit, Outputs, Room
+from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Outputs, Room
 from sfumato.privacy import Neighbours
 
 _NO_ERROR, _ERROR = 0, 1

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
-from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room, least
+from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room, least
 from sfumato.privacy import Guarantee
 
 _CELLS = 4

@@ -23,22 +23,18 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
-from sfumato.audit.asked_questions.asked_worlds import LEAST_PILOT, PILOT, largest_pair
-from sfumato.audit.asked_questions.compared_outcomes import differences, forecast, outcome
-from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion, drawn_questions
-from sfumato.audit.asked_questions.question_templates import questions_of, templates
+from sfumato.audit.asked_questions.asked_worlds import LEAST_PILOT, PILOT, AskedText, Job, Processes, largest_pair
+from sfumato.audit.asked_questions.compared_outcomes import Coordinates, differences, forecast, outcome
+from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion, drawn_questions, questions_of, templates
 from sfumato.audit.asked_questions.replayed_totals import replayed
-from sfumato.audit.asked_questions.sampling_processes import AskedText, Job, Processes
-from sfumato.audit.asked_questions.told_answers import Coordinates
 from sfumato.audit.lower_bounds.falsifying import falsify, least_samples
 from sfumato.audit.lower_bounds.verdicts import Verdict
-from sfumato.audit.whole_policies.audit_stages import Paid, Stage, prepared, set_up
+from sfumato.audit.whole_policies.audit_stages import Paid, Stage, drawn_again, prepared, set_up
 from sfumato.audit.whole_policies.curator_findings import DRAWN, OWN, TEMPLATE, CuratorAudit, Sampled, TriedQuestion
-from sfumato.audit.whole_policies.drawn_again import drawn_again
 from sfumato.audit.whole_policies.planted_faults import CaughtFault, Planted, planted_faults
 from sfumato.audit.whole_policies.shared_noise import compare_noise
 from sfumato.curator import Question
-from sfumato.curator.accounts.policy_account import read_policy
+from sfumato.curator.policy_account import read_policy
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.mechanisms import bits
 from sfumato.policy import Policy

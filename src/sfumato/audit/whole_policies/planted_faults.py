@@ -15,13 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.asked_questions.compared_outcomes import Outcome, differences, outcome
+from sfumato.audit.asked_questions.compared_outcomes import Coordinates, Outcome, differences, outcome
 from sfumato.audit.asked_questions.replayed_totals import Recorded, record, replayed
-from sfumato.audit.asked_questions.told_answers import Coordinates
-from sfumato.audit.invented_tables.neighbouring_tables import Population
+from sfumato.audit.invented_tables import Population
 from sfumato.audit.lower_bounds.falsifying import falsify
-from sfumato.audit.whole_policies.audit_stages import Paid, Stage, prepared, read_by
-from sfumato.audit.whole_policies.drawn_again import drawn_again
+from sfumato.audit.whole_policies.audit_stages import Paid, Stage, drawn_again, prepared, read_by
 from sfumato.audit.whole_policies.shared_noise import Noise, Spoil, compare_noise
 from sfumato.curator import Question
 from sfumato.errors import SfumatoError

@@ -48,13 +48,13 @@ def command(
         from sfumato.plots import check_picture
 
         check_picture(plot)
-    from sfumato.cli.common.answers import show
+    from sfumato.cli.common.output import show_answer
     from sfumato.publish.published_files import synopsis
 
     text = sys.stdin.buffer.read(_MOST_BYTES).decode("utf-8", errors="surrogateescape") if sql == "-" else sql
     answer = synopsis(file).sql(text, confidence=confidence, together=together)
     for each in answer.warnings:
         warn(each)
-    show(answer, as_json=as_json, as_csv=as_csv, receipt=receipt)
+    show_answer(answer, as_json=as_json, as_csv=as_csv, receipt=receipt)
     if plot is not None:
         answer.plot(str(plot))

@@ -152,7 +152,7 @@ def _named(name: str, given: dict[str, Any]) -> Any:
 
 def _policy(what: str, given: dict[str, Any], html: Path | None) -> Any:
     from sfumato import attacks
-    from sfumato.cli.common.written_files import check_written
+    from sfumato.cli.common.output import check_written
     from sfumato.errors import SfumatoError
     from sfumato.policy import read
 

@@ -49,11 +49,11 @@ def command(
       sfumato audit clinic.toml --seed 3141592653
       sfumato audit clinic.toml --json
     """
-    from sfumato.audit.whole_policies.audit_pages import page
     from sfumato.audit.whole_policies.curator_audits import curator
+    from sfumato.audit.whole_policies.curator_findings import page
+    from sfumato.cli.common.output import check_written
     from sfumato.cli.common.progress import ProgressLines
-    from sfumato.cli.common.written_files import check_written
-    from sfumato.curator.accounts.policy_account import read_policy
+    from sfumato.curator.policy_account import read_policy
 
     declared = read_policy(policy)
     if html is not None:
@@ -75,7 +75,7 @@ def command(
 def _show(found: CuratorAudit) -> None:
     """Print what was tried, the faults that were planted, and every doubt."""
     from sfumato.audit.whole_policies.curator_findings import COLUMNS, row
-    from sfumato.cli.common.text_tables import show
+    from sfumato.cli.common.output import show
 
     show(COLUMNS, [row(each) for each in found.tried], piped=_FOLDED)
     click.echo()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sfumato.cli.common import options, servers
+from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def command() -> None:
 @options.policy
 @options.analyst
 @options.ledger
-@servers.server
+@options.server
 @click.option("--details", is_flag=True, help="Show the currencies it is counted in: pure, renyi and failure.")
 @click.option(
     "--plot",
@@ -90,9 +90,9 @@ def show(
 
 def show_currencies(found: Standing | PeriodStandings) -> None:
     """Print what is allowed, spent and left in every currency, and what is accepted now."""
-    from sfumato.cli.common.text_tables import show as show_table
+    from sfumato.cli.common.output import show as show_table
     from sfumato.curator import PeriodStandings
-    from sfumato.curator.accounts.standings import CURRENCIES
+    from sfumato.curator.standings import CURRENCIES
 
     click.echo()
     period = ("period",) if isinstance(found, PeriodStandings) else ()
@@ -102,11 +102,11 @@ def show_currencies(found: Standing | PeriodStandings) -> None:
 
 def _draw(policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None, path: Path) -> None:
     if server is None:
-        from sfumato.curator.accounts.policy_account import budget_of
+        from sfumato.curator.policy_account import budget_of
 
         budget_of(policy, ledger, analyst=analyst).plot(path)
         return
-    with servers.connected(server, policy, analyst, ledger) as curator:
+    with options.connected(server, policy, analyst, ledger) as curator:
         curator.budget.plot(path)
 
 
@@ -117,7 +117,7 @@ def _standing(
         from sfumato.curator import standing
 
         return standing(policy, ledger, analyst=analyst)
-    with servers.connected(server, policy, analyst, ledger) as curator:
+    with options.connected(server, policy, analyst, ledger) as curator:
         found: Standing | PeriodStandings = curator.standing()
         return found
 

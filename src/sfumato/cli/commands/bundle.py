@@ -46,9 +46,9 @@ def command(
       sfumato bundle clinic.toml --key owner.key
       sfumato bundle clinic.toml --key owner.key -o bundle.zip --questions 4,7
     """
-    from sfumato.cli.common.passphrases import signing_key
-    from sfumato.cli.common.written_files import check_written
-    from sfumato.curator.accounts.policy_account import read_policy
+    from sfumato.cli.common.options import signing_key
+    from sfumato.cli.common.output import check_written
+    from sfumato.curator.policy_account import read_policy
     from sfumato.reports.bundles import bundle
     from sfumato.reports.telling import chosen
 

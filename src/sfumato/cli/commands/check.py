@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from sfumato.cli.common.spoken import as_flags
-from sfumato.curator.owners.checking import CheckedTable, CheckReport, check
-from sfumato.safe_text import printable
+from sfumato.cli.common.exit_codes import as_flags
+from sfumato.curator.checking import CheckedTable, CheckReport, check
+from sfumato.untrusted import printable
 
 _PRIVATE = "PRIVATE: exact figures for the owner alone. Never log, share or publish them."
 _SHARED = "SAFE TO SHARE: what makes the noise of typical questions, from the policy alone."

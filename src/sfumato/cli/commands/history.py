@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sfumato.cli.common import options, servers
+from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @options.policy
 @options.analyst
 @options.ledger
-@servers.server
+@options.server
 @click.option("--details", is_flag=True, help="Show the cost in every currency: pure, renyi and failure.")
 @options.as_json
 def command(
@@ -32,8 +32,8 @@ def command(
     """
     import json
 
-    from sfumato.cli.common.text_tables import show
-    from sfumato.ledger.account_lines import LINE_COLUMNS
+    from sfumato.cli.common.output import show
+    from sfumato.ledger.entries import LINE_COLUMNS
 
     lines = _lines(policy, analyst, ledger, server)
     if as_json:
@@ -51,5 +51,5 @@ def _lines(policy: Path, analyst: str | None, ledger: Path | str | None, server:
         from sfumato.curator import history
 
         return list(history(policy, ledger, analyst=analyst))
-    with servers.connected(server, policy, analyst, ledger) as curator:
+    with options.connected(server, policy, analyst, ledger) as curator:
         return list(curator.history())

@@ -12,41 +12,37 @@ import click
 
 from sfumato.cli.common.exit_codes import EXIT_CODES, end_unfinished
 from sfumato.cli.common.progress import ProgressLines
-from sfumato.cli.drafting import columns as init_columns, questions
-from sfumato.cli.drafting.columns import Declared
-from sfumato.cli.drafting.decided import assumed_words, declare_words, unnamed_words, without_values_words
+from sfumato.cli.drafting import columns as init_columns, interview
+from sfumato.cli.drafting.columns import Declared, assumed_words, declare_words, unnamed_words, without_values_words
 from sfumato.cli.drafting.flags import given_answers
-from sfumato.cli.drafting.given_answers import KeptAnswers
-from sfumato.cli.drafting.interview import Asked, Interview, yes
-from sfumato.cli.drafting.questions import ALL, SKIP
+from sfumato.cli.drafting.interview import ALL, SKIP, Asked, Interview, KeptAnswers, yes
 from sfumato.curator import Bounds, Curator
-from sfumato.curator.owners.bought_bounds import columns_without_bounds, write_bounds
-from sfumato.curator.owners.policy_drafts import (
+from sfumato.curator.policy_drafts import (
+    FoundTable,
+    HowWritten,
+    columns_without_bounds,
+    copied,
+    data_files,
+    found_tables,
     names_people,
     only_key,
     own_names,
     refuse_if_written,
+    rows_to_read,
     suggested_bounds,
     suggested_id,
     suggested_path,
     suggested_unit,
-    write_draft,
-)
-from sfumato.curator.owners.sniffing import (
-    FoundTable,
-    HowWritten,
-    copied,
-    data_files,
-    found_tables,
-    rows_to_read,
     with_types,
+    write_bounds,
+    write_draft,
 )
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Via
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.privacy.numbers import text
 from sfumato.release.prices import Price
-from sfumato.safe_text import printable
+from sfumato.untrusted import printable
 
 T = TypeVar("T")
 _SHOWN = 40
@@ -174,14 +170,14 @@ class _Drafting:
         """Ask everything, in order: which rows may be read, which tables, whom they are about, the budget, columns."""
         tables = self._tables(data, relations, flags)
         guess = suggested_unit([each.columns for each in tables.values()])
-        self.unit = self.interview.ask(questions.unit(guess), PrivacyUnit).name
+        self.unit = self.interview.ask(interview.unit(guess), PrivacyUnit).name
         roles = {label: self._role(label, alone=len(tables) == 1) for label in tables}
         tables = {label: each for label, each in tables.items() if roles[label] != SKIP}
         named = {label: self._name(label) for label in tables}
         private = {named[label]: each.columns for label, each in tables.items() if roles[label] == "private"}
         take_defaults = self.interview.take_defaults
         whose = {label: self._whose(label, named[label], private) for label in tables if roles[label] == "private"}
-        life = questions.budget(take_defaults)
+        life = interview.budget(take_defaults)
         self.interview.require([*whose.values(), life])
         owners = {
             label: self.interview.ask(asked, _owner_reader(named[label], private)) for label, asked in whose.items()
@@ -220,7 +216,7 @@ class _Drafting:
         )
         texts = rows_to_read(files)
         listed = ", ".join(printable(each.name) for each in texts[:3]) + (" …" if len(texts) > 3 else "")
-        rows = bool(texts) and self.interview.ask(questions.read_rows(listed), yes)
+        rows = bool(texts) and self.interview.ask(interview.read_rows(listed), yes)
         found = [each for file in files for each in found_tables(file, self.how, rows=rows)]
         found = [each for each in found if not relations or each.relation in relations]
         if not found:
@@ -248,7 +244,7 @@ class _Drafting:
         looked_at = rows and bool(table.reasons or table.spelling)
         if table.reasons:
             target = f"{table.file.stem}.parquet" if table.spelling else f"{table.file.stem}.{table.relation}.parquet"
-            asked = questions.copy(printable(table.label), printable(target), table.reasons)
+            asked = interview.copy(printable(table.label), printable(target), table.reasons)
             if not (self.interview.ask(asked, yes) if copy is None else copy):
                 click.echo(f"{printable(table.label)} is left out: the engine cannot read it as it is.")
                 return None
@@ -267,14 +263,14 @@ class _Drafting:
     def _role(self, label: str, *, alone: bool) -> str:
         if alone:
             return "private"
-        return self.interview.ask(questions.role(label, "private"), _among({"private", "public", SKIP}))
+        return self.interview.ask(interview.role(label, "private"), _among({"private", "public", SKIP}))
 
     def _name(self, label: str) -> str:
         def read(answer: str) -> str:
             Table(answer, label, public=True)  # refuses what is no name
             return answer
 
-        return self.interview.ask(questions.name(label), read)
+        return self.interview.ask(interview.name(label), read)
 
     def _whose(self, label: str, name: str, private: Mapping[str, Mapping[str, Any]]) -> Asked:
         """Make the question whose a table's rows are, with what names suggest."""
@@ -282,10 +278,10 @@ class _Drafting:
         default = f"{guess.via}.{guess.on}" if isinstance(guess, Via) else guess
         if default is None and not self.interview.take_defaults:  # what is not sure is not taken unseen
             default = only_key(private[name]) or ROW
-        return questions.owner(label, self.unit, default)
+        return interview.owner(label, self.unit, default)
 
     def _limit(self, label: str) -> int:
-        return self.interview.ask(questions.max_rows(label, self.unit), _limit)
+        return self.interview.ask(interview.max_rows(label, self.unit), _limit)
 
     def _columns(self, label: str, table: FoundTable, owner: str | Via) -> dict[str, Any]:
         """Ask what the owner declares of each column of a table."""
@@ -304,7 +300,7 @@ class _Drafting:
 
     def _note_left_out(self, label: str, name: str, table: FoundTable, known: Collection[str]) -> None:
         """Keep in mind which columns a default left out: whoever typed that, or gave a flag, knows it."""
-        kinds = {each: questions.kind(label, each, SKIP) for each in table.columns if each not in known}
+        kinds = {each: interview.kind(label, each, SKIP) for each in table.columns if each not in known}
         chosen = {each for each, asked in kinds.items() if self.interview.answered(asked) == SKIP}
         if left := {each: table.columns[each] for each in kinds if each not in chosen}:
             self.left_out[name] = left
@@ -313,12 +309,12 @@ class _Drafting:
         """Ask what the owner declares of one column; None leaves it out, as is usual for an id."""
         part = f"{label}.columns"
         proposed = SKIP if key or names_people(name) else (kind or Type.TEXT).value
-        choice = self._in_part(questions.kind(label, name, proposed), _kind, part)
+        choice = self._in_part(interview.kind(label, name, proposed), _kind, part)
         if choice is None or choice is Type.BOOLEAN:
             return None if choice is None else Domain(choice)
         if choice is Type.TEXT:
-            return self._in_part(questions.values(label, name), init_columns.texts, part)
-        ends = questions.bounds(label, name, suggested_bounds(name, choice))
+            return self._in_part(interview.values(label, name), init_columns.texts, part)
+        ends = interview.bounds(label, name, suggested_bounds(name, choice))
         return self._in_part(ends, lambda answer: init_columns.numbers(choice, answer), part)
 
     def _in_part(self, asked: Asked, read: Callable[[str], T], part: str) -> T:

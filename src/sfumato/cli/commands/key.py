@@ -37,7 +37,7 @@ def new(file: Path, passphrase: bool, passphrase_file: Path | None) -> None:
     Example:
       sfumato key new owner.key --passphrase
     """
-    from sfumato.cli.common.passphrases import chosen_passphrase
+    from sfumato.cli.common.options import chosen_passphrase
     from sfumato.reports.signing_keys import SigningKey
 
     secret = chosen_passphrase(passphrase_file) if passphrase or passphrase_file else None
@@ -57,7 +57,7 @@ def show(file: Path, passphrase_file: Path | None) -> None:
     Example:
       sfumato key show owner.key
     """
-    from sfumato.cli.common.passphrases import signing_key
+    from sfumato.cli.common.options import signing_key
 
     public = signing_key(file, passphrase_file).public
     click.echo(f"{public.line}\nfingerprint: {public.fingerprint}")

@@ -30,8 +30,7 @@ def command(url: str, forget: bool, certificate: str | None) -> None:
       sfumato login https://data.example.org --certificate authority.pem
       sfumato login https://data.example.org --forget
     """
-    from sfumato.client.addresses import Address
-    from sfumato.client.kept_tokens import keep_token
+    from sfumato.client.addresses import Address, keep_token
     from sfumato.client.remote_curators import policies_at
 
     address = Address.of(url)

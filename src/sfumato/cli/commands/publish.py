@@ -11,8 +11,8 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES, UNWRITTEN
+from sfumato.cli.common.output import check_written
 from sfumato.cli.common.progress import ProgressLines
-from sfumato.cli.common.written_files import check_written
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
@@ -156,7 +156,7 @@ def _checked(output: Path | None) -> Path:
         raise click.UsageError("name the file to write: -o people.sfu")
     if not output.parent.is_dir():
         raise click.UsageError(f"there is no folder {output.parent}: make it, or name another")
-    from sfumato.publish.files.zip_files import check_place
+    from sfumato.publish.files.sealed_files import check_place
 
     check_place(output)
     return output

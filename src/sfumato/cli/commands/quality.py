@@ -53,7 +53,7 @@ def command(
     if private_file is not None and private_file.resolve() in (real.resolve(), synthetic.resolve()):
         raise click.UsageError(f"{private_file} is one of the tables: write to another file")
     from sfumato.quality import compare
-    from sfumato.quality.compared import HEADING
+    from sfumato.quality.page import HEADING
 
     chosen = None if columns is None else [each.strip() for each in columns.split(",")]
     found = compare(real, synthetic, policy=policy, table=table, columns=chosen, bins=bins, target=target)

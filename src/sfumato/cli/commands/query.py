@@ -1,4 +1,7 @@
-"""The command ``sfumato query`` asks one question, or all questions of a file together."""
+"""The command ``sfumato query`` asks one question, or all questions of a file together.
+
+Questions of a file are asked together: this prints what ``sfumato query --file`` says of them.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,86 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 import click
 
 from sfumato.cli.commands.budget import show_currencies
-from sfumato.cli.common import options, servers
-from sfumato.cli.common.exit_codes import EXIT_CODES, warn
+from sfumato.cli.common import options
+from sfumato.cli.common.exit_codes import EXIT_CODES, as_flags, warn
+from sfumato.cli.common.output import show
 from sfumato.cli.common.progress import ProgressLines
-from sfumato.cli.common.spoken import as_flags
-from sfumato.cli.common.workload import ask_all, by_question
 
 if TYPE_CHECKING:
-    from sfumato.curator import Curator, Listing, Question
+    from sfumato.curator import Answers, Curator, Listing, Question, WorkloadForecast
     from sfumato.release.answers.answer import Answer
+
+
+def ask_all(
+    curator: Curator,
+    file: Path,
+    asked: dict[str, Any],
+    progress: ProgressLines,
+    *,
+    explain: bool,
+    dry_run: bool,
+    fresh: bool,
+    request_id: str | None,
+    as_json: bool,
+    receipt: bool,
+) -> None:
+    """Explain, forecast or ask all questions of a file."""
+    proposal = curator.workload(file)
+    if explain:
+        said = proposal.explain(**asked)
+        click.echo(said.to_json() if as_json else as_flags(str(said)))
+    elif dry_run:
+        _show_workload_forecast(proposal.error(**asked, fresh=fresh), as_json)
+    else:
+        with progress.until_shown():
+            answers = proposal.release(**asked, fresh=fresh, request_id=request_id)
+            for each in dict.fromkeys(said for answer in answers for said in answer.warnings):
+                warn(each)
+            progress("showing")
+            _show_workload(answers, as_json, receipt)
+
+
+def by_question(given: Any) -> Any:
+    """Read q1=50 as what is wanted of a question, and q1.visits=50 of one of its columns."""
+    if not isinstance(given, dict):
+        return given
+    found: dict[str, Any] = {}
+    for name, width in given.items():
+        question, dot, column = name.partition(".")
+        if dot and isinstance(found.get(question, {}), dict):
+            found.setdefault(question, {})[column] = width
+        elif dot or question in found:
+            raise click.UsageError(f"give --within {question}=NUMBER, or one for each of its columns, not both")
+        else:
+            found[question] = width
+    return found
+
+
+def _show_workload_forecast(found: WorkloadForecast, as_json: bool) -> None:
+    if as_json:
+        click.echo(found.to_json())
+        return
+    click.echo(as_flags(str(found)))
+    for each in dict.fromkeys(one.counted for one in found.forecasts if one.counted):
+        click.echo(f"counted: {each}")
+    click.echo("Nothing was spent, and no row was read.")
+
+
+def _show_workload(answers: Answers, as_json: bool, receipt: bool) -> None:
+    if as_json:
+        click.echo(answers.to_json())
+        return
+    for name, answer in answers.items():
+        click.secho(f"{name}  {' '.join(answer.receipt.question.split())}", bold=True)
+        show(answer.columns, answer.cells(), answer.intervals)
+        for each in answer.ranked():
+            click.echo(each)
+        click.echo("")
+    if answers.receipt is None:
+        click.secho("all of it was bought before: nothing was spent", dim=True)
+    else:
+        click.secho(str(answers.receipt if receipt else answers.receipt.short()), dim=True)
+
 
 _MOST_BYTES = 1 << 20
 """Read from stdin: more than any question has; longer ones are refused by their length."""
@@ -138,7 +212,7 @@ _shown = options.several(
 @_released
 @options.analyst
 @options.ledger
-@servers.server
+@options.server
 @click.option(
     "--time-limit",
     metavar="SECONDS",
@@ -177,7 +251,7 @@ def command(
     asked = _price(given)
     with ProgressLines() as progress, ExitStack() as opened:
         if server is not None:
-            asking = opened.enter_context(servers.connected(server, policy, analyst, ledger, progress))
+            asking = opened.enter_context(options.connected(server, policy, analyst, ledger, progress))
         else:
             asking = opened.enter_context(_curator(policy, analyst, ledger, time_limit, progress))
         if file is not None:
@@ -234,7 +308,7 @@ def _check_shown(given: Mapping[str, Any]) -> None:
 
         check_picture(given["plot"])
     if given["output"] is not None:
-        from sfumato.release.answers.answer_files import check_file
+        from sfumato.release.answers.answer_pages import check_file
 
         check_file(given["output"], excel=given["excel"] is not None)
     if given["flag_above"] is not None:
@@ -439,7 +513,7 @@ def _show(answer: Answer | Listing, as_json: bool, as_csv: bool, receipt: bool) 
     elif as_csv:
         click.echo(answer.to_csv(), nl=False)
     else:
-        from sfumato.cli.common.text_tables import show
+        from sfumato.cli.common.output import show
 
         if _is_answer(answer):
             show(answer.columns, answer.cells(), answer.intervals)

@@ -83,7 +83,7 @@ def _of_policy(policy: Path, ledger: Path | str | None, prior: str) -> Precedent
 
 
 def _show(found: Precedents) -> None:
-    from sfumato.cli.common.text_tables import show
+    from sfumato.cli.common.output import show
     from sfumato.privacy.precedents import COLUMNS
 
     click.echo(f"{found}\n")

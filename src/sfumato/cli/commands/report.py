@@ -31,8 +31,8 @@ def command(policy: Path, out: Path, questions: str | None, title: str | None, l
       sfumato report clinic.toml -o report.html --questions 4,7
       sfumato report clinic.toml -o report.html --questions --title "Visits to our clinic"
     """
-    from sfumato.cli.common.written_files import check_written
-    from sfumato.curator.accounts.policy_account import read_policy
+    from sfumato.cli.common.output import check_written
+    from sfumato.curator.policy_account import read_policy
     from sfumato.reports.page import page
     from sfumato.reports.telling import chosen, told
 

@@ -105,7 +105,7 @@ def _show(answer: RunningAnswer, as_json: bool, as_csv: bool, receipt: bool) -> 
     elif as_csv:
         click.echo(answer.to_csv(), nl=False)
     else:
-        from sfumato.cli.common.text_tables import show
+        from sfumato.cli.common.output import show
 
         show(answer.columns, answer.cells(), answer.intervals)
         click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)

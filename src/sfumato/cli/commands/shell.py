@@ -10,14 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from sfumato.cli.common import options
-from sfumato.cli.common.exit_codes import EXIT_CODES, say
-from sfumato.cli.common.spoken import in_shell, refusal_words
-from sfumato.cli.shell.completion import Completion
-from sfumato.cli.shell.history import TypedHistory, usual_path
-from sfumato.cli.shell.lines import EditedLines, Lines, PlainLines, can_edit
-from sfumato.cli.shell.session import COMMANDS, Leave, Session
-from sfumato.cli.shell.settings import Settings
-from sfumato.cli.shell.statements import pieces
+from sfumato.cli.common.exit_codes import EXIT_CODES, in_shell, refusal_words, say
+from sfumato.cli.shell.completion import Completion, pieces
+from sfumato.cli.shell.lines import EditedLines, Lines, PlainLines, TypedHistory, can_edit, usual_path
+from sfumato.cli.shell.session import COMMANDS, Leave, Session, Settings
 from sfumato.errors import SfumatoError, installing
 
 if TYPE_CHECKING:

@@ -136,7 +136,7 @@ def _edge(text: str) -> Any:
 
 def _asked(question: Attribute) -> str:
     """Ask for one answer; nothing is an answer too."""
-    from sfumato.surveys.question_cells import label
+    from sfumato.surveys.forms import label
 
     listed = ", ".join(label(each) for each in question.cells[:-1][:20])
     return str(click.prompt(f"{question.name} ({listed})", default="", show_default=False, err=not sys.stdout.isatty()))

@@ -29,7 +29,7 @@ def command() -> None:
 def show(file: Path) -> None:
     """Say what FILE has: columns and their cells, marginals, the promise and the receipt."""
     from sfumato.publish.published_files import synopsis
-    from sfumato.safe_text import printable
+    from sfumato.untrusted import printable
 
     found = synopsis(file)
     for line in f"{found!r}\n\n{found.receipt}".splitlines():
@@ -47,9 +47,8 @@ def show(file: Path) -> None:
 def verify(file: Path, ledger: Path | None) -> None:
     """Check FILE: every byte, the charge computed again from its plan, and the promise that follows."""
     from sfumato.errors import InvalidParameter
-    from sfumato.publish.fitted_models import FittedModel
     from sfumato.publish.marginals.verifying import Check
-    from sfumato.publish.published_files import synopsis
+    from sfumato.publish.published_files import FittedModel, synopsis
 
     published = synopsis(file)
     if isinstance(published, FittedModel):
@@ -83,7 +82,7 @@ def marginal(
     """Print the counts of all cells of some COLUMNS of FILE."""
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
-    from sfumato.cli.common.answers import show as show_answer
+    from sfumato.cli.common.output import show_answer
     from sfumato.errors import InvalidParameter
     from sfumato.publish.published_files import synopsis
     from sfumato.publish.synopsis import Synopsis

@@ -55,7 +55,7 @@ def new(user: str, expires: timedelta | None, most: str | None, label: str, ledg
     What a release will spend is reserved of --most before the account is charged. A process that is killed in between
     leaves it spent.
     """
-    from sfumato.server.people.local_people import people_of, who_runs_this
+    from sfumato.server.people.people_file import people_of, who_runs_this
 
     with people_of(ledger) as people:
         token, text = people.new_token(user, label=label, expires=expires, most=most, by=who_runs_this())
@@ -69,10 +69,10 @@ def new(user: str, expires: timedelta | None, most: str | None, label: str, ledg
 @options.as_json
 def list_tokens(user: str | None, ledger: Path | str | None, as_json: bool) -> None:
     """List every token: number, user, label, until when, the most it may spend, and what it has spent."""
-    from sfumato.cli.common.text_tables import show
+    from sfumato.cli.common.output import show
     from sfumato.errors import at_most
     from sfumato.privacy.numbers import text
-    from sfumato.server.people.local_people import people_of
+    from sfumato.server.people.people_file import people_of
 
     with people_of(ledger) as people:
         tokens = people.tokens(user)
@@ -114,7 +114,7 @@ def list_tokens(user: str | None, ledger: Path | str | None, as_json: bool) -> N
 @options.ledger_here
 def revoke(number: int, ledger: Path | str | None) -> None:
     """End token NUMBER, at once and for ever."""
-    from sfumato.server.people.local_people import people_of, who_runs_this
+    from sfumato.server.people.people_file import people_of, who_runs_this
 
     with people_of(ledger) as people:
         token = people.revoke_token(number, by=who_runs_this())

@@ -38,7 +38,7 @@ def command() -> None:
 @options.ledger_here
 def add(name: str, role: str, ledger: Path | str | None) -> None:
     """Add NAME. An analyst may ask the policies whose [analysts] name them, and sees no others."""
-    from sfumato.server.people.local_people import people_of, who_runs_this
+    from sfumato.server.people.people_file import people_of, who_runs_this
 
     with people_of(ledger) as people:
         people.add_user(name, role, by=who_runs_this())
@@ -51,7 +51,7 @@ def add(name: str, role: str, ledger: Path | str | None) -> None:
 @options.ledger_here
 def disable(name: str, again: bool, ledger: Path | str | None) -> None:
     """Let NAME in no more, with all tokens and sessions, at once. Their history stays."""
-    from sfumato.server.people.local_people import people_of, who_runs_this
+    from sfumato.server.people.people_file import people_of, who_runs_this
 
     with people_of(ledger) as people:
         people.set_disabled(name, not again, by=who_runs_this())
@@ -63,8 +63,8 @@ def disable(name: str, again: bool, ledger: Path | str | None) -> None:
 @options.as_json
 def list_users(ledger: Path | str | None, as_json: bool) -> None:
     """List every user: name, role, since when, and whether they are let in."""
-    from sfumato.cli.common.text_tables import show
-    from sfumato.server.people.local_people import people_of
+    from sfumato.cli.common.output import show
+    from sfumato.server.people.people_file import people_of
 
     with people_of(ledger) as people:
         users = people.users()

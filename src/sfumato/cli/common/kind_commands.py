@@ -14,8 +14,7 @@ import click
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
 from sfumato.cli.common.progress import ProgressLines
-from sfumato.curator.release_kinds import ReleaseKind, SpecField, spec_fields
-from sfumato.curator.spec_types import field_form
+from sfumato.curator.release_kinds import ReleaseKind, SpecField, field_form, spec_fields
 
 _NEVER_ASKED = ("within", "fresh")
 """Terms that a command has no use for: it releases, and what is stored is free."""
@@ -87,7 +86,7 @@ def _show(answer: Any, as_json: bool) -> None:
         click.echo(answer.to_json())
         return
     if hasattr(answer, "cells"):
-        from sfumato.cli.common.text_tables import show
+        from sfumato.cli.common.output import show
 
         show(answer.columns, answer.cells(), answer.intervals)
     else:

@@ -1,15 +1,25 @@
-"""Arguments and options stand here when several commands share them."""
+"""Arguments and options stand here when several commands share them.
+
+A passphrase is typed where nobody sees it, or read from a file: others can read a command line.
+
+Some commands ask a server in place of files: POLICY is then the name of a policy there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sfumato.cli.common.progress import ProgressLines
+
 if TYPE_CHECKING:
+    from sfumato.reports.signing_keys import SigningKey
     from sfumato.reports.telling import Told
+
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -120,3 +130,52 @@ def rows(written: str | None) -> int | None:
     from sfumato.privacy.numbers import whole
 
     return whole(written, "rows", at_least=1)
+
+
+def signing_key(path: Path, file: Path | None) -> SigningKey:
+    """Read a signing key, and ask for its passphrase where it has one."""
+    from sfumato.reports.signing_keys import SigningKey, is_locked
+
+    if not is_locked(path):
+        return SigningKey.read(path)
+    secret = _first_line(file) if file is not None else click.prompt("passphrase", hide_input=True, err=True)
+    return SigningKey.read(path, secret)
+
+
+def chosen_passphrase(file: Path | None) -> str:
+    """Take a new passphrase, typed twice."""
+    if file is not None:
+        return _first_line(file)
+    found: str = click.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True)
+    return found
+
+
+def _first_line(file: Path) -> str:
+    try:
+        found = file.read_text(encoding="utf-8").split("\n", 1)[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError):
+        raise click.UsageError(f"{file} cannot be read as text") from None
+    if not found:
+        raise click.UsageError(f"the first line of {file} is empty: write the passphrase there")
+    return found
+
+
+server = click.option(
+    "--server",
+    metavar="URL",
+    help="Ask the server at this address (https://…, unix:/path), with the token that sfumato login keeps; POLICY is "
+    "then the name of a policy there.",
+)
+
+
+@contextmanager
+def connected(
+    url: str, policy: Path, analyst: str | None, ledger: Path | str | None, progress: ProgressLines | None = None
+) -> Iterator[Any]:
+    """Open a policy at a server; what says something about files here is refused."""
+    if analyst is not None or ledger is not None:
+        raise click.UsageError("leave out --analyst and --ledger with --server: the token says who asks")
+    from sfumato.client import connect
+
+    with connect(url, str(policy), progress=progress) as curator:
+        yield curator

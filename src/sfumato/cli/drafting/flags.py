@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sfumato.cli.drafting.questions import SKIP
-from sfumato.curator.owners.sniffing import FoundTable
+from sfumato.cli.drafting.interview import SKIP
+from sfumato.curator.policy_drafts import FoundTable
 from sfumato.policy import Type
-from sfumato.safe_text import printable
+from sfumato.untrusted import printable
 
 if TYPE_CHECKING:
     from sfumato.policy import Domain

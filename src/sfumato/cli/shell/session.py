@@ -1,31 +1,120 @@
-"""A session of the shell asks questions, each after its price and its error were shown, and obeys commands."""
+"""A session of the shell asks questions, each after its price and its error were shown, and obeys commands.
+
+The settings of the shell say what a question may cost and what of one unit counts, until they are set again.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sfumato.cli.common.exit_codes import interrupted_words, say, warn
+from sfumato.cli.common.exit_codes import in_shell, interrupted_words, say, warn
+from sfumato.cli.common.output import check_written, show
 from sfumato.cli.common.progress import ProgressLines
-from sfumato.cli.common.spoken import in_shell
-from sfumato.cli.common.text_tables import show
-from sfumato.cli.common.written_files import check_written
+from sfumato.cli.shell.completion import COMMAND
 from sfumato.cli.shell.lines import Lines
-from sfumato.cli.shell.settings import Settings
-from sfumato.cli.shell.statements import COMMAND
 from sfumato.errors import InvalidParameter, SfumatoError, at_most
-from sfumato.privacy.numbers import exact
+from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator, Listing, Question
-    from sfumato.curator.accounts.standings import Standing
     from sfumato.curator.previews.forecasts import Forecast
+    from sfumato.curator.standings import Standing
     from sfumato.release.answers.answer import Answer
+
+
+OFF = "off"
+_LIMITS = ("rows", "groups", "rows_per_group")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """These are a price or an accuracy, and limits; at first none is set, since no price is safe to assume."""
+
+    epsilon: str | None = None
+    delta: str = "0"
+    within: str | dict[str, str] | None = None
+    limits: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def price(self) -> dict[str, Any]:
+        """Give the price as a question takes it."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "within": self.within}
+
+    @property
+    def priced(self) -> bool:
+        """Tell whether there is a price."""
+        return self.epsilon is not None or self.within is not None
+
+    def __str__(self) -> str:
+        return "; ".join([self._price(), *([f"limit {_pairs(self.limits)}"] if self.limits else [])])
+
+    def _price(self) -> str:
+        if not self.priced:
+            return "no price yet"
+        if self.within is None:
+            price = f"ε = {self.epsilon}"
+        else:
+            price = f"within ±{self.within}" if isinstance(self.within, str) else f"within {_pairs(self.within)}"
+        return price + (f", δ = {self.delta}" if exact(self.delta, "delta") else "")
+
+    def with_epsilon(self, given: str) -> Settings:
+        """Set the price of each question, and a δ with it if there is one: ``0.5`` or ``0.5 1e-6``."""
+        epsilon, *rest = given.split() or [""]
+        exact(epsilon, "epsilon", POSITIVE)
+        if len(rest) > 1:
+            raise InvalidParameter("epsilon", given, "a price, or a price and a δ", fix="write \\epsilon 0.5 1e-6")
+        return replace(self.with_delta(rest[0]) if rest else self, epsilon=epsilon, within=None)
+
+    def with_delta(self, given: str) -> Settings:
+        """Set the δ of each question: 0 is none."""
+        return replace(self, delta=_checked(given, "delta", NONNEGATIVE))
+
+    def with_within(self, given: str) -> Settings:
+        """Set how wrong an answer may be: one number for every column, or ``COLUMN=NUMBER`` for each."""
+        words = given.split()
+        if len(words) == 1 and "=" not in words[0]:
+            return replace(self, within=_checked(words[0], "within", POSITIVE), epsilon=None)
+        pairs = [each.rpartition("=") for each in words]
+        if not pairs or not all(name for name, _, _ in pairs):
+            fix = "write \\within 50, or \\within visits=50 cost=1000"
+            raise InvalidParameter("within", given, "one number for all columns, or COLUMN=NUMBER for each", fix=fix)
+        found = {name: _checked(width, f"within {name}", POSITIVE) for name, _, width in pairs}
+        return replace(self, within=found, epsilon=None)
+
+    def with_limit(self, given: str) -> Settings:
+        """Set what of one unit counts: ``rows=5 groups=2``, or ``off`` for what the policy says."""
+        if given.strip() == OFF:
+            return replace(self, limits={})
+        pairs = [each.partition("=") for each in given.split()]
+        if not pairs or not all(name in _LIMITS and number.isdecimal() for name, _, number in pairs):
+            fix = "write \\limit rows=5, or \\limit off"
+            raise InvalidParameter("limit", given, "rows=NUMBER, groups=NUMBER, rows_per_group=NUMBER or off", fix=fix)
+        return replace(self, limits=self.limits | {name: int(number) for name, _, number in pairs})
+
+    def require_price(self) -> None:
+        """Refuse to ask without a price."""
+        if not self.priced:
+            raise SfumatoError(
+                "every question has a price, and none is set: there is no default",
+                place="the shell",
+                fix="set one with \\epsilon 0.5, or an accuracy with \\within 50, then \\ask",
+            )
+
+
+def _checked(given: str, name: str, rule: Any) -> str:
+    exact(given, name, rule)
+    return given
+
+
+def _pairs(given: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in given.items())
+
 
 _RECENT = 20
 """Lines of the account that are shown unless more are asked for."""
@@ -192,7 +281,7 @@ class Session:
         if not rows:
             click.echo("Nothing has been asked yet.")
             return
-        from sfumato.ledger.account_lines import LINE_COLUMNS
+        from sfumato.ledger.entries import LINE_COLUMNS
 
         show(LINE_COLUMNS, rows, LINE_COLUMNS[:1])
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import ReleaseKind, Spec, Workspace
-from sfumato.curator.spec_types import Name, option
+from sfumato.curator.release_kinds import Name, ReleaseKind, Spec, Workspace, option
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:

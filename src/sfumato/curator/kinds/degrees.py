@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import ReleaseKind, Spec, Workspace
-from sfumato.curator.spec_types import Count, Name, option
+from sfumato.curator.release_kinds import Count, Name, ReleaseKind, Spec, Workspace, option
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.degrees import DegreeHistogram

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Refusal, ReleaseKind, Spec, Workspace
-from sfumato.curator.spec_types import Name, option
+from sfumato.curator.release_kinds import Name, Refusal, ReleaseKind, Spec, Workspace, option
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:

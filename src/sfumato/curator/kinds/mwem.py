@@ -6,8 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator.release_kinds import Refusal, ReleaseKind, Spec, Workspace
-from sfumato.curator.spec_types import Cell, Count, Name, Names, NameSets, Text, option
+from sfumato.curator.release_kinds import (
+    Cell,
+    Count,
+    Name,
+    Names,
+    NameSets,
+    Refusal,
+    ReleaseKind,
+    Spec,
+    Text,
+    Workspace,
+    option,
+)
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.mwem import MwemProposal

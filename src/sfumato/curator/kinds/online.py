@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator.release_kinds import Refusal, ReleaseKind, Spec, Workspace
-from sfumato.curator.spec_types import Count, Name, Names, Text, option
+from sfumato.curator.release_kinds import Count, Name, Names, Refusal, ReleaseKind, Spec, Text, Workspace, option
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.online import ProposedOnline

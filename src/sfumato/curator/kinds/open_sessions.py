@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Refusal, ReleaseKind, Spec, Workspace
-from sfumato.curator.spec_types import Count, Names, option
+from sfumato.curator.release_kinds import Count, Names, Refusal, ReleaseKind, Spec, Workspace, option
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:

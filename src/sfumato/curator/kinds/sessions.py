@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from sfumato.curator.kinds.open_sessions import OpenSessionSpec, propose as propose_open
-from sfumato.curator.release_kinds import Refusal, ReleaseKind, Spec, Workspace
-from sfumato.curator.spec_types import Count, Names, Size, Text, option
+from sfumato.curator.release_kinds import Count, Names, Refusal, ReleaseKind, Size, Spec, Text, Workspace, option
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:

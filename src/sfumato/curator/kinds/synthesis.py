@@ -6,8 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from sfumato.curator.release_kinds import Refusal, ReleaseKind, Spec, Workspace
-from sfumato.curator.spec_types import Count, Name, Names, NameSets, Text, option
+from sfumato.curator.release_kinds import (
+    Count,
+    Name,
+    Names,
+    NameSets,
+    Refusal,
+    ReleaseKind,
+    Spec,
+    Text,
+    Workspace,
+    option,
+)
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:

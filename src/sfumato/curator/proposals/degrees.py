@@ -27,11 +27,11 @@ from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, whole
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import INVENTED, Receipt
+from sfumato.release.comparisons import OneReading
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.one_reading import OneReading
+from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import receipt
-from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.releasing import Released
 
 MOST_DEGREE = 100_000

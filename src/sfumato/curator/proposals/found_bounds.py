@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from sfumato.curator.steps.step_counts import StepCounts
+from sfumato.curator.step_counts import StepCounts
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Type, Value
 from sfumato.policy.domains import as_value
@@ -14,7 +14,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, text
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import INVENTED, Receipt
-from sfumato.release.purchases import NOT_BOUGHT, Purchase
+from sfumato.release.payers import NOT_BOUGHT, Purchase
 
 
 @codec.value("bounds")

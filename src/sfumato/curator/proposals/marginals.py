@@ -14,14 +14,13 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.caching import cached_property
-from sfumato.curator.accounts.period_spending import by_period, charged
 from sfumato.curator.context import Context
+from sfumato.curator.policy_account import by_period, charged
 from sfumato.curator.previews.explaining import Explanation, Operator, limited, sources
-from sfumato.curator.previews.marginal_forecasts import SHOWN_PLAN, MarginalsForecast, name_of
+from sfumato.curator.previews.forecasts import SHOWN_PLAN, MarginalsForecast, name_of
 from sfumato.curator.previews.rehearsing import rehearsed
-from sfumato.curator.proposals.one_rows import one_row_of_each
-from sfumato.curator.proposals.selected_columns import selected_columns
-from sfumato.curator.proposals.synopsis_candidates import shelf
+from sfumato.curator.proposals.bought_synopses import shelf
+from sfumato.curator.proposals.selected_columns import one_row_of_each, selected_columns
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MOST_STEPS
@@ -42,9 +41,8 @@ from sfumato.privacy import Curve, Guarantee, Sensitivity
 from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown
 from sfumato.publish.marginals import blocks as block_algebra
-from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.attributes import Attributes, CodedColumn, coded, coded_names
 from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.marginals.coded_columns import CodedColumn, coded, coded_names
 from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.marginals.measuring import (
     PublishDraw,

@@ -22,7 +22,7 @@ from sfumato.curator.previews.rehearsing import rehearsed
 from sfumato.curator.proposals.marginals import MarginalsProposal, marginals, rho_of
 from sfumato.errors import InvalidParameter, SessionInterrupted, Unsupported
 from sfumato.mechanisms import Gaussian
-from sfumato.mechanisms.secret_sessions import SecretSession
+from sfumato.mechanisms.sparse import SecretSession
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.readings.dense_readings import MOST_CELLS, Marginal
 from sfumato.plan.readings.total_readings import Integers
@@ -54,7 +54,7 @@ from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.releasing import Progress, Released
-from sfumato.release.requested_series import one_session
+from sfumato.release.requests import one_session
 
 _SHARES = Fraction(1, 2), Fraction(2, 5), Fraction(1, 10)
 """The parts of ρ that pay for the synopsis, for all gates and for all answers that may be bought,"""

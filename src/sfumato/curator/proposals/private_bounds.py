@@ -14,13 +14,12 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.caching import cached_property
-from sfumato.curator.accounts.period_spending import by_period, charged
 from sfumato.curator.context import Context
+from sfumato.curator.policy_account import by_period, charged
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.proposals.found_bounds import Bounds, toml_value
 from sfumato.curator.proposals.priced_by_epsilon import PricedByEpsilon
-from sfumato.curator.steps.ladders import Ladder, ladder
-from sfumato.curator.steps.step_counts import StepSearch, least_price
+from sfumato.curator.step_counts import Ladder, StepSearch, ladder, least_price
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
@@ -33,11 +32,11 @@ from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, percent
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
+from sfumato.release.comparisons import OneReading
 from sfumato.release.measurement import Batch
-from sfumato.release.one_reading import OneReading
+from sfumato.release.payers import purchase
 from sfumato.release.prices import Price
 from sfumato.release.proposal import receipt
-from sfumato.release.purchases import purchase
 from sfumato.release.releasing import Released
 
 

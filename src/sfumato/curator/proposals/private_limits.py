@@ -13,13 +13,12 @@ from fractions import Fraction
 from itertools import product
 
 from sfumato.caching import cached_property
-from sfumato.curator.accounts.period_spending import by_period, charged
 from sfumato.curator.context import Context
+from sfumato.curator.policy_account import by_period, charged
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.proposals.priced_by_epsilon import PricedByEpsilon
 from sfumato.curator.proposals.private_bounds import private_table
-from sfumato.curator.steps.ladders import Ladder, counting_ladder
-from sfumato.curator.steps.step_counts import StepCounts, StepSearch, least_price
+from sfumato.curator.step_counts import Ladder, StepCounts, StepSearch, counting_ladder, least_price
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.aggregates.unit_measures import UnitCount, UnitSum
@@ -34,11 +33,11 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, percent
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import INVENTED, Receipt
+from sfumato.release.comparisons import OneReading
 from sfumato.release.measurement import Batch
-from sfumato.release.one_reading import OneReading
+from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price
 from sfumato.release.proposal import receipt
-from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.releasing import Released
 
 MOST = 10**6

@@ -11,15 +11,14 @@ from fractions import Fraction
 from typing import Any, Self, cast
 
 from sfumato.caching import cached_property
-from sfumato.curator.accounts.period_spending import by_period, charged, priced
 from sfumato.curator.context import Context
+from sfumato.curator.policy_account import by_period, charged, priced
 from sfumato.curator.previews.advising import Advice, Tip, advise
-from sfumato.curator.previews.error_pictures import draw_errors, draw_terms
-from sfumato.curator.previews.explaining import Explanation, Operator, explain
-from sfumato.curator.previews.forecasts import Forecast, Width, forecast_ranks, half_widths, supposed
-from sfumato.curator.previews.rehearsing import rehearsed
-from sfumato.curator.previews.unknown_groups import (
+from sfumato.curator.previews.explaining import (
+    Explanation,
+    Operator,
     adds_up,
+    explain,
     foretold,
     names,
     notes,
@@ -27,7 +26,17 @@ from sfumato.curator.previews.unknown_groups import (
     require_short,
     without_delta,
 )
-from sfumato.curator.previews.wanted_widths import least_price
+from sfumato.curator.previews.forecasts import (
+    Forecast,
+    Width,
+    draw_errors,
+    draw_terms,
+    forecast_ranks,
+    half_widths,
+    least_price,
+    supposed,
+)
+from sfumato.curator.previews.rehearsing import rehearsed
 from sfumato.curator.proposals.bought_synopses import Asked, FreeAnswer, best, taken
 from sfumato.errors import EngineFailed, InvalidParameter, SfumatoError, Unsupported, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
@@ -53,9 +62,8 @@ from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.sampling_errors import half_widths as half_widths_of_samples, sampled_share
 from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, promises, rank_errors
-from sfumato.release.noisy_rows.answer_rows import answer_rows
 from sfumato.release.noisy_rows.finishing import finish, picks, simultaneous
-from sfumato.release.noisy_rows.key_functions import with_key_functions
+from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
 from sfumato.release.parts.other_parts import other_part
 from sfumato.release.parts.question_parts import Family, NamedNoise, OtherPart
 from sfumato.release.parts.shares import Weighed

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.curator.accounts.period_spending import charged, priced
 from sfumato.curator.context import Context
+from sfumato.curator.policy_account import charged, priced
 from sfumato.curator.previews.explaining import Explanation, Operator, limited, sources
 from sfumato.curator.previews.rehearsing import rehearsed
 from sfumato.curator.proposals.questions import Question
@@ -29,7 +29,7 @@ from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.canonical import digest
 from sfumato.plan.nodes import GroupKey, Query
-from sfumato.plan.readings.factored_totals import FactoredTotals
+from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.total_readings import Totals
 from sfumato.plan.values.expressions import Column, Key, Result
 from sfumato.plan.words import cutting, many, measured
@@ -40,8 +40,8 @@ from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.parts.group_keys import KeyColumn
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
+from sfumato.release.parts.scales import KeyColumn
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Progress, Released

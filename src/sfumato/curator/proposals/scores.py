@@ -16,8 +16,8 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.caching import cached_property
-from sfumato.curator.accounts.period_spending import by_period, charged
 from sfumato.curator.context import Context
+from sfumato.curator.policy_account import by_period, charged
 from sfumato.curator.previews.explaining import Explanation, Operator, limited, sources
 from sfumato.curator.previews.rehearsing import rehearsed
 from sfumato.curator.proposals.marginals import MarginalsProposal, marginals, rho_of

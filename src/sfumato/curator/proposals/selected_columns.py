@@ -2,23 +2,57 @@
 
 A column of it is coded as it is in its own table; one that is computed is coded when it is boolean, or its values are
 known to be few: listed ones, or whole numbers of a short range. Whatever else comes out, and NULL, is in the last cell.
+
+Of each unit one row may stand for all: the first in an order, so that one row of a unit is all that counts.
+
+Rows that are equal in the order are told apart by every column that is read, in the order of the policy; what still
+ties is equal in all of them, so no other unit's rows, and no engine, decide which row stands.
+
+Some rows never count: those that the policy calls impossible, and those that the condition of a question leaves out.
+
+Both are public before a row is read. So the model leaves such cells empty, and no such row is drawn.
+
+A question is answered from the policy where it measures nothing: SELECT DISTINCT, or GROUP BY without an
+aggregate.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
+from sfumato.caching import cached_property
+from sfumato.curator.previews.advising import Advice
+from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.previews.forecasts import Forecast
+from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.catalog import Catalog
+from sfumato.plan.sql.building import Selection, derive, where
 from sfumato.plan.sql.rows import Rows, derived
 from sfumato.plan.sql.text import select as parse_text
 from sfumato.plan.sql.text_positions import nearest
 from sfumato.plan.values.coded_keys import coded_key, listed
 from sfumato.plan.values.expressions import Column, Expression, Field
-from sfumato.policy import Domain, Policy, Type
+from sfumato.plan.words import many, words
+from sfumato.plan.written_names import quoted
+from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.policy.codings import Coding
-from sfumato.publish.marginals.coded_columns import CodedColumn, attribute_of
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.publish.cells import answering
+from sfumato.publish.marginals.attributes import Attributes, CodedColumn, attribute_of
+from sfumato.publish.marginals.faces import BARE, TableFace
+from sfumato.publish.synthesis.implications import Zeros, check_zeros, zeros_of
+from sfumato.publish.synthesis.released import Implied
+from sfumato.release.answers.answer import Answer, answer
+from sfumato.release.noisy_rows.finishing import finish
+from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
+from sfumato.release.payers import Purchase
+from sfumato.release.proposal import receipt
+from sfumato.release.releasing import Released
 
 _MOST_WHOLE = 1000
 """How many whole numbers a computed column may have to be coded by them."""
@@ -90,3 +124,120 @@ def _few(name: str, domain: Domain) -> Domain:
     rule = f"{name} has no cells: a computed column is coded when its values are listed, few whole numbers, or truths"
     fix = f"write CASE WHEN … THEN 'low' ELSE 'high' END AS {name}, or select a column that has bins"
     raise Unsupported("uncoded-column", rule, fix=fix)
+
+
+_ORDER = re.compile(r"\s*(.+?)(?:\s+(asc|desc))?\s*", re.IGNORECASE | re.DOTALL)
+
+
+def one_row_of_each(source: Selection, table: Table, order: object, names: Sequence[str]) -> Selection:
+    """Keep the first row of each unit: ``order`` is a column, or a column and DESC for the last."""
+    if table.every_row:
+        raise InvalidParameter("one_row_per", "unit", "left out: every row is a unit")
+    found = _ORDER.fullmatch(order) if isinstance(order, str) else None
+    known = {name.lower(): name for name in table.columns}
+    if found is None or found[1].lower() not in known:
+        rule = f"a column of {table.name} such as visited, or visited DESC for the last row"
+        raise InvalidParameter("order", order, rule, fix=f"name one of {', '.join(table.columns)}")
+    if not isinstance(table.id, str):
+        raise InvalidParameter("one_row_per", "unit", "left out: this table has no column with the ids of units")
+    number = next(name for name in map("number_{}".format, range(len(known) + 1)) if name not in known)
+    first = f"{quoted(known[found[1].lower()])} {(found[2] or 'ASC').upper()}"
+    others = [quoted(name) for name in names]
+    by = f"PARTITION BY {quoted(table.id)} ORDER BY {', '.join([first, *others])}"
+    return where(derive(source, number, f"ROW_NUMBER() OVER ({by})"), f"{number} = 1")
+
+
+_OF_OTHER_COLUMNS = "unknown-column"
+
+
+def check_conditions(table: str, attributes: Attributes, implied: Sequence[Implied], face: TableFace) -> None:
+    """Refuse a condition that cannot be told of drawn rows, but for one on columns that they do not have."""
+    added = tuple(each.attribute for each in implied)
+    domains = (*face.known(attributes), *BARE.known(added))
+    for each in face.impossible:
+        try:
+            _evaluate(table, (*attributes, *added), domains, each)
+        except Unsupported as refusal:
+            if refusal.code != _OF_OTHER_COLUMNS:
+                rule = (
+                    f"drawn rows never meet what the policy calls impossible, and {each[:200]} cannot be told of them"
+                )
+                fix = "write it with fewer columns or coarser bins, or remove it from the policy"
+                why = refusal.rule.removesuffix(f" [{refusal.code}]")
+                raise Unsupported(refusal.code, f"{rule}: {why}", fix=fix) from None
+
+
+def kept_face(table: str, attributes: Attributes, face: TableFace, where: str) -> TableFace:
+    """Add that no row fails the condition by which rows are kept, where that can be told of the columns."""
+    failing = f"({where}\n) IS NOT TRUE"
+    try:
+        _evaluate(table, attributes, face.known(attributes), failing)
+    except Unsupported:
+        return face
+    return replace(face, impossible=(*face.impossible, failing))
+
+
+def kept_zeros(table: str, attributes: Attributes, face: TableFace, zeros: Zeros, where: str, most_cells: int) -> Zeros:
+    """Find the cells that are empty, those that the condition leaves out too where the model can hold them; where it
+    cannot, rows are mended after they are drawn.
+    """
+    found = zeros_of(table, attributes, face)
+    try:
+        check_zeros(found, [each.size for each in attributes], most_cells)
+    except Unsupported as refusal:
+        if refusal.code == "contradictory-zeros":
+            raise InvalidParameter("where", where, "a condition that some row can meet") from None
+        return zeros
+    return found
+
+
+def _evaluate(table: str, attributes: Attributes, domains: tuple[Domain, ...], text: str) -> None:
+    answering.condition(answering.Face(table, attributes, domains, None, None), text)  # type: ignore[arg-type]
+
+
+_FREE = "ε = 0: from the policy, no row was read"
+
+
+@dataclass(frozen=True)
+class DeclaredValues(Question):
+    """These are the values that columns may hold, as the policy or a public table says: free, and never charged.
+
+    It lists what is declared, not what rows hold, so it tells nothing about anybody.
+    """
+
+    @property
+    def free(self) -> bool:
+        """It needs no price."""
+        return True
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        return ("These are the values that are declared, whether any row has them or not.",)
+
+    def explain(self, **price: Any) -> Explanation:  # noqa: ARG002
+        """Say that no row is read. Free."""
+        keys = ", ".join(map(words, self.query.plan.keys))
+        what = Operator("list", keys, f"{many(len(self.groups), 'value')}, from the policy or public tables alone")
+        return Explanation(self.text, _FREE, (what,), "free: nothing is measured", self.warnings)
+
+    def error(self, *, confidence: Number = "0.95", **price: Any) -> Forecast:  # noqa: ARG002
+        """There is no noise. Free."""
+        return Forecast({}, exact(confidence, "confidence", CONFIDENCE), _FREE, True, self.warnings)
+
+    def advise(self, **price: Any) -> Advice:  # noqa: ARG002
+        """There is no noise, and nothing to advise. Free."""
+        return Advice(self.text, _FREE, ())
+
+    def price(self, within: Any = None, **terms: Any) -> float:  # noqa: ARG002
+        """Say that it costs nothing."""
+        return 0.0
+
+    def release(self, *, confidence: Number = "0.95", **price: Any) -> Answer:  # noqa: ARG002
+        """Give the values. Nothing is charged or written down, whatever price is named."""
+        rows = answer_rows((), self.groups, len(self.query.plan.keys))
+        made, rows = with_key_functions(self.query, rows, self._context.engine.values)
+        shown = finish(made, rows, lambda _: [], joint=False)
+        found = Released(None, 0, datetime.now(UTC), "", free=False)
+        terms = Purchase(_FREE, "none", "none: no row counts", data=self._context.version)
+        paper = receipt(found, terms, ("none",), question=self.text, here=self._context, confidence=confidence)
+        return answer(self.query, shown, paper, self.warnings)

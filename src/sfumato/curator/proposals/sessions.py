@@ -25,12 +25,12 @@ from sfumato.engine.seam import Snapshot
 from sfumato.errors import InvalidParameter, SessionClosed, SessionInterrupted, Unanswered, Unsupported
 from sfumato.ledger import Charged, Entry, StoredAnswer, Tab
 from sfumato.mechanisms import AboveThreshold
-from sfumato.mechanisms.secret_sessions import SecretSession
+from sfumato.mechanisms.sparse import SecretSession
 from sfumato.plan.canonical import digest
 from sfumato.plan.limits import Limits
 from sfumato.plan.noisy_rows import Finish
-from sfumato.plan.readings.stepped_readings import SteppedTotal
 from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.question_files import placed, questions
 from sfumato.plan.values.expressions import Column, Result
@@ -44,12 +44,11 @@ from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.comparisons import Compared, Comparison
 from sfumato.release.measurement import Measurement
-from sfumato.release.payers import OnPaidTab
+from sfumato.release.payers import OnPaidTab, Purchase
 from sfumato.release.prices import Price, rounded_up, weak_words
 from sfumato.release.proposal import Call, receipt, warn
-from sfumato.release.purchases import Purchase
 from sfumato.release.releasing import Asked, Progress, Released
-from sfumato.release.requested_series import RequestedSeries
+from sfumato.release.requests import RequestedSeries
 
 Ask = Callable[[str, Parameters | None], Question]
 """Understands a question in SQL, for free."""

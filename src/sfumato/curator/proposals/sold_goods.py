@@ -12,7 +12,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import INVENTED, Receipt
-from sfumato.release.purchases import NOT_BOUGHT, Purchase
+from sfumato.release.payers import NOT_BOUGHT, Purchase
 
 
 @codec.value("sold")

@@ -20,12 +20,10 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, Operator, limited, sources
-from sfumato.curator.proposals.kept_rows import check_conditions, kept_face, kept_zeros
 from sfumato.curator.proposals.marginals import MarginalsProposal, marginals, marginals_of_select
-from sfumato.curator.proposals.mwem import Sets
-from sfumato.curator.proposals.selected_columns import is_select
-from sfumato.curator.proposals.weighted_sets import ColumnWeights, check_weights, set_weight, workload_sets
-from sfumato.curator.steps.steps_on_tabs import StepsOnTab
+from sfumato.curator.proposals.mwem import ColumnWeights, Sets, check_weights, set_weight, workload_sets
+from sfumato.curator.proposals.selected_columns import check_conditions, is_select, kept_face, kept_zeros
+from sfumato.curator.steps_on_tabs import StepsOnTab
 from sfumato.errors import InvalidParameter, Unanswered, Unsupported
 from sfumato.ledger import Account, Charged, StoredAnswer, Tab
 from sfumato.mechanisms.additive import MOST_STEPS
@@ -43,40 +41,35 @@ from sfumato.privacy.curve import ROUNDED_UP
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, charge_units, exact, shown, whole
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.implied_columns import decided_cells, implied_columns, implied_of
-from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.attributes import Attributes, coded_names
 from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.marginals.coded_columns import coded_names
 from sfumato.publish.marginals.faces import BARE, TableFace
-from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.budget import Amounts, Concentrated, Pure, currency, rounded
-from sfumato.publish.synthesis.candidates import BYTES_PER_CELL
+from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step
 from sfumato.publish.synthesis.course import Course, Setting, Steps
-from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast
+from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast, invented
 from sfumato.publish.synthesis.implications import (
     Pairs,
     Zeros,
+    check_zeros,
     decided_zeros,
     deciding_cells,
     deciding_pairs,
     required_places,
     sets_of as pair_sets,
+    zeros_of,
 )
-from sfumato.publish.synthesis.independent import independent
-from sfumato.publish.synthesis.invented import invented
-from sfumato.publish.synthesis.mst import mst
-from sfumato.publish.synthesis.mwem import mwem
+from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
 from sfumato.publish.synthesis.released import METHODS, Implied, ReleasedMarginal, Synthesized
-from sfumato.publish.synthesis.steps import Outcome, Step
-from sfumato.publish.synthesis.zeros import check_zeros, zeros_of
 from sfumato.publish.synthetic import Synthetic
 from sfumato.publish.tab_steps import MeasureStep
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
+from sfumato.release.payers import Purchase, purchase
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, receipt, warn
-from sfumato.release.purchases import Purchase, purchase
 from sfumato.release.releasing import Kind, Progress, Released
-from sfumato.release.requested_series import RequestedSeries, given_again
+from sfumato.release.requests import RequestedSeries, given_again
 
 _RUN: dict[str, Callable[[Course], Steps]] = {"aim": aim, "mst": mst, "mwem": mwem, "independent": independent}
 _MOST_BITS, _LEAST_BITS = 10, 4

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from sfumato.curator.accounts.period_spending import charged
 from sfumato.curator.context import Context
+from sfumato.curator.policy_account import charged
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.previews.rehearsing import rehearsed
 from sfumato.curator.proposals.questions import Question
@@ -34,12 +34,11 @@ from sfumato.policy import Policy, Table, Type
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, percent, text
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
+from sfumato.release.comparisons import OneReading
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.one_reading import OneReading
-from sfumato.release.price_lists import price_list
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.payers import purchase
+from sfumato.release.prices import Price, price_list, rounded_up
 from sfumato.release.proposal import Call, receipt, released
-from sfumato.release.purchases import purchase
 from sfumato.release.releasing import Progress, Released
 
 

@@ -33,18 +33,15 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, shown
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.batch_prices import Offer, Priced, priced, within as priced_within
+from sfumato.release.batch_prices import MeasuredTogether, Offer, Priced, Together, priced, within as priced_within
 from sfumato.release.measured import Measured
 from sfumato.release.parts.question_parts import Family, NamedNoise, rounded_down
-from sfumato.release.payers import AllAtOnce, Question as PaidQuestion
+from sfumato.release.payers import AllAtOnce, Purchase, Question as PaidQuestion
 from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price, weak_words
 from sfumato.release.proposal import Call, is_stored, receipt, rehearse, warn
-from sfumato.release.purchases import Purchase
 from sfumato.release.releasing import Asked, Progress, Released
-from sfumato.release.requested_series import RequestedSeries, given_again
-from sfumato.release.requests import Request
-from sfumato.release.together import MeasuredTogether, Together
+from sfumato.release.requests import Request, RequestedSeries, given_again
 
 Goals = Number | Mapping[str, Any]
 """A half-width for every number; or by the name of a question, a half-width or half-widths by column."""

@@ -18,17 +18,16 @@ from pathlib import Path
 from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sfumato.engine.duckdb import discovery, files, memory, relations
-from sfumato.engine.duckdb.owners import Owners
-from sfumato.engine.duckdb.relations import Relation
+from sfumato.engine.duckdb import discovery, files, memory, owners
+from sfumato.engine.duckdb.memory import Spill
+from sfumato.engine.duckdb.owners import Owners, Relation
 from sfumato.engine.duckdb.scan import Cell, Scan, copies
-from sfumato.engine.duckdb.spilling import Spill
 from sfumato.engine.seam import Data, Fetched
-from sfumato.engine.sources.column_names import folded
-from sfumato.engine.sources.data_files import identified
-from sfumato.engine.spellings.duckdb_literals import listed, literal, name
+from sfumato.engine.sources.clean_cells import folded
+from sfumato.engine.sources.inspected_tables import identified
+from sfumato.engine.spellings.duckdb import listed, literal, name
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged, Unsupported
-from sfumato.plan.values.bands import MOST_ROWS, most_met
+from sfumato.plan.values.coded_keys import MOST_ROWS, most_met
 from sfumato.policy import Domain, InMemory, ListColumn, Policy, Table, Type, Via
 from sfumato.privacy.numbers import whole
 
@@ -195,7 +194,7 @@ class Sources:
             return source.data
         found = self._files.get(table)
         if found is not None:
-            part = relations.stored_table(self.policy.tables[table], self._databases, self.run)
+            part = owners.stored_table(self.policy.tables[table], self._databases, self.run)
             return tuple(replace(identified(path), part=part) for path in found.paths)
         known = self.fingerprint(table)
         return (Data(f"memory://{known}", lambda: known, part=table),)
@@ -263,7 +262,7 @@ class Sources:
     def _open(self, table: Table) -> Relation:
         if isinstance(table.source, InMemory):
             return self._copied(table, memory.frame(table.source.table, f"tables.{table.name}.source"))
-        found, relation = relations.opened(table, self._databases, self._execute)
+        found, relation = owners.opened(table, self._databases, self._execute)
         if found.kind == "csv":
             self._lines[table.name] = files.checked_lines(found, f"tables.{table.name}.source")
         self._files[table.name] = found
@@ -286,7 +285,7 @@ class Sources:
                 self._guarded(making, lambda: cursor.register(_ARRIVING, arrived).execute(making))
         except EngineFailed:
             raise memory.unreadable(place) from None
-        return relations.of_memory(source, positions, self._execute(f"DESCRIBE {copy}"), copy)
+        return owners.of_memory(source, positions, self._execute(f"DESCRIBE {copy}"), copy)
 
     def _view(self, table: str) -> None:
         """Make the view of a public table whose columns are not declared, on its first use."""
@@ -457,7 +456,7 @@ def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
 
     with duckdb.connect(":memory:") as connection:
         execute = partial(_described, connection)
-        found, opened = relations.opened(Table("data", source, relation=relation, public=True), {}, execute)
+        found, opened = owners.opened(Table("data", source, relation=relation, public=True), {}, execute)
         return {
             true: None if found.kind == "csv" else discovery.stored_kind(cell) for true, cell in opened.plain_columns()
         }
@@ -469,7 +468,7 @@ def unnamed_columns(source: Path, relation: str | None = None) -> list[str]:
 
     with duckdb.connect(":memory:") as connection:
         execute = partial(_described, connection)
-        _, opened = relations.opened(Table("data", source, relation=relation, public=True), {}, execute)
+        _, opened = owners.opened(Table("data", source, relation=relation, public=True), {}, execute)
         named = {id(cell) for _, cell in opened.plain_columns()}
         return [true for true, cell in opened.columns if id(cell) not in named]
 
@@ -486,7 +485,7 @@ def written_types(source: Path, relation: str | None = None) -> dict[str, Type]:
 
     with duckdb.connect(":memory:") as connection:
         execute = partial(_described, connection)
-        _, opened = relations.opened(Table("data", source, relation=relation, public=True), {}, execute)
+        _, opened = owners.opened(Table("data", source, relation=relation, public=True), {}, execute)
         cells = dict(opened.plain_columns())
         kinds = {each: discovery.stored_kind(cell) for each, cell in cells.items()}
         texts = {each: cell for each, cell in cells.items() if cell.family == "VARCHAR"}
@@ -511,7 +510,7 @@ def types_in_memory(table: Any) -> dict[str, Type]:
     with duckdb.connect(":memory:") as connection:
         connection.register("arriving", arrived.slice(0, 0))
         described = _described(connection, "DESCRIBE SELECT * FROM arriving")
-    found = relations.of_memory(source, positions, described, "arriving")
+    found = owners.of_memory(source, positions, described, "arriving")
     return {each: discovery.stored_kind(cell) for each, cell in found.plain_columns()}
 
 
@@ -524,8 +523,8 @@ def tables(source: Path) -> list[str]:
         return []
     with duckdb.connect(":memory:") as connection:
         execute = partial(_described, connection)
-        relations.attach(found, "sf database", str(source), execute)
-        return relations.tables_in("sf database", execute)
+        owners.attach(found, "sf database", str(source), execute)
+        return owners.tables_in("sf database", execute)
 
 
 def whole_table(source: Path, relation: str) -> Any:
@@ -534,7 +533,7 @@ def whole_table(source: Path, relation: str) -> Any:
 
     with duckdb.connect(":memory:") as connection:
         execute = partial(_described, connection)
-        relations.attach(files.find(source, str(source)), "sf database", str(source), execute)
+        owners.attach(files.find(source, str(source)), "sf database", str(source), execute)
         named = ".".join(name(part) for part in ("sf database", *relation.split(".")))
         return connection.sql(f"SELECT * FROM {named}").to_arrow_table()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.engine.duckdb.scan import Cell, cleaned
-from sfumato.engine.spellings.duckdb_literals import name
+from sfumato.engine.spellings.duckdb import name
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_INTEGER

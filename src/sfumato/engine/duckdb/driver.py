@@ -7,10 +7,10 @@ from threading import Event, Lock, Thread, get_ident
 from typing import Any, Self, cast
 from weakref import ReferenceType, ref
 
-from sfumato.engine.arrays import dense_arrays, found_keys
-from sfumato.engine.arrays.totals_arrays import FEW, exact_keys, few_in_arrays, parameter
+from sfumato.engine import arrays
+from sfumato.engine.arrays import FEW, exact_keys, few_in_arrays, parameter
 from sfumato.engine.duckdb.connection import Sources
-from sfumato.engine.lowering import value_lowering
+from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import statement
 from sfumato.engine.lowering.relational import Statement
 from sfumato.engine.seam import Data, OpenReading, Unheld
@@ -111,7 +111,7 @@ class DuckDB(StatementReader):
     def values(self, world: World) -> Sequence[GroupKey]:
         """List the distinct results of expressions on every combination of declared values: reads no table."""
         lists = [[parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, Span)]
-        asked = self._written(value_lowering.distinct(world))
+        asked = self._written(reading_statements.distinct(world))
         found = self._in_time(lambda: self.sources.run(asked, lists))
         return exact_keys(found, [each.domain.type for each in world.expressions])
 
@@ -224,12 +224,12 @@ class Snapshot(StatementReader):
 
 
 _ARRAYS: dict[type, Callable[[Any, Any], object]] = {
-    FoundTotals: found_keys.in_arrays,
+    FoundTotals: arrays.in_arrays,
 }
 """What becomes of a statement's rows; those of known groups are few and come as they are."""
 _STREAMED: dict[type, tuple[Callable[[Any, Any], object], int]] = {
-    ValueCounts: (dense_arrays.values, dense_arrays.BATCH),
-    Marginals: (dense_arrays.marginals, dense_arrays.KEYED_BATCH),
-    CellRows: (dense_arrays.cell_rows, dense_arrays.KEYED_BATCH),
+    ValueCounts: (arrays.values, arrays.BATCH),
+    Marginals: (arrays.marginals, arrays.KEYED_BATCH),
+    CellRows: (arrays.cell_rows, arrays.KEYED_BATCH),
 }
 """Those whose rows come in a stream, so many at a time."""

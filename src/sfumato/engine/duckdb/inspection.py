@@ -15,7 +15,7 @@ from sfumato.engine.duckdb.files import find, misquoted
 from sfumato.engine.duckdb.scan import UNIT, Scan, cleaned, typed
 from sfumato.engine.seam import Inspection
 from sfumato.engine.sources.inspected_tables import inspection, lost
-from sfumato.engine.spellings.duckdb_literals import name as quoted
+from sfumato.engine.spellings.duckdb import name as quoted
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, File, Policy
 

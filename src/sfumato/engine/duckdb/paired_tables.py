@@ -15,11 +15,11 @@ from sfumato.engine.duckdb import memory
 from sfumato.engine.duckdb.connection import Sources, schema
 from sfumato.engine.duckdb.discovery import stored_kind, written_kinds
 from sfumato.engine.duckdb.scan import Cell, cleaned
-from sfumato.engine.sources.column_names import folded
-from sfumato.engine.spellings.duckdb_literals import name
+from sfumato.engine.sources.clean_cells import folded
+from sfumato.engine.spellings.duckdb import name
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, Policy, Table, Type
-from sfumato.policy.names import is_name
+from sfumato.policy.domains import is_name
 from sfumato.privacy import Budget, PrivacyUnit
 
 if TYPE_CHECKING:

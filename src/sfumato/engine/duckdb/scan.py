@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sfumato.engine.sources.clean_cells import inner, largest_whole
-from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
-from sfumato.engine.spellings.duckdb_literals import listed, literal, name, real
+from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling, listed, literal, name, real
 from sfumato.plan.values.grammars import BEYOND, DECIMAL, EXACT, FALSE, GRAMMARS, LOCAL, LONGEST, TRUE, ZERO
 from sfumato.policy import Domain, ListColumn, Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL

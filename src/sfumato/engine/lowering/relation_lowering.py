@@ -34,8 +34,7 @@ from sfumato.engine.lowering.relational import (
     whole,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering, real
-from sfumato.engine.lowering.unit_lowering import UnitLowering
-from sfumato.engine.lowering.window_lowering import WindowLowering
+from sfumato.engine.lowering.unit_lowering import UnitLowering, WindowLowering
 from sfumato.plan import nodes
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns
 from sfumato.policy import Type

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.engine.lowering.relational import Apply, Constant, Operation, Reference, Scalar, apply, references, whole
-from sfumato.plan.values import calendar, date_formats, expressions, intervals, letters
+from sfumato.plan.values import calendar, expressions, grammars, intervals
 from sfumato.plan.values.expressions import Call, Column, Expression, Literal
 from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.plan.values.functions.temporal import PARTS
@@ -205,7 +205,7 @@ def _like(call: Application) -> Scalar:
 
 def _ilike(call: Application) -> Scalar:
     folded = apply(Operation.LOWER, call.arguments[0])
-    return apply(Operation.LIKE, folded, detail=(letters.lower(call.written(1)),))
+    return apply(Operation.LIKE, folded, detail=(grammars.lower(call.written(1)),))
 
 
 def _nullif(call: Application) -> Scalar:
@@ -417,12 +417,12 @@ def _extract(call: Application) -> Scalar:
 
 def _strftime(call: Application) -> Scalar:
     x = call.shared()
-    made = date_formats.pieces(call.written(1))
+    made = calendar.pieces(call.written(1))
     texts = (Constant(each, Type.TEXT) if isinstance(each, str) else _shown(x, each) for each in made)
     return apply(Operation.JOIN, *texts)
 
 
-def _shown(x: Scalar, letter: date_formats.Letter) -> Scalar:
+def _shown(x: Scalar, letter: calendar.Letter) -> Scalar:
     """Write a part of a date: its last digits, zeros before them, or its place in a list of names of one width."""
     number = apply(Operation.PART, x, detail=(letter.part,))
     if letter.names:

@@ -14,8 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sfumato.engine.lowering.cell_lowering import by_cells, unvalued, valued
-from sfumato.engine.lowering.counted_rows import Rows, computed_once, counted_rows
+from sfumato.engine.lowering.cell_lowering import Rows, by_cells, computed_once, counted_rows, unvalued, valued
 from sfumato.engine.lowering.relation_lowering import (
     Columns,
     RelationLowering,
@@ -46,7 +45,7 @@ from sfumato.engine.lowering.relational import (
     whole,
 )
 from sfumato.engine.lowering.row_lowering import real
-from sfumato.engine.lowering.step_lowering import as_real, clamped, narrow, real_of_wide, wide
+from sfumato.engine.lowering.unit_lowering import as_real, clamped, narrow, real_of_wide, wide
 from sfumato.plan import nodes
 from sfumato.plan.bounding import Bounded, longest
 from sfumato.plan.keys import MOST_GROUPS

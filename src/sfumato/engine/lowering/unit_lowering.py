@@ -3,18 +3,34 @@
 Rows get columns to take totals of (``rows``), and ranks where the first of them is wanted (``ranks``). How a total is
 taken is left to the caller: of all rows of a group, or of those up to a row in a window. What is made of the totals is
 clamped to the result's domain: a column of results lies in it as a column of a scan does.
+
+Values become whole numbers of steps, within their range, and sums of these become numbers again.
+
+Functions over a unit's rows in an order become windows of the relational form.
+
+What is written decides first; then every column that is read of the rows, and every value that a function here is made
+from. Rows that still tie are equal in all that anybody sees of them, so either may come first: but first in every order
+alike, or else which place in one order goes with which in another would be the engine's choice. So where functions have
+several orders, each row is numbered once, and the number decides. Functions in which tied rows share a value (RANK, and
+totals up to a row's peers) are ordered by what is written alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
 
 from sfumato.engine.lowering.relational import (
     Aggregation,
     Apply,
+    Beside,
     Constant,
+    Frame,
     Operation,
     Ordered,
+    Over,
+    Place,
     Rank,
     Reference,
     Scalar,
@@ -24,9 +40,10 @@ from sfumato.engine.lowering.relational import (
     whole,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering, choice, missing, present, real
-from sfumato.engine.lowering.step_lowering import as_real, clamped, narrow, real_of_wide, steps
+from sfumato.plan.aggregates import unit_measures
 from sfumato.plan.aggregates.measures import Contribution
 from sfumato.plan.aggregates.unit_measures import (
+    Counting,
     UnitAll,
     UnitAny,
     UnitCount,
@@ -37,10 +54,65 @@ from sfumato.plan.aggregates.unit_measures import (
     UnitMean,
     UnitMeasure,
     UnitSum,
+    WindowFunction,
     steps_held,
 )
-from sfumato.plan.values.expressions import Column, Expression, Order
+from sfumato.plan.values.expressions import Column, Expression, Field, Order
 from sfumato.policy import Domain, Type
+
+_HALF = 2**48
+_DOUBLE = 2**52
+"""Steps that a double tells apart, and their halves."""
+
+
+def wide(scalar: Scalar) -> Scalar:
+    return apply(Operation.CONVERT, scalar, detail=(Wide.INTEGER,))
+
+
+def narrow(scalar: Scalar) -> Scalar:
+    return apply(Operation.CONVERT, scalar, detail=(Type.INTEGER,))
+
+
+def as_real(scalar: Scalar) -> Scalar:
+    return apply(Operation.CONVERT, scalar, detail=(Type.REAL,))
+
+
+def real_of_wide(scalar: Scalar) -> Scalar:
+    """Find a double near a whole number of at most 110 bits, within 2^-51 of its size: by halves that 64 bits hold."""
+    half = Constant(_HALF, Wide.INTEGER)
+    high, low = (as_real(narrow(apply(each, scalar, half))) for each in (Operation.DIVIDE_WIDE, Operation.REMAINDER))
+    return apply(Operation.ADD, apply(Operation.MULTIPLY, high, real(_HALF)), low)
+
+
+def steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:
+    """Write a value as a whole number of steps from an origin, rounded to the nearest, ties to even, within [low,
+    high].
+
+    A column is clamped at the scan; what is computed from columns is clamped here before it becomes a whole number, and
+    after: a sum is bounded, and no conversion fails, whatever a range or a rounding missed.
+    """
+    step, origin, low, high = each.step, each.origin, each.low, each.high
+    last = max(abs(low + origin), abs(high + origin))
+    exact = expression.domain.type is Type.INTEGER and step == 1
+    if not isinstance(expression, Column):
+        least, most = ((end + origin) * step for end in (low, high))
+        value = clamped(value, *((whole(int(end)) if exact else real(float(end))) for end in (least, most)))
+    counted = value if exact else apply(Operation.NEAREST, _in_steps(expression, value, step))
+    if origin:  # of whole numbers: a difference of doubles would be rounded
+        counted = apply(Operation.SUBTRACT, counted, whole(origin))
+    if isinstance(expression, Column) and not origin and (exact or last <= _DOUBLE):
+        return counted  # clamped at the scan, and rounding a number of so few steps is exact
+    return clamped(counted, whole(low), whole(high))
+
+
+def _in_steps(expression: Expression, value: Scalar, step: Fraction) -> Scalar:
+    value = as_real(value) if expression.domain.type is Type.INTEGER and isinstance(expression, Column) else value
+    return apply(Operation.DIVIDE, value, real(float(step)))
+
+
+def clamped(scalar: Scalar, low: Scalar, high: Scalar) -> Scalar:
+    return apply(Operation.LEAST, apply(Operation.GREATEST, scalar, low), high)
+
 
 Take = Callable[[Total], Scalar]
 """Finds a total of rows, under whatever name."""
@@ -82,7 +154,7 @@ class UnitLowering:
 
     def result(self, measure: UnitMeasure, take: Take) -> Scalar:
         """Lower what a measure finds, from totals that are taken as given."""
-        return _RESULTS[type(measure)](self, measure, take)
+        return _UNIT_RESULTS[type(measure)](self, measure, take)
 
     def _counted(self, measure: UnitMeasure, value: Scalar) -> Scalar:
         """Keep a value in the rows that count, NULL in the others."""
@@ -189,7 +261,7 @@ def _held(scalar: Scalar, domain: Domain) -> Apply:
     return made
 
 
-_RESULTS: dict[type, Callable[..., Scalar]] = {
+_UNIT_RESULTS: dict[type, Callable[..., Scalar]] = {
     UnitCount: UnitLowering.count,
     UnitDistinct: UnitLowering.distinct,
     UnitSum: UnitLowering.sum,
@@ -199,4 +271,125 @@ _RESULTS: dict[type, Callable[..., Scalar]] = {
     UnitAny: UnitLowering.any,
     UnitAll: UnitLowering.all,
     UnitFirst: UnitLowering.first,
+}
+
+
+_FRAMES = {
+    unit_measures.Frame.PEERS: Frame.PEERS,
+    unit_measures.Frame.ROWS: Frame.ROWS,
+    unit_measures.Frame.WHOLE: Frame.WHOLE,
+}
+_PLACES = {
+    Counting.ROW_NUMBER: Place.ROW_NUMBER,
+    Counting.RANK: Place.RANK,
+    Counting.DENSE_RANK: Place.DENSE_RANK,
+}
+Orders = tuple[Scalar | Ordered, ...]
+_NUMBER = "n0"
+
+
+@dataclass
+class WindowLowering:
+    """This lowers windows over the same rows, and collects what is computed of the rows in stages before their
+    results.
+    """
+
+    lowering: RowLowering
+    read: tuple[Reference, ...]
+    """The columns that are read of the rows."""
+    ties: Orders = ()
+    numbered: Rank | None = None
+    """The number of each row of a unit, where one is needed."""
+    found: dict[Over | Beside | Rank, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.unit = UnitLowering(self.lowering, ())
+
+    def results(self, functions: Mapping[Field, WindowFunction]) -> dict[Field, Scalar]:
+        """Give what each function finds, over the last stage."""
+        for function in functions.values():  # once to know all the values that the functions read
+            self._result(function)
+        self.ties = (*self.read, *(Reference(name) for name, _ in self.unit.rows))
+        found = self._again(functions)
+        if len(self._tied()) < 2:
+            return found
+        self.numbered, self.ties = Rank((Reference("u"),), self.ties), (Reference(_NUMBER),)
+        return self._again(functions)
+
+    def _again(self, functions: Mapping[Field, WindowFunction]) -> dict[Field, Scalar]:
+        self.found.clear()
+        self.unit.clear_ranks()
+        return {name: self._result(function) for name, function in functions.items()}
+
+    def _tied(self) -> set[tuple[tuple[Scalar, ...], Orders]]:
+        """Find the partitions and orders in which rows that tie may get values of their own."""
+        last = len(self.ties)
+        return {(each.partition, each.order) for each in self.found if each.order[-last or None :] == self.ties}
+
+    @property
+    def stages(self) -> list[tuple[tuple[str, Scalar], ...]]:
+        """List the columns to compute one after the other."""
+        numbers = () if self.numbered is None else ((_NUMBER, self.numbered),)
+        made = (numbers, self.unit.ranks, tuple((name, window) for window, name in self.found.items()))
+        return [stage for stage in made if stage]
+
+    def _result(self, function: WindowFunction) -> Scalar:
+        return _WINDOW_RESULTS[type(function)](self, function)
+
+    def _named(self, window: Over | Beside | Rank) -> Reference:
+        return Reference(self.found.setdefault(window, f"w{len(self.found)}"))
+
+    def _partition(self, function: WindowFunction) -> tuple[Scalar, ...]:
+        keys = (as_ordered(self.lowering.lower(key), key.domain.type) for key in function.keys)
+        return (Reference("u"), *map(self.unit.column, keys))
+
+    def _order(self, order: tuple[Order, ...], *, ties: bool) -> Orders:
+        return (*map(self.unit.ordered, order), *(self.ties if ties else ()))
+
+    def place(self, function: unit_measures.Place) -> Scalar:
+        ties = function.counting is Counting.ROW_NUMBER
+        order = self._order(function.order, ties=ties)
+        place = self._named(Rank(self._partition(function), order, _PLACES[function.counting]))
+        return apply(Operation.LEAST, place, whole(function.cap))
+
+    def shifted(self, function: unit_measures.Shifted) -> Scalar:
+        kind = function.domain.type
+        value = self.unit.column(as_ordered(self.lowering.lower(function.value), kind))
+        default = None
+        if function.default is not None:
+            default = self.unit.column(as_ordered(self.lowering.lower(function.default), kind))
+        order = self._order(function.order, ties=True)
+        beside = self._named(Beside(value, function.places, default, self._partition(function), order))
+        return as_result(beside, function.value if default is None else None, function.domain)
+
+    def end(self, function: unit_measures.End) -> Scalar:
+        """Take the one value of the row whose place is 1, from whichever end."""
+        partition = self._partition(function)
+        if function.peers:
+            partition += tuple(self.unit.ordered(each).scalar for each in function.order)
+        order = self._order(function.order, ties=True)
+        if function.last:
+            order = tuple(map(_turned, order))
+        value = self.unit.column(as_ordered(self.lowering.lower(function.value), function.domain.type))
+        first = apply(Operation.EQUAL, self.unit.rank(Rank(partition, order)), whole(1))
+        only = Total(Aggregation.MAX, apply(Operation.CASE, first, value))
+        return as_result(self._named(Over(only, partition, (), Frame.WHOLE)), function.value, function.domain)
+
+    def running(self, function: unit_measures.Running) -> Scalar:
+        partition, frame = self._partition(function), _FRAMES[function.frame]
+        order = self._order(function.order, ties=frame is Frame.ROWS)
+        return self.unit.result(function.measure, lambda total: self._named(Over(total, partition, order, frame)))
+
+
+def _turned(each: Scalar | Ordered) -> Ordered:
+    """Read the same order from its other end."""
+    ordered = each if isinstance(each, Ordered) else Ordered(each)
+    return Ordered(ordered.scalar, not ordered.descending, not ordered.nulls_first)
+
+
+_WINDOW_RESULTS: dict[type, Callable[..., Scalar]] = {
+    unit_measures.Place: WindowLowering.place,
+    unit_measures.Shifted: WindowLowering.shifted,
+    unit_measures.End: WindowLowering.end,
+    unit_measures.Running: WindowLowering.running,
 }

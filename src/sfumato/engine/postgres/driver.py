@@ -1,9 +1,16 @@
-"""PostgreSQL is an engine: plans become statements of its own, which run in read-only transactions on one snapshot."""
+"""PostgreSQL is an engine: plans become statements of its own, which run in read-only transactions on one snapshot.
+
+An owner sees here, exactly, what a policy's bounds and limits cost tables on PostgreSQL; nobody else may.
+
+A database says which one it is and where its tables are; and the rows of its public tables are fetched from it.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -11,18 +18,18 @@ from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from sfumato.engine import proving
-from sfumato.engine.arrays.totals_arrays import exact_keys, parameter
-from sfumato.engine.carried_tables import CarriedTables
-from sfumato.engine.lowering import value_lowering
-from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
+from sfumato.engine.arrays import exact_keys, parameter
+from sfumato.engine.carried_tables import MOST_ROWS, CarriedTables, too_large, unread
+from sfumato.engine.lowering import reading_statements
+from sfumato.engine.lowering.reading_statements import as_arrow, counted_statement, in_arrays
 from sfumato.engine.lowering.relational import Statement
 from sfumato.engine.postgres import stored_relations
 from sfumato.engine.postgres.connection import OLDEST, Server, finished
-from sfumato.engine.postgres.public_tables import data, database, digest, here
-from sfumato.engine.postgres.stored_cells import PostgresCells
-from sfumato.engine.postgres.stored_relations import StoredRelation
-from sfumato.engine.seam import Data, OpenReading, Unheld
-from sfumato.engine.sources.clean_scans import CleanScans, StoredTable
+from sfumato.engine.postgres.stored_relations import PostgresCells, StoredRelation
+from sfumato.engine.seam import Data, Fetched, Inspection, OpenReading, Unheld
+from sfumato.engine.sources import inspected_tables
+from sfumato.engine.sources.clean_cells import Stored
+from sfumato.engine.sources.clean_scans import AS_TYPES, CleanScans, StoredTable
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.postgres import BYTES, TYPES, PostgresSpelling, name
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged, Unsupported
@@ -31,10 +38,84 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import Span, World
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import E, Reading
-from sfumato.policy import Policy, Table, Type
+from sfumato.policy import Domain, Policy, Table, Type
 
 if TYPE_CHECKING:
     import psycopg
+
+
+Database = tuple[str, str, str]
+"""The number of a server, and the name and the number of a database there."""
+
+
+def fetch(table: Table) -> Fetched:
+    """Read the rows of a public table at the server that it names."""
+    server = Server(table.source.address, f"tables.{table.name}.source")
+    try:
+        relation = stored_relations.found(table.source.relation, table.name, server.run, locked=False)
+        known = data(database(server.run), relation, table.source.version or "")
+        return Fetched(_rows_of(table, relation, server.run), known)
+    finally:
+        server.close()
+
+
+def database(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
+    try:
+        return here(run)
+    except EngineFailed:
+        raise InvalidPolicy(
+            "this role may not read which server it is at, so two names of it would be two sources",
+            place="tables",
+            fix="GRANT EXECUTE ON FUNCTION pg_control_system() to it",
+        ) from None
+
+
+def here(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
+    """Identify a database: by the number its server was given when it was made, its name and its own number."""
+    ((system, called, number),) = run(
+        "SELECT system_identifier::text, d.datname::text, d.oid::text FROM pg_control_system(), pg_database AS d "
+        "WHERE d.datname = current_database()",
+        (),
+    )
+    return system, called, number
+
+
+def data(database: Database, relation: StoredRelation, version: str) -> tuple[Data, ...]:
+    """Identify a relation: a view and a partitioned table are known by every table that their rows are in, each table
+    by its name and by its number, which it keeps when it is renamed.
+    """
+    system, called, number = database
+    addresses = [f"postgresql://{system}/{called}/{schema}.{own}" for schema, own, _ in relation.made_of]
+    addresses += [f"postgresql://{system}/{number}/{own}" for _, _, own in relation.made_of]
+    return tuple(Data(each, partial(digest, each, version)) for each in addresses)
+
+
+def _rows_of(table: Table, relation: StoredRelation, run: Callable[..., list[tuple[Any, ...]]]) -> Any:
+    """Read the rows of a public table into an Arrow table."""
+    read = [each for each in relation.columns if each.kind in AS_TYPES]
+    cells = PostgresCells()
+    shown = ", ".join(_within_calendar(cells.plain(each), each.kind) for each in read)
+    try:
+        found = run(f"SELECT {shown} FROM {relation.sql} LIMIT {MOST_ROWS + 1}")
+    except EngineFailed:
+        raise unread(table.name) from None
+    if len(found) > MOST_ROWS:
+        raise too_large(table.name)
+    return as_arrow(found, [AS_TYPES[each.kind] for each in read], [each.name for each in read])
+
+
+def _within_calendar(x: str, kind: Stored) -> str:
+    """Make NULL of a date or a time that the calendar does not have."""
+    if kind is Stored.DATE:
+        return f"CASE WHEN {x} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN {x} END"
+    if kind is Stored.TIMESTAMP:
+        return f"CASE WHEN {x} >= TIMESTAMP '0001-01-01' AND {x} < TIMESTAMP '10000-01-01' THEN {x} END"
+    return x
+
+
+def digest(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
+
 
 FREE_SECONDS = 5
 """How long the keys of a question may be looked for: it costs nothing, so it may not take long."""
@@ -120,7 +201,7 @@ class Postgres:
     def values(self, world: World) -> Sequence[GroupKey]:
         """List the distinct results of expressions on every combination of declared values: reads no table."""
         lists = [[parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, Span)]
-        asked = Generator(self.spelling, _no_table).statement(value_lowering.distinct(world))
+        asked = Generator(self.spelling, _no_table).statement(reading_statements.distinct(world))
         start = time.monotonic()
         with self.server.session() as session:
             finished(lambda: _limit(session, FREE_SECONDS))
@@ -421,3 +502,32 @@ def _turns(server: Server, collation: str) -> bool:
         return not proving.wrong_letters(PostgresSpelling(collation), carried_scan, server.run)
     except EngineFailed:  # there is no such collation
         return False
+
+
+class PostgresInspector:
+    """An inspector has a policy's sources, opened for their owner to look at."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy, self._engine = policy, Postgres(policy)
+
+    def columns(self, table: str) -> Mapping[str, Domain]:
+        return self._engine.catalog().tables[table].columns
+
+    def fingerprint(self, table: str) -> str:
+        return self._engine.fingerprint(table)
+
+    def remarks(self, table: str) -> tuple[str, ...]:
+        return self._engine.remarks(table)
+
+    def inspect(self, table: str) -> Inspection:
+        """Compare one private table with what the scan makes of it: one statement."""
+        text, keys = inspected_tables.statement(self._engine.scans, table)
+        declared = self._policy.tables[table]
+        found = self._engine.server.run(text)[0]
+        return inspected_tables.inspection(found, list(declared.columns), keys, owned=not declared.every_row)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.close()

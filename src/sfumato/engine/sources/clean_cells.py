@@ -1,16 +1,22 @@
 """The cells of a server's columns become what the policy declares: each rule works on one cell by itself, and none
 can raise.
+
+A column is found in its source by one rule, whichever engine holds it.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from enum import Enum
 from fractions import Fraction
+from typing import TypeVar
 
 from sfumato.engine.lowering.relational import Constant, Operation, Scalar, apply, whole
 from sfumato.engine.lowering.row_lowering import RowLowering, missing, present, real
+from sfumato.errors import InvalidPolicy
 from sfumato.plan.values.grammars import BEYOND, FALSE, GRAMMARS, TRUE, ZERO
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import SMALLEST_REAL
@@ -194,3 +200,29 @@ READ: dict[Type, Callable[[RowLowering, Scalar, Domain], Scalar]] = {
     Type.DATE: _read_moment,
     Type.TIMESTAMP: _read_moment,
 }
+
+
+T = TypeVar("T")
+
+
+def folded(name: str) -> str:
+    """Write a name without its letter case, its accents composed: a source may write é as two letters."""
+    return unicodedata.normalize("NFC", name).lower()
+
+
+def find(columns: Sequence[tuple[str, T]], column: str, place: str, otherwise: str) -> T:
+    """Find the column of that name, exactly or, if only one is so, in other letter case, accents composed.
+
+    ``otherwise`` is what to do where no column has a name like it.
+    """
+    found = [each for true, each in columns if true == column]
+    found = found or [each for true, each in columns if folded(true) == folded(column)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InvalidPolicy(
+            f"the source has several columns called {column}", place=place, fix="rename all but one of them"
+        )
+    near = get_close_matches(column, [true for true, _ in columns], 1)
+    fix = f"did you mean {near[0]}?" if near else otherwise
+    raise InvalidPolicy(f"the source has no column {column}", place=place, fix=fix)

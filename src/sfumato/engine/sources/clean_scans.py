@@ -31,7 +31,7 @@ from sfumato.engine.lowering.relational import (
     whole,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering, choice, missing, present, real
-from sfumato.engine.sources import column_names
+from sfumato.engine.sources import clean_cells
 from sfumato.engine.sources.clean_cells import (
     READ,
     Stored,
@@ -255,7 +255,7 @@ class CleanScans:
 
     def _found(self, table: str, column: str, place: str) -> StoredColumn:
         columns = [(each.name, each) for each in self.tables[table].columns]
-        return column_names.find(columns, column, place, "name a column of the source that this role may read")
+        return clean_cells.find(columns, column, place, "name a column of the source that this role may read")
 
 
 def _shared(found: StoredColumn, column: str, place: str) -> StoredColumn:

@@ -2,6 +2,10 @@
 
 Only expressions written from our own plan run there: no function of a user's, no Python on a worker, no temporary view
 and no DDL. The engine that holds the rows adds up exact totals per group, and nothing but those totals leaves it.
+
+Public tables are fetched here from a Spark, each in a session of its own at the one that it names.
+
+An owner sees here, exactly, what a policy's bounds and limits cost tables on Spark; nobody else may. PRIVATE.
 """
 
 from __future__ import annotations
@@ -17,23 +21,50 @@ from itertools import count
 from threading import Lock, Thread, get_ident
 from typing import Any, Self, cast
 
-from sfumato.engine.carried_tables import CarriedTables
+from sfumato.engine.carried_tables import MOST_ROWS, CarriedTables, too_large, unread
 from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
 from sfumato.engine.lowering.relational import Statement
-from sfumato.engine.seam import Data, OpenReading, Unheld
-from sfumato.engine.spark.carried_frames import carried, prove
-from sfumato.engine.spark.frames import Frame, FrameWriter
-from sfumato.engine.spark.public_tables import session_of
-from sfumato.engine.spark.scans import Scans
-from sfumato.engine.spark.sessions import quietly
+from sfumato.engine.seam import Data, Fetched, Inspection, OpenReading, Unheld
+from sfumato.engine.sources import inspected_tables
+from sfumato.engine.spark.frames import Frame, FrameWriter, Scans, carried, prove
+from sfumato.engine.spark.sessions import Session, at_address, beside, quietly
 from sfumato.engine.spark.sources import Source, content, opened
+from sfumato.engine.spellings.spark import name
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
 from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import World
 from sfumato.plan.nodes import GroupKey, tables
 from sfumato.plan.readings.total_readings import E, Reading
-from sfumato.policy import Policy, Table
+from sfumato.policy import Domain, Policy, Table
+from sfumato.policy.table_sources import SparkFrame
+
+
+def session_of(table: Table) -> Session:
+    """Open a session of our own where the rows of a table are."""
+    place = f"tables.{table.name}.source"
+    if isinstance(table.source, SparkFrame):
+        return beside(table.source.frame, place)
+    return at_address(table.source.address, place)
+
+
+def fetch(table: Table) -> Fetched:
+    """Read the rows of a public table at the Spark that it names, or that its frame is of."""
+    session = session_of(table)
+    try:
+        source = opened(table.source, session, f"tables.{table.name}.source")
+        rows = quietly(source.frame.limit(MOST_ROWS + 1).toArrow)
+        if rows.num_rows > MOST_ROWS:
+            raise too_large(table.name)
+        hashed = content(source, session)
+    except EngineFailed:
+        raise unread(table.name) from None
+    finally:
+        session.close()
+    if not source.addresses:
+        return Fetched(rows, (Data(f"memory://{hashed}", partial(str, hashed), part=table.name),))
+    return Fetched(rows, tuple(Data(each, partial(str, hashed)) for each in source.addresses))
+
 
 _REMEMBERED = 1000
 _ENDING = 60.0
@@ -353,3 +384,69 @@ def _made(scans: Scans, table: Table) -> Frame:
 def _plain(value: Any) -> Any:
     """Give a wide number as a whole number of Python's own."""
     return int(value) if isinstance(value, Decimal) else value
+
+
+_FATES = range(1, 6)
+
+
+class SparkInspector:
+    """An inspector has a policy's sources, opened for their owner to look at."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy, self._engine = policy, Spark(policy)
+        self._tables = self._engine.tables
+
+    def columns(self, table: str) -> Mapping[str, Domain]:
+        return self._engine.catalog().tables[table].columns
+
+    def fingerprint(self, table: str) -> str:
+        if self._policy.tables[table].public:
+            return self._tables.here.fingerprint(table)
+        return content(self._tables.source(table), self._tables.session)
+
+    def remarks(self, table: str) -> tuple[str, ...]:
+        return self._tables.remarks(table)
+
+    def inspect(self, table: str) -> Inspection:
+        """Compare one private table with what the scan makes of it, cell by cell, and count its units' rows."""
+        declared = self._policy.tables[table]
+        found = list(self._only(self._fates(table)))
+        keys = [each for each, domain in declared.columns.items() if domain.values is not None]
+        if not declared.every_row:
+            found += self._only(self._losses(table, keys))
+        return inspected_tables.inspection(found, list(declared.columns), keys, owned=not declared.every_row)
+
+    def _fates(self, table: str) -> Frame:
+        """Count rows, those that are somebody's, and for each column what became of the cells of these."""
+        rows, cells = self._tables.scans.inspected(table)
+        fates = [f"{inspected_tables.fate(cell)} AS f{place}" for place, cell in enumerate(cells)]
+        counts = [
+            f"COUNT(CASE WHEN k = 1 AND f{place} = {each} THEN 1 END)" for place in range(len(fates)) for each in _FATES
+        ]
+        seen = rows.selectExpr("k", *fates)
+        return self._aggregated(seen, "COUNT(*)", "COUNT(CASE WHEN k = 1 THEN 1 END)", *counts)
+
+    def _losses(self, table: str, keys: list[str]) -> Frame:
+        """Count units, those beyond the limit, and what of their rows and groups is beyond each."""
+        expression, limit = self._tables.session.expression, self._policy.tables[table].max_rows or 1
+        distinct = [f"COUNT(DISTINCT {name(key)}) AS g{place}" for place, key in enumerate(keys)]
+        made = [expression(each) for each in ("COUNT(*) AS n", *distinct)]
+        units = self._tables.scan(table).groupBy(expression("sf_unit")).agg(*made)
+        beyond = [f"COUNT(CASE WHEN n > {limit} THEN 1 END)", f"COALESCE(SUM(GREATEST(n - {limit}, 0)), 0)"]
+        losses = [
+            each for column in ("n", *(f"g{at}" for at in range(len(keys)))) for each in inspected_tables.lost(column)
+        ]
+        return self._aggregated(units, "COALESCE(SUM(n), 0)", "COUNT(*)", *beyond, *losses)
+
+    def _aggregated(self, frame: Frame, *totals: str) -> Frame:
+        return frame.groupBy().agg(*map(self._tables.session.expression, totals))
+
+    def _only(self, frame: Frame) -> tuple[Any, ...]:
+        (row,) = self._tables.run(lambda: frame)
+        return row
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.close()

@@ -4,15 +4,25 @@ A frame that somebody hands over has no name that a statement could select from,
 temporary view in its session. So selects, joins and groups are those of the DataFrame interface, which classic Spark
 and Connect share, and everything inside them is an expression that the one generator writes. A frame is a plan: nothing
 is computed before its rows are collected.
+
+The clean scan of a table is a frame: the declared columns as the policy says, and ``sf_unit``, whose row it is.
+
+What is selected is what ``engine.clean_scans`` says for every server; here it becomes a frame over the
+frames of the sources.
+
+Public rows become frames: values of a plan, which are sent with each question that joins them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
+from sfumato.caching import cached_property
+from sfumato.engine import proving
+from sfumato.engine.carried_tables import Carried
 from sfumato.engine.lowering.relational import (
     Apply,
     Exists,
@@ -29,8 +39,13 @@ from sfumato.engine.lowering.relational import (
     Total,
     Union,
 )
+from sfumato.engine.sources.clean_scans import CleanScans, InspectedCell, Scan, StoredTable
+from sfumato.engine.spark.sessions import Session, quietly
+from sfumato.engine.spark.sources import Source, SparkCells
 from sfumato.engine.spellings.generator import Generator
-from sfumato.engine.spellings.spark import SparkSpelling
+from sfumato.engine.spellings.spark import TYPES, SparkSpelling, name
+from sfumato.errors import InvalidPolicy
+from sfumato.policy import Policy
 
 Frame = Any
 """A DataFrame of either kind; pyspark is not imported to say so."""
@@ -123,3 +138,91 @@ def _totals(scalar: Scalar) -> bool:
 def _key(scalar: Scalar, select: Select) -> str | None:
     """Name the key that a column of a group is, if it is one as it stands."""
     return scalar.name if isinstance(scalar, Reference) and scalar.name in select.grouped else None
+
+
+@dataclass(frozen=True)
+class Scans:
+    """This makes the clean scans of a policy's private tables."""
+
+    policy: Policy
+    sources: Mapping[str, Source]
+    expression: Callable[[str], Any]
+
+    @cached_property
+    def _clean(self) -> CleanScans:
+        tables = {each: StoredTable(each, source.columns) for each, source in self.sources.items()}
+        return CleanScans(self.policy, tables, SparkCells(), SparkSpelling())
+
+    def scan(self, table: str) -> Frame:
+        """Give the frame of a table's clean rows, each as often as it has owners."""
+        return self._frame(self._clean.scan(table))
+
+    def inspected(self, table: str) -> tuple[Frame, list[InspectedCell]]:
+        """Give every row of a source once, beside ``k``: whether it is somebody's. For those who compare."""
+        scan, cells = self._clean.inspected(table)
+        return self._frame(scan), cells
+
+    def _frame(self, scan: Scan) -> Frame:
+        return FrameWriter(partial(self._cells, scan), self.expression).select(scan.select, {})
+
+    def _cells(self, scan: Scan, table: str) -> Frame:
+        cells = scan.cells.get(table) or {"1": "r0"}
+        return self.sources[table].frame.select(*(self.expression(sql).alias(each) for sql, each in cells.items()))
+
+
+_PROVED: set[tuple[str, str]] = set()
+"""The Sparks whose new sessions were found to compute what spellings mean, each by its own id and its version."""
+
+
+def carried(table: Carried, session: Session) -> Frame:
+    """Make a frame of the clean rows of a public table."""
+    columns = zip(table.names, table.kinds, strict=True)
+    schema = ", ".join(f"{name(each)} {TYPES[kind]}" for each, kind in columns)
+    rows = list(zip(*table.columns, strict=True))
+    return quietly(lambda: session.spark.createDataFrame(rows, schema))
+
+
+def prove(session: Session, place: str) -> None:
+    """Refuse a Spark that computes something else than our spellings mean.
+
+    A Spark that runs stays as it is, and so do all new sessions of it; a clone of a user's session is proved by itself.
+    """
+    known = str(quietly(lambda: session.spark.conf.get("spark.app.id"))), str(session.spark.version)
+    if known in _PROVED and not session.cloned:
+        return
+    spelling = SparkSpelling()
+
+    dialect = _dialect(session, spelling)
+    proving.prove(dialect, place)
+    for function in proving.wrong_letters(spelling, _scan, dialect.run):
+        raise InvalidPolicy(
+            f"this server computes {function} in another way than questions mean it",
+            place=place,
+            fix="read the tables with a Spark whose version and settings are known to work",
+        )
+    if not session.cloned:
+        _PROVED.add(known)
+
+
+def _dialect(session: Session, spelling: SparkSpelling) -> proving.Dialect:
+    """Say how this Spark computes: rows from SQL, and whole statements from frames, as those of questions are."""
+
+    def run(statement: str, _: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in quietly(lambda: session.spark.sql(statement).collect())]
+
+    def compute(statement: Statement, source: Callable[[str], str]) -> list[tuple[Any, ...]]:
+        frames = FrameWriter(lambda table: session.spark.sql(f"SELECT * FROM {source(table)}"), session.expression)
+        return [tuple(row) for row in quietly(lambda: frames.statement(statement).collect())]
+
+    return proving.Dialect(spelling, _scan, run, "array({})", compute)
+
+
+def _scan(table: Carried, _: list[object]) -> str:
+    """Write rows as values, beside those of a range: Spark itself computes what depends on written values alone."""
+    spelling = SparkSpelling()
+    rows = (
+        ", ".join(spelling.constant(value, kind) for value, kind in zip(row, table.kinds, strict=True))
+        for row in zip(*table.columns, strict=True)
+    )
+    values = ", ".join(f"({row})" for row in rows)
+    return f"(SELECT v.* FROM VALUES {values} AS v({', '.join(map(name, table.names))}) CROSS JOIN range(0, 1))"

@@ -1,14 +1,22 @@
-"""DuckDB writes the relational form so."""
+"""DuckDB writes the relational form so.
+
+Values and names become DuckDB's SQL so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfumato.engine.lowering.relational import Kind
-from sfumato.engine.spellings.common import SECONDS_BEFORE_1970, CommonSpelling
-from sfumato.engine.spellings.duckdb_literals import LITERALS, TYPES, listed, literal
+from sfumato.engine.lowering.relational import Kind, Wide
+from sfumato.engine.spellings.literals import COMMON_TYPES, Literals
+from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling
 from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value
+
+TYPES: Mapping[Kind, str] = {**COMMON_TYPES, Type.REAL: "DOUBLE", Type.TEXT: "VARCHAR", Wide.INTEGER: "HUGEINT"}
+LITERALS = Literals(TYPES)
+literal, real, listed, name = LITERALS.literal, LITERALS.real, LITERALS.listed, LITERALS.name
+
 
 __all__ = ["TYPES", "DuckDBSpelling"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sfumato.engine.lowering.relational import Kind, Wide
-from sfumato.engine.spellings.common import SECONDS_BEFORE_1970, CommonSpelling
 from sfumato.engine.spellings.literals import COMMON_TYPES, Literals, doubled
+from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling
 from sfumato.errors import Unsupported
 from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value

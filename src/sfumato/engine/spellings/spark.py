@@ -2,6 +2,8 @@
 
 It is Spark with ANSI on, in UTC, with the settings that ``engine.spark.settings`` pins: a sum of 64-bit numbers or a
 cast beyond its type would fail, so sums are formed in DECIMAL(38, 0) and casts are of what surely fits.
+
+Values and names become Spark's SQL so.
 """
 
 from __future__ import annotations
@@ -9,11 +11,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from sfumato.engine.lowering.relational import Kind
-from sfumato.engine.spellings.common import SECONDS_BEFORE_1970, CommonSpelling
-from sfumato.engine.spellings.spark_literals import LITERALS, TYPES, literal
-from sfumato.plan.values import letters
+from sfumato.engine.lowering.relational import Kind, Wide
+from sfumato.engine.spellings.literals import COMMON_TYPES, Literals
+from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling
 from sfumato.policy import Type, Value
+
+TYPES: Mapping[Kind, str] = {
+    **COMMON_TYPES,
+    Type.REAL: "DOUBLE",
+    Type.TEXT: "STRING",
+    Type.TIMESTAMP: "TIMESTAMP_NTZ",
+    Wide.INTEGER: "DECIMAL(38,0)",
+}
+_ESCAPED = str.maketrans({"\\": "\\\\", "'": "\\'", "$": "\\u0024"})
+"""In a text a backslash begins an escape; and ``${…}`` stands for a setting, wherever in a statement it is written."""
+
+
+def _text(value: str) -> str:
+    return "'" + value.translate(_ESCAPED) + "'"
+
+
+LITERALS = Literals(TYPES, _text, mark="`")
+literal, real, listed, name = LITERALS.literal, LITERALS.real, LITERALS.listed, LITERALS.name
+
 
 __all__ = ["TYPES", "SparkSpelling"]
 

@@ -14,14 +14,12 @@ from typing import Self, TypeVar
 from sfumato.errors import AlreadyAnswered, InvalidParameter, LedgerDamaged, LedgerInDoubt, SourceTaken, Unanswered
 from sfumato.ledger import entries
 from sfumato.ledger.accounts import asking, joined_sources
-from sfumato.ledger.accounts.amending import Change, amend
 from sfumato.ledger.accounts.asking import Asking, Opening
 from sfumato.ledger.accounts.holds import Tab
 from sfumato.ledger.accounts.joined_sources import Source
-from sfumato.ledger.accounts.spending_limits import SpendingLimit, epsilon_of, reserved
-from sfumato.ledger.entries import Entry, Line, StoredAnswer
+from sfumato.ledger.accounts.spending_limits import Change, SpendingLimit, amend, epsilon_of, reserved
+from sfumato.ledger.entries import Entry, Line, Publication, StoredAnswer
 from sfumato.ledger.guarded import GuardedStore, Periods
-from sfumato.ledger.publications import Publication
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import NOTHING, read_spending
 from sfumato.ledger.transaction import Terms, Transaction

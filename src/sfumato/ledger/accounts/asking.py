@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from sfumato.errors import AnswerPending, RequestDiffers, Unanswered
-from sfumato.ledger import entries, processes
+from sfumato.ledger import entries, local_files
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
 from sfumato.ledger.guarded import GuardedStore, Periods
 from sfumato.ledger.sealed_rows import Row
@@ -187,7 +187,7 @@ class Asking:
 
     def _lives(self, other: UnderWay) -> bool | None:
         """Tell whether a payer still runs; None where it may run on another machine, or nobody knows."""
-        return processes.alive(other.payer, elsewhere=self._guarded.store.shared)
+        return local_files.alive(other.payer, elsewhere=self._guarded.store.shared)
 
     def _is_old(self, other: UnderWay) -> bool:
         """Tell whether a charge is so old that nobody waits for it whose payer may be gone."""
@@ -195,7 +195,7 @@ class Asking:
 
     def _fly(self, transaction: Transaction, row: Row) -> None:
         if row.request or (row.plan and row.data):
-            accuracy, payer = entries.write_widths(self._accuracy), processes.this_process()
+            accuracy, payer = entries.write_widths(self._accuracy), local_files.this_process()
             given = row.account, row.analyst, row.request, row.plan, row.data
             transaction.begin(UnderWay(row.number, row.time, *given, accuracy, payer))
 

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import entries, local_files
-from sfumato.ledger.keyed_hashes import KeyedHash
+from sfumato.ledger.sealed_rows import KeyedHash
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import codec
 
@@ -170,7 +170,7 @@ def look(source: Given, fingerprint: str | None, before: Sequence[Source], keyed
     if not isinstance(source, Data):
         rule = "a file as its reader identifies it, or an address with a fingerprint"
         raise InvalidParameter(
-            "source", found.path, rule, fix="give identified(path) of sfumato.engine.sources.data_files"
+            "source", found.path, rule, fix="give identified(path) of sfumato.engine.sources.inspected_tables"
         )
     seen, last = keyed("look", source.look) if source.look else "", _last(found.path, before)
     if seen and last is not None and last.look == seen:

@@ -24,8 +24,8 @@ from fractions import Fraction
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import entries
 from sfumato.ledger.accounts.account import Account, Analyst
-from sfumato.ledger.accounts.amending import Change, amend
 from sfumato.ledger.accounts.holds import Tab
+from sfumato.ledger.accounts.spending_limits import Change, amend
 from sfumato.ledger.entries import Entry, Line
 from sfumato.ledger.guarded import GuardedStore, Periods, period_account
 from sfumato.ledger.spending import NOTHING, read_spending

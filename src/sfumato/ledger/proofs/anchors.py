@@ -2,21 +2,40 @@
 
 Whoever can write the file can rewrite all of it, hashes included; a chain alone cannot show that its end was cut off.
 An anchor kept in another place can: a ledger that does not contain the anchor's line is refused for charging.
+
+Anchors are kept by a user: of the whole ledger when it is closed, and none gives way to one that knows less.
+
+A ledger that was rolled back, by a failover or a backup, still has a last line. An anchor of that line would forget the
+lost ones, so an anchor is replaced only where the ledger still holds the line that it knows, and only by one of the
+whole ledger as it is then.
+
+A process that is killed closes nothing. Of a ledger that others write too, it therefore keeps a file of its own, with
+what it knows after each of its lines. It is written when the line is, before the charge returns: so before a row is
+read for it, and before anybody is told. A process that is killed (kill -9) in between has released nothing for the line
+that it forgets. The file is not synced: if the machine of a curator loses its power at the moment of a failover, its
+last lines may be forgotten with it.
+
+Such a file goes when an anchor of the whole ledger was saved while the ledger held the lines that it knows. Whoever
+closes a ledger that has lost them leaves it, so nothing is ever merged that may be of two histories.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import json
 import os
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerUnavailable
 from sfumato.ledger import entries, local_files
 from sfumato.ledger.sealed_rows import FIRST, Row
-from sfumato.ledger.spending import NOTHING, read_cost, read_spending
+from sfumato.ledger.spending import NOTHING, read_cost, read_spending, write_cost
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Cost, codec
 from sfumato.untrusted import UNREADABLE
@@ -71,7 +90,7 @@ class Anchor:
     def load(cls, path: str | os.PathLike[str]) -> Anchor:
         file = Path(local_files.address(path, "anchor"))
         try:
-            found = _decoded(file.read_text())
+            found = _decode(file.read_text())
         except UNREADABLE as error:
             raise _unreadable(file) from error
         if not isinstance(found, Anchor):
@@ -245,6 +264,276 @@ def _difference(known: Cost, found: Sequence[Cost]) -> Cost:
 
 
 @lru_cache(maxsize=64)
-def _decoded(text: str) -> object:
+def _decode(text: str) -> object:
     """Read what a text holds; the same texts are read whenever a ledger is opened, and few of them change."""
     return codec.loads(text)
+
+
+Marks = tuple[tuple[int, str], ...]
+"""Numbers and hashes of lines."""
+
+_PATIENCE = 5.0
+"""Seconds to wait for whoever renews the same anchors."""
+_PAUSE = 0.01
+_NEWEST = 64
+"""Last lines that a process remembers, to tell where another history has parted; and so many of the first."""
+_OLDEST = 32
+
+
+@contextlib.contextmanager
+def alone(place: Path) -> Iterator[None]:
+    """Let no other process renew the anchors of this folder meanwhile; its lock is had before the ledger is read, so
+    that nobody saves an older moment after a newer one.
+    """
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = os.open(place.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _lock(folder)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _lock(folder: int) -> None:
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise  # an older anchor stays, and is still a true one
+        except OSError:
+            return None  # a file system without locks: what is on disk is compared in any case
+        time.sleep(_PAUSE)
+
+
+def renew(places: tuple[Path, ...], transaction: Transaction) -> bool:
+    """Save the anchor of this moment in every place, but where one knows a line that the ledger lacks; tell whether it
+    is in all of them.
+    """
+    if transaction.head is None:
+        return False
+    now, everywhere = anchored(transaction), True
+    for place in places:
+        if not place.exists() or Anchor.load(place).holds(transaction):
+            now.save(place)
+        else:
+            everywhere = False
+    return everywhere
+
+
+@dataclass(frozen=True)
+class Running:
+    """This is what one process knows of the lines that it wrote, in a file of its own."""
+
+    path: Path
+    process: str
+    anchor: Anchor
+    stamp: tuple[int, int]
+    """How the file looked: whoever writes it again makes another."""
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether its process is not known to run."""
+        return local_files.alive(self.process, elsewhere=True) is not True
+
+    def forget(self, places: tuple[Path, ...], transaction: Transaction) -> None:
+        """Remove the file, once an anchor of the whole ledger knows as much in all of its ``places``. One that was
+        written since it was read stays, whoever has done that: a process on another machine may have the same folder.
+        It is put aside first, under a name by which it is still found.
+        """
+        if self.path.name.rsplit(".", 2)[0] != _joined(places) or not self.anchor.holds(transaction):
+            return
+        aside = _named(self.path, f"{local_files.this_process()} {self.path.name}")
+        with contextlib.suppress(FileNotFoundError):
+            self.path.rename(aside)
+            if _stamp(aside) != self.stamp:
+                with contextlib.suppress(FileExistsError):  # or it was written once more
+                    os.link(aside, self.path)
+            aside.unlink()
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_ino, found.st_mtime_ns
+
+
+class Memory:
+    """A memory is what one process knows of the lines that it wrote to a ledger."""
+
+    def __init__(self, lineage: Marks = ()) -> None:
+        self.lineage = lineage
+        """A line, and lines that are surely before it, from the newest: the last that this process wrote, or the last
+        when it opened the ledger."""
+        self.last: tuple[int, str] | None = None
+        """The last line that this process wrote, all threads together."""
+        self._moved = ""
+        """Where the ledger was moved to, if this last line says so."""
+        self._last_turn = -1
+        self._since: dict[str, tuple[int, str, Terms, str]] = {}
+        """Of accounts that it charged: in which turn, their terms as text and as a value, and their total as text."""
+        self._texts: dict[int, str] = {}
+
+    def shared(self, transaction: Transaction) -> Marks:
+        """List lines that are surely before all that this transaction writes: those before a line that it still has. Of
+        a lost line nothing is known, whether its loss was accepted or not.
+        """
+        lineage = self.lineage
+        before = lineage if lineage and transaction.has(*lineage[0]) else ()
+        head = transaction.head
+        return before if head is None else _thinned(dict.fromkeys([(head.number, head.hash), *before]))
+
+    def add(self, turn: int, before: Marks, written: Sequence[tuple[Row, Terms]]) -> None:
+        """Add lines with their terms, written in this turn ``before`` which these are; threads come in any order, and
+        the last counts.
+        """
+        for row, terms in written:
+            if self._since.get(row.account, (-1,))[0] <= turn:
+                total = write_cost(read_spending(row.totals).total)
+                self._since[row.account] = turn, self._text(row.terms, terms), terms, total
+        if turn >= self._last_turn:
+            last, _ = written[-1]
+            self.lineage = ((last.number, last.hash), *before)
+            self._last_turn, self.last, self._moved = turn, self.lineage[0], last.moved_to
+
+    def _text(self, number: int, terms: Terms) -> str:
+        if number not in self._texts:
+            self._texts[number] = codec.dumps(terms)
+        return self._texts[number]
+
+    @property
+    def anchor(self) -> Anchor | None:
+        """Make an anchor of all that it knows; None where it wrote nothing."""
+        if self.last is None:
+            return None
+        (number, seal), *before = self.lineage
+        since = list(self._since.items())
+        accounts = [AnchoredAccount(name, terms, read_cost(total)) for name, (_, _, terms, total) in since]
+        return Anchor(number, seal, tuple(accounts), tuple(before), self._moved)
+
+    def save(self, path: Path) -> None:
+        """Write all that it knows beside and rename: a process that is killed leaves the whole file of this line, or of
+        the one before. No charge should wait long for it, so texts that were written before are not made again.
+        """
+        accounts = [(name, terms, total) for name, (_, terms, _, total) in self._since.items()]
+        moved = [self._moved] if self._moved else []
+        text = json.dumps([local_files.this_process(), self.lineage, accounts, *moved])
+        partial = path.with_suffix(".partial")
+        try:
+            handle = _new(partial)
+        except FileNotFoundError:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = _new(partial)
+        except FileExistsError:
+            partial.unlink()  # of one that was killed while it wrote
+            handle = _new(partial)
+        with open(handle, "wb") as file:
+            file.write(text.encode())
+        os.replace(partial, path)
+
+
+def _new(path: Path) -> int:
+    """Make a file that is not there, for its owner's eyes only; a link in its place is not followed."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _thinned(lines: Iterable[tuple[int, str]]) -> Marks:
+    """Keep the newest of these lines, and the oldest."""
+    each = tuple(lines)
+    return (*each[:_NEWEST], *each[_NEWEST:][-_OLDEST:])
+
+
+def running_place(places: tuple[Path, ...], number: int) -> Path:
+    """Name the file of this process, beside the anchors of the whole ledger: by each of their names, as the ledger is
+    known by its id and by its address. A process may have opened it several times.
+    """
+    return _named(places[0].with_name(f"{_joined(places)}..running"), f"{local_files.this_process()} {number}")
+
+
+def _joined(places: tuple[Path, ...]) -> str:
+    return ".".join(place.stem for place in places)
+
+
+def _named(path: Path, text: str) -> Path:
+    """Give the file of the same ledger whose name is told from others by this text."""
+    return path.with_name(f"{path.name.rsplit('.', 2)[0]}.{sha256(text.encode()).hexdigest()[:16]}.running")
+
+
+def running(places: tuple[Path, ...]) -> tuple[Running, ...]:
+    """Read what processes have kept that did not close this ledger, or have it open still: under its id, or another
+    ledger's that was at its address.
+    """
+    several = {place.stem for place in places} if len(places) > 1 else set()
+    found = []
+    for path in sorted(places[0].parent.glob("*.running")):
+        name, *_ = path.name.rsplit(".", 2)
+        if name == _joined(places) or several & set(name.split(".")):
+            found.append(_read_running(path))
+    return tuple(each for each in found if each is not None)
+
+
+def load(path: str | os.PathLike[str]) -> Anchor:
+    """Read an anchor, or what a process that was killed has kept instead of one."""
+    kept = _read_running(Path(path)) if str(path).endswith(".running") else None
+    return Anchor.load(path) if kept is None else kept.anchor
+
+
+def of_its_id(places: tuple[Path, ...]) -> list[Anchor]:
+    """Read what this user has kept of the very ledger that these are the places of, and of no other at its address."""
+    whole = [Anchor.load(places[0])] if places[0].exists() else []
+    return whole + [each.anchor for each in running(places) if each.path.name.split(".")[0] == places[0].stem]
+
+
+def of_any_database(*, strict: bool) -> list[tuple[Path, Anchor]]:
+    """Read all that this user has kept of ledgers in databases. What cannot be read is refused if ``strict``, and left
+    out otherwise: it is of another ledger, or refused where that is opened.
+    """
+    folder = local_files.anchor_folder()
+    found: list[tuple[Path, Anchor]] = []
+    for path in (*sorted(folder.glob("*.anchor")), *sorted(folder.glob("*.running"))):
+        try:
+            if path.suffix == ".anchor":
+                found.append((path, Anchor.load(path)))
+            elif (kept := _read_running(path)) is not None:
+                found.append((path, kept.anchor))
+        except LedgerUnavailable:
+            if strict:
+                raise
+    return found
+
+
+def of_the_same(transaction: Transaction, place: str) -> list[tuple[Path, Anchor]]:
+    """Find what this user has kept of a ledger wherever it was then, by lines that it shares: of any database, and
+    beside the file in this ``place``.
+    """
+    beside = Path(f"{place}.anchor")
+    near = [(beside, Anchor.load(beside))] if beside.is_absolute() and beside.exists() else []
+    return [(path, anchor) for path, anchor in of_any_database(strict=True) + near if anchor.knows(transaction)]
+
+
+def _read_running(path: Path) -> Running | None:
+    try:
+        stamp = _stamp(path)
+        process, anchor = _decode_anchor(path.read_text(encoding="utf-8"))
+        return Running(path, process, anchor, stamp)
+    except FileNotFoundError:
+        return None  # closed meanwhile: the anchor of the whole ledger knows more
+    except UNREADABLE as error:
+        raise LedgerUnavailable(
+            "the running file of a process cannot be read: what it knows of this ledger would be forgotten",
+            place=str(path),
+            fix="let this user read it; remove it only if no line that it knows can be lost",
+        ) from error
+
+
+@lru_cache(maxsize=64)
+def _decode_anchor(text: str) -> tuple[str, Anchor]:
+    """Read which process has written a text, and what it knew; the same texts are read at every opening."""
+    process, lineage, accounts, *moved = json.loads(text)
+    _boot, _space, _number, _start = process.split(" ")
+    (number, seal), *before = lineage
+    since = [AnchoredAccount(name, codec.loads_as(Terms, terms), read_cost(total)) for name, terms, total in accounts]
+    return process, Anchor(number, seal, tuple(since), tuple(before), *moved)

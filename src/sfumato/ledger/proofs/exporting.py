@@ -1,26 +1,43 @@
-"""Every line is exported as JSON, CSV or Arrow, for other programs. Amounts are exact, as text: decimals, or p/q."""
+"""Every line is exported as JSON, CSV or Arrow, for other programs. Amounts are exact, as text: decimals, or p/q.
+
+A complete export is a ledger as JSON: its key, and every column of every line, so that a ledger can be made of it.
+
+An ordinary export leaves out the key and the salts, because with them a guess of a question can be tested; a complete
+one is as secret as the ledger itself. It is one JSON value, with one line of text for each line of the ledger, and it
+ends with the number and the hash of the last one: a part of it is not taken for the whole.
+"""
 
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
+import shutil
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
+from typing import Any, TextIO
 
-from sfumato.errors import InvalidParameter, LedgerUnavailable
+from sfumato.errors import InvalidParameter, LedgerDamaged, LedgerUnavailable
 from sfumato.ledger import local_files
 from sfumato.ledger.entries import Line
+from sfumato.ledger.proofs.verifying import Checker
+from sfumato.ledger.sealed_rows import COLUMNS, KeyedHash, Row
+from sfumato.ledger.stores.sqlite import Content, write_copy
+from sfumato.ledger.transaction import Transaction, every
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import text
-from sfumato.safe_text import defused
+from sfumato.untrusted import defused, refusing
 
 Record = dict[str, str | int | None]
 
 _BATCH = 10_000
-_WHOLE = {"number", "tab", "about"}
+_INTEGER_COLUMNS = {"number", "tab", "about"}
 
 
 def record(line: Line, large: Callable[[str], str | None]) -> Record:
@@ -120,7 +137,9 @@ def _arrow(records: Iterator[Record], handle: int) -> None:
 
     batch = list(islice(records, _BATCH))
     names = list(batch[0]) if batch else []
-    schema = pyarrow.schema([(name, pyarrow.int64() if name in _WHOLE else pyarrow.string()) for name in names])
+    schema = pyarrow.schema(
+        [(name, pyarrow.int64() if name in _INTEGER_COLUMNS else pyarrow.string()) for name in names]
+    )
     with os.fdopen(handle, "wb") as file, ipc.new_file(file, schema) as out:
         while batch:
             out.write_batch(pyarrow.RecordBatch.from_pylist(batch, schema))
@@ -128,3 +147,197 @@ def _arrow(records: Iterator[Record], handle: int) -> None:
 
 
 _FORMS = {"json": _json, "csv": _csv, "arrow": _arrow}
+
+
+_VERSION = 1
+_HEAD = {"complete-export": _VERSION}
+_ALL = [*COLUMNS, "large"]
+"""The columns of a line, and the large answer that it refers to, or nothing."""
+_FIRST_TEXT_COLUMN = COLUMNS.index("kind")
+_LARGEST = 2**63 - 1
+
+
+def write_complete(
+    transaction: Transaction, path: object, key: str, place: str, large: Callable[[str], str | None]
+) -> None:
+    """Write all lines of a transaction to a new file that only its owner can read."""
+    with new_file(path) as handle, os.fdopen(handle, "w", encoding="utf-8") as file:
+        head = json.dumps({**_HEAD, "place": place, "key": key, "columns": _ALL}, ensure_ascii=False)
+        file.write(f'{head[:-1]}, "lines": [')
+        last = (0, "")
+        for row in every(transaction):
+            answer = large(row.file) if row.file else None
+            file.write((",\n" if last[0] else "\n") + json.dumps([*row, answer], ensure_ascii=False))
+            last = row.number, row.hash
+        file.write(f'\n], "last": {json.dumps(last)}}}\n')
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@dataclass(frozen=True)
+class CompleteExport:
+    """This is a file that was exported completely, and what its first line and its last one say."""
+
+    path: Path
+    place: str
+    """Where the ledger was of which it was made."""
+    key: str
+    last: tuple[int, str]
+
+    @classmethod
+    def of(cls, path: Path) -> CompleteExport:
+        """Read the first line and the last one; every line is looked at, and none is kept."""
+        with refusing(lambda: _refused(path, "what it holds does not fit together")), _opened(path) as file:
+            head = _head(file, path)
+            ending = ""
+            for line in file:
+                ending = line
+        return cls(path, head["place"], head["key"], _last(ending, path))
+
+    def _check(self) -> None:
+        """Refuse an export in which a line was changed, or is missing, before anything is written."""
+        checker = Checker.whole(KeyedHash(bytes.fromhex(self.key)).origin)
+        found = checker.check(self._rows({}))
+        if not found.holds:
+            raise LedgerDamaged(found.bad, found.why)
+        if (checker.number, checker.hash) != self.last:
+            raise _refused(self.path, "it does not end with the line that it names as its last")
+
+    def _rows(self, large: dict[str, str]) -> Iterator[Row]:
+        """Read line by line; the large answer of the line that is given is in ``large``."""
+        with _opened(self.path) as file:
+            _head(file, self.path)
+            for text in file:
+                if text.startswith("]"):
+                    return
+                row, answer = _line(text, self.path)
+                large.clear()
+                if answer is not None:
+                    if sha256(answer.encode()).hexdigest() != row.file:
+                        raise LedgerDamaged(row.number, "the large answer beside it is not the one that it names")
+                    large[row.file] = answer
+                yield row
+
+    @contextmanager
+    def restored(self) -> Iterator[Path]:
+        """Make a ledger of it again, in a file beside it that is marked as a backup, for as long as a block lasts; it
+        stays if the block ends without an error, or if it was moved on or charged. One that was made before stays:
+        there it is written whether the ledger was moved on from it, and to where. Nobody else does the same meanwhile.
+        """
+        with open(self.path, "rb") as export:
+            _lock(export.fileno(), self.path)
+            made = not self._ledger.exists()
+            try:
+                if made:
+                    self._restore()
+                yield self._ledger
+            except BaseException:
+                if made:
+                    self._discard()
+                raise
+
+    @property
+    def _ledger(self) -> Path:
+        return Path(f"{self.path}.ledger")
+
+    def _restore(self) -> None:
+        large: dict[str, str] = {}
+        with refusing(lambda: _refused(self.path, "what it holds does not fit together")):
+            self._check()
+            write_copy(self._ledger, Content(self.key, lambda: self._rows(large), (), large.get))
+
+    def _discard(self) -> None:
+        """Remove the ledger that was made of it, unless something was written there that counts."""
+        if not self._ledger.exists():
+            return
+        with closing(sqlite3.connect(self._ledger)) as file:
+            wanted = "SELECT count(*) FROM lines WHERE number > ? AND kind <> 'acknowledge'"
+            ((more,),) = file.execute(wanted, (self.last[0],))
+        if not more:
+            self._ledger.unlink()
+            Path(f"{self._ledger}.anchor").unlink(missing_ok=True)
+            shutil.rmtree(f"{self._ledger}.answers", ignore_errors=True)
+
+
+def _lock(export: int, path: Path) -> None:
+    """Let nobody else copy this export meanwhile, where the file system has locks."""
+    try:
+        fcntl.flock(export, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise LedgerUnavailable(
+            "an export is copied once at a time, and another process is copying this one",
+            place=str(path),
+            fix="wait until it has ended; if it has moved the export, use the ledger to which it did",
+        ) from None
+    except OSError:
+        return
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    try:
+        with open(path, encoding="utf-8", newline="\n") as file:
+            yield file
+    except (OSError, UnicodeDecodeError):
+        raise _refused(path, "it cannot be read as text") from None
+
+
+def _head(file: TextIO, path: Path) -> dict[str, Any]:
+    begun = file.readline().rstrip()
+    head = _parsed(f"{begun}]}}", path)
+    wanted = {*_HEAD, "place", "key", "columns", "lines"}
+    if not isinstance(head, dict) or set(head) != wanted or head["columns"] != _ALL:
+        raise _refused(path, "its first line is not that of a complete export")
+    if head["complete-export"] != _VERSION:
+        raise _refused(path, "it was written by another Sfumato")
+    if not isinstance(head["place"], str) or not _is_key(head["key"]):
+        raise _refused(path, "its first line is not that of a complete export")
+    return head
+
+
+def _is_key(key: object) -> bool:
+    with suppress(ValueError):
+        return isinstance(key, str) and len(bytes.fromhex(key)) == 32
+    return False
+
+
+def _last(ending: str, path: Path) -> tuple[int, str]:
+    """Read the last line, without which the rest is a part of an export."""
+    if not ending.startswith('], "last": ') or not ending.endswith("}\n"):
+        raise _refused(path, "its end is missing")
+    match _parsed(ending.removeprefix('], "last": ').removesuffix("}\n"), path):
+        case [int(number), str(seal)]:
+            return number, seal
+        case _:
+            raise _refused(path, "its end is missing")
+
+
+def _line(text: str, path: Path) -> tuple[Row, str | None]:
+    found = _parsed(text.rstrip().removesuffix(","), path)
+    if not isinstance(found, list) or len(found) != len(_ALL):
+        raise _refused(path, "a line of it has not the columns of a ledger")
+    *columns, large = found
+    numbers, texts = columns[:_FIRST_TEXT_COLUMN], columns[_FIRST_TEXT_COLUMN:]
+    typed = all(type(each) is int and 0 <= each <= _LARGEST for each in numbers)
+    if not typed or not all(_is_text(each) for each in texts) or not (large is None or _is_text(large)):
+        raise _refused(path, "a column of it is not of its type")
+    return Row._make(columns), large
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _parsed(text: str, path: Path) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise _refused(path, "a line of it is not JSON as it was written") from None
+
+
+def _refused(path: Path, why: str) -> LedgerUnavailable:
+    return LedgerUnavailable(
+        f"a ledger is made again of a complete export as it was written, and of all of it: {why}",
+        place=str(path),
+        fix="give the file as sfumato ledger export --complete wrote it, or a backup of the ledger",
+    )

@@ -1,14 +1,31 @@
-"""Verification checks every line's seal, its link to the line before, and every total against the costs."""
+"""Verification checks every line's seal, its link to the line before, and every total against the costs.
+
+Lines are verified: all of them, in as many processes as there are processors, or only the newest.
+
+Every line carries all totals, so any line can be a checkpoint: a stretch is right if it follows from the line before
+it, and the whole is right if every stretch is.
+
+An export is copied where its ledger is lost: whatever can be seen of that ledger from here is looked at first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+import os
+import sqlite3
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
 
-from sfumato.errors import InvalidParameter
-from sfumato.ledger.sealed_rows import KINDS, Row
+from sfumato.errors import InvalidParameter, LedgerDamaged, LedgerUnavailable
+from sfumato.ledger.sealed_rows import KINDS, KeyedHash, Row
 from sfumato.ledger.spending import NOTHING, Spending, read_cost, read_spending, write_cost
-from sfumato.ledger.stores.store import Where
+from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address
+from sfumato.ledger.stores.store import Store, Where
 from sfumato.privacy import Cost
 
 _ZERO = write_cost(NOTHING)
@@ -211,3 +228,217 @@ class Checker:
 
 class _Bad(Exception):
     """A line breaks a rule."""
+
+
+CHECKPOINT = 1000
+"""Opening verifies the lines since the last one whose number is a multiple of this."""
+PART = 100_000
+"""Fewer lines than this are not worth a process."""
+_PAGE = 1000
+
+
+def newest(store: Store) -> Verification:
+    """Check the store's shape, its key, and the lines since the last checkpoint."""
+    try:
+        fault, last = store.misshapen(), _last(store)
+        begun = fault or not last or _begins(store)
+    except LedgerDamaged as damage:
+        return Verification(0, damage.number, damage.why)
+    if fault or not last:
+        return Verification(0, None, fault or "")
+    if not begun:
+        return Verification(0, 1, "it does not begin with the key in the ledger's header")
+    return _stretch(store, (last - 1) // CHECKPOINT * CHECKPOINT, last, files=False)
+
+
+def everything(store: Store) -> Verification:
+    """Check every line, and the store itself; the first fault is named."""
+    try:
+        last = _last(store)
+        processes = min(len(os.sched_getaffinity(0)), last // PART)
+        alone = threading.active_count() == 1  # a fork keeps only one thread: the others' locks would never open
+        found, fault = _walked(store, _bounds(last, processes if alone and processes > 1 else 1))
+    except LedgerDamaged as damage:
+        return Verification(0, damage.number, damage.why)
+    return Verification(found.lines, None, fault) if fault and (found.holds or found.answers) else found
+
+
+def _walked(store: Store, parts: list[tuple[int, int]]) -> tuple[Verification, str | None]:
+    """Find the first fault of all stretches but the first in processes of their own, and what is wrong with the store.
+
+    A stretch whose process did not answer is walked here.
+    """
+    answers = [_ask(store, part) for part in parts[1:]]
+    found = [_stretch(store, *parts[0])]
+    fault = store.misshapen() or store.fault() if found[0].holds or found[0].answers else None
+    found += [_heard(answer) or _stretch(store, *part) for answer, part in zip(answers, parts[1:], strict=True)]
+    broken = next((each for each in found if not each.holds and not each.answers), None)
+    return broken or _lost(found[-1].lines, tuple(number for each in found for number in each.answers)), fault
+
+
+def _lost(lines: int, answers: tuple[int, ...]) -> Verification:
+    """Every line is right; some answers may be lost with their files."""
+    return Verification(lines, answers[0], LOST, answers) if answers else Verification(lines)
+
+
+def _last(store: Store) -> int:
+    with store.reading() as rows:
+        return next((row.number for row in rows.select({}, newest=True, limit=1)), 0)
+
+
+def _begins(store: Store) -> bool:
+    """Tell whether the first line was written under the key that is there now: under another, nothing is recognised."""
+    with store.reading() as rows:
+        return [row.previous for row in rows.select({"number": 1}, limit=1)] == [KeyedHash(store.key()).origin]
+
+
+def _bounds(last: int, parts: int) -> list[tuple[int, int]]:
+    """Cut the lines into even stretches; the first is a sixth shorter, because whoever walks it also checks the store's
+    pages.
+    """
+    if parts == 1:
+        return [(0, last)]
+    first = last * 5 // (6 * parts)
+    cuts = [0, *(first + (last - first) * part // (parts - 1) for part in range(parts))]
+    return list(pairwise(cuts))
+
+
+def _stretch(store: Store, after: int, until: int, *, files: bool = True) -> Verification:
+    """Read the lines after one number up to another, with the files that hold their large answers."""
+    lost: list[int] = []
+
+    def earlier(before: int, equal: Where) -> Row | None:
+        with store.reading() as rows:
+            return _sealed(rows.select(equal, newest=True, before=before, limit=1))
+
+    checker = Checker.whole(KeyedHash(store.key()).origin)
+    try:
+        if after:
+            start = earlier(after + 1, {"number": after})
+            if start is None:
+                return Verification(after, after, "it is missing")
+            checker = Checker.after(start, earlier)
+        while checker.number < until:
+            with store.reading() as rows:
+                page = rows.select({}, after=checker.number, limit=min(_PAGE, until - checker.number))
+            if not page:
+                return Verification(checker.number, checker.number + 1, "it is missing")
+            found = checker.check(page)
+            if not found.holds:
+                return found
+            lost += [row.number for row in page if files and row.file and store.bodies.read(row.file) is None]
+    except LedgerDamaged as damage:
+        return Verification(checker.number, damage.number, damage.why)
+    return _lost(checker.number, tuple(lost))
+
+
+def _sealed(rows: Sequence[Row]) -> Row | None:
+    for row in rows:
+        if row.hash != row.seal():
+            raise LedgerDamaged(row.number, "its hash does not match its content")
+        return row
+    return None
+
+
+def _ask(store: Store, part: tuple[int, int]) -> tuple[int, int]:
+    """Walk a stretch in a child, which opens the store for itself; returns the child and the end that listens to it."""
+    listen, speak = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads below Python: the child uses none of theirs
+        child = os.fork()
+    if child:
+        os.close(speak)
+        return child, listen
+    try:
+        found = _stretch(store, *part)
+        os.write(speak, json.dumps([found.lines, found.bad, found.why, found.answers]).encode())
+    finally:
+        os._exit(0)
+
+
+def _heard(answer: tuple[int, int]) -> Verification | None:
+    child, listen = answer
+    with os.fdopen(listen, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    if not said:
+        return None
+    lines, bad, why, answers = json.loads(said)
+    return Verification(lines, bad, why, tuple(answers))
+
+
+_PATIENCE = 10.0
+"""Seconds for a server to answer that may be destroyed."""
+
+
+def require_lost(place: str, key: str) -> None:
+    """Refuse an export, by the key of its ledger, while that ledger is still in its file here, or in its database,
+    whether it was moved or not, and where that cannot be seen. A server may be destroyed if no connection to it can
+    be made; one that listens is not, whatever it answers.
+    """
+    last = _at_a_server(place) if is_server_address(place) else _in_a_file(place)
+    if last is None or last[0] != key:
+        return
+    if last[1]:
+        raise LedgerUnavailable(
+            f"an export is copied where its ledger is lost, and the ledger of this one was moved to {last[1]}",
+            place=place,
+            fix="name the ledger that it was moved to; if that is lost, copy the one that was moved to it again, "
+            "with --accept-loss",
+        )
+    raise LedgerUnavailable(
+        "an export is copied where its ledger is lost, and the ledger of this one is still here",
+        place=place,
+        fix="copy the ledger itself, which is sealed then; if it is destroyed, put it out of the way first",
+    )
+
+
+def _in_a_file(place: str) -> tuple[str, str] | None:
+    """Read the key of the ledger in a file, and where it was moved to, if it was; None where there is none."""
+    path = Path(place)
+    if not path.is_absolute() or not _exists(path):
+        return None
+    try:
+        # Whoever only reads would leave a log behind, which only a writer removes.
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as file:
+            ((key,),) = file.execute("SELECT key FROM header")
+            last = file.execute("SELECT kind, detail FROM lines ORDER BY number DESC LIMIT 1").fetchall()
+        return key, _moved(last)
+    except (sqlite3.Error, ValueError, KeyError, TypeError):
+        raise LedgerUnavailable(
+            "an export is copied where its ledger is lost, and the file in which it was cannot be read",
+            place=place,
+            fix="let this user read it, when nobody has locked it; if the ledger in it is destroyed, put it out of "
+            "the way first",
+        ) from None
+
+
+def _at_a_server(place: str) -> tuple[str, str] | None:
+    """Read the same of the ledger in a database."""
+    from sfumato.ledger.stores.postgres_sessions import last_line
+
+    try:
+        found = last_line(ServerAddress.of(place), _PATIENCE)
+        return None if found is None else (found[0], _moved(found[1]))
+    except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):
+        raise LedgerUnavailable(
+            "an export is copied where its ledger is lost, and the server on which it was does not let this user look",
+            place=place,
+            fix="let this user read it; if the ledger is destroyed, remove its schema from that server first",
+        ) from None
+
+
+def _moved(last: list[tuple[str, str]]) -> str:
+    """Tell where the last line, if there is one, says that a ledger was moved to."""
+    return next((str(json.loads(detail)["moved"]) for kind, detail in last if kind == "moved"), "")
+
+
+def _exists(path: Path) -> bool:
+    """Tell whether something is there; what may not be looked at may be."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        return True
+    return True

@@ -22,12 +22,12 @@ import psycopg
 
 from sfumato.errors import LedgerDamaged, LedgerInDoubt, LedgerUnavailable
 from sfumato.ledger import local_files
-from sfumato.ledger.locking import locked
+from sfumato.ledger.local_files import locked
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, change_book, shape
 from sfumato.ledger.stores.postgres_sessions import Book, Session, explained, refusal
 from sfumato.ledger.stores.server_addresses import ServerAddress
-from sfumato.ledger.stores.sqlite_copies import Content, lost_target, write_copy
+from sfumato.ledger.stores.sqlite import Content, lost_target, write_copy
 from sfumato.ledger.stores.store import Starting, UnderWay, Where
 
 T = TypeVar("T")
@@ -282,7 +282,7 @@ class PostgresStore:
 
     def fault(self) -> str | None:
         """Let the server check its indexes, or, where it cannot, count every index against its table."""
-        from sfumato.ledger.stores.postgres_faults import fault
+        from sfumato.ledger.stores.postgres_schema import fault
 
         with self.reading() as rows:
             return fault(rows.run, self._address.schema)

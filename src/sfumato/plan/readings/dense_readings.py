@@ -25,7 +25,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Bounded, Scaled
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.total_readings import Integers, Reading
+from sfumato.plan.readings.total_readings import Integers, Places, Reading
 from sfumato.policy import Value
 from sfumato.privacy import Neighbours, Sensitivity
 
@@ -33,8 +33,6 @@ MOST_CELLS = 10**7
 """Of all marginals of one reading together."""
 _MOST_GROUPED = 1 << 16
 """Combinations of cells up to this many are added up by the engine."""
-
-Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from sfumato.errors import Unsupported
 from sfumato.plan.sql.text import MOST_TOKENS, fragment
-from sfumato.safe_text import printable
+from sfumato.untrusted import printable
 
 Tree = exp.Expr
 Names = Mapping[str, tuple[str, Tree]]

@@ -6,11 +6,14 @@ side (OVER), or reads rows that a LIMIT has cut, it is an ``Outer``.
 
 What stands below must be no question of its own to have another reading: a subquery that groups by the unit's id gives
 rows of units, and belongs to what is measured (``rows``).
+
+Expressions over noisy rows are read from SQL: which functions may be applied to them, aggregates of them and
+windows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from sqlglot import exp
@@ -18,14 +21,128 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.nodes import Query
-from sfumato.plan.noisy_rows import Finish, Outer, Output, Over, RowTotal
+from sfumato.plan.noisy_rows import FINISHING, Finish, Outer, Output, Over, RowTotal
 from sfumato.plan.sql.rows import rows
-from sfumato.plan.sql.sql_expressions import Own, Read, reading
-from sfumato.plan.sql.sql_noisy import ROW_TOTALS, check_finishing, check_key, over, row_total
+from sfumato.plan.sql.sql_expressions import Own, Read as ReadExpression, reading
 from sfumato.plan.sql.text_positions import called, nearest, refuse, shown
-from sfumato.plan.values.expressions import Column, Expression, Key, Order, Result, Shown, Windowed, noises
+from sfumato.plan.values.expressions import (
+    Call,
+    Column,
+    Expression,
+    Key,
+    Order,
+    Result,
+    Shown,
+    Windowed,
+    noises,
+    of_keys,
+)
 from sfumato.plan.values.functions import call
-from sfumato.policy import Type
+from sfumato.policy import Domain, Type
+
+Read = Callable[[exp.Expr], Expression]
+
+ROW_TOTALS: dict[type[exp.Expr], str] = {
+    exp.Count: "COUNT",
+    exp.Sum: "SUM",
+    exp.Avg: "AVG",
+    exp.Min: "MIN",
+    exp.Max: "MAX",
+}
+_RANKS: dict[type[exp.Expr], str] = {exp.Rank: "RANK", exp.DenseRank: "DENSE_RANK", exp.RowNumber: "ROW_NUMBER"}
+
+
+def check_finishing(made: Expression, node: exp.Expr) -> None:
+    """Refuse what is not computed on noisy rows. What reads keys alone is public: any function may be applied to it."""
+    if not isinstance(made, Call) or of_keys(made):
+        return
+    if made.function == "CAST" and not made.domain.type.numeric:
+        raise refuse(
+            node, "finish-cast", "a noisy number stays a number", "cast it to INTEGER or DOUBLE, or not at all"
+        )
+    if made.function not in FINISHING:
+        raise refuse(
+            node,
+            "finish-function",
+            f"{made.function.upper()} is not applied to noisy numbers",
+            "use arithmetic, comparisons, CASE, COALESCE, ROUND, ABS, LEAST, GREATEST",
+        )
+    for each in made.arguments:
+        check_finishing(each, node)
+
+
+def row_total(node: exp.Expr, read: Read) -> tuple[RowTotal, Domain]:
+    """Read an aggregate over noisy rows, and what is known of it."""
+    where, inner = None, node
+    if isinstance(node, exp.Filter):
+        where, inner = read(node.expression.this), node.this
+    function, argument = _aggregate(inner, read)
+    return RowTotal(function, argument, where), _result(function, argument)
+
+
+def over(node: exp.Window, read: Read) -> tuple[Over, Domain]:
+    """Read a window over noisy rows, and what is known of it."""
+    for part, value in node.args.items():
+        if value and part not in ("this", "partition_by", "order", "over"):
+            rule = "a window over noisy rows is OVER ([PARTITION BY …] [ORDER BY …])"
+            raise refuse(node, "window", rule, "leave out frames and window names")
+    partition = tuple(read(each) for each in node.args.get("partition_by") or ())
+    for each, made in zip(node.args.get("partition_by") or (), partition, strict=True):
+        check_key(made, each, "PARTITION BY")
+    ordered = node.args["order"].expressions if node.args.get("order") else ()
+    if type(node.this) in _RANKS:
+        if not ordered:
+            rule = f"{_RANKS[type(node.this)]} needs an order"
+            raise refuse(node, "window", rule, f"write {_RANKS[type(node.this)]}() OVER (ORDER BY n DESC)")
+        return Over(_RANKS[type(node.this)], None, partition, orders(ordered, read)), Domain(Type.INTEGER)
+    if ordered:
+        rule = "running totals of noisy rows are not answered"
+        raise refuse(node, "window", rule, "leave out ORDER BY: SUM(n) OVER (PARTITION BY …)")
+    function, argument = _aggregate(node.this, read)
+    return Over(function, argument, partition), _result(function, argument)
+
+
+def orders(ordered: list[exp.Expr], read: Read) -> tuple[Order, ...]:
+    """ORDER BY inside a window."""
+    for each in ordered:
+        if not isinstance(each, exp.Ordered) or each.args.get("with_fill"):
+            raise refuse(each, "order", "ORDER BY takes columns with ASC or DESC", "name a column of the answer")
+    return tuple(
+        Order(read(each.this), bool(each.args.get("desc")), bool(each.args.get("nulls_first"))) for each in ordered
+    )
+
+
+def check_key(made: Expression, node: exp.Expr, clause: str) -> None:
+    """Noisy rows are put together by keys alone: which rows belong together is then certain."""
+    if noises(made):
+        noisy = "a noisy number" if made.domain.type.numeric else "decided by noise"
+        rule = f"{clause} over noisy rows takes keys; {shown(node)} is {noisy}"
+        raise refuse(
+            node, "noisy-key", rule, "group by a key of the inner SELECT, or ask with WHERE for one case at a time"
+        )
+
+
+def _aggregate(node: exp.Expr, read: Read) -> tuple[str, Expression | None]:
+    if type(node) not in ROW_TOTALS or node.args.get("expressions") or isinstance(node.this, exp.Distinct):
+        fix = "use COUNT, SUM, AVG, MIN, MAX, or RANK() OVER (ORDER BY …)"
+        raise refuse(node, "row-aggregate", f"{shown(node)} of noisy rows is not answered", fix)
+    function, inner = ROW_TOTALS[type(node)], node.this
+    if function == "COUNT" and (inner is None or isinstance(inner, (exp.Star, exp.Literal))):
+        return function, None
+    argument = read(inner)
+    if not argument.domain.type.numeric and function != "COUNT":
+        rule = f"only numbers are added up or compared; {shown(inner)} is {argument.domain.type.value}"
+        raise refuse(node, "type-mismatch", rule, "count it, or turn it into a number with CASE")
+    return function, argument
+
+
+def _result(function: str, argument: Expression | None) -> Domain:
+    """Noise knows no bounds; of no rows there is no sum."""
+    if function == "COUNT":
+        return Domain(Type.INTEGER)
+    whole = argument is not None and argument.domain.type is Type.INTEGER and function != "AVG"
+    return Domain(Type.INTEGER if whole else Type.REAL, nullable=True)
+
 
 MOST_COLUMNS = 100
 MOST_OUTER = 8
@@ -235,7 +352,7 @@ class _Building:
         names = [each.name.lower() for each in self.inner.outputs]
         return names.index(name.lower()) if name.lower() in names else None
 
-    def _column(self, part: exp.Expr, _: Read) -> Expression | None:
+    def _column(self, part: exp.Expr, _: ReadExpression) -> Expression | None:
         """Read a column of the inner SELECT, as its expression or as what it shows."""
         if not isinstance(part, exp.Column):
             return None
@@ -251,14 +368,14 @@ class _Building:
         made = self.inner.outputs[place].expression
         return made if self.plain else Column(Shown(place, noises(made)), made.domain)
 
-    def _finishing(self, part: exp.Expr, read: Read) -> Expression | None:
+    def _finishing(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         """Read a column, or where rows are put together a key, a total or a window."""
         if isinstance(part, exp.Window):
             made, domain = over(part, lambda each: self._read(each, self._finishing_no_window))
             return self.windows.setdefault(made, Column(Windowed(len(self.windows)), domain))
         return self._finishing_no_window(part, read)
 
-    def _finishing_no_window(self, part: exp.Expr, read: Read) -> Expression | None:
+    def _finishing_no_window(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         if isinstance(part, _TOTALS):
             made, domain = row_total(part, lambda each: self._read(each, self._column))
             return self.totals.setdefault(made, Column(Result(len(self.totals)), domain))
@@ -281,7 +398,7 @@ class _Building:
             raise refuse(part, "not-grouped", f"{shown(part)} is neither grouped by nor inside an aggregate", fix)
         return None
 
-    def _renamed(self, part: exp.Expr, read: Read) -> Expression | None:
+    def _renamed(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         if isinstance(part, exp.Column) and not part.table and part.name.lower() in self.named:
             return self.named[part.name.lower()]
         return self._finishing(part, read)
@@ -329,7 +446,7 @@ class _Building:
         return ordering(self.select, outputs, lambda node: self._read(node, self._renamed))
 
 
-def ordering(select: exp.Select, outputs: tuple[Output, ...], read: Read) -> tuple[Order, ...]:
+def ordering(select: exp.Select, outputs: tuple[Output, ...], read: ReadExpression) -> tuple[Order, ...]:
     """ORDER BY: columns by name or by number."""
     ordered = select.args["order"].expressions if select.args.get("order") else ()
     if len(ordered) > MOST_COLUMNS:

@@ -20,7 +20,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import Unsupported
-from sfumato.safe_text import printable
+from sfumato.untrusted import printable
 
 Parameters = Sequence[Any] | Mapping[Any, Any]
 """Values by place, from 1, or by name."""

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sfumato.plan.aggregates.unit_measures import UnitFirst, UnitMeasure
-from sfumato.plan.aggregates.windows import WindowFunction
+from sfumato.plan.aggregates.unit_measures import UnitFirst, UnitMeasure, WindowFunction
 from sfumato.plan.nodes import Filter, PerUnit, Relation, Window, next_source
 from sfumato.plan.sql.sql_expressions import expression, reading, remembering
 from sfumato.plan.sql.text_positions import refuse, shown
-from sfumato.plan.sql.unit_aggregates import is_aggregate, unit_measure
-from sfumato.plan.sql.window_functions import Windows
+from sfumato.plan.sql.unit_aggregates import Windows, is_aggregate, unit_measure
 from sfumato.plan.values.expressions import Column, Expression, Field, Resolve, columns
 from sfumato.plan.words import unit_words, window_words, words
 from sfumato.plan.written_names import quoted

@@ -24,12 +24,12 @@ from sfumato.plan.nodes import (
 )
 from sfumato.plan.sql.lists import Lists, in_from, is_unnest, list_column, unnest
 from sfumato.plan.sql.per_unit import Inside, WindowColumns, aggregates, per_unit
-from sfumato.plan.sql.public_joins import Public, public_join
 from sfumato.plan.sql.sql_expressions import expression
 from sfumato.plan.sql.text_positions import nearest, refuse, shown
 from sfumato.plan.sql.unit_joins import (
     Member,
     Part,
+    Public,
     Test,
     check_no_query,
     check_places,
@@ -39,6 +39,7 @@ from sfumato.plan.sql.unit_joins import (
     matched,
     period_words,
     periods,
+    public_join,
     pushed,
     semi_join,
     unit_join,

@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import TokenType
 from sfumato.errors import Unsupported
 from sfumato.plan.sql.sql_expressions import position
 from sfumato.plan.written_names import quoted
-from sfumato.safe_text import printable
+from sfumato.untrusted import printable
 
 
 def refuse(node: exp.Expr, code: str, rule: str, fix: str) -> Unsupported:

@@ -40,9 +40,8 @@ from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.group_totals import Known
 from sfumato.release.answers.answer import BOUGHT, BOUNDED, HYPOTHESIS, MEASURED, UNVERIFIED, Answer, answer
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.noisy_rows.answer_rows import AnswerRows
 from sfumato.release.noisy_rows.finishing import finish
-from sfumato.release.noisy_rows.key_functions import parted
+from sfumato.release.noisy_rows.key_functions import AnswerRows, parted
 
 _MOST_WORK = 10**8
 _NAMED = 5

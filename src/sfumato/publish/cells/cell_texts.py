@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.plan.values import letters
+from sfumato.plan.values import grammars
 from sfumato.plan.values.expressions import Call, Literal
 from sfumato.plan.values.functions.textual import LONGEST
 from sfumato.publish.cells.cell_values import Cells, Evaluation, Spans, Texts, Truths
@@ -27,11 +27,11 @@ def _like(call: Call, arguments: list[Cells]) -> Truths:
     if not isinstance(found, Texts):
         found = Texts(np.full(found.sure.shape, None, dtype=object), np.zeros(found.sure.shape, bool))
     folded = call.function == "ILIKE"
-    written = letters.lower(str(pattern.value)) if folded else str(pattern.value)
+    written = grammars.lower(str(pattern.value)) if folded else str(pattern.value)
     parts = (".*" if each == "%" else "." if each == "_" else re.escape(each) for each in written)
     test = re.compile("".join(parts), re.DOTALL)
     texts = found.value.ravel().tolist()
-    flat = (each is not None and bool(test.fullmatch(letters.lower(each) if folded else each)) for each in texts)
+    flat = (each is not None and bool(test.fullmatch(grammars.lower(each) if folded else each)) for each in texts)
     true = np.fromiter(flat, bool, found.value.size).reshape(found.value.shape)
     return Truths(true | found.open, (~true & ~found.null) | found.open, found.null | found.open)
 
@@ -122,8 +122,8 @@ def _right(text: str, count: int) -> str:
 TEXT_FUNCTIONS: dict[str, Evaluation] = {
     "LIKE": _like,
     "ILIKE": _like,
-    "LOWER": _text(letters.lower),
-    "UPPER": _text(letters.upper),
+    "LOWER": _text(grammars.lower),
+    "UPPER": _text(grammars.upper),
     "TRIM": _text(lambda text, trimmed=" ": text.strip(trimmed)),
     "LTRIM": _text(lambda text, trimmed=" ": text.lstrip(trimmed)),
     "RTRIM": _text(lambda text, trimmed=" ": text.rstrip(trimmed)),

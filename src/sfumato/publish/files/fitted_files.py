@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.publish.files import sealed_files, zip_files
-from sfumato.publish.files.sealed_files import FileKind
+from sfumato.publish.files import sealed_files
+from sfumato.publish.files.sealed_files import MANIFEST, FileKind
 from sfumato.publish.files.synopsis_files import public
-from sfumato.publish.files.zip_files import MANIFEST
 from sfumato.publish.fits import Fit
 from sfumato.release.answers.receipts import Receipt
 
@@ -47,7 +46,7 @@ KIND = codec.kind(FitManifest)
 
 def save(fit: Fit, receipt: Receipt, path: str | os.PathLike[str]) -> None:
     """Write a model beside its place, and rename: there is always a whole file under the name, or none."""
-    zip_files.save(written(fit, receipt), path)
+    sealed_files.save(written(fit, receipt), path)
 
 
 def written(fit: Fit, receipt: Receipt) -> bytes:

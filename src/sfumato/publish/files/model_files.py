@@ -19,10 +19,9 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.privacy import codec
-from sfumato.publish.files import sealed_files, zip_files
-from sfumato.publish.files.sealed_files import FileKind, NumberMember
+from sfumato.publish.files import sealed_files
+from sfumato.publish.files.sealed_files import MANIFEST, FileKind, NumberMember, damaged
 from sfumato.publish.files.synopsis_files import public
-from sfumato.publish.files.zip_files import MANIFEST, damaged
 from sfumato.publish.graph.models import GraphModel, Potential
 from sfumato.publish.graph.trees import JunctionTree
 from sfumato.publish.marginals.blocks import Set
@@ -118,7 +117,7 @@ KIND = codec.kind(ModelManifest)
 
 def save(kept: Kept, path: str | os.PathLike[str]) -> None:
     """Write a model beside its place, and rename: there is always a whole file under the name, or none."""
-    zip_files.save(written(kept), path)
+    sealed_files.save(written(kept), path)
 
 
 def written(kept: Kept) -> bytes:

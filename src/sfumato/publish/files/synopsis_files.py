@@ -20,16 +20,15 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import NONNEGATIVE, exact
-from sfumato.publish.files import sealed_files, zip_files
-from sfumato.publish.files.sealed_files import FileKind, NumberMember
-from sfumato.publish.files.zip_files import MANIFEST, damaged
+from sfumato.publish.files import sealed_files
+from sfumato.publish.files.sealed_files import MANIFEST, FileKind, NumberMember, damaged
 from sfumato.publish.marginals.chains import Integers
 from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.marginals.measuring import Published, packed, shapes_of
 from sfumato.publish.marginals.planning import Plan
 from sfumato.release.answers.receipts import Receipt
+from sfumato.release.payers import Purchase
 from sfumato.release.prices import Price
-from sfumato.release.purchases import Purchase
 
 FORMAT = 1
 BLOCKS = "blocks.arrow"
@@ -81,7 +80,7 @@ def charge(plan: Plan) -> Fraction:
 
 def save(published: Published, receipt: Receipt, path: str | os.PathLike[str]) -> None:
     """Write a synopsis beside its place, and rename: there is always a whole file under the name, or none."""
-    zip_files.save(written(published, receipt), path)
+    sealed_files.save(written(published, receipt), path)
 
 
 def written(published: Published, receipt: Receipt) -> bytes:

@@ -26,10 +26,9 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.publish.marginals.attributes import Attributes
-from sfumato.publish.marginals.blocks import Block, Set, blocks_within, maximal
+from sfumato.publish.marginals.blocks import Block, Set, asked, blocks_within, lifted, maximal, weighed
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import Estimates
-from sfumato.publish.marginals.lifting import asked, lifted, weighed
 
 Zeros = Mapping[Set, NDArray[np.bool_]]
 """Of a marginal, the cells that no row can be in."""

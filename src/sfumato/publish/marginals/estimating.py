@@ -28,7 +28,17 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attributes
-from sfumato.publish.marginals.blocks import Block, Set, blocks_within, checked_block, checked_set
+from sfumato.publish.marginals.blocks import (
+    Block,
+    Set,
+    asked,
+    blocks_within,
+    cell_variances,
+    checked_block,
+    checked_set,
+    lifted,
+    squared_norms,
+)
 from sfumato.publish.marginals.chains import Floats, Integers, along
 from sfumato.publish.marginals.half_widths import (
     LEAST_STEPS,
@@ -37,7 +47,6 @@ from sfumato.publish.marginals.half_widths import (
     half_width,
     laplace_half_width,
 )
-from sfumato.publish.marginals.lifting import asked, cell_variances, lifted, squared_norms
 
 _LARGEST_SINH = 700.0
 """The hyperbolic sine of what is larger is too large for a float."""

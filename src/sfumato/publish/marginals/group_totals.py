@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.publish.marginals.attributes import Attribute, Attributes
-from sfumato.publish.marginals.blocks import Block, Set
+from sfumato.publish.marginals.blocks import Block, Set, lifted
 from sfumato.publish.marginals.chains import Floats, along
 from sfumato.publish.marginals.estimating import Estimates
 from sfumato.publish.marginals.half_widths import (
@@ -29,7 +29,6 @@ from sfumato.publish.marginals.half_widths import (
     half_width,
     laplace_part_width,
 )
-from sfumato.publish.marginals.lifting import lifted
 
 _KEPT, _LARGEST_KEPT = 256, 10**6
 

@@ -4,6 +4,8 @@ The largest marginals of a plan are read in one pass, with one weight for all ro
 marginal is a sum of them and a unit's weights add up to at most m in each. Every block is computed from them in whole
 numbers and gets noise of its own; for a pure price whole marginals do. What one unit changes follows from the bounded
 rows that are read (``blocks``, theorem), never from the plan that chose the noise.
+
+Several releases of one table are read as one: every column has one place, whichever of them published it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.nodes import Scan
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.words import many
+from sfumato.policy import Domain
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity, codec
 from sfumato.privacy.numbers import Number
@@ -34,14 +37,15 @@ from sfumato.publish.marginals.estimating import MeasuredBlock, MeasuredMarginal
 from sfumato.publish.marginals.faces import BARE, TableFace
 from sfumato.publish.marginals.half_widths import half_width
 from sfumato.publish.marginals.planning import Plan
+from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price
-from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 
 if TYPE_CHECKING:
     from sfumato.plan.bounding import Bounded
     from sfumato.plan.readings.dense_readings import Marginals
     from sfumato.release.measurement import Batch
     from sfumato.release.releasing import Read
+
 
 CONFIDENCE = 0.95
 """At which stored measurements are compared."""
@@ -399,3 +403,57 @@ def shares(plan: Plan) -> dict[Set, float]:
     for marginal in plan.marginals:
         found[marginal.places] = float(plan.sensitivity(marginal).total / marginal.scale / plan.epsilon)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Several:
+    """These are releases in their order, and the columns of all of them: those of the first have its places."""
+
+    releases: tuple[Published, ...]
+    attributes: Attributes
+    domains: tuple[Domain, ...]
+
+    @classmethod
+    def of(cls, releases: Sequence[Published]) -> Several:
+        """Put the columns of releases together; one of the same name must have the same cells."""
+        attributes: dict[str, Attribute] = {}
+        domains: dict[str, Domain] = {}
+        for each in releases:
+            own = zip(each.plan.attributes, each.face.known(each.plan.attributes), strict=True)
+            for attribute, domain in own:
+                known = attributes.setdefault(attribute.name, attribute)
+                if known != attribute or domains.setdefault(attribute.name, domain) != domain:
+                    rule = f"a synopsis in which {attribute.name} has the same cells"
+                    raise InvalidParameter("other", attribute.name, rule, fix="ask each by itself")
+        return cls(tuple(releases), tuple(attributes.values()), tuple(domains.values()))
+
+    @property
+    def blocks(self) -> tuple[MeasuredBlock, ...]:
+        """Give all blocks, at the places that their columns have here."""
+        return tuple(self._moved(block, each) for each in self.releases for block in each.blocks)
+
+    @property
+    def asked(self) -> tuple[Set, ...]:
+        """List the marginals that were asked for, each once."""
+        return self._sets([(each, each.plan.workload.sets) for each in self.releases])
+
+    @property
+    def measured(self) -> tuple[Set, ...]:
+        """List the largest marginals within what was measured."""
+        return self._sets([(each, measured_sets(each.plan)) for each in self.releases])
+
+    def _sets(self, found: Sequence[tuple[Published, Sequence[Set]]]) -> tuple[Set, ...]:
+        moved = (tuple(sorted(self._places(each)[p] for p in own)) for each, sets in found for own in sets)
+        return tuple(dict.fromkeys(moved))
+
+    def _places(self, release: Published) -> list[int]:
+        """Say where each column of a release is here."""
+        known = {each.name: place for place, each in enumerate(self.attributes)}
+        return [known[each.name] for each in release.plan.attributes]
+
+    def _moved(self, measured: MeasuredBlock, release: Published) -> MeasuredBlock:
+        places = self._places(release)
+        moved = [(places[place], level) for place, level in measured.block]
+        order = sorted(range(len(moved)), key=lambda axis: moved[axis])
+        values = measured.values.transpose(order)
+        return replace(measured, block=tuple(moved[axis] for axis in order), values=values)

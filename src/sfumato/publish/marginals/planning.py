@@ -42,10 +42,17 @@ from sfumato.privacy import Neighbours, Sensitivity, codec
 from sfumato.privacy.numbers import POSITIVE, UNIT, Number, charge_units, exact, whole
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import MOST_CELLS, Attribute, Attributes, branched
-from sfumato.publish.marginals.blocks import Block, Set, checked_block, checked_set
+from sfumato.publish.marginals.blocks import (
+    Block,
+    Set,
+    asked,
+    cell_variances,
+    checked_block,
+    checked_set,
+    squared_norms,
+)
 from sfumato.publish.marginals.chains import Chain, Floats
 from sfumato.publish.marginals.half_widths import LEAST_STEPS
-from sfumato.publish.marginals.lifting import asked, cell_variances, squared_norms
 
 OBJECTIVES = ("total", "worst")
 MOST_BLOCKS = 200_000

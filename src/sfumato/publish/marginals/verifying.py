@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.ledger import Anchor, charged
-from sfumato.ledger.charged import Charged
+from sfumato.ledger import Anchor, spending
+from sfumato.ledger.spending import Charged
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.privacy import codec
 from sfumato.publish.marginals.measuring import Published
@@ -74,10 +74,10 @@ def parts(plan: Plan) -> tuple[Charged, ...]:
         found = [Charged(Gaussian(each.deviation), plan.sensitivity(each)) for each in plan.blocks]
     else:
         found = [Charged(Laplace(each.scale), plan.sensitivity(each)) for each in plan.marginals]
-    return charged.gathered(found)
+    return spending.gathered(found)
 
 
-def exact_cost(run: tuple[charged.Part, ...]) -> Fraction | None:
+def exact_cost(run: tuple[spending.Part, ...]) -> Fraction | None:
     """Add up ρ of Gaussian noise, or ε of Laplace noise, as a fraction; None where something else was run."""
     total = Fraction(0)
     for each in run:
@@ -98,7 +98,7 @@ def _checks(published: Published, receipt: Receipt) -> list[Check]:
     cost, stated = exact_cost(run), plan.rho if plan.blocks else plan.epsilon
     assert cost is not None
     unit = "ρ" if plan.blocks else "ε"
-    kept = price.kept_by(charged.curve(run))
+    kept = price.kept_by(spending.curve(run))
     same = receipt.guarantee == str(price) and published.purchase.price in ("", str(price))
     neighbours = receipt.neighbours == plan.neighbours.value
     return [
@@ -161,7 +161,7 @@ def _in_ledger(published: Published, receipt: Receipt, known: Anchor | dict[int,
     row = known[receipt.line]
     paid = known.get(row.get("about") or receipt.line, {})
     try:
-        cost = exact_cost(charged.read(str(paid.get("parts") or "")))
+        cost = exact_cost(spending.read(str(paid.get("parts") or "")))
     except (InvalidParameter, ValueError):
         cost = None
     wanted = exact_cost(parts(published.plan))

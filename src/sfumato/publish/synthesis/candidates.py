@@ -3,6 +3,8 @@ model too large is left out.
 
 Which are left out follows from the policy, from which sets were measured and from the share of the price that is spent:
 all of it is public or released (McKenna, Mullins, Sheldon & Miklau 2022, "AIM", section 4.2).
+
+Every step of a synthesis measures one marginal, or chooses one set of columns among the candidates.
 """
 
 from __future__ import annotations
@@ -10,15 +12,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.plan.readings.cell_rows import MOST_WEIGHT
+from sfumato.plan.readings.total_readings import Integers
+from sfumato.privacy import codec
 from sfumato.publish.graph.models import GraphModel
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.blocks import Set
+from sfumato.publish.marginals.measuring import packed, unpacked
+from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 
 Places = NDArray[np.intp]
 
@@ -102,3 +109,27 @@ def affordable(candidates: Iterable[Set], model: GraphModel, measured: Sequence[
         if any(clique.issuperset(each) for clique in cliques)
         or (math.prod(sizes[place] for place in each) <= most and predicted_cells((*measured, each), sizes) <= most)
     ]
+
+
+@codec.value("noisy-cells")
+@dataclass(frozen=True)
+class NoisyCells:
+    """These are the noisy counts of one marginal, in whole steps, as one step released them."""
+
+    values: str
+    """64-bit whole numbers, the lowest byte first, in base64."""
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+
+    @classmethod
+    def of(cls, counts: Integers) -> NoisyCells:
+        return cls(packed(counts))
+
+    @property
+    def counts(self) -> Integers:
+        return unpacked(self.values)
+
+
+Step = MeasureStep[NoisyCells] | ChooseStep
+Outcome = NoisyCells | Choice

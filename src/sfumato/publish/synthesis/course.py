@@ -27,10 +27,9 @@ from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, Funds, rounded, size_of
-from sfumato.publish.synthesis.candidates import affordable, closure
+from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step, affordable, closure
 from sfumato.publish.synthesis.implications import Pairs, Zeros, sets_of, zeros_of_model
 from sfumato.publish.synthesis.released import SynthesisRound
-from sfumato.publish.synthesis.steps import NoisyCells, Outcome, Step
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 
 Steps = Generator[Step, Outcome, None]

@@ -18,8 +18,8 @@ from sfumato.publish.marginals.blocks import Set, checked_set
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.marginals.faces import BARE, TableFace
 from sfumato.publish.marginals.measuring import packed, unpacked
+from sfumato.release.payers import NOT_BOUGHT, Purchase
 from sfumato.release.prices import Price
-from sfumato.release.purchases import NOT_BOUGHT, Purchase
 
 METHODS = ("aim", "mst", "mwem", "independent")
 

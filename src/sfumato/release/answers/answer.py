@@ -1,4 +1,7 @@
-"""An answer holds noisy rows, the range of each number, and the receipt."""
+"""An answer holds noisy rows, the range of each number, and the receipt.
+
+Answers to several questions are put below each other, as one: a table that other programs read.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import get_close_matches
@@ -24,22 +27,30 @@ from sfumato.notebook_html import folded, paragraphs, preformatted, table
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Reference, Result
 from sfumato.plots.answers import Key, draw
-from sfumato.plots.chart_data import ChartData, Interval
 from sfumato.plots.picture import Picture, saved
+from sfumato.plots.scales import ChartData, Interval
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, percent
 from sfumato.release.answers import sampling_errors
-from sfumato.release.answers.altair_charts import bar_chart
-from sfumato.release.answers.answer_files import save
-from sfumato.release.answers.answer_pictures import HALF, MARK, explained, foot, keyed, notes, threshold, too_noisy
-from sfumato.release.answers.formatting import between, bounded, cell, outward, pointed, short_width, stored
+from sfumato.release.answers.answer_columns import is_typed, typed_column
+from sfumato.release.answers.answer_pages import save
+from sfumato.release.answers.answer_pictures import (
+    HALF,
+    MARK,
+    bar_chart,
+    explained,
+    foot,
+    keyed,
+    notes,
+    threshold,
+    too_noisy,
+)
+from sfumato.release.answers.formatting import bars, between, bounded, cell, outward, pointed, short_width, stored
 from sfumato.release.answers.receipts import REHEARSED, Receipt
-from sfumato.release.answers.text_bars import bars
-from sfumato.release.answers.typed_columns import is_typed, typed_column
 from sfumato.release.noisy_rows.finishing import Finished
 from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, Truths
-from sfumato.safe_text import defused, printable
+from sfumato.untrusted import defused, printable
 
 if TYPE_CHECKING:
     import pandas
@@ -47,6 +58,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sfumato.release.answers.web_pages import Page
+
 
 _SHOWN = 40
 _LONGEST = 1 << 30
@@ -571,3 +583,88 @@ def as_table(made: Answer) -> str:
 def _more_rows(made: Answer) -> list[str]:
     """Say how many rows are not shown."""
     return [f"… {len(made.rows) - _SHOWN:,} more rows"] if len(made.rows) > _SHOWN else []
+
+
+MOST_CELLS = 1_000_000
+"""Cells of one table, present or missing, that answers are put into: each column of each question may be its own."""
+
+
+def stacked(names: Sequence[str], answers: Sequence[Answer], receipt: Receipt, warnings: tuple[str, ...]) -> Answer:
+    """Put answers below each other, with the name of its question in every row. Columns of one name are one column
+    where their types are equal; what a question does not ask is missing in its rows.
+    """
+    called = _called(names, answers)
+    types = {
+        column: kind
+        for each, own in zip(answers, called, strict=True)
+        for column, kind in zip(own.values(), each.types, strict=True)
+    }
+    cells = len(types) * sum(len(each.rows) for each in answers)
+    if cells > MOST_CELLS:
+        fix = "name columns of the same meaning alike, or take the answers one by one"
+        raise InvalidParameter("answers", f"{cells:,} cells", f"at most {MOST_CELLS:,} cells as one table", fix=fix)
+    first = free("question", types)
+    rows = []
+    intervals: dict[str, list[Interval]] = {column: [] for column in _of(answers, called, "intervals")}
+    for name, each, own in zip(names, answers, called, strict=True):
+        for place, row in enumerate(each.rows):
+            given = dict(zip(own.values(), row, strict=True))
+            rows.append((name, *(given.get(column) for column in types)))
+            ranges = {own[column]: found[place] for column, found in each.intervals.items()}
+            for column, found in intervals.items():
+                found.append(ranges.get(column))
+    return Answer(
+        (first, *types),
+        (Type.TEXT, *types.values()),
+        tuple(rows),
+        {column: tuple(found) for column, found in intervals.items()},
+        (first, *_of(answers, called, "keys")),
+        receipt,
+        warnings,
+        _merged(answers, called, "possible"),
+        _merged(answers, called, "ranks"),
+    )
+
+
+def free(name: str, taken: Iterable[str]) -> str:
+    """Give a name that none of these has."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _called(names: Sequence[str], answers: Sequence[Answer]) -> list[dict[str, str]]:
+    """Say how each column of each answer is called beside the others: also by its question, where they differ."""
+    known = {column for each in answers for column in each.columns}
+    alike = {column for column in known if _is_one(column, answers)}
+    found = []
+    for name, each in zip(names, answers, strict=True):
+        own = {column: column if column in alike else free(f"{name}: {column}", known) for column in each.columns}
+        known |= set(own.values())
+        found.append(own)
+    return found
+
+
+def _is_one(column: str, answers: Sequence[Answer]) -> bool:
+    """Tell whether a column means the same wherever it is: of one type, and a number at the same rank, if at any."""
+    kinds = {
+        (each.types[each.columns.index(column)], each.ranks.get(column), each.possible.get(column))
+        for each in answers
+        if column in each.columns
+    }
+    return len(kinds) == 1
+
+
+def _merged(answers: Sequence[Answer], called: Sequence[Mapping[str, str]], what: str) -> dict[str, Any]:
+    """Give what answers say of their columns, under the names that these have here."""
+    return {
+        own[column]: said
+        for each, own in zip(answers, called, strict=True)
+        for column, said in getattr(each, what).items()
+    }
+
+
+def _of(answers: Sequence[Answer], called: Sequence[Mapping[str, str]], what: str) -> list[str]:
+    """List the columns that are keys of some answer, or have ranges there, once each."""
+    found = (own[column] for each, own in zip(answers, called, strict=True) for column in getattr(each, what))
+    return list(dict.fromkeys(found))

@@ -3,22 +3,27 @@ an attacker could gain from it at most.
 
 A question can name a person, and so can the names that it gives to columns and groups. Both are on the page only where
 they are asked for; otherwise columns and groups are numbered.
+
+An answer is written to a file: its ending says how.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from inspect import cleandoc
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from sfumato.plots.chart_data import Interval
+from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.plots.frame import framed
 from sfumato.plots.lines import Line, Panel, panel
 from sfumato.plots.picture import Picture
+from sfumato.plots.scales import Interval
 from sfumato.policy import Type
 from sfumato.privacy import Guarantee, Neighbours, Reading, reading
 from sfumato.privacy.numbers import Number, exact, percent
@@ -263,3 +268,49 @@ def limits_of_it() -> str:
             "Ranges are for the noise that was added. Errors in the data themselves are not in them.",
         ]
     )
+
+
+ENDINGS = (".csv", ".json", ".parquet")
+
+
+class Writable(Protocol):
+    """This is whatever can be written in each of the forms."""
+
+    def to_arrow(self) -> Any: ...
+    def to_json(self) -> str: ...
+    def to_csv(self, *, separator: str = ",") -> str: ...
+
+
+def check_file(path: str | os.PathLike[str], *, excel: bool = False) -> Path:
+    """Refuse a file that an answer cannot be written to, before the answer is bought."""
+    file = Path(path)
+    if file.suffix.lower() not in ENDINGS:
+        raise InvalidParameter("path", str(path), f"a file that ends in {', '.join(ENDINGS)}")
+    if excel and file.suffix.lower() != ".csv":
+        raise InvalidParameter("path", str(path), "a .csv file, when it is to be opened by a spreadsheet")
+    if not file.absolute().parent.is_dir():
+        raise InvalidParameter("path", str(path), "a file in a folder that exists")
+    return file
+
+
+def save(answer: Writable, path: str | os.PathLike[str], *, excel: bool = False, separator: str = ",") -> None:
+    """Write an answer as .csv, .json or .parquet. ``excel`` marks the text as UTF-8 so that spreadsheets show every
+    letter; where they expect semicolons, ``separator=";"`` writes these, and decimal commas.
+    """
+    file = check_file(path, excel=excel)
+    try:
+        if file.suffix.lower() == ".parquet":
+            from pyarrow import parquet
+
+            parquet.write_table(answer.to_arrow(), file)
+        elif file.suffix.lower() == ".json":
+            file.write_text(answer.to_json(), encoding="utf-8")
+        else:
+            written = answer.to_csv(separator=separator)
+            text = written.replace("\n", "\r\n") if excel else written
+            file.write_bytes(text.encode("utf-8-sig" if excel else "utf-8"))
+    except OSError as refused:
+        reason = os.strerror(refused.errno or 0)
+        raise SfumatoError(
+            f"the answer cannot be written there ({reason})", place=str(file), fix="choose another file"
+        ) from None

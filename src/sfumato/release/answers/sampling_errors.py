@@ -28,7 +28,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Asked, Count, Mean
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Result
-from sfumato.plots.chart_data import Interval
+from sfumato.plots.scales import Interval
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
 
 CAVEAT = "sampling: about how far another sample of the same population might have been off, beside the noise"

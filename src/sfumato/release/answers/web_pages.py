@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sfumato.errors import SfumatoError
 from sfumato.plots.picture import Picture
-from sfumato.safe_text import printable
+from sfumato.untrusted import printable
 
 _NOTHING_ELSE = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """What a browser may load for the page: nothing but the style that is written in it."""

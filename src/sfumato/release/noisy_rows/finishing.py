@@ -3,19 +3,25 @@
 What is picked by HAVING, ORDER BY or LIMIT, and what is made of several rows, keeps only simultaneous ranges. A row
 that noisy numbers pick is not *surely* picked unless all numbers within the ranges pick it: totals of rows have ranges
 that hold either way.
+
+Totals, ranks and windows over noisy rows have ranges that hold whenever those of the rows do.
+
+Which rows there are may itself be decided by noisy numbers. So a total's range covers every choice of rows that numbers
+within the ranges could have made: rows that are *surely* there count in every case, others in some.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.plan.aggregates.measures import Estimate
+from sfumato.plan.aggregates.measures import Estimate, Floats
 from sfumato.plan.nodes import Query
-from sfumato.plan.noisy_rows import Finish, Outer
+from sfumato.plan.noisy_rows import Finish, Outer, Over
 from sfumato.plan.values.expressions import (
     Column,
     Expression,
@@ -28,7 +34,7 @@ from sfumato.plan.values.expressions import (
     noises,
     walk,
 )
-from sfumato.release.noisy_rows.answer_rows import AnswerRows
+from sfumato.release.noisy_rows.key_functions import AnswerRows
 from sfumato.release.noisy_rows.noisy_columns import (
     Bools,
     Evaluated,
@@ -36,13 +42,233 @@ from sfumato.release.noisy_rows.noisy_columns import (
     Numbers,
     Truths,
     evaluate_on,
+    is_sure,
+    missing,
+    numbers,
     objects,
     ranks,
     truths,
 )
-from sfumato.release.noisy_rows.row_totals import Presence, group_codes, row_total, window
 
 Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Presence:
+    """This says which rows are there, and for which of them that is so for all numbers within the ranges."""
+
+    here: Bools
+    sure: Bools
+
+    @classmethod
+    def everywhere(cls, count: int) -> Presence:
+        return cls(np.ones(count, bool), np.ones(count, bool))
+
+    @property
+    def surely(self) -> Bools:
+        """Give rows that are there in any case."""
+        return self.here & self.sure
+
+    @property
+    def possibly(self) -> Bools:
+        """Give rows that may be there."""
+        return self.here | ~self.sure
+
+    def where(self, test: Truths) -> Presence:
+        """Keep those for which a test holds too."""
+        true = test.true & test.known
+        sure = (self.sure & test.sure) | (self.sure & ~self.here) | (test.sure & ~true)
+        return Presence(self.here & true, sure)
+
+    def of_groups(self, codes: Places, count: int) -> Presence:
+        """Groups are there if one of their rows is."""
+        here, surely, possibly = (_any(each, codes, count) for each in (self.here, self.surely, self.possibly))
+        return Presence(here, np.where(here, surely, ~possibly))
+
+
+def group_codes(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, Places]:
+    """Give for each row the number of its group, and for each group one of its rows.
+
+    Groups are in the order of their first rows, those with a row that is there before others.
+    """
+    if not keys:
+        return np.zeros(len(present.here), np.intp), np.zeros(1, np.intp)
+    codes = np.zeros(len(present.here), np.intp)
+    for column in keys:
+        places = ranks(column, descending=False, nulls_first=False)
+        codes = np.unique(codes * (int(places.max(initial=0)) + 2) + places + 1, return_inverse=True)[1]
+    order = np.argsort(~present.here, kind="stable")
+    _, first, numbered = np.unique(codes[order], return_index=True, return_inverse=True)
+    by_row = np.argsort(first)
+    renumbered = np.empty(len(first), np.intp)
+    renumbered[by_row] = np.arange(len(first))
+    found = np.empty(len(codes), np.intp)
+    found[order] = renumbered[numbered]
+    return found, order[first[by_row]]
+
+
+def row_total(function: str, argument: Evaluated | None, present: Presence, codes: Places, count: int) -> Numbers:
+    """Compute an aggregate of each group's rows; NULL counts in none."""
+    if argument is not None:
+        gone = missing(argument)
+        present = Presence(present.here & ~gone, present.sure & (~gone | is_sure(argument)))
+    if function == "COUNT":
+        value, low, high = (_sum(each, codes, count) for each in (present.here, present.surely, present.possibly))
+        return Numbers(value, low, high)
+    assert argument is not None
+    with np.errstate(invalid="ignore"):
+        return _TOTALS[function](numbers(argument), present, codes, count)
+
+
+def _sum(values: NDArray[np.generic], codes: Places, count: int) -> Floats:
+    return np.bincount(codes, weights=values.astype(np.float64), minlength=count).astype(np.float64)
+
+
+def _any(rows: Bools, codes: Places, count: int) -> Bools:
+    return _sum(rows, codes, count) > 0
+
+
+def _least(values: Floats, rows: Bools, codes: Places, count: int) -> Floats:
+    """Find the least of each group's rows; infinity where there is none."""
+    found = np.full(count, np.inf)
+    np.minimum.at(found, codes[rows], values[rows])
+    return found
+
+
+def _summed(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+    here, surely, perhaps = present.here, present.surely, present.possibly & ~present.surely
+    value = _sum(np.where(here, column.value, 0), codes, count)
+    low = np.where(surely, column.low, np.where(perhaps, np.minimum(column.low, 0), 0))
+    high = np.where(surely, column.high, np.where(perhaps, np.maximum(column.high, 0), 0))
+    empty = ~_any(here, codes, count)
+    ends = _sum(low, codes, count), _sum(high, codes, count)
+    if column.sum_width is not None:
+        ends = _narrowed(column, present, codes, ends)
+    return Numbers(np.where(empty, np.nan, value), *ends)
+
+
+def _narrowed(column: Numbers, present: Presence, codes: Places, ends: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """Narrow the range where it is sure which rows are added up: their noises add up as independent ones do."""
+    assert column.sum_width is not None
+    low, high = ends
+    count = len(low)
+    terms = _sum(present.here, codes, count)
+    certain = ~_any(~present.sure, codes, count) & (terms > 0)
+    sizes, places = np.unique(terms[certain], return_inverse=True)
+    width = np.array([column.sum_width(int(each)) for each in sizes])[places] if len(sizes) else np.zeros(0)
+    middle = _sum(np.where(present.here, (column.low + column.high) / 2, 0), codes, count)[certain]
+    low[certain] = np.maximum(low[certain], middle - width)
+    high[certain] = np.minimum(high[certain], middle + width)
+    return low, high
+
+
+def _smallest(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+    """Find the least of each group, which is at most the greatest that a row surely there can be, or any row if none
+    is.
+    """
+    value = _least(column.value, present.here, codes, count)
+    low = _least(column.low, present.possibly, codes, count)
+    among = _least(column.high, present.surely, codes, count)
+    most = -_least(-column.high, present.possibly, codes, count)
+    return Numbers(np.where(np.isinf(value), np.nan, value), low, np.where(np.isinf(among), most, among))
+
+
+def _largest(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+    found = _smallest(_negated(column), present, codes, count)
+    return _negated(found)
+
+
+def _negated(column: Numbers) -> Numbers:
+    return Numbers(-column.value, -column.high, -column.low)
+
+
+def _mean(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+    rows = _sum(present.here, codes, count)
+    total = _summed(column, present, codes, count)
+    certain = ~_any(~present.sure, codes, count)
+    least = _least(column.low, present.possibly, codes, count)
+    most = -_least(-column.high, present.possibly, codes, count)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = np.where(certain, total.low / rows, least), np.where(certain, total.high / rows, most)
+        return Numbers(total.value / rows, low, high)
+
+
+_TOTALS: dict[str, Callable[[Numbers, Presence, Places, int], Numbers]] = {
+    "SUM": _summed,
+    "AVG": _mean,
+    "MIN": _smallest,
+    "MAX": _largest,
+}
+
+
+def window(over: Over, evaluate: Callable[[Expression], Evaluated], present: Presence) -> Numbers:
+    """Compute what a window shows in every row."""
+    codes, first = group_codes([evaluate(each) for each in over.partition], present)
+    if over.order:
+        return _ranked(over, evaluate, present, codes)
+    argument = None if over.argument is None else evaluate(over.argument)
+    found = row_total(over.function, argument, present, codes, len(first))
+    return Numbers(found.value[codes], found.low[codes], found.high[codes])
+
+
+def _ranked(over: Over, evaluate: Callable[[Expression], Evaluated], present: Presence, codes: Places) -> Numbers:
+    """Find a row's place among those of its partition that are there."""
+    keys = [evaluate(each.expression) for each in over.order]
+    places = np.zeros(len(codes), np.intp)
+    for order, key in zip(over.order, keys, strict=True):
+        own = ranks(key, order.descending, order.nulls_first) + 1
+        places = np.unique(places * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1]
+    value = _places_within(over.function, places, codes, present.here)
+    if len(over.order) == 1 and isinstance(keys[0], Numbers) and _complete(keys[0]):
+        column = _negated(keys[0]) if over.order[0].descending else keys[0]
+        before = _counted(column.high, present.surely, column.low, codes, "left")
+        perhaps = _counted(column.low, present.possibly, column.high, codes, "right") - present.possibly
+        return Numbers(value, np.where(over.function == "DENSE_RANK", 1.0, 1 + before), 1 + perhaps)
+    if present.sure.all() and not any(noises(order.expression) for order in over.order):
+        return Numbers(value, value, value)
+    most = _sum(present.possibly, codes, int(codes.max()) + 1)[codes]
+    return Numbers(value, np.ones(len(codes)), np.maximum(most, 1))
+
+
+def _complete(column: Numbers) -> bool:
+    return not np.isnan([column.value, column.low, column.high]).any()
+
+
+def _counted(ends: Floats, rows: Bools, limits: Floats, codes: Places, side: str) -> Floats:
+    """Count for every row the rows of its partition whose end lies below its limit (with "right": or at it)."""
+    levels = np.unique(np.concatenate([ends, limits]))
+    size = len(levels) + 1
+    known = np.sort((codes * size + np.searchsorted(levels, ends))[rows])
+    wanted = codes * size + np.searchsorted(levels, limits)
+    found = np.searchsorted(known, wanted, side=side)  # type: ignore[call-overload]
+    return (found - np.searchsorted(known, codes * size, side="left")).astype(np.float64)
+
+
+def _places_within(function: str, places: Places, codes: Places, here: Bools) -> Floats:
+    """RANK, DENSE_RANK or ROW_NUMBER by places; rows that are not there are not counted."""
+    order = np.lexsort((np.arange(len(codes)), places, codes))
+    kept = here[order]
+    starts = np.concatenate([[True], codes[order][1:] != codes[order][:-1]])
+    new = starts | np.concatenate([[True], places[order][1:] != places[order][:-1]])
+    number: NDArray[Any] = np.cumsum(kept) - kept  # rows that are there before, in all partitions
+    begin = np.maximum.accumulate(np.where(starts, number, 0))
+    if function == "ROW_NUMBER":
+        found = number - begin + 1
+    elif function == "RANK":
+        found = np.maximum.accumulate(np.where(new, number, 0)) - begin + 1
+    else:
+        found = _dense(kept, new, starts)
+    result = np.empty(len(codes))
+    result[order] = found
+    return result
+
+
+def _dense(kept: Bools, new: Bools, starts: Bools) -> Floats:
+    """Count the different places up to each row's own, in its partition."""
+    blocks = np.cumsum(new) - 1
+    counted = np.bincount(blocks, weights=kept) > 0  # a place counts if a row that is there has it
+    before: NDArray[Any] = (np.cumsum(counted) - counted)[blocks]
+    return (before - np.maximum.accumulate(np.where(starts, before, 0)) + 1).astype(np.float64)
 
 
 @dataclass(frozen=True)

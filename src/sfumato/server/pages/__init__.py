@@ -3,7 +3,7 @@
 browser_sessions   who looks, and whether a form is our own
 rendering          templates, and the frame that every page has
 page_contexts      what each template is given
-written_sql        clicks become SQL
+ask_pages          clicks become SQL
 …_pages            one module for each page: it calls the counter, and shows what that says
 page_routes        where each page is
 """

@@ -1,7 +1,14 @@
-"""These pages tell what is left, what was asked, what there is to ask and who is protected."""
+"""These pages tell what is left, what was asked, what there is to ask and who is protected.
+
+A one-time link opens a page with one button; the button signs in.
+
+The link alone does nothing: programs that look at links in messages, and other sites that lead to one, use nothing up
+and sign nobody in. And the cookie, which no other site's link may carry, is sent with the next page.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from starlette.requests import Request
@@ -13,16 +20,30 @@ from sfumato.ledger import Line
 from sfumato.policy.public_faces import PublicFace
 from sfumato.privacy import Neighbours
 from sfumato.privacy.numbers import percent, text
-from sfumato.server.pages.browser_sessions import sent_form, visitor
-from sfumato.server.pages.page_contexts import BudgetPage, DataPage, HistoryPage, HistoryRow, HomePage, PolicyCard
+from sfumato.server.pages.browser_sessions import (
+    forget_cookie,
+    keep_cookie,
+    read_form,
+    require_own_origin,
+    sent_form,
+    shown_cookie,
+    visitor,
+)
+from sfumato.server.pages.page_contexts import (
+    BudgetPage,
+    DataPage,
+    HistoryPage,
+    HistoryRow,
+    HomePage,
+    Nothing,
+    PolicyCard,
+    SignInPage,
+)
 from sfumato.server.pages.released_pages import as_picture
-from sfumato.server.pages.rendering import address, refusal_of, shown
-from sfumato.server.pages.shown_tables import tables
-from sfumato.server.pages.standing_bars import bars, every_bar, first
-from sfumato.server.people.caller import Caller
-from sfumato.server.people.known_people import Role
+from sfumato.server.pages.rendering import address, bars, every_bar, first, refusal_of, shown, tables
+from sfumato.server.people.known_people import Caller, Role
 from sfumato.server.requests.calls import counter_of, in_thread, whole
-from sfumato.server.shown_history import Page
+from sfumato.server.served import Page
 
 _LINES, _LETTERS = 50, 300
 """Lines of history on a page, and letters of a question among them."""
@@ -189,3 +210,35 @@ def _facts(face: PublicFace) -> Sequence[tuple[str, str]]:
         *share,
         *size,
     ]
+
+
+_LINK = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+
+async def show_sign_in(request: Request) -> Response:
+    """Show the button that signs in."""
+    link = request.path_params["link"]
+    page = SignInPage(link if _LINK.fullmatch(link) else "")
+    return shown(request, "sign_in.html", page, title="Sign in")
+
+
+async def sign_in(request: Request) -> Response:
+    """Use the link up, and let the browser keep the cookie of its session."""
+    require_own_origin(request)
+    await read_form(request)
+    counter = counter_of(request)
+    cookie = await in_thread(counter.sign_in, request.path_params["link"])
+    answer = RedirectResponse("/", 303)
+    keep_cookie(answer, counter.settings, cookie)
+    return answer
+
+
+async def sign_out(request: Request) -> Response:
+    """End the session."""
+    caller, _ = await sent_form(request)
+    counter = counter_of(request)
+    await in_thread(counter.sign_out, caller, shown_cookie(request) or "")
+    answer = shown(request, "signed_out.html", Nothing(), title="Signed out")
+    forget_cookie(answer, counter.settings)
+    answer.headers["Clear-Site-Data"] = '"cache"'
+    return answer

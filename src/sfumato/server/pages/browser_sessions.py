@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sfumato.errors import InvalidRequest
-from sfumato.server.people.caller import Caller, Credentials
+from sfumato.server.people.known_people import Caller, Credentials
 from sfumato.server.requests.calls import counter_of, in_thread, known
 from sfumato.server.settings import Settings
 

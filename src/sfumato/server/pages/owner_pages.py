@@ -15,11 +15,9 @@ from sfumato.server.counter import Counter
 from sfumato.server.pages.browser_sessions import Form, own_origin, sent_form, visitor
 from sfumato.server.pages.page_contexts import ActRow, LedgerPage, PeoplePage, PersonRow, TokenRow
 from sfumato.server.pages.rendering import address, refusal_of, shown
-from sfumato.server.people.caller import Caller
-from sfumato.server.people.known_people import Role, Token
+from sfumato.server.people.known_people import Caller, Role, Token
 from sfumato.server.people.people_file import LINK_MINUTES
-from sfumato.server.requests.calls import counter_of, in_thread, whole
-from sfumato.server.requests.operations import JSON
+from sfumato.server.requests.calls import JSON, counter_of, in_thread, whole
 from sfumato.server.rest.routes_auditor import exported
 
 _ACTS, _MOST = 50, 1000

@@ -7,26 +7,26 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sfumato.errors import InvalidRequest, NotSignedIn, NotThere, SfumatoError, outcome
-from sfumato.server.pages import account_pages, ask_pages, kind_pages, owner_pages, released_pages, sign_in_pages
+from sfumato.server.pages import account_pages, ask_pages, owner_pages, released_pages
 from sfumato.server.pages.browser_sessions import FOREIGN, refused_visitor
 from sfumato.server.pages.rendering import refusal_of, shown, static_files
-from sfumato.server.requests.operations import Handler
+from sfumato.server.requests.calls import Handler
 from sfumato.server.requests.problems import failed
 from sfumato.server.rest.routes_health import Metrics
 
 _POLICY = "/p/{policy}"
 PLACES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/", account_pages.show_home),
-    ("GET", "/login/{link}", sign_in_pages.show_sign_in),
-    ("POST", "/login/{link}", sign_in_pages.sign_in),
-    ("POST", "/logout", sign_in_pages.sign_out),
+    ("GET", "/login/{link}", account_pages.show_sign_in),
+    ("POST", "/login/{link}", account_pages.sign_in),
+    ("POST", "/logout", account_pages.sign_out),
     ("GET", f"{_POLICY}/ask", ask_pages.show_ask),
     ("POST", f"{_POLICY}/ask", ask_pages.ask),
     ("POST", f"{_POLICY}/forecast", ask_pages.forecast),
     ("POST", f"{_POLICY}/preview", ask_pages.preview),
     ("POST", f"{_POLICY}/answers", ask_pages.buy),
-    ("GET", f"{_POLICY}/kinds/{{kind}}", kind_pages.show_kind),
-    ("POST", f"{_POLICY}/kinds/{{kind}}", kind_pages.ask_kind),
+    ("GET", f"{_POLICY}/kinds/{{kind}}", released_pages.show_kind),
+    ("POST", f"{_POLICY}/kinds/{{kind}}", released_pages.ask_kind),
     ("GET", f"{_POLICY}/requests/{{request}}", ask_pages.wait),
     ("GET", f"{_POLICY}/answers/{{line:number}}", released_pages.show_answer),
     ("GET", f"{_POLICY}/answers/{{line:number}}.{{form}}", released_pages.give_file),

@@ -2,28 +2,34 @@
 
 A secret is 256 random bits and is shown once. Kept is its SHA-256, by which it is looked up: whoever reads the file
 cannot call with it, and how long a look-up takes tells nothing about a secret that nobody can choose the hash of.
+
+An owner changes people without a server: whoever can read a ledger is the owner of what it is about.
 """
 
 from __future__ import annotations
 
 import base64
+import getpass
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from hashlib import sha256
+from pathlib import Path
 
-from sfumato.errors import InvalidParameter, NotSignedIn, Paused
+from sfumato.curator.policy_account import LEDGER_NAME
+from sfumato.errors import InvalidParameter, LedgerUnavailable, NotSignedIn, Paused
 from sfumato.ledger import entries
+from sfumato.ledger.stores.server_addresses import is_server_address
 from sfumato.mechanisms import bits
 from sfumato.privacy import amounts
 from sfumato.privacy.amounts import exact_amount, round_down
 from sfumato.privacy.numbers import POSITIVE, Number, exact, from_units
-from sfumato.server.people.caller import Caller, Credentials
-from sfumato.server.people.database import PeopleDatabase
-from sfumato.server.people.known_people import Act, Login, Role, Token, User
+from sfumato.server.people.database import PeopleDatabase, beside
+from sfumato.server.people.known_people import Act, Caller, Credentials, Login, Role, Token, User
 
 PREFIX = "sfu_"
 """The start of every token, by which those who scan files for lost secrets find one."""
@@ -318,3 +324,28 @@ def _known_token(rows: sqlite3.Connection, number: int) -> Token:
     if found is None:
         raise InvalidParameter("token", number, "the number of a token", fix="list them: sfumato token list")
     return _token(found)
+
+
+@contextmanager
+def people_of(ledger: str | os.PathLike[str] | None = None) -> Iterator[PeopleFile]:
+    """Open the people file beside a ledger, or beside that of this folder, where there is one or a policy."""
+    path = Path(LEDGER_NAME if ledger is None or is_server_address(ledger) else ledger)
+    if not path.exists() and not any(path.parent.glob("*.toml")):
+        raise LedgerUnavailable(
+            "the users of a server are kept beside its ledger, and here is neither a ledger nor a policy",
+            place=str(path),
+            fix="run this in the folder of the policy, or name its ledger with --ledger",
+        )
+    people = PeopleFile(beside(path))
+    try:
+        yield people
+    finally:
+        people.close()
+
+
+def who_runs_this() -> str:
+    """Name who acts at the keyboard, as the acts are written down."""
+    try:
+        return f"{getpass.getuser()} (command line)"
+    except (KeyError, OSError):
+        return f"user {os.getuid()} (command line)"

@@ -7,6 +7,12 @@ whose process has ended is counted as spent. ∎
 
 What was reserved and never charged, because a process was killed in between, is lost to the token: the other way round
 would let it spend more than its limit.
+
+A charge over a server is permitted at the moment it is made, and not only when it was asked for.
+
+A release may wait long for its turn. So every charge asks once more, in the last step before the account is charged,
+whether its policy is paused by now, its user is still let in, and its token still counts. Only a charge that has begun
+at the very moment of the owner's act may still be written.
 """
 
 from __future__ import annotations
@@ -18,11 +24,14 @@ from fractions import Fraction
 from functools import reduce
 
 from sfumato.errors import NotSignedIn, Overspent
-from sfumato.ledger import processes
+from sfumato.ledger import local_files
+from sfumato.ledger.accounts.spending_limits import Reservation
 from sfumato.privacy import amounts
 from sfumato.privacy.amounts import charge_amount
 from sfumato.privacy.numbers import from_units
 from sfumato.server.people.database import PeopleDatabase
+from sfumato.server.people.known_people import Caller
+from sfumato.server.people.people_file import PeopleFile
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ class TokenLimit:
             if left is None or (epsilon is not None and amount <= left):
                 number = rows.execute(
                     "INSERT INTO reservations (token, amount, process) VALUES (?, ?, ?)",
-                    (self.token, amounts.write(amount), processes.this_process()),
+                    (self.token, amounts.write(amount), local_files.this_process()),
                 ).lastrowid
                 assert number is not None
                 return _Reserved(self.database, number)
@@ -84,7 +93,7 @@ def _count_the_dead(rows: sqlite3.Connection, token: int) -> None:
     for number, process in rows.execute(
         "SELECT number, process FROM reservations WHERE token = ?", (token,)
     ).fetchall():
-        if processes.alive(process) is False:
+        if local_files.alive(process) is False:
             _settle(rows, number, charged=True)
 
 
@@ -97,3 +106,28 @@ class NothingSpent:
 
 class NotStored(Exception):
     """An answer would have to be bought."""
+
+
+@dataclass(frozen=True)
+class ChargePermit:
+    """A permit lets one caller be charged for one policy, within what their token may spend: it is a spending limit
+    (``ledger.spending_limits``).
+    """
+
+    people: PeopleFile
+    policy: str
+    caller: Caller
+
+    def reserve(self, epsilon: Fraction | None) -> Reservation:
+        """Refuse where the owner has shut the policy or the user out since; else set this ε aside for the token."""
+        token = self.caller.token
+        self.people.require_let_in(self.caller.user, None if token is None else token.number)
+        self.people.require_open(self.policy)
+        return _Unlimited() if token is None else TokenLimit(self.people.database, token.number).reserve(epsilon)
+
+
+class _Unlimited:
+    """This is set aside for who shows no token and has no limit beside the account: nothing."""
+
+    def settle(self, *, charged: bool) -> None:
+        """There is nothing to count or to give back."""

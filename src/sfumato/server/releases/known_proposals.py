@@ -2,17 +2,25 @@
 
 A proposal holds no row and no answer: it is what a curator makes of a text and its policy. Everybody has their own, so
 nobody learns from how long theirs takes what somebody else has asked.
+
+An answer is kept as the JSON text by which it is told, and is read again from that alone.
+
+Neither the policy nor the data of today have a part in it: what was bought stays what it was when they change.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from sfumato.policy import Policy
+from sfumato.privacy import codec
+from sfumato.publish.published_files import FittedModel
+from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.answer_columns import Columns
 
 _MOST = 256
@@ -65,3 +73,15 @@ class KnownProposals:
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)
         return made
+
+
+_FILES: dict[str, type[FittedModel | Synthetic]] = {"fitted-model": FittedModel, "synthetic": Synthetic}
+"""By the name of its kind, what is written as a file of its own inside the text."""
+
+
+def given_again(written: str) -> Any:
+    """Read an answer that was bought; its receipt says that it is free now."""
+    of_file = _FILES.get(str(json.loads(written)["kind"]).partition("/")[0])
+    answer: Any = codec.loads(written, longest=len(written)) if of_file is None else of_file.from_json(written)
+    receipt = getattr(answer, "receipt", None)
+    return answer if receipt is None else replace(answer, receipt=replace(receipt, free=True))

@@ -27,9 +27,7 @@ from sfumato.errors import InvalidParameter, InvalidRequest, Unsupported
 from sfumato.release.answers.answer import Answer
 from sfumato.server.releases.known_proposals import Proposed
 from sfumato.server.requests import specs, told_values
-from sfumato.server.requests.kind_structs import price_struct, spec_struct
-from sfumato.server.requests.sent_questions import parameters_of, viewed
-from sfumato.server.requests.specs import ACTS, Act, Given
+from sfumato.server.requests.specs import ACTS, Act, Given, parameters_of, price_struct, spec_struct, viewed
 from sfumato.server.requests.told_values import Told
 
 

@@ -12,10 +12,9 @@ from starlette.responses import FileResponse, Response
 from sfumato.ledger import Anchor
 from sfumato.ledger.proofs.exporting import Record
 from sfumato.privacy import codec
-from sfumato.server.people.caller import Caller
+from sfumato.server.people.known_people import Caller
 from sfumato.server.requests.answer_forms import json_response
-from sfumato.server.requests.calls import counter_of, identified, in_thread
-from sfumato.server.requests.operations import AUDITOR, JSON, OWNER, Operation, Parameter
+from sfumato.server.requests.calls import AUDITOR, JSON, OWNER, Operation, Parameter, counter_of, identified, in_thread
 from sfumato.server.requests.told_values import Verified
 
 _FORMS = {"json": JSON, "csv": "text/csv", "arrow": "application/vnd.apache.arrow.file"}

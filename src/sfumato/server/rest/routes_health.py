@@ -10,8 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from sfumato.errors import Draining
 from sfumato.server.requests.answer_forms import json_response
-from sfumato.server.requests.calls import counter_of, identified, in_thread
-from sfumato.server.requests.operations import OWNER, Operation
+from sfumato.server.requests.calls import OWNER, Operation, counter_of, identified, in_thread
 from sfumato.server.requests.told_values import Health
 from sfumato.version import __version__
 

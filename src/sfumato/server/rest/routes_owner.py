@@ -9,8 +9,19 @@ from starlette.responses import Response
 
 from sfumato.server.people.known_people import Token, User
 from sfumato.server.requests.answer_forms import json_response
-from sfumato.server.requests.calls import counter_of, identified, in_thread, reading, sent, whole
-from sfumato.server.requests.operations import AUDITOR, CURSOR, MOST_LISTED, OWNER, Operation
+from sfumato.server.requests.calls import (
+    AUDITOR,
+    CURSOR,
+    MOST_LISTED,
+    OWNER,
+    Operation,
+    counter_of,
+    identified,
+    in_thread,
+    reading,
+    sent,
+    whole,
+)
 from sfumato.server.requests.specs import Amendment, ChangedUser, NewToken, NewUser, Pause
 from sfumato.server.requests.told_values import Acts, LineSummary, MadeToken, Overruns, Paused, Shares, Tokens, Users
 

@@ -17,8 +17,21 @@ from sfumato.server.releases.flights import Flight
 from sfumato.server.releases.running_releases import Phase
 from sfumato.server.requests import answer_forms, proposals, told_values
 from sfumato.server.requests.answer_forms import json_response
-from sfumato.server.requests.calls import counter_of, identified, identify, in_thread, reading, require_json, whole
-from sfumato.server.requests.operations import ANALYST, CURSOR, MOST_LISTED, OWNER, Operation, Parameter
+from sfumato.server.requests.calls import (
+    ANALYST,
+    CURSOR,
+    MOST_LISTED,
+    OWNER,
+    Operation,
+    Parameter,
+    counter_of,
+    identified,
+    identify,
+    in_thread,
+    reading,
+    require_json,
+    whole,
+)
 from sfumato.server.requests.told_values import (
     Bought,
     CountedBudget,

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sfumato.curator.release_kinds import ReleaseKind, Spec, Workspace
-from sfumato.curator.spec_types import Name, Text, option
+from sfumato.curator.release_kinds import Name, ReleaseKind, Spec, Text, Workspace, option
 from sfumato.errors import InvalidParameter
 
 if TYPE_CHECKING:

@@ -18,14 +18,15 @@ from typing import Any
 from sfumato.errors import Unsupported
 from sfumato.plan.values import intervals
 from sfumato.plan.values.expressions import Call, Expression, Literal
-from sfumato.plan.values.functions.declaring import function, never_null
-from sfumato.plan.values.functions.typing import (
+from sfumato.plan.values.functions.declaring import (
     LISTED,
     any_nullable,
+    function,
     is_null,
     length,
     literal,
     mismatch,
+    never_null,
     null,
     number,
     real,

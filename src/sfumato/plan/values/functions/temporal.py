@@ -6,10 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from sfumato.errors import Unsupported
-from sfumato.plan.values import calendar, date_formats
+from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Call, Expression, Literal
-from sfumato.plan.values.functions.declaring import call, function
-from sfumato.plan.values.functions.typing import any_nullable, literal, mismatch, same, temporal, timestamp, written
+from sfumato.plan.values.functions.declaring import (
+    any_nullable,
+    call,
+    function,
+    literal,
+    mismatch,
+    same,
+    temporal,
+    timestamp,
+    written,
+)
 from sfumato.policy.domains import Domain, Type
 
 Made = tuple[Sequence[Expression], Domain]
@@ -44,7 +53,7 @@ def _unit(found: Expression, known: Sequence[str]) -> str:
 def _extract(part: Expression, x: Expression) -> Made:
     unit = _unit(part, tuple(PARTS))
     x = temporal(x)
-    if unit in date_formats.CLOCK and x.domain.type is not Type.TIMESTAMP:
+    if unit in calendar.CLOCK and x.domain.type is not Type.TIMESTAMP:
         raise mismatch(x, Type.TIMESTAMP)
     bounds: Any = PARTS[unit]
     if unit == "year":
@@ -61,15 +70,15 @@ def _writing(node: Call) -> int:
 @function(
     "STRFTIME",
     "STRFTIME(date, '%Y-%m')",
-    "as text: " + " ".join(f"%{each}" for each in date_formats.LETTERS) + ", English names, %% for %",
+    "as text: " + " ".join(f"%{each}" for each in calendar.LETTERS) + ", English names, %% for %",
     steps=_writing,
     held=lambda node: 8 * node.domain.letters + 256,
 )
 def _strftime(x: Expression, form: Expression) -> Made:
     if isinstance(x, Literal) and not isinstance(form, Literal):
         x, form = form, x  # the engine takes the two in either order
-    made = date_formats.pieces(str(written(form, Type.TEXT, "the format")))
-    clock = any(isinstance(each, date_formats.Letter) and each.part in date_formats.CLOCK for each in made)
+    made = calendar.pieces(str(written(form, Type.TEXT, "the format")))
+    clock = any(isinstance(each, calendar.Letter) and each.part in calendar.CLOCK for each in made)
     x = timestamp(x) if clock else temporal(x)
     letters = sum(len(each) if isinstance(each, str) else each.width for each in made)
     return (x, form), Domain(Type.TEXT, nullable=x.domain.nullable, max_length=letters)

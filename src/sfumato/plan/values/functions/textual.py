@@ -13,8 +13,18 @@ from dataclasses import replace
 
 from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import Call, Expression, Literal
-from sfumato.plan.values.functions.declaring import FOLDING, function, never_null
-from sfumato.plan.values.functions.typing import any_nullable, is_null, mismatch, null, text, truth, written
+from sfumato.plan.values.functions.declaring import (
+    FOLDING,
+    any_nullable,
+    function,
+    is_null,
+    mismatch,
+    never_null,
+    null,
+    text,
+    truth,
+    written,
+)
 from sfumato.policy.domains import LONGEST_TEXT, Domain, Type
 
 Made = tuple[Sequence[Expression], Domain]

@@ -1,0 +1,86 @@
+"""Tables are printed in the terminal, in aligned columns.
+
+No command writes over what it reads: the policy, its tables, or the ledger of what was spent.
+
+Answers from a synopsis are printed as a table, as JSON or as CSV.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from sfumato.policy import Policy
+    from sfumato.release.answers.answer import Answer
+
+
+_WIDE = 10_000
+"""Columns of a pipe or a file: nothing is folded there."""
+
+
+def show(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[str] = (), piped: int = _WIDE
+) -> None:
+    """Print aligned columns with a rule under their names; cells are plain text, whatever they hold. In a pipe or a
+    file, lines are folded at ``piped`` columns.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from sfumato.untrusted import printable
+
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, width=piped)
+    right = set(numeric)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in columns:
+        table.add_column(Text(printable(name)), justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    with console.capture() as made:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in made.get().splitlines()))
+
+
+def check_written(policy: Policy, ledger: Path | str | None, *files: Path | None) -> None:
+    """Refuse files that cannot or must not be written, before anything is spent."""
+    from sfumato.curator.policy_account import ledger_address
+
+    named = [each for each in files if each is not None]
+    for each in named:
+        target = os.path.realpath(each)
+        if target == _real(policy.path):
+            raise click.UsageError(f"{each} is the policy: write to another file")
+        kept = ledger_address(policy, ledger)
+        if isinstance(kept, Path) and target.startswith(os.path.realpath(kept)):
+            raise click.UsageError(f"{each} belongs to the ledger: write to another file")
+        for table in policy.tables.values():
+            source = _real(getattr(table.source, "path", None))
+            if source is not None and (target == source or fnmatch(target, source)):
+                raise click.UsageError(f"{each} is where {table.name} is read from: write to another file")
+    if len({os.path.realpath(each) for each in named}) < len(named):
+        raise click.UsageError(f"{named[0]} is named twice: give each a file of its own")
+
+
+def _real(path: Path | None) -> str | None:
+    return None if path is None else os.path.realpath(path)
+
+
+def show_answer(answer: Answer, *, as_json: bool, as_csv: bool, receipt: bool = False) -> None:
+    """Print an answer, with the lines of its receipt that everybody should read, or all of them."""
+    if as_json:
+        click.echo(answer.to_json())
+    elif as_csv:
+        click.echo(answer.to_csv(), nl=False)
+    else:
+        show(answer.columns, answer.cells(), answer.intervals)
+        click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)
