@@ -631,11 +631,11 @@ def test_sparse_vectors() -> None:
 
 def test_factorisations() -> None:
     claims: dict[str, Claim] = {}
-    for form, periods, bits, branching in (
+    for form, periods, weight_bits, branching in (
         *(("each day", 3, 2, 0), ("tree", 7, 0, 2), ("tree", 9, 1, 3), ("tree", 10, 0, 4), ("square root", 6, 8, 0)),
         *(("optimised", 6, 10, 0), ("optimised", 1, 4, 0), ("tree", 4, 0, 2)),
     ):
-        made = Factorisation(form, periods, bits, branching)
+        made = Factorisation(form, periods, weight_bits, branching)
         claims[f"{made}: weights"] = numbers(made.weights)
         claims[f"{made}: lengths"] = numbers(made.lengths)
         claims[f"{made}: decoder"] = numbers(np.where(np.abs(made.decoder) < 1e-9, 0.0, np.round(made.decoder, 9)))

@@ -21,6 +21,7 @@ from ledger.small_accounts import BEHIND, account, pure
 from ledger.test_races import in_threads
 from postgres_server import PostgresServer
 from sfumato.errors import WeakLedger
+from sfumato.ledger import local_files
 from sfumato.ledger.proofs import anchors
 from sfumato.ledger.stores.opening import make_ledger
 
@@ -156,7 +157,7 @@ def test_what_curators_on_another_machine_know_stays_known_when_their_files_go(
         account(ledger, name="other").charge(pure("0.1"))
     one, two = place.open(), place.open()
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(processes, "_named", lambda number: f"another-boot pid:[1] {number} 77")
+        elsewhere.setattr(local_files, "_named", lambda number: f"another-boot pid:[1] {number} 77")
         account(one, name="other").charge(pure("0.5"))
         account(two).charge(pure("0.2"))
         assert len(running(tmp_path)) == 2

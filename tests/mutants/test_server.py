@@ -94,7 +94,7 @@ MUTANTS = (
         "who polls for what a killed process began polls for ever",
         Kind.LIMITS,
         "server.releases.running_releases:RunningReleases.phase",
-        "if found is None or processes.alive(found[1]) is False else",
+        "if found is None or local_files.alive(found[1]) is False else",
         "if found is None else",
         ("server/releases/test_running_releases.py",),
     ),
@@ -166,8 +166,8 @@ MUTANTS = (
         "releases of a killed process are never forgotten",
         Kind.LIMITS,
         "server.releases.running_releases:_forget_the_dead",
-        "        if processes.alive(process) is False:\n            rows.execute(",
-        "        if processes.alive(process) is None:\n            rows.execute(",
+        "        if local_files.alive(process) is False:\n            rows.execute(",
+        "        if local_files.alive(process) is None:\n            rows.execute(",
         ("server/releases/test_running_releases.py",),
     ),
     Mutant(
@@ -205,7 +205,7 @@ MUTANTS = (
     Mutant(
         "who asks too much is not told when to come back",
         Kind.LIMITS,
-        "server.requests.problems:_headers",
+        "server.requests.problems:_problem_headers",
         "{} if wait is None else {'Retry-After': str(max(1, math.ceil(wait)))}",
         "{}",
         (f"{_HOSTILE}::test_who_asks_too_much_is_told_when_to_come_back",),

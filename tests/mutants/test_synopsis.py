@@ -132,7 +132,7 @@ MUTANTS = (
         "a promise is believed",
         Kind.DELTA,
         "publish.marginals.verifying:_checks",
-        "kept = price.kept_by(charged.curve(run))",
+        "kept = price.kept_by(spending.curve(run))",
         "kept = price is not None",
         _PROMISES,
     ),

@@ -41,7 +41,7 @@ MUTANTS = (
         "minutes are taken for parts of whole hours",
         Kind.KEYS,
         "plan.values.countable:_hour_or_coarser",
-        "return isinstance(form, Literal) and date_formats.parts(str(form.value)) <= _PARTS",
+        "return isinstance(form, Literal) and calendar.parts(str(form.value)) <= _PARTS",
         "return isinstance(form, Literal)",
         ("plan/test_keys.py::test_dates_in_words_stand_as_time_goes_by",),
     ),

@@ -25,6 +25,7 @@ from sfumato.ledger import Account
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.processes import connections
 from sfumato.server.releases.turns import FreeQuestions
+from sfumato.server.requests import problems
 
 LARGE = 1 << 24
 PLACE = "/v1/policies/flights/releases"
@@ -41,7 +42,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 @pytest.fixture
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server waits less long for a head and a body: for those tests alone that wait for its patience to end."""
-    monkeypatch.setattr(bounded_bodies, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(problems, "BODY_SECONDS", 0.5)
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
 
 

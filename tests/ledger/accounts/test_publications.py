@@ -9,7 +9,7 @@ import pytest
 import sfumato as sf
 from ledger.small_accounts import account, pure
 from sfumato.errors import LedgerDamaged
-from sfumato.ledger import Publication
+from sfumato.ledger import Publication, entries
 
 
 def publish(clinic: sf.Account, plan: str, data: str = "d", body: str = "1") -> int:
@@ -23,7 +23,7 @@ def listed(clinic: sf.Account, data: str = "d") -> list[int]:
 
 def test_every_one_is_listed_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those that another opening of the ledger wrote meanwhile, and none of other shelves, data or accounts."""
-    monkeypatch.setattr(publications, "_PAGE", 2)
+    monkeypatch.setattr(entries, "_PAGE", 2)
     with sf.Ledger.open(tmp_path / "l.db") as ledger, sf.Ledger.open(tmp_path / "l.db") as other:
         clinic, writer = account(ledger), account(other)
         assert listed(clinic) == []

@@ -15,6 +15,7 @@ import pytest
 import sfumato as sf
 from publish.synthesis.clinic import METHODS, PRICES, curator, people
 from sfumato.mechanisms import bits
+from sfumato.publish.synthesis import forecasting
 from sfumato.publish.synthesis.candidates import sets_within
 from sfumato.publish.synthesis.forecasting import (
     Speed,
@@ -102,7 +103,7 @@ def test_a_forecast_of_a_wide_table_is_quick(tmp_path: Path) -> None:
 def test_a_machine_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     own = speed()
     assert min(own.per_table, own.per_cell, own.per_row) > 0
-    monkeypatch.setattr(machine, "_fit", lambda *_: pytest.fail("it was measured again"))
+    monkeypatch.setattr(forecasting, "_fit", lambda *_: pytest.fail("it was measured again"))
     assert speed() is own
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from server.running_server import COUNT, RunningServer, running_server
+from sfumato.server.processes import connections
 from sfumato.server.processes.connections import TICK, RepliesAtTicks, Ticks
 
 
@@ -40,7 +41,7 @@ class Time:
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> Time:
     found = Time()
-    monkeypatch.setattr(reply_ticks, "time", found)
+    monkeypatch.setattr(connections, "time", found)
     return found
 
 

@@ -111,7 +111,7 @@ def declare_words(table: str, columns: Mapping[str, Type | None], output: Path) 
     flag = f"--column {quote(name)}={kind}"
     they, them, one = ("They are", "them", "one") if len(columns) > 1 else ("It is", "it", "it")
     return (
-        f"Left out of {table}: {_listed(columns)}. {they} called as what names a person is, or as a key, and nobody "
+        f"Left out of {table}: {_name_list(columns)}. {they} called as what names a person is, or as a key, and nobody "
         f"can ask about {them}. To declare {one}, write a line such as {written} below "
         f"[tables.{toml_key(table)}.columns] in {output.name}, or draft again with {flag}."
     )
@@ -127,7 +127,7 @@ def without_values_words(policy: Policy, output: Path) -> str:
         "which takes a δ and shows large groups alone" if policy.budget.delta else "and this budget has no δ for that"
     )
     return (
-        f"Without values: {_listed(missing)}. Groups by these would have to be found in the data, {needs}: write "
+        f"Without values: {_name_list(missing)}. Groups by these would have to be found in the data, {needs}: write "
         f"values = [...] into {output.name}, from what you know of the field."
     )
 
@@ -135,7 +135,7 @@ def without_values_words(policy: Policy, output: Path) -> str:
 def unnamed_words(columns: Collection[str]) -> str:
     """Say which columns of a file no question can name, and how they must be called for that."""
     return (
-        f"left out, since no question can name them: {_listed(columns)}. A name is of visible letters, at most "
+        f"left out, since no question can name them: {_name_list(columns)}. A name is of visible letters, at most "
         f"{LONGEST_NAME}, does not begin with sf_, and is no other column's but for capital letters: rename them first"
     )
 

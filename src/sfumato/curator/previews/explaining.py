@@ -55,10 +55,12 @@ def names(query: Query, found: tuple[int, ...]) -> str:
 def without_delta(query: Query, found: tuple[int, ...], catalog: Catalog) -> str:
     """Say how to ask so that no δ is needed: by a public table that lists the values, if there is one."""
     read = {each.name for index in found for each in columns(query.plan.keys[index]) if isinstance(each, Field)}
-    for table in catalog.tables.values():
-        named = sorted(read.intersection(table.columns)) if table.public else []
+    for listing in catalog.tables.values():
+        named = sorted(read.intersection(listing.columns)) if listing.public else []
         if named:
-            return f"join the public table {table.name} and group by {table.name}.{named[0]}, which lists its values"
+            return (
+                f"join the public table {listing.name} and group by {listing.name}.{named[0]}, which lists its values"
+            )
     return "declare the values in the policy, or join a public table that lists them and group by its column"
 
 

@@ -303,7 +303,7 @@ class MarginalsForecast:
     def __str__(self) -> str:
         sure = f"{percent(self.confidence)} confidence{', all together' if self.joint else ''}"
         order = sorted(zip(self.widths, self.sets, strict=True), reverse=True)
-        lines = [f"±{shown(found)}  {name_of(each)}" for found, each in order[:SHOWN_PLAN]]
+        lines = [f"±{number(found)}  {name_of(each)}" for found, each in order[:SHOWN_PLAN]]
         more = [f"and {len(order) - SHOWN_PLAN:,} more"] if len(order) > SHOWN_PLAN else []
         noted = [f"warning: {each}" for each in self.warnings]
         return "\n".join([f"half-width of each cell at {self.price}, {sure}:", *lines, *more, *noted])
@@ -413,7 +413,7 @@ def draw_errors(
     drawn = {column: lines for column, lines in columns.items() if lines}
     if not drawn:
         raise InvalidParameter("question", "no half-widths", "one with a column of numbers whose error is finite")
-    marked = ((float(left), f"left: ε = {shown(float(left))}"),) if left else ()
+    marked = ((float(left), f"left: ε = {number(float(left))}"),) if left else ()
     more = [f"drawn are the first {_MOST_PANELS} of {len(drawn)} columns"] if len(drawn) > _MOST_PANELS else []
     return framed(_panels(drawn, marked), f"How wrong: {name}", terms, more)
 
@@ -445,7 +445,7 @@ def _lines(column: str, epsilons: Sequence[Fraction], every: Sequence[Mapping[st
 
 def _line(name: str, epsilons: Sequence[Fraction], halves: Sequence[float | None]) -> Line:
     said = tuple(
-        f"ε = {shown(float(each))}: ±{'' if half is None else shown(half)}"
+        f"ε = {number(float(each))}: ±{'' if half is None else number(half)}"
         for each, half in zip(epsilons, halves, strict=True)
     )
     return Line(name, tuple(map(float, epsilons)), tuple(halves), said=said)

@@ -139,8 +139,8 @@ def in_arrays(rows: Iterable[tuple[Any, ...]], reading: Reading[Any]) -> object:
         return arrays.in_arrays(_table(rows, kinds, totals), reading)
     if isinstance(reading, ValueCounts):
         return arrays.counted_values(_batches(rows, kinds, 2, arrays.BATCH), reading)
-    arrays = arrays.marginals if isinstance(reading, Marginals) else arrays.cell_rows
-    return arrays(_batches(rows, kinds, 1, arrays.KEYED_BATCH), reading)  # type: ignore[arg-type]
+    fill = arrays.marginals if isinstance(reading, Marginals) else arrays.cell_rows
+    return fill(_batches(rows, kinds, 1, arrays.KEYED_BATCH), reading)  # type: ignore[arg-type]
 
 
 _SMALL = 1 << 16

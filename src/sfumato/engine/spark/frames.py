@@ -65,8 +65,8 @@ class FrameWriter:
     def statement(self, statement: Statement) -> Frame:
         """Give the frame of a whole statement, after those of the stages it names."""
         stages: dict[str, Frame] = {}
-        for name, select in statement.stages:
-            stages[name] = self.select(select, stages)
+        for stage, select in statement.stages:
+            stages[stage] = self.select(select, stages)
         return self.select(statement.result, stages)
 
     def select(self, select: Select, stages: Frames) -> Frame:

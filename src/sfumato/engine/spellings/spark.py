@@ -14,6 +14,7 @@ from functools import cache
 from sfumato.engine.lowering.relational import Kind, Wide
 from sfumato.engine.spellings.literals import COMMON_TYPES, Literals
 from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling
+from sfumato.plan.values import grammars
 from sfumato.policy import Type, Value
 
 TYPES: Mapping[Kind, str] = {
@@ -109,10 +110,10 @@ class SparkSpelling(CommonSpelling):
         return f"CAST(TRY_CAST(regexp_replace({x}, {clock}, {literal('$1:00$2')}) AS TIMESTAMP_LTZ) AS TIMESTAMP_NTZ)"
 
     def lower(self, x: str) -> str:
-        return f"translate({x}, {_turned(letters.lower)})"
+        return f"translate({x}, {_turned(grammars.lower)})"
 
     def upper(self, x: str) -> str:
-        return f"translate({x}, {_turned(letters.upper)})"
+        return f"translate({x}, {_turned(grammars.upper)})"
 
     def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
         return f"TRIM({'BOTH' if start and end else 'LEADING' if start else 'TRAILING'} {literal(letters)} FROM {x})"
