@@ -15,7 +15,7 @@ import sfumato as sf
 from client.curators import Curators
 from sfumato import errors
 from sfumato.curator import Advice, Bounds, Explanation, Forecast, Listing, Sold, Standing, Tables
-from sfumato.curator.proposals.asked_sessions import SessionAnswers
+from sfumato.curator.proposals.session_answers import SessionAnswers
 from sfumato.curator.proposals.workload_answers import Answers, WorkloadForecast
 from sfumato.ledger import Line
 from sfumato.ledger.entries import AccountLines

@@ -277,10 +277,10 @@ def _interrupted_everywhere(path: Path, places: tuple[str, ...], event: str) -> 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what was being closed, or written
 def test_an_interrupt_at_any_line_leaves_no_other_thread_waiting(tmp_path: Path, long: bool) -> None:
     """Where a ``with`` ends, its lock is not released yet: nobody else would ever have it."""
-    places = ("sfumato/ledger/",) if long else ("ledger/guarded.py", "ledger/locking.py", "ledger/stores/")
+    places = ("sfumato/ledger/",) if long else ("ledger/guarded.py", "ledger/local_files.py", "ledger/stores/")
     assert _interrupted_everywhere(tmp_path / "ledger.db", places, "line") > 100
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_at_any_instruction_of_a_lock_leaves_no_other_thread_waiting(tmp_path: Path) -> None:
-    assert _interrupted_everywhere(tmp_path / "ledger.db", ("ledger/locking.py",), "opcode") > 50
+    assert _interrupted_everywhere(tmp_path / "ledger.db", ("ledger/local_files.py",), "opcode") > 50

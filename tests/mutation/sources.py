@@ -14,22 +14,22 @@ PACKAGE = SOURCES / "sfumato"
 
 TARGETS = """
 privacy mechanisms plan/bounding.py plan/limits.py plan/nodes.py plan/sharing.py plan/costs.py plan/keys.py
-plan/account_periods.py plan/aggregates plan/readings plan/sql/unit_joins.py plan/sql/public_joins.py
-plan/sql/per_unit.py plan/sql/unit_aggregates.py plan/sql/window_functions.py plan/values/bands.py
+plan/account_periods.py plan/aggregates plan/readings plan/sql/unit_joins.py plan/sql/unit_joins.py
+plan/sql/per_unit.py plan/sql/unit_aggregates.py plan/sql/unit_aggregates.py plan/values/coded_keys.py
 plan/values/narrowing.py engine/lowering release/parts release/noisy_rows release/batch_prices.py
-release/comparisons.py release/found_groups.py release/measured.py release/measurement.py release/one_reading.py
-release/payers.py release/preparing.py release/prices.py release/releasing.py release/requested_series.py
-release/running_totals.py release/together.py publish/marginals publish/synthesis publish/graph publish/mwem.py
+release/comparisons.py release/found_groups.py release/measured.py release/measurement.py release/comparisons.py
+release/payers.py release/preparing.py release/prices.py release/releasing.py release/requests.py
+release/running_totals.py release/batch_prices.py publish/marginals publish/synthesis publish/graph publish/mwem.py
 publish/online.py publish/scoring.py publish/synopsis.py publish/synthetic.py publish/tab_steps.py
-publish/cells/answering.py publish/cells/groups.py ledger/charged.py ledger/entries.py ledger/spending.py
+publish/cells/answering.py publish/cells/groups.py ledger/spending.py ledger/entries.py ledger/spending.py
 ledger/accounts ledger/transaction.py ledger/guarded.py curator/proposals
 """
 """Files and folders under ``src/sfumato`` whose functions are mutated."""
 
 NOT_CLAIMS = """
-privacy/budget_pictures.py privacy/budget_words.py privacy/loss_pictures.py privacy/precedent_pictures.py
-privacy/precedents.py privacy/codec.py privacy/codec_schemas.py privacy/spelled_values.py
-publish/synthesis/machine.py publish/marginals/faces.py
+privacy/pictures.py privacy/budget_words.py privacy/pictures.py privacy/pictures.py
+privacy/precedents.py privacy/codec.py privacy/codec_schemas.py privacy/codec.py
+publish/synthesis/forecasting.py publish/marginals/faces.py
 """
 """Pictures, words and file formats inside those folders."""
 NO_CLAIM = Path(__file__).with_name("no_claim.txt")

@@ -33,7 +33,7 @@ F = Fraction
 REGISTRY = Registry(
     scopes=(
         Scope(
-            ("ledger/charged.py", "ledger/spending.py", "ledger/accounts", "privacy/budget.py"),
+            ("ledger/spending.py", "ledger/spending.py", "ledger/accounts", "privacy/budget.py"),
             words=frozenset(
                 [
                     "after",
@@ -139,8 +139,8 @@ def _spending() -> Iterator[Vector]:
         yield exact(wanted, lambda s=state, m=more: ((t := s.after(m).total).pure, t.renyi, t.failure))
 
 
-@REGISTRY.formula("ledger.charged.gathered")
-@REGISTRY.formula("ledger.charged.Charged.curve")
+@REGISTRY.formula("ledger.spending.gathered")
+@REGISTRY.formula("ledger.spending.Charged.curve")
 def _charged() -> Iterator[Vector]:
     """Equal parts are one part run as often; its curve is that of as many releases."""
     one, other = Charged(sf.Laplace(8), 1), Charged(sf.PermuteAndFlip("0.5"))
@@ -176,7 +176,7 @@ def _epsilon_of() -> Iterator[Vector]:
     )
 
 
-@REGISTRY.formula("ledger.accounts.amending._least")
+@REGISTRY.formula("ledger.accounts.spending_limits._least")
 def _least_epsilon() -> Iterator[Vector]:
     """The ε at which an order proves δ from no divergence at all."""
     for order, backed in (("20", "1e-6"), ("3", "0.01"), ("1.5", "1e-12")):

@@ -19,7 +19,7 @@ from sfumato.audit import canaries
 from sfumato.audit.lower_bounds import falsifying, verdicts
 from sfumato.audit.whole_policies import curator_audits, shared_noise
 from sfumato.curator import step_counts
-from sfumato.curator.proposals import asked_sessions, bought_synopses, marginals, synthesis, workloads
+from sfumato.curator.proposals import bought_synopses, marginals, session_answers, synthesis, workloads
 from sfumato.curator.proposals.degrees import Degrees
 from sfumato.curator.proposals.marginals import MarginalsProposal
 from sfumato.curator.proposals.mwem import MwemProposal
@@ -52,7 +52,7 @@ REGISTRY = Registry(
         ),
     ),
     {
-        "curator.previews.error_pictures.draw_errors": "it draws a line through what forecasts say",
+        "curator.previews.forecasts.draw_errors": "it draws a line through what forecasts say",
         "curator.previews.explaining.explain": _SAID,
         "curator.previews.explaining._share": _SAID,
         "curator.previews.explaining._subtotals": _SAID,
@@ -75,7 +75,7 @@ REGISTRY = Registry(
         "curator.proposals.synthesis.SynthesisProposal.price": "it searches the least price for a width with vectors",
         "audit.lower_bounds.verdicts.sure": "it writes a confidence with its digits",
         "audit.whole_policies.curator_audits.curator": "it runs an audit, and adds up minutes",
-        "audit.whole_policies.drawn_again.drawn_again": "it runs an audit, and counts cells",
+        "audit.whole_policies.audit_stages.drawn_again": "it runs an audit, and counts cells",
         "audit.whole_policies.planted_faults._half_the_noise": "it plants a fault, and proves nothing itself",
         "audit.whole_policies.planted_faults._shared_noise": "it plants a fault, and proves nothing itself",
         "audit.whole_policies.shared_noise.compare_noise": "it runs an audit, and counts numbers",
@@ -190,7 +190,7 @@ def _session_range() -> Iterator[Vector]:
     for value, scale, step, off in ((7, 3, Fraction(1, 2), 0), (-2, 5, 1, Fraction(1, 4)), (0, 9, Fraction(1, 8), 1)):
         reach = _wide(scale, "0.95") * Fraction(step) + off
         found = Compared(True, Fraction(value), Laplace(scale), Fraction(step), Fraction(off))
-        yield exact((float(value - reach), float(value + reach)), asked_sessions._range, found, "0.95")
+        yield exact((float(value - reach), float(value + reach)), session_answers._range, found, "0.95")
 
 
 # ── forecasts of proposals ─────────────────────────────────────────────────────────────────────
@@ -318,7 +318,7 @@ def _workload_shares() -> Iterator[Vector]:
 # ── steps of ladders ───────────────────────────────────────────────────────────────────────────
 
 
-@formula("curator.steps.ladders.surely_inside")
+@formula("curator.step_counts.surely_inside")
 def _surely_inside() -> Iterator[Vector]:
     miss = Fraction(step_counts._MISS)
     for scale, steps, sure in ((3, 10, "0.95"), (8, 64, "0.9"), (2, 1, "0.99")):
@@ -326,7 +326,7 @@ def _surely_inside() -> Iterator[Vector]:
         yield exact(above + _wide(scale, sure) + 1, step_counts.surely_inside, Laplace(scale), steps, sure)
 
 
-@formula("curator.steps.step_counts.StepCounts.covered")
+@formula("curator.step_counts.StepCounts.covered")
 def _covered() -> Iterator[Vector]:
     """The least and the greatest inside/(inside + outside) over all whole numbers that both ranges allow."""
     for inside, outside, scale in ((40, 6, 2), (3, 50, 4), (-9, 2, 3)):
@@ -337,7 +337,7 @@ def _covered() -> Iterator[Vector]:
         yield exact((min(shares), max(shares)), StepCounts.covered, own)
 
 
-@formula("curator.steps.step_counts._share")
+@formula("curator.step_counts._share")
 def _share() -> Iterator[Vector]:
     for inside, outside, wanted in (
         (3, 1, Fraction(3, 4)),
@@ -348,7 +348,7 @@ def _share() -> Iterator[Vector]:
         yield exact(wanted, step_counts._share, inside, outside)
 
 
-@formula("curator.steps.step_counts.StepSearch.error")
+@formula("curator.step_counts.StepSearch.error")
 def _step_error() -> Iterator[Vector]:
     """The ladder has one step more than the place of its last."""
     miss = Fraction(step_counts._MISS)
@@ -402,7 +402,7 @@ def _least_samples() -> Iterator[Vector]:
         yield between(max(100, low), max(100, high), falsifying.least_samples, Guarantee(epsilon, delta), level)
 
 
-@formula("audit.canaries.canary_guesses.chance_of_guessing")
+@formula("audit.canaries.chance_of_guessing")
 def _chance_of_guessing() -> Iterator[Vector]:
     """Without δ it is the tail of a binomial law with odds e^ε, here in 50 digits, rounded up a little."""
     for guesses, right, epsilon in ((20, 18, 1.0), (100, 80, 0.5), (10, 10, 2.0)):
@@ -422,7 +422,7 @@ def _chance_of_guessing() -> Iterator[Vector]:
         yield between(low, low * 1.00001, canaries.chance_of_guessing, 20, 20, 18, 1.0, delta)
 
 
-@formula("audit.canaries.canary_guesses.proven_epsilon")
+@formula("audit.canaries.proven_epsilon")
 def _proven_epsilon() -> Iterator[Vector]:
     """Where the tail is the chance to miss, found by halving in 50 digits; none where 0 is possible."""
     for guesses, right, miss in ((20, 19, 0.01), (100, 90, 0.05), (50, 50, 0.003)):
@@ -437,7 +437,7 @@ def _proven_epsilon() -> Iterator[Vector]:
     yield exact(0.0, canaries.proven_epsilon, 20, 20, 11, 0.0, 0.01)
 
 
-@formula("audit.canaries.canary_guesses.one_run")
+@formula("audit.canaries.one_run")
 def _one_run() -> Iterator[Vector]:
     """Three numbers of guesses share what the confidence leaves; the scores here tell every coin."""
 

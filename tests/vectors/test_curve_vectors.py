@@ -58,7 +58,7 @@ REGISTRY = Registry(
         Scope(
             (
                 "privacy/curve.py",
-                "privacy/composition.py",
+                "privacy/shape.py",
                 "privacy/shape.py",
                 "privacy/threshold_losses.py",
                 "privacy/vector_losses.py",
@@ -162,7 +162,7 @@ def _curves() -> Iterator[tuple[sf.Curve, Pairs]]:
     yield sf.compose([(sf.Curve.pair(KNOWN_P, KNOWN_Q), 2)]), _composed((KNOWN, 2))
 
 
-@REGISTRY.formula("privacy.composition.delta_range")
+@REGISTRY.formula("privacy.shape.delta_range")
 def _delta_range() -> Iterator[Vector]:
     for curve, pairs in _curves():
         back = [(q, p) for p, q in pairs]
@@ -175,7 +175,7 @@ def _delta_range() -> Iterator[Vector]:
     yield upper(failed * (1 - MP.mpf(10) ** -15), 3e-15, lambda: many.delta_range("0.3")[1])  # as the decimal it means
 
 
-@REGISTRY.formula("privacy.composition.epsilon_range")
+@REGISTRY.formula("privacy.shape.epsilon_range")
 def _epsilon_range() -> Iterator[Vector]:
     for curve, pairs in _curves():
         back = [(q, p) for p, q in pairs]
@@ -191,7 +191,7 @@ def _epsilon_range() -> Iterator[Vector]:
     yield exact((0.5, 0.5), sf.Curve.laplace(2).epsilon_range, 0)
 
 
-@REGISTRY.formula("privacy.composition._invert")
+@REGISTRY.formula("privacy.shape._invert")
 def _invert() -> Iterator[Vector]:
     """At an ε whose δ is integrated, the least ε for that δ is the same, to the digits that δ is rounded to."""
     for mu, epsilon in (("1", "4.75"), ("0.25", "1.375"), ("3", "0.5")):
@@ -199,7 +199,7 @@ def _invert() -> Iterator[Vector]:
         yield enclosing(real(epsilon), 1e-12, sf.Curve.gdp(mu).epsilon_range, delta)
 
 
-@REGISTRY.formula("privacy.composition.renyi")
+@REGISTRY.formula("privacy.shape.renyi")
 def _renyi_adds() -> Iterator[Vector]:
     for curve, pairs in _curves():
         for order in ("2", "9"):
@@ -223,7 +223,7 @@ def _renyi_above() -> Iterator[Vector]:
         yield between(as_fraction(worst), as_fraction(high), curve.renyi_above, F(order))
 
 
-@REGISTRY.formula("privacy.composition.failure_range")
+@REGISTRY.formula("privacy.shape.failure_range")
 def _failure_range() -> Iterator[Vector]:
     for shares in ((("0.01", 3),), (("0.5", 1), ("0.1", 2)), (("1e-6", 64),)):
         kept = F(1)

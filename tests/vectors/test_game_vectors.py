@@ -440,7 +440,7 @@ def _crowd_welfare() -> Iterator[Vector]:
     yield exact(0.5 * 0.5 + 0.5 * 0.5, market_entry([0, 0], [0.5]).welfare, np.array([0, 1]))
 
 
-@REGISTRY.formula("games.laws.law_of")
+@REGISTRY.formula("games.environment.law_of")
 def _laws() -> Iterator[Vector]:
     """Exponential weights; permute-and-flip by all orders in which candidates can come."""
     scores = [3, 2, 0]

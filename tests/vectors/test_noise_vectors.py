@@ -48,7 +48,7 @@ REGISTRY = Registry(
                 "mechanisms/additive.py",
                 "mechanisms/confidence_limits.py",
                 "mechanisms/noise_sums.py",
-                "mechanisms/weighted_sums.py",
+                "mechanisms/noise_sums.py",
             ),
             words=NOISE_WORDS,
             parameters=NOISE_PARAMETERS,
@@ -365,8 +365,8 @@ def _frequency_limits() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("mechanisms.weighted_sums.gaussian_widths")
-@REGISTRY.formula("mechanisms.weighted_sums._normal_width")
+@REGISTRY.formula("mechanisms.noise_sums.gaussian_widths")
+@REGISTRY.formula("mechanisms.noise_sums._normal_width")
 def _gaussian_widths() -> Iterator[Vector]:
     """Whole weights, by convolution: a bound, above the least width by what smoothing adds."""
     for sigma, weights, miss, gap in (("6", (1, 2), 0.05, 0.9), ("12", (1, 1, 3), 0.01, 0.4), ("3", (2, 1), 1e-6, 0.4)):
@@ -409,8 +409,8 @@ def _mixed_tail(sizes: tuple[Real, ...], reach: Real) -> Real:
     return found
 
 
-@REGISTRY.formula("mechanisms.weighted_sums.continuous_widths")
-@REGISTRY.formula("mechanisms.weighted_sums._characteristic")
+@REGISTRY.formula("mechanisms.noise_sums.continuous_widths")
+@REGISTRY.formula("mechanisms.noise_sums._characteristic")
 def _continuous_widths() -> Iterator[Vector]:
     for weights, miss in (
         (("1", "0.5"), "0.05"),
@@ -424,7 +424,7 @@ def _continuous_widths() -> Iterator[Vector]:
         yield upper(truth, 1e-3, lambda a=matrix, m=miss: float(noise_sums.continuous_widths(a, float(m))[0]))
 
 
-@REGISTRY.formula("mechanisms.weighted_sums._far")
+@REGISTRY.formula("mechanisms.noise_sums._far")
 def _far() -> Iterator[Vector]:
     for weights, miss in ((("1", "0.5"), "0.05"), (("1", "1", "1"), "1e-6"), (("1",), "0.01")):
         squares = MP.fsum(real(a) ** 2 for a in weights)
@@ -438,7 +438,7 @@ def _far() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("mechanisms.weighted_sums._chernoff")
+@REGISTRY.formula("mechanisms.noise_sums._chernoff")
 def _weighted_chernoff() -> Iterator[Vector]:
     for scale, weights, miss in (("2", (1, 2), "1e-12"), ("10", (3,), "1e-11"), ("5", (1, 1, 1), "0.01")):
         largest = max(weights)
@@ -461,7 +461,7 @@ def _weighted_chernoff() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("mechanisms.weighted_sums.laplace_widths")
+@REGISTRY.formula("mechanisms.noise_sums.laplace_widths")
 def _laplace_widths() -> Iterator[Vector]:
     """Whole weights, by convolution: never below the least width; above it by what smoothing adds."""
     for scale, weights, miss, gap in (("4", (1, 2), 0.05, 0.25), ("5", (1, 2), 0.01, 0.15), ("3", (2, 3), 1e-11, 0.25)):

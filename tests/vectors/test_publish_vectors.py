@@ -643,7 +643,7 @@ def _assumed() -> Iterator[Vector]:
         yield exact(wanted, each._assumed, Fraction(sure))
 
 
-@formula("publish.model_quality._compared")
+@formula("publish.synthetic._compared")
 def _quality() -> Iterator[Vector]:
     """½‖y − M‖₁/n̂, and around it ½ of what Σ|Z| exceeds with β: here of one cell, added up term by term."""
     for value, modelled in ((40, 38.0), (10, 30.0), (25, 25.0)):
@@ -812,7 +812,7 @@ def _consistent_ranges() -> Iterator[Vector]:
         )
 
 
-@formula("publish.model_quality.model_quality")
+@formula("publish.synthetic.model_quality")
 def _model_quality() -> Iterator[Vector]:
     from sfumato.publish.synthetic import model_quality
 

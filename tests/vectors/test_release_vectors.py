@@ -231,7 +231,7 @@ def _compared_error() -> Iterator[Vector]:
         yield exact(wide * Fraction(step) + off, found.error, "0.95")
 
 
-@formula("release.parts.rank_parts.ChosenRanks.shares")
+@formula("release.parts.other_parts.ChosenRanks.shares")
 def _rank_shares() -> Iterator[Vector]:
     """All inner quantiles are chosen at once; each end is chosen by itself."""
     for inner, outer, wanted in (
@@ -243,7 +243,7 @@ def _rank_shares() -> Iterator[Vector]:
         yield exact(wanted, lambda each: int(ChosenRanks.shares.fget(each)), own)  # type: ignore[attr-defined]
 
 
-@formula("release.parts.rank_parts.ChosenRanks.share_of")
+@formula("release.parts.other_parts.ChosenRanks.share_of")
 def _rank_share_of() -> Iterator[Vector]:
     asked = [SimpleNamespace(probability=Fraction(each)) for each in ("0", "1/2", "1", "1/4")]
     own = SimpleNamespace(asked=asked, _inner=[Fraction(1, 4), Fraction(1, 2)], _outer=[Fraction(0), Fraction(1)])
@@ -470,7 +470,7 @@ def _line() -> Iterator[Vector]:
 # ── surveys ────────────────────────────────────────────────────────────────────────────────────
 
 
-@formula("surveys.choosing.share")
+@formula("surveys.counts.share")
 def _survey_share() -> Iterator[Vector]:
     yield exact(Fraction(1, 2), counts.share, Fraction(2), 4, sampled=False)
     yield exact(Fraction(2), counts.share, Fraction(2), 4, sampled=True)

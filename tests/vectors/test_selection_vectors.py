@@ -45,12 +45,12 @@ REGISTRY = Registry(
     scopes=(
         Scope(
             (
-                "mechanisms/earlier_quantiles.py",
-                "mechanisms/group_choices.py",
+                "mechanisms/quantiles.py",
+                "mechanisms/selection.py",
                 "mechanisms/key_thresholds.py",
                 "mechanisms/quantiles.py",
                 "mechanisms/response.py",
-                "mechanisms/scores.py",
+                "mechanisms/selection.py",
                 "mechanisms/selection.py",
                 "mechanisms/sparse.py",
             ),
@@ -264,7 +264,7 @@ def _rate() -> Iterator[Vector]:
         yield exact(wanted, lambda n=named: sf.Exponential(**n).rate)  # type: ignore[arg-type]
 
 
-@REGISTRY.formula("mechanisms.scores.derived_grid")
+@REGISTRY.formula("mechanisms.selection.derived_grid")
 def _derived_grid() -> Iterator[Vector]:
     for sensitivity, epsilon in (("1", "1"), ("1/3", "2"), ("10000000", "0.5"), ("8", "3")):
         most = F(sensitivity) / max(F(1), F(epsilon)) / 2**20
@@ -423,9 +423,9 @@ def _debiased() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("mechanisms.group_choices.FrequentValues.rate")
-@REGISTRY.formula("mechanisms.group_choices.FrequentValues.curve")
-@REGISTRY.formula("mechanisms.group_choices.FrequentValues.error")
+@REGISTRY.formula("mechanisms.selection.FrequentValues.rate")
+@REGISTRY.formula("mechanisms.selection.FrequentValues.curve")
+@REGISTRY.formula("mechanisms.selection.FrequentValues.error")
 def _frequent() -> Iterator[Vector]:
     """A unit's rows raise logarithms by rate·rows in all groups together; twice that where it is replaced."""
     for epsilon, rows, k, neighbours, groups in (
@@ -496,8 +496,8 @@ def _rows_to_lean() -> Iterator[Vector]:
     yield exact(-1 - int(MP.floor(edge)), lambda: Quantiles.maximum(1, (0, 100)).offset)
 
 
-@REGISTRY.formula("mechanisms.earlier_quantiles.EarlierQuantiles.curve")
-@REGISTRY.formula("mechanisms.earlier_quantiles.EarlierQuantiles._cost")
+@REGISTRY.formula("mechanisms.quantiles.EarlierQuantiles.curve")
+@REGISTRY.formula("mechanisms.quantiles.EarlierQuantiles._cost")
 def _earlier() -> Iterator[Vector]:
     """Levels cost alike; under replace one after the first twice its worst share."""
     for chances, neighbours, parts in (

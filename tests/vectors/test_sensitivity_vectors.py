@@ -163,13 +163,13 @@ def _moved_sizes(plan: Any, most: int) -> tuple[Any, ...]:
 _SERIES = (np.tri(3, dtype=np.int64), np.array([[1, 1, 1], [1, 0, 0]]), np.array([[2, -1, 0], [0, 5, -2]]))
 
 
-@formula("plan.readings.factored_totals.FactoredTotals.sensitivity")
+@formula("plan.readings.combining.FactoredTotals.sensitivity")
 def _factored() -> Iterator[Vector]:
     """All rows of a unit may lie in one period: then the bound is reached by the largest column."""
     yield from _factored_vectors(lambda read: _norms(read.sensitivity))
 
 
-@formula("plan.readings.factored_totals.FactoredTotals._squares")
+@formula("plan.readings.combining.FactoredTotals._squares")
 def _factored_squares() -> Iterator[Vector]:
     for matrix in _SERIES:
         squares = max(int((column**2).sum()) for column in matrix.T)
@@ -188,7 +188,7 @@ def _factored_vectors(told: Callable[[FactoredTotals], Any]) -> Iterator[Vector]
             yield exact((total, squares, largest), lambda own=plan, m=matrix: told(FactoredTotals(Totals(own), m)))
 
 
-@formula("plan.readings.stepped_readings.SteppedTotal.most")
+@formula("plan.readings.value_readings.SteppedTotal.most")
 def _stepped() -> Iterator[Vector]:
     """⌊(t + d)/γ⌋ − ⌊t/γ⌋, over all totals t and what a unit of at most 3 rows adds."""
     for grid in (Fraction(1), Fraction(2), Fraction(5, 3), Fraction(1, 7)):

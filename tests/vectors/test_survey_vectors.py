@@ -119,8 +119,8 @@ def _report_variances() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("surveys.choosing.share")
-@REGISTRY.formula("surveys.choosing.variance")
+@REGISTRY.formula("surveys.counts.share")
+@REGISTRY.formula("surveys.counts.variance")
 def _ways() -> Iterator[Vector]:
     """One of m questions: the variance of m times a count among those asked, and of who is asked."""
     for epsilon, cells, questions, sampled in (("1", 3, 2, True), ("2", 4, 1, True), ("1", 2, 3, False)):

@@ -53,10 +53,10 @@ __all__ = [
 
 _LATER = {
     "CuratorAudit": "whole_policies.curator_findings",
-    "NeighbouringTables": "invented_tables.neighbouring_tables",
+    "NeighbouringTables": "invented_tables",
     "curator": "whole_policies.curator_audits",
-    "neighbours_of": "invented_tables.neighbouring_tables",
-    "page": "whole_policies.audit_pages",
+    "neighbours_of": "invented_tables",
+    "page": "whole_policies.curator_findings",
 }
 """What needs an engine is imported when it is first named.
 """

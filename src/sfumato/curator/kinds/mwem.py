@@ -54,7 +54,7 @@ KIND = ReleaseKind(
     MwemSpec,
     propose,
     "curator.proposals.mwem:MwemProposal",
-    "publish.fitted_models:FittedModel",
+    "publish.published_files:FittedModel",
     ("epsilon", "delta", "rho", "within", "confidence", "rows"),
     MwemSpec("visits", ("clinic", "day")),
     skins={"command": _PUBLISH, "page": _MODEL},

@@ -1,6 +1,6 @@
 """Spark writes the relational form so.
 
-It is Spark with ANSI on, in UTC, with the settings that ``engine.spark.settings`` pins: a sum of 64-bit numbers or a
+It is Spark with ANSI on, in UTC, with the settings that ``engine.spark.sessions`` pins: a sum of 64-bit numbers or a
 cast beyond its type would fail, so sums are formed in DECIMAL(38, 0) and casts are of what surely fits.
 
 Values and names become Spark's SQL so.
