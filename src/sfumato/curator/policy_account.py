@@ -25,7 +25,7 @@ from sfumato.ledger import Account, Ledger, Line, PeriodAccounts
 from sfumato.ledger.stores.server_addresses import is_same_ledger, is_server_address
 from sfumato.plan import account_periods
 from sfumato.plan.nodes import Aggregate
-from sfumato.plan.sql.histograms import impossible
+from sfumato.plan.sql.declared_cells import impossible
 from sfumato.plan.words import many
 from sfumato.policy import Policy
 from sfumato.policy.toml_files import read
