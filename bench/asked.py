@@ -12,7 +12,14 @@ from pathlib import Path
 
 import sfumato as sf
 from sfumato import data
-from sfumato.audit.asked_questions.asked_worlds import AskedText, Job, Processes, bought, largest_pair, throw_away
+from sfumato.audit.asked_questions.asked_worlds import (
+    AskedText,
+    Job,
+    SamplingProcesses,
+    bought,
+    largest_pair,
+    throw_away,
+)
 from sfumato.audit.invented_tables import neighbours_of
 from sfumato.curator.policy_account import read_policy
 
@@ -29,7 +36,7 @@ QUESTIONS = (
 def main() -> None:
     tables = neighbours_of(read_policy(POLICY))
     policies = [tables.opened(each) for each in largest_pair(tables)]
-    with Processes() as processes:
+    with SamplingProcesses() as processes:
         for text in QUESTIONS:
             jobs = [Job(each, AskedText(text), {"epsilon": 1, "fresh": True}, COUNT, math.inf) for each in policies]
             processes.buy([Job(each.policy, each.ask, each.price, 2, math.inf) for each in jobs])  # opened and bound

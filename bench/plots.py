@@ -8,7 +8,7 @@ from __future__ import annotations
 import vl_convert
 from timing import cpu_seconds, row
 
-from sfumato.plots.answers import Key, draw
+from sfumato.plots.answers import GroupColumn, draw
 from sfumato.plots.scales import ChartData
 from sfumato.release.answers.answer_pictures import bar_chart
 
@@ -27,11 +27,11 @@ def main() -> None:
     print(f"{'':<58}{'ours':>15}  {'Altair':>15}  {'Altair / ours':>10}")
     for count in (10, 50, 200):
         data = bars(count)
-        key = Key("county", data.labels, data.labels)
+        key = GroupColumn("county", data.labels, data.labels)
         ours = cpu_seconds(lambda data=data, key=key: draw([data], [key], FOOT).svg)
         theirs = cpu_seconds(lambda data=data: vl_convert.vegalite_to_svg(bar_chart([data]).to_json()), 3)
         row(f"{count} bars with ranges, as SVG", ours, theirs, "goal: 100×" if count == 200 else "")
-    picture = draw([bars(200)], [Key("county", bars(200).labels, bars(200).labels)], FOOT)
+    picture = draw([bars(200)], [GroupColumn("county", bars(200).labels, bars(200).labels)], FOOT)
     row("200 bars, from SVG to PNG (the plot extra)", cpu_seconds(picture.png, 3))
     print(f"{len(picture.svg):,} bytes of SVG")
 

@@ -28,9 +28,9 @@ from timing import cpu_seconds, installed
 import sfumato as sf
 from sfumato.curator import ProposedOnline
 from sfumato.policy import Type
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
 from sfumato.publish.marginals.consistency import consistent
-from sfumato.publish.marginals.planning import Workload, independent_variances, plan_gaussian
+from sfumato.publish.marginals.planning import MarginalWorkload, independent_variances, plan_gaussian
 
 NIST = {
     "PUMA": 6,
@@ -63,7 +63,7 @@ OUTSIDE = f"{CELL} AND workclass = 3 AND relationship = 2"
 
 
 def attributes(sizes: list[int]) -> tuple[Attribute, ...]:
-    cells = [(*(Listed(value) for value in range(size - 1)), Other()) for size in sizes]
+    cells = [(*(ListedCell(value) for value in range(size - 1)), Other()) for size in sizes]
     return tuple(Attribute(f"c{place}", Type.INTEGER, own) for place, own in enumerate(cells))
 
 
@@ -104,7 +104,7 @@ def closed_form(sets: list[tuple[int, ...]], sizes: list[int]) -> float:
 
 def plans(sizes: list[int]) -> None:
     """All marginals of at most three of 20 columns: four other plans at one price."""
-    own, work = attributes(sizes), Workload.ways(len(sizes), 3, fewer=True)
+    own, work = attributes(sizes), MarginalWorkload.ways(len(sizes), 3, fewer=True)
     sets, cells = list(work.sets), [math.prod(sizes[place] for place in each) for each in work.sets]
     taken = cpu_seconds(lambda: plan_gaussian(work, own), repeats=2)
     plan = plan_gaussian(work, own)

@@ -20,8 +20,8 @@ from timing import cpu_seconds, row
 
 import sfumato as sf
 from sfumato.policy import Domain, Type
-from sfumato.publish.drawn_rows import Column, Rows, drawn
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range
+from sfumato.publish.drawn_rows import DrawnColumn, DrawnRows, drawn
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell
 
 SIZES = (10, 8, 16, 7, 15, 6, 5, 2, 42, 20, 20, 20, 2, 9, 30)
 ROWS = 10**6
@@ -46,18 +46,18 @@ def time_of_rows() -> None:
     codes = drawn(laws, ROWS, len(SIZES))
     columns = [_column(place, size) for place, size in enumerate(SIZES)]
     cells = cpu_seconds(lambda: drawn(laws, ROWS, len(SIZES)), 3)
-    types = cpu_seconds(lambda: Rows.of(columns, codes).to_arrow(), 3)
+    types = cpu_seconds(lambda: DrawnRows.of(columns, codes).to_arrow(), 3)
     row("cells of 1e6 rows × 15 columns", cells)
     row("the same as typed columns", types)
     row("in all", cells + types, note="≤ 2 s")
 
 
-def _column(place: int, size: int) -> Column:
+def _column(place: int, size: int) -> DrawnColumn:
     if place % 3 == 0:
-        bins = tuple(Range(100 * each, 100 * each + 100) for each in range(size - 1))
-        return Column.of(Attribute(f"c{place}", Type.INTEGER, (*bins, Other())), Domain(Type.INTEGER))
-    listed = tuple(Listed(f"value {each}") for each in range(size - 1))
-    return Column.of(Attribute(f"c{place}", Type.TEXT, (*listed, Other())), Domain(Type.TEXT))
+        bins = tuple(RangeCell(100 * each, 100 * each + 100) for each in range(size - 1))
+        return DrawnColumn.of(Attribute(f"c{place}", Type.INTEGER, (*bins, Other())), Domain(Type.INTEGER))
+    listed = tuple(ListedCell(f"value {each}") for each in range(size - 1))
+    return DrawnColumn.of(Attribute(f"c{place}", Type.TEXT, (*listed, Other())), Domain(Type.TEXT))
 
 
 def error_of_rows(model: Path, data: Path) -> None:
@@ -76,7 +76,7 @@ def error_of_rows(model: Path, data: Path) -> None:
 
 
 def _places(attribute: Attribute, values: Any) -> Any:
-    known = {each.value: place for place, each in enumerate(attribute.cells) if isinstance(each, Listed)}
+    known = {each.value: place for place, each in enumerate(attribute.cells) if isinstance(each, ListedCell)}
     return values.map(known).fillna(attribute.size - 1).astype(int).to_numpy()
 
 

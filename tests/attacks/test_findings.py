@@ -6,12 +6,14 @@ import pytest
 
 import sfumato as sf
 from sfumato.attacks import Finding, Findings, Sweep, most_right
-from sfumato.attacks.findings import Course
+from sfumato.attacks.findings import SuccessCurve
 
 EXACT = Finding("differencing", "exact", 400, 400, 0.5, None, 2)
 PRIVATE = Finding("differencing", "private, ε = 1", 231, 400, 0.5, 0.7310585786300049, 2)
 BOTH = Findings("differencing", (EXACT, PRIVATE), ("Two totals are subtracted.",))
-SWEEP = Sweep("reconstruction", "scale", (1.0, 10.0), (Course("least squares", (1.0, 0.5)),), 5.0, "√n", ("Words.",))
+SWEEP = Sweep(
+    "reconstruction", "scale", (1.0, 10.0), (SuccessCurve("least squares", (1.0, 0.5)),), 5.0, "√n", ("Words.",)
+)
 
 
 def test_a_ceiling_holds_up_to_the_last_guess_that_chance_allows() -> None:
@@ -43,7 +45,7 @@ def test_a_ceiling_is_shown_rounded_up_and_a_share_to_the_nearest() -> None:
     assert "73.2 %" in BOTH._repr_html_()
     close = Findings("a", (Finding("a", "b", 5001, 10_000, 0.5001, 0.5001),))
     assert str(close).splitlines()[-1].split()[-6:] == ["50.0", "%", "50.0", "%", "50.1", "%"]
-    course = Sweep("a", "b", (1.0,), (Course("ceiling", (0.5001,)), Course("tried", (0.5001,))))
+    course = Sweep("a", "b", (1.0,), (SuccessCurve("ceiling", (0.5001,)), SuccessCurve("tried", (0.5001,))))
     assert course._rows() == [["1", "50.1 %", "50.0 %"]]
     assert "ceiling at 1: 50.1 %" in course.plot().svg
 
@@ -88,12 +90,12 @@ def test_findings_hold_findings_alone() -> None:
 
 
 def test_sweeps_refuse_sizes_that_do_not_grow_and_shares_of_another_number() -> None:
-    line = Course("a", (0.5, 0.5))
+    line = SuccessCurve("a", (0.5, 0.5))
     for at in ((), (0.0, 1.0), (2.0, 1.0), (1.0, 1.0), (1.0,)):
         with pytest.raises(sf.InvalidParameter):
             Sweep("a", "b", at, (line,))
     with pytest.raises(sf.InvalidParameter, match="between 0 and 1"):
-        Course("a", (1.5,))
+        SuccessCurve("a", (1.5,))
     with pytest.raises(sf.InvalidParameter, match="one of least squares"):
         SWEEP["other"]
     assert SWEEP["least squares"] == (1.0, 0.5)

@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.attacks.answerers import ExactAnswers, NoisyAnswers, SuppressedAnswers, invented_bits
 from sfumato.attacks.ceilings import least_proven
-from sfumato.attacks.game import CURATORS, NAMES, QUESTIONS, WORDS, Match, Round, begun, group
+from sfumato.attacks.game import CURATORS, NAMES, QUESTIONS, WORDS, GameRound, GuessingMatch, begun, group
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_name_that_is_not_known_is_repeated_as_it_was_typed() -> None:
 @pytest.mark.parametrize(("rounds", "said"), [(4, "So few rounds prove nothing"), (5, "5 right of 5 would prove ε")])
 def test_a_match_that_is_too_short_to_prove_anything_says_so(rounds: int, said: str) -> None:
     """Blind guesses are all right in 1 of 16 matches of four rounds, and in 1 of 32 of five: 1 of 20 lies between."""
-    assert said in Match("exact", rounds).score()
+    assert said in GuessingMatch("exact", rounds).score()
 
 
 def test_two_exact_counts_give_the_secret_away() -> None:
@@ -58,7 +58,7 @@ def test_two_exact_counts_give_the_secret_away() -> None:
 
 def test_small_counts_are_withheld() -> None:
     secret = np.array([1] * 5 + [0] * (len(NAMES) - 5))
-    current = Round(secret, 0, SuppressedAnswers(secret))
+    current = GameRound(secret, 0, SuppressedAnswers(secret))
     assert current.ask(["all"]) == 5
     assert current.ask(["all", "but", "Ann"]) is None
 
@@ -82,7 +82,7 @@ def test_secrets_and_targets_are_drawn_anew() -> None:
 
 
 def test_rounds_that_are_not_played_count_as_wrong() -> None:
-    match = Match("exact", 10)
+    match = GuessingMatch("exact", 10)
     for _ in range(5):
         match = match.after(True)
     assert match.epsilon == least_proven(5, 10, "0.05") == 0
@@ -100,25 +100,25 @@ def test_the_best_player_proves_no_more_than_is_promised_and_much_against_exact_
     """
     proved = {}
     for kind, curator in (("private", lambda secret: NoisyAnswers(secret, 1, 1)), ("exact", ExactAnswers)):
-        match = Match(kind, 400)
+        match = GuessingMatch(kind, 400)
         for _ in range(match.rounds):
             secret = invented_bits(len(NAMES))
-            told = Round(secret, 0, curator(secret)).ask(["Ann"])
+            told = GameRound(secret, 0, curator(secret)).ask(["Ann"])
             assert told is not None
-            match = match.after(Round(secret, 0, ExactAnswers(secret)).right(told > 0.5))
+            match = match.after(GameRound(secret, 0, ExactAnswers(secret)).right(told > 0.5))
         proved[kind] = least_proven(match.right, match.rounds, "1e-6")
     assert proved["private"] <= 1 < proved["exact"]
 
 
 def test_the_score_says_what_the_curator_promised() -> None:
-    assert "promised ε ≤ 1: at most 73.2 % of guesses" in Match("private", 4, 4, 2).score()
-    assert "would prove ε ≥ 1.05" in Match("rounded", 10).score()
+    assert "promised ε ≤ 1: at most 73.2 % of guesses" in GuessingMatch("private", 4, 4, 2).score()
+    assert "would prove ε ≥ 1.05" in GuessingMatch("rounded", 10).score()
 
 
 def test_matches_are_against_somebody_for_some_rounds() -> None:
     for given in (("nobody", 1), ("exact", 0), ("exact", 1001)):
         with pytest.raises(sf.InvalidParameter):
-            Match(*given)
+            GuessingMatch(*given)
     with pytest.raises(sf.InvalidParameter, match="one of exact, rounded"), begun("nobody"):
         pass
     assert list(CURATORS) == list(WORDS) == ["exact", "rounded", "suppressed", "private"]

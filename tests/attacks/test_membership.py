@@ -10,10 +10,10 @@ import pytest
 import sfumato as sf
 from sfumato.attacks.ceilings import guess_ceiling
 from sfumato.attacks.findings import Finding
-from sfumato.attacks.membership import Population, draw_runs, membership, privately, trace
+from sfumato.attacks.membership import AttributePopulation, draw_runs, membership, privately, trace
 from sfumato.attacks.scores import Traced
 from sfumato.attacks.tracing_rows import (
-    Candidates,
+    CandidateRows,
     attribute_of_rows,
     draw_candidates,
     infer,
@@ -62,7 +62,7 @@ def test_private_counts_stay_under_the_curve_and_exact_ones_claimed_to_be_privat
 
 
 def test_counts_are_those_of_the_people_who_are_there() -> None:
-    runs = draw_runs(Population(7), 5, 3)
+    runs = draw_runs(AttributePopulation(7), 5, 3)
     inside, outside = runs.counts()
     assert np.array_equal(outside, runs.others.sum(axis=1))
     assert np.array_equal(inside - outside, runs.targets)
@@ -70,7 +70,7 @@ def test_counts_are_those_of_the_people_who_are_there() -> None:
 
 def test_people_have_the_frequencies_of_their_population() -> None:
     """Off by more than six standard deviations in none of 20 attributes: false alarms below 10⁻⁷."""
-    population = Population(20)
+    population = AttributePopulation(20)
     share = population.people(20_000).mean(axis=0)
     off = np.abs(share - population.frequencies) / np.sqrt(population.frequencies * (1 - population.frequencies))
     assert off.max() < 6 / np.sqrt(20_000)
@@ -81,19 +81,19 @@ def test_every_run_is_released_at_the_whole_price() -> None:
 
     With 100 attributes two questions share the price, and nobody is in two runs.
     """
-    runs = draw_runs(Population(100), 2, 10)
+    runs = draw_runs(AttributePopulation(100), 2, 10)
     noise = np.concatenate([told - true for told, true in zip(privately(runs, 2), runs.counts(), strict=True)])
     assert np.abs(noise).mean() == pytest.approx(50, rel=0.25)
 
 
 def test_a_large_price_gives_the_counts_in_their_order() -> None:
-    runs = draw_runs(Population(5), 3, 4)
+    runs = draw_runs(AttributePopulation(5), 3, 4)
     for told, true in zip(privately(runs, 10**6), runs.counts(), strict=True):
         assert np.array_equal(told, true)
 
 
 def test_what_is_withheld_says_nothing() -> None:
-    runs = draw_runs(Population(5), 3, 4)
+    runs = draw_runs(AttributePopulation(5), 3, 4)
     nothing = np.full((4, 5), np.nan)
     assert trace(runs, (nothing, nothing)).best == 0.5
 
@@ -133,7 +133,7 @@ def test_weights_fall_tenfold_with_every_column_that_differs() -> None:
 
 
 def test_the_half_with_the_higher_scores_is_guessed_to_be_there() -> None:
-    candidates = Candidates(
+    candidates = CandidateRows(
         np.array([[0, 0, 0], [1, 3, 1], [0, 2, 0], [1, 1, 1]]), np.array([True, False, True, False])
     )
     _, guessed = trace_rows(candidates.table, candidates)
@@ -142,7 +142,7 @@ def test_the_half_with_the_higher_scores_is_guessed_to_be_there() -> None:
 
 
 def test_a_secret_is_guessed_by_those_who_are_alike_and_a_missing_one_has_no_vote() -> None:
-    candidates = Candidates(np.array([[0, 0, 1], [1, 1, 0]]), np.array([True, True]))
+    candidates = CandidateRows(np.array([[0, 0, 1], [1, 1, 0]]), np.array([True, True]))
     assert infer(np.array([[0, 0, 1], [1, 1, 1], [1, 1, 0], [1, 1, 0]]), candidates).tolist() == [True, True]
     assert infer(np.array([[0, 0, -1], [1, 1, -1]]), candidates).tolist() == [False, False]
 
@@ -164,7 +164,7 @@ def test_a_synthetic_table_has_as_many_rows_as_are_drawn() -> None:
 
 def test_under_replace_neighbours_somebody_else_is_in_the_table_and_the_curve_holds() -> None:
     """Both tables have as many people and differ in one. The ceiling fails once in a million times where it is true."""
-    runs = draw_runs(Population(96), 6, 4, sf.Neighbours.REPLACE)
+    runs = draw_runs(AttributePopulation(96), 6, 4, sf.Neighbours.REPLACE)
     assert runs.instead is not None
     inside, outside = runs.counts()
     assert (inside - outside == runs.targets.astype(float) - runs.instead).all()
@@ -184,12 +184,13 @@ def test_under_replace_neighbours_a_coin_exchanges_two_rows() -> None:
     flipped = drawn.inside.copy()
     flipped[7] ^= True
     tables = [
-        Counter(map(tuple, Candidates(drawn.values, coins, drawn.instead).table)) for coins in (drawn.inside, flipped)
+        Counter(map(tuple, CandidateRows(drawn.values, coins, drawn.instead).table))
+        for coins in (drawn.inside, flipped)
     ]
     assert [each.total() for each in tables] == [30, 30]
     assert (tables[0] - tables[1]).total() <= 1
     values, others = np.array([[0, 0, 0], [1, 3, 1]]), np.array([[1, 1, 1], [0, 2, 0]])
-    own = Candidates(values, np.array([True, False]), others)
+    own = CandidateRows(values, np.array([True, False]), others)
     scores, guessed = trace_rows(own.table, own)
     assert guessed.tolist() == [True, False]
     assert scores[0] > 0 > scores[1]

@@ -13,8 +13,8 @@ from sfumato import attacks
 from sfumato.attacks.ceilings import curve_ceiling, for_replacing, guess_ceiling
 from sfumato.attacks.policy_attacks import (
     LEAST_RUNS,
-    Spending,
-    Stage,
+    AttackedTable,
+    WholeSpending,
     everybody,
     presence,
     spendings,
@@ -114,14 +114,14 @@ def found(visits: Path) -> attacks.PolicyAttack:
     return attacks.policy(visits, runs=LEAST_RUNS, minutes=LONG)
 
 
-def staged(text: str, tmp_path: Path) -> Stage:
+def staged(text: str, tmp_path: Path) -> AttackedTable:
     path = tmp_path / "policy.toml"
     path.write_text(text)
     return stages(read(path))[0]
 
 
 @dataclass(frozen=True)
-class TooGenerous(Spending):
+class TooGenerous(WholeSpending):
     """A twin that buys its answers for a thousand times what the account promises: too little noise."""
 
     @property
@@ -134,7 +134,7 @@ class TooGenerous(Spending):
         return super().account(10**6 * times)
 
 
-def generous(own: Stage, currency: int = 0) -> TooGenerous:
+def generous(own: AttackedTable, currency: int = 0) -> TooGenerous:
     plain = list(spendings(own.policy.account_budget))[currency]
     return TooGenerous(plain.budget, plain.rho)
 
@@ -169,7 +169,7 @@ def test_an_account_with_a_delta_is_spent_in_its_other_currency_too(found: attac
     assert [str(each) for each in spendings(Budget("0.5"))] == ["ε = 0.5"]
     replaced = list(spendings(Budget("0.5", "1e-6", neighbours="replace")))[1]
     assert replaced.ceiling(replaced=True) == curve_ceiling(curve)
-    large = Spending(Budget(50, "0.01"))
+    large = WholeSpending(Budget(50, "0.01"))
     assert large.ceiling(replaced=True) == 1
 
 
@@ -280,7 +280,7 @@ def test_what_there_was_no_time_for_is_said(visits: Path) -> None:
 
 
 def test_a_column_is_chosen_by_name(visits: Path) -> None:
-    def chosen(*names: str) -> tuple[Stage, ...]:
+    def chosen(*names: str) -> tuple[AttackedTable, ...]:
         return stages(read(visits), names)
 
     assert chosen("visits.smokes")[0].values == (False, True)
@@ -475,7 +475,7 @@ def test_an_account_pays_as_often_as_it_is_asked_however_large_delta_is(
             asked: Any = curator.sql("SELECT COUNT(*) AS n FROM visits")
             for _ in range(times):
                 asked.release(**spent.price, fresh=True)
-    pure = Spending(budget).account(5)
+    pure = WholeSpending(budget).account(5)
     assert (pure.allowances.pure or 0) >= 5 * (budget.allowances.pure or 0)
 
 

@@ -18,13 +18,13 @@ from sfumato.curator import Question
 from sfumato.engine.lowering.reading_statements import counted_statement, statement
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
-from sfumato.plan.bounding import Bounded
-from sfumato.plan.readings.total_readings import Found, FoundTotals, GroupTotals, Reading
+from sfumato.plan.bounding import BoundedPlan
+from sfumato.plan.readings.total_readings import Found, FoundTotals, GroupTotals, PlanReading
 from sfumato.policy import Domain
 from sfumato.privacy import Sensitivity, codec
 from sfumato.release.answers.answer import Answer
 from sfumato.release.preparing import Prepared
-from sfumato.release.releasing import Released
+from sfumato.release.releasing import StoredResult
 
 SAMPLING_KEY = 7
 """Decides which rows a sample keeps."""
@@ -64,7 +64,7 @@ def bounding_claims(question: Question) -> Claims:
     return claims
 
 
-def _bounded(bounded: Bounded) -> Claims:
+def _bounded(bounded: BoundedPlan) -> Claims:
     limits = bounded.limits
     claims: Claims = {"limits": (limits.rows, limits.groups, limits.rows_per_group), "finds": bounded.finds}
     claims["keys"] = tuple(_domain(each.domain) for each in bounded.plan.keys)
@@ -126,13 +126,13 @@ def total_claims(question: Question, place: int) -> Claims:
     return {f"{bounded.strategy.value} totals": _totals(_read(question, reading), reading)}
 
 
-def _reading(question: Question, bounded: Bounded) -> GroupTotals | FoundTotals:
+def _reading(question: Question, bounded: BoundedPlan) -> GroupTotals | FoundTotals:
     if question.found:
         return FoundTotals(bounded, question.found, question.groups)
     return GroupTotals(bounded, question.groups)
 
 
-def _read(question: Question, reading: Reading[Any]) -> Any:
+def _read(question: Question, reading: PlanReading[Any]) -> Any:
     return question._context.engine.read(reading, SAMPLING_KEY)
 
 
@@ -151,7 +151,7 @@ def _numbers(found: Any) -> Claim:
     return tuple(tuple(row) for row in np.atleast_2d(found).tolist())
 
 
-def _statement_hash(reading: Reading[Any]) -> str:
+def _statement_hash(reading: PlanReading[Any]) -> str:
     """Return a hash of the SQL for DuckDB and of the one that counts on a server."""
     made = [make(reading, SAMPLING_KEY) for make in (statement, counted_statement)]
     texts = [Generator(DuckDBSpelling(), str).statement(each) for each in made]
@@ -164,7 +164,7 @@ def release_claims(question: Question, prepared: Prepared, name: str, *, joint: 
     with keyed(name):
         measured = kind.draw(lambda reading: _read(question, reading))
         rehearsal = kind.rehearsal()
-    shown = question.answered(Released(measured, 1, _TIME, "", free=False), "0.95", joint)
+    shown = question.answered(StoredResult(measured, 1, _TIME, "", free=False), "0.95", joint)
     return {
         "good enough": tuple(f"{what} {float(number):.12g}" for what, number in kind.good_enough.items()),
         "rehearsal": tuple(rehearsal.columns),

@@ -15,7 +15,7 @@ from sfumato.curator import Curator
 from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
 from sfumato.errors import Unsupported
 from sfumato.plan.readings.dense_readings import Values
-from sfumato.plan.readings.total_readings import Found, FoundTotals, Reading
+from sfumato.plan.readings.total_readings import Found, FoundTotals, PlanReading
 
 _SECTIONS = ("counts", "found groups", "chosen values", "quantiles", "private joins")
 
@@ -26,7 +26,7 @@ def patients() -> Iterator[Curator]:
         yield opened
 
 
-def _readings(curator: Curator, asked: TitledQuestion) -> list[Reading[Any]]:
+def _readings(curator: Curator, asked: TitledQuestion) -> list[PlanReading[Any]]:
     try:
         question = curator.sql(asked.text)
     except Unsupported:
@@ -37,7 +37,7 @@ def _readings(curator: Curator, asked: TitledQuestion) -> list[Reading[Any]]:
     return totals if question.found else [*totals, *(part.reading(question.groups) for part in question.others)]
 
 
-def _plain(found: Any, reading: Reading[Any]) -> Any:
+def _plain(found: Any, reading: PlanReading[Any]) -> Any:
     """Write what was read as plain lists, in one order."""
     if isinstance(found, Found):
         assert isinstance(reading, FoundTotals)

@@ -18,7 +18,7 @@ from claims.recorded import Claim, check_claims
 from mechanisms.recorded import Keyed, keyed, recorded, words
 from sfumato.mechanisms import bits, gaussian, grids, guide_tables, laplace, races, rank_choices, response
 from sfumato.mechanisms.key_thresholds import _keep_cuts
-from sfumato.mechanisms.rank_choices import Rows, Rule, Runs
+from sfumato.mechanisms.rank_choices import RankedValues, RankRule, ValueRuns
 
 F = Fraction
 
@@ -80,7 +80,7 @@ def test_laplace_noise(scale: Fraction) -> None:
         claims["draw"] = numbers(laplace.draw(scale, 60))
         claims["draw_one"] = tuple(laplace.draw_one(scale) for _ in range(20))
         claims["many"] = numbers(
-            laplace.Many([scale, F(5), scale / 2]).draw(np.array([0, 1, 2, 0, 0, 1, 2, 2, 1, 0] * 3))
+            laplace.LaplaceBatch([scale, F(5), scale / 2]).draw(np.array([0, 1, 2, 0, 0, 1, 2, 2, 1, 0] * 3))
         )
     edges = [0, 1, 2, 3, 1 << 18, (1 << 45) - 1, 1 << 45, (1 << 46) + 1, (1 << 63) - 1]
     direct = scale <= laplace.DIRECT
@@ -90,10 +90,10 @@ def test_laplace_noise(scale: Fraction) -> None:
     with bytes_then_keyed(words(*chosen)):
         claims["draw at cuts"] = numbers(laplace.draw(scale, len(chosen)))
     with bytes_then_keyed(words(*chosen)):
-        claims["many at cuts"] = numbers(laplace.Many([F(3, 2), scale]).draw(np.ones(len(chosen), int)))
+        claims["many at cuts"] = numbers(laplace.LaplaceBatch([F(3, 2), scale]).draw(np.ones(len(chosen), int)))
     long = [0, 1, 1 << 44, (1 << 45) - 1, 1 << 45, 1 << 100, (1 << 127) - 1]
     long += _laplace_cuts(scale, True, range(1, 4), 127) if direct and scale < 10**4 else []
-    single = laplace.Single(scale)
+    single = laplace.LaplaceSampler(scale)
     with keyed(f"single {scale}"):
         claims["magnitude"] = tuple(single._magnitude(v) for v in long)
     claims["single"] = (single._low, single.unit, single._high_scale, single._far)
@@ -137,9 +137,9 @@ def test_gaussian_noise(sigma: Fraction) -> None:
         claims["next word"] = bits.integer(64)
         claims["draw_one"] = tuple(gaussian.draw_one(sigma) for _ in range(20))
         claims["many"] = numbers(
-            gaussian.Many([sigma, F(5), 2 * sigma]).draw(np.array([0, 1, 2, 0, 0, 1, 2, 2, 1, 0] * 3))
+            gaussian.GaussianBatch([sigma, F(5), 2 * sigma]).draw(np.array([0, 1, 2, 0, 0, 1, 2, 2, 1, 0] * 3))
         )
-        claims["added"] = tuple(gaussian.Single(sigma).added(v) for v in (0, 7, -7, 10**20))
+        claims["added"] = tuple(gaussian.GaussianSampler(sigma).added(v) for v in (0, 7, -7, 10**20))
         claims["last word"] = bits.integer(64)
     y = np.array([round(sigma * k) for k in (0, 1, -1, 2, -2, 3, 0, 1, 1, 2, 1, 1)])
     gammas = [(abs(int(each)) - sigma**2 / t) ** 2 / (2 * sigma**2) for each in y]
@@ -158,7 +158,7 @@ def test_gaussian_noise(sigma: Fraction) -> None:
             )
     for first in (0, 1, (1 << 30) - 1, 1 << 30, 1 << 63):
         with bytes_then_keyed(words(1 << 62, 1 << 61, first, 5, 1 << 60, 1 << 63)):
-            claims[f"single from {first}"] = gaussian.Single(sigma).added(3)
+            claims[f"single from {first}"] = gaussian.GaussianSampler(sigma).added(3)
     check_claims(f"mechanisms/gaussian_noise_{str(sigma).replace('/', '_')}", claims)
 
 
@@ -443,7 +443,7 @@ def test_chosen_quantiles() -> None:
 
 def test_runs_of_ranks() -> None:
     claims: dict[str, Claim] = {}
-    rows = Rows(np.array([2, 5, 6, 40, 1, 9, 9000]), np.array([0, 3, 4, 9, 10, 12, 13, 40]))
+    rows = RankedValues(np.array([2, 5, 6, 40, 1, 9, 9000]), np.array([0, 3, 4, 9, 10, 12, 13, 40]))
     starts = np.array([0, 4, 4, 7])
     parts = rank_choices.whole_parts(rows, starts, (0, 60))
     narrow = rank_choices.whole_parts(rows, starts, (5, 9))
@@ -455,10 +455,10 @@ def test_runs_of_ranks() -> None:
         claims[name] = numbers(part)
         claims[f"{name}: weight"] = numbers(part.weight(rows))
         for rule in (
-            Rule(F(1, 2), F(1, 4)),
-            Rule(F(1, 10), F(3), 2),
-            Rule(F(9, 10), F(1, 100), -2),
-            Rule(F(1, 3), F(20)),
+            RankRule(F(1, 2), F(1, 4)),
+            RankRule(F(1, 10), F(3), 2),
+            RankRule(F(9, 10), F(1, 100), -2),
+            RankRule(F(1, 3), F(20)),
         ):
             label = f"{name}, {rule}"
             claims[f"{label}: reach"] = rank_choices._reach(part, rule)
@@ -466,33 +466,35 @@ def test_runs_of_ranks() -> None:
             window = rank_choices._windows(rows, part, rule)
             claims[f"{label}: windows"] = numbers(window)
             for reach in (None, 3, rank_choices._reach(part, rule)):
-                runs = Runs.of(rows, part, rule, window, reach)
+                runs = ValueRuns.of(rows, part, rule, window, reach)
                 claims[f"{label}: runs within {reach}"] = numbers(runs)
-            whole = Runs.of(rows, part, rule, (part.first, part.last), None)
+            whole = ValueRuns.of(rows, part, rule, (part.first, part.last), None)
             with keyed(label):
                 chosen, lower, upper = rank_choices.choose(rows, part, rule)
                 claims[f"{label}: chosen"] = numbers((chosen, lower, upper))
                 claims[f"{label}: winners"] = tuple(numbers(whole.winners()) for _ in range(4))
-                below = rank_choices.choose(rows, lower, Rule(F(1, 2), F(1, 4), rule.offset))
+                below = rank_choices.choose(rows, lower, RankRule(F(1, 2), F(1, 4), rule.offset))
                 claims[f"{label}: below"] = numbers(below)
             one = whole.of_group(0)
-            near = Runs.of(rows, part[np.array([0])], rule, (part.first[[0]], part.last[[0]]), 2)
+            near = ValueRuns.of(rows, part[np.array([0])], rule, (part.first[[0]], part.last[[0]]), 2)
             claims[f"{label}: one group"] = numbers(one)
             claims[f"{label}: beyond"] = numbers(one.beyond(near))
             claims[f"{label}: share beyond"] = str(one.share_beyond(near)(bits.digits(25)))
             with keyed(f"beyond {label}"):
                 claims[f"{label}: falls beyond"] = one.falls_beyond(near)
-    limits = Rows(np.array([5]), np.array([0, 2**36]))
+    limits = RankedValues(np.array([5]), np.array([0, 2**36]))
     huge = rank_choices.whole_parts(limits, np.array([0, 1]), (0, 9))
     for denominator in (10**6, 2**24, 2**23, 2**22):
         for rate in (F(1, 100), F(1, 10**9)):
-            made = rank_choices._wide_enough(limits, huge, Rule(F(1, denominator), rate))
+            made = rank_choices._wide_enough(limits, huge, RankRule(F(1, denominator), rate))
             claims[f"kind of 1/{denominator} at {rate}"] = str(made.low_weight.dtype)
     claims["chunks"] = tuple(
         numbers([(c.start, c.stop) for c in rank_choices._chunks(np.array(sizes))])
         for sizes in ([3, 3], [1 << 20, 1], [(1 << 20) - 1, 1, 1], [1 << 21, 1 << 21, 5, 5], [])
     )
-    suspects = Runs.of(rows, parts, Rule(F(1, 2), F(3)), rank_choices._windows(rows, parts, Rule(F(1, 2), F(3))), 1)
+    suspects = ValueRuns.of(
+        rows, parts, RankRule(F(1, 2), F(3)), rank_choices._windows(rows, parts, RankRule(F(1, 2), F(3))), 1
+    )
     with bytes_then_keyed(words(0, 0, 0)):
         claims["suspected"] = numbers(suspects.suspected())
     with bytes_then_keyed(words(0, 1, 0)):

@@ -13,8 +13,8 @@ import pytest
 from claims.claimed_questions import Claims
 from claims.recorded import Claim, check_claims
 from sfumato.errors import InvalidParameter
-from sfumato.plan.aggregates.measures import Combined, Estimate, Floats, Ratio, Total
-from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, Line, Spread
+from sfumato.plan.aggregates.measures import CombinedEstimate, Floats, GroupEstimate, Ratio, TotalEstimate
+from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, RegressionLine, SpreadEstimate
 
 GROUPS = {
     "nobody": ([], []),
@@ -54,10 +54,10 @@ def _totals(kind: str, xs: Sequence[float], ys: Sequence[float]) -> list[float]:
 
 
 ESTIMATORS: dict[str, tuple[str, Any]] = {
-    "variance": ("spread", Spread(X, Fraction(0), sample=False, root=False)),
-    "sample variance": ("spread", Spread(X, Fraction(0), sample=True, root=False)),
-    "deviation": ("spread", Spread(X, Fraction(0), sample=False, root=True)),
-    "rounded deviation": ("spread", Spread(ROUNDED_X, Fraction(1, 8), sample=True, root=True)),
+    "variance": ("spread", SpreadEstimate(X, Fraction(0), sample=False, root=False)),
+    "sample variance": ("spread", SpreadEstimate(X, Fraction(0), sample=True, root=False)),
+    "deviation": ("spread", SpreadEstimate(X, Fraction(0), sample=False, root=True)),
+    "rounded deviation": ("spread", SpreadEstimate(ROUNDED_X, Fraction(1, 8), sample=True, root=True)),
     "covariance": ("covariance", Covariance(X, Y, Fraction(0), sample=False)),
     "sample covariance": ("covariance", Covariance(ROUNDED_X, ROUNDED_Y, Fraction(1, 4), sample=True)),
     "correlation": ("correlation", Correlation(X, Y, (Fraction(0), Fraction(0), Fraction(0)), squared=False)),
@@ -66,14 +66,17 @@ ESTIMATORS: dict[str, tuple[str, Any]] = {
         Correlation(ROUNDED_X, ROUNDED_Y, (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2)), squared=False),
     ),
     "squared correlation": ("correlation", Correlation(X, Y, (Fraction(0), Fraction(0), Fraction(0)), squared=True)),
-    "slope": ("line", Line(X, Y, (Fraction(0), Fraction(0)), intercept=False)),
-    "intercept": ("line", Line(X, Y, (Fraction(0), Fraction(0)), intercept=True)),
-    "rounded slope": ("line", Line(ROUNDED_X, ROUNDED_Y, (Fraction(1, 8), Fraction(1, 4)), intercept=False)),
-    "rounded intercept": ("line", Line(ROUNDED_X, ROUNDED_Y, (Fraction(1, 8), Fraction(1, 4)), intercept=True)),
+    "slope": ("line", RegressionLine(X, Y, (Fraction(0), Fraction(0)), intercept=False)),
+    "intercept": ("line", RegressionLine(X, Y, (Fraction(0), Fraction(0)), intercept=True)),
+    "rounded slope": ("line", RegressionLine(ROUNDED_X, ROUNDED_Y, (Fraction(1, 8), Fraction(1, 4)), intercept=False)),
+    "rounded intercept": (
+        "line",
+        RegressionLine(ROUNDED_X, ROUNDED_Y, (Fraction(1, 8), Fraction(1, 4)), intercept=True),
+    ),
 }
 
 
-def _claimed(made: Estimate) -> Claim:
+def _claimed(made: GroupEstimate) -> Claim:
     """Write an estimate; a range is rounded to ten digits, since cancellation takes some of the sixteen."""
     return tuple(tuple(_digits(each) for each in part) for part in (made.value, made.low, made.high))
 
@@ -135,15 +138,15 @@ def test_totals_and_means() -> None:
     estimators: dict[str, Any] = {
         "mean": Ratio(-5, 20),
         "rounded mean": Ratio(-5, 20, "0.75"),
-        "combined": Combined("0.25", "-1.5", whole=False),
-        "combined whole": Combined("0.25", "0.25", whole=True),
-        "combined rounded": Combined("0.25", "-1.5", whole=False, rounding="0.1"),
+        "combined": CombinedEstimate("0.25", "-1.5", whole=False),
+        "combined whole": CombinedEstimate("0.25", "0.25", whole=True),
+        "combined rounded": CombinedEstimate("0.25", "-1.5", whole=False, rounding="0.1"),
     }
     claims: Claims = {}
     for (name, estimator), (width, totals, half) in product(estimators.items(), _moved()):
         claims[f"{name} {width}"] = _claimed(estimator.estimate(totals, [half, 2 * half]))
     for whole, (width, totals, half) in product((False, True), _moved()):
-        claims[f"total {whole} {width}"] = _claimed(Total(whole).estimate(totals[1:], [half]))
+        claims[f"total {whole} {width}"] = _claimed(TotalEstimate(whole).estimate(totals[1:], [half]))
     check_claims("estimates/totals", claims)
 
 
@@ -154,9 +157,9 @@ def test_totals_and_means() -> None:
         lambda: Axis(0, 10, -1),
         lambda: Axis(0, 10, 11),
         lambda: Axis(0, 10, 5, -1),
-        lambda: Spread(X, Fraction(-1, 9), sample=False, root=False),
+        lambda: SpreadEstimate(X, Fraction(-1, 9), sample=False, root=False),
         lambda: Correlation(X, Y, (Fraction(0), Fraction(-1), Fraction(0)), squared=False),
-        lambda: Line(X, Y, (Fraction(-1), Fraction(0)), intercept=False),
+        lambda: RegressionLine(X, Y, (Fraction(-1), Fraction(0)), intercept=False),
     ],
 )
 def test_what_no_column_has_is_refused(wrong: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from claims.flattening import claims_of, outcome
 from claims.recorded import Claim, check_claims
 from sfumato.publish.graph import calibrating, fitting, tables, trees
-from sfumato.publish.graph.calibrating import Merging, Propagation, Scaled
+from sfumato.publish.graph.calibrating import LogFactor, Merging, Propagation
 from sfumato.publish.graph.fitting import Observation, fitted
 from sfumato.publish.graph.models import GraphModel, Potential, _between, _components
 from sfumato.publish.graph.trees import JunctionTree
@@ -126,7 +126,7 @@ def test_messages() -> None:
         merging.rescale(products, laid[0], numbers(laid[0]) / 2)
         found |= claims_of(f"{sets} rescaled", float(merging.whole(products).sum()))
     for logs in (np.array([0.0, -3.0]), np.array([5.0, -np.inf, 2.0]), np.array([-np.inf])):
-        made = Scaled.of((0,), logs)
+        made = LogFactor.of((0,), logs)
         found |= claims_of(f"scaled {logs.tolist()}", None if made is None else (made.logs, made.depth))
     tree = JunctionTree.of([(0, 1), (1, 2)], SIZES)
     found |= claims_of("homes", [calibrating._home(each, tree, SIZES) for each in ((0,), (1,), (1, 2))])

@@ -17,8 +17,8 @@ from claims.recorded import Claim, check_claims
 from ledger.small_accounts import PATIENT
 from sfumato.ledger import Charged, Line, PeriodAccounts, StoredAnswer, Tab, entries, spending
 from sfumato.ledger.accounts import joined_sources
-from sfumato.ledger.accounts.holds import Settled
-from sfumato.ledger.accounts.joined_sources import Source
+from sfumato.ledger.accounts.holds import SettledAnswer
+from sfumato.ledger.accounts.joined_sources import JoinedSource
 from sfumato.ledger.accounts.period_accounts import _most
 from sfumato.ledger.accounts.spending_limits import _least, amended, epsilon_of
 from sfumato.ledger.spending import NOTHING, Spending, read_cost, read_spending, write_cost
@@ -138,11 +138,11 @@ def test_tabs(ledger: sf.Ledger, name: str) -> None:
                 life.step(f"{kind} {whole} forfeit", held.forfeit if kind == "laplace" else held.stop)
     settled = life.step("whole", lambda: clinic.open_tab(entry(sf.Curve.pure("0.05", relation)), whole=True))
     nothing = sf.Entry(sf.Curve((), relation), "one answer", "p 1", "v")
-    answers = [Settled(nothing, "1", {"n": 2}), Settled(nothing, "2", {"n": 1})]
+    answers = [SettledAnswer(nothing, "1", {"n": 2}), SettledAnswer(nothing, "2", {"n": 1})]
     life.step("settle more", lambda: tuple(map(line_facts, settled.settle(answers[:1], more=True))))
     life.step("settle", lambda: tuple(map(line_facts, settled.settle(answers))))
     life.step("settle after", lambda: settled.settle(answers))
-    life.step("settled wrongly", lambda: Settled(entry(sf.Curve.pure("0.1")), "1", {}))
+    life.step("settled wrongly", lambda: SettledAnswer(entry(sf.Curve.pure("0.1")), "1", {}))
     gone = life.step("gone", lambda: clinic.open_tab(entry(sf.Curve.pure("0.02", relation))))
     life.step("open tabs", lambda: tuple(line.number for line in clinic.open_tabs()))
     life.step("abandon", lambda: clinic.abandon(gone.number, reason="its process died"))
@@ -414,17 +414,17 @@ def test_terms_of_accounts(ledger: sf.Ledger) -> None:
 
 def test_joined_data() -> None:
     found: dict[str, Claim] = {}
-    base = Source("/data/a.csv", "content", "size", "file", "look", "")
+    base = JoinedSource("/data/a.csv", "content", "size", "file", "look", "")
     others = {
         "same": base,
-        "content": Source("/data/b.csv", "content", "size", "other"),
-        "file": Source("/data/b.csv", "other", "size", "file"),
-        "path": Source("/data/a.csv", "other", "more", "other"),
-        "size": Source("/data/b.csv", "other", "size", "other"),
-        "part": Source("/data/a.csv", "content", "size", "file", "look", "table"),
-        "memory": Source(joined_sources.MEMORY, "content", part="table"),
-        "memory too": Source(joined_sources.MEMORY, "content", part="other"),
-        "unknown": Source("/data/c.csv"),
+        "content": JoinedSource("/data/b.csv", "content", "size", "other"),
+        "file": JoinedSource("/data/b.csv", "other", "size", "file"),
+        "path": JoinedSource("/data/a.csv", "other", "more", "other"),
+        "size": JoinedSource("/data/b.csv", "other", "size", "other"),
+        "part": JoinedSource("/data/a.csv", "content", "size", "file", "look", "table"),
+        "memory": JoinedSource(joined_sources.MEMORY, "content", part="table"),
+        "memory too": JoinedSource(joined_sources.MEMORY, "content", part="other"),
+        "unknown": JoinedSource("/data/c.csv"),
     }
     keyed: Any = lambda kind, value: f"{kind} {value}"  # noqa: E731
     for name, other in others.items():

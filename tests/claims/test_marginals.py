@@ -16,11 +16,11 @@ from sfumato.ledger import Charged
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.privacy import Curve, Neighbours, Sensitivity
 from sfumato.publish.marginals import blocks, blocks as block_algebra, half_widths, planning
-from sfumato.publish.marginals.attributes import Attribute, Attributes, Listed, Other, Range, branched
-from sfumato.publish.marginals.bounds import Bounded, Weights, bounded, model, possible_bounds
+from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell, Other, RangeCell, branched
+from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bounded, model, possible_bounds
 from sfumato.publish.marginals.consistency import _steepest, consistent
 from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
-from sfumato.publish.marginals.group_totals import Known, LaplaceShare, squared_norms
+from sfumato.publish.marginals.group_totals import LaplaceShare, SynopsisEstimates, squared_norms
 from sfumato.publish.marginals.implied import holds_one_value, implied
 from sfumato.publish.marginals.measuring import (
     Published,
@@ -37,10 +37,10 @@ from sfumato.publish.marginals.measuring import (
     width,
 )
 from sfumato.publish.marginals.planning import (
+    MarginalWorkload,
     Plan,
     PlannedBlock,
     PlannedMarginal,
-    Workload,
     plan_gaussian,
     plan_laplace,
 )
@@ -168,7 +168,7 @@ def test_plans(name: str, terms: dict[str, Any], kind: str) -> None:
     found: dict[str, Claim] = {}
     own = leveled() if kind == "leveled" else attributes((2, 3, 4, 2))
     for weights in ((), WEIGHTS) if name in ("plain", "worst") and kind == "flat" else ((),):
-        asked = Workload(SETS, weights)
+        asked = MarginalWorkload(SETS, weights)
         label = "weighted" if weights else "even"
         gaussian, laplace = plan_gaussian(asked, own, **terms), plan_laplace(asked, own, **terms)
         for noise, plan in (("gaussian", gaussian), ("laplace", laplace)):
@@ -192,7 +192,7 @@ def test_plans_of_ranges() -> None:
             found |= claims_of(f"branched {size} {each}", joined.levels)
             factors = planning.range_factors(joined.chain, size - 1)
             found |= claims_of(f"factors {size} {each}", factors)
-        plan = plan_gaussian(Workload(((0,), (0, 1)), (), (0,)), (own, ONE_SPLIT), rho="0.3")
+        plan = plan_gaussian(MarginalWorkload(((0,), (0, 1)), (), (0,)), (own, ONE_SPLIT), rho="0.3")
         found |= claims_of(f"plan {size}", planned(plan))
     check_claims("marginals/plans_of_ranges", found)
 
@@ -202,28 +202,30 @@ def test_workloads_and_their_limits() -> None:
     found: dict[str, Claim] = {}
     for columns, ways, fewer in itertools.product((1, 3), (0, 1, 2, 3, 4), (False, True)):
         found |= claims_of(
-            f"ways {columns} {ways} {fewer}", outcome(lambda: Workload.ways(columns, ways, fewer=fewer).sets)
+            f"ways {columns} {ways} {fewer}", outcome(lambda: MarginalWorkload.ways(columns, ways, fewer=fewer).sets)
         )
     for objective in ("total", "worst", "none"):
-        made = outcome(lambda: planning.independent_variances(Workload(SETS, (1, 2, 3, 4)), own * 2, 3, 2, objective))
+        made = outcome(
+            lambda: planning.independent_variances(MarginalWorkload(SETS, (1, 2, 3, 4)), own * 2, 3, 2, objective)
+        )
         found |= claims_of(f"apart {objective}", made)
     for size in (2, 30, 400, 3000):
         wide = (attribute(size), attribute(size, name="b"), ALL["rounded"])
-        found |= claims_of(f"finest {size}", planning.finest_unit_value(Workload(((0, 1), (2,))), wide))
-    whole = Workload(((0, 1),))
+        found |= claims_of(f"finest {size}", planning.finest_unit_value(MarginalWorkload(((0, 1), (2,))), wide))
+    whole = MarginalWorkload(((0, 1),))
     for last in (3162, 3163):  # of the most cells and one more
         wide = (attribute(3162), attribute(last, name="b"))
         found |= claims_of(f"cells {last}", outcome(lambda: whole.checked(wide).sets))
     for size in (2000, 2001):
         one = (attribute(size),)
-        found |= claims_of(f"ranged {size}", outcome(lambda: Workload(((0,),), (), (0,)).checked(one).sets))
-    ranged = Workload(((0,),), (), (0,))
+        found |= claims_of(f"ranged {size}", outcome(lambda: MarginalWorkload(((0,),), (), (0,)).checked(one).sets))
+    ranged = MarginalWorkload(((0,),), (), (0,))
     found |= claims_of("ranges worst", outcome(lambda: plan_gaussian(ranged, own, objective="worst")))
     refused: list[Any] = [
-        lambda: Workload(()),
-        lambda: Workload(((0,), (0,))),
-        lambda: Workload(((0,), (1,)), (1,)),
-        lambda: Workload(((0,), (1,)), (1, 0)),
+        lambda: MarginalWorkload(()),
+        lambda: MarginalWorkload(((0,), (0,))),
+        lambda: MarginalWorkload(((0,), (1,)), (1,)),
+        lambda: MarginalWorkload(((0,), (1,)), (1, 0)),
         lambda: PlannedBlock((), Fraction(10**12) + 1),
         lambda: PlannedBlock((), Fraction(10**12)).deviation,
         lambda: PlannedBlock((), 0),
@@ -366,7 +368,7 @@ def test_totals_of_groups(kind: str, adaptive: bool) -> None:
     own = FLAT if kind in ("normal", "laplace", "steps") else leveled()[:3]
     estimates = measured(own, kind)
     etas = {block: 0.1 + len(block) for block in estimates.parts} if adaptive else None
-    known = Known(estimates, ((0, 1), (1, 2)), etas)
+    known = SynopsisEstimates(estimates, ((0, 1), (1, 2)), etas)
     found: dict[str, Claim] = {}
     for axes, keys in AXES:
         weights = weighed(known.attributes, axes)
@@ -385,7 +387,7 @@ def test_totals_of_groups(kind: str, adaptive: bool) -> None:
     check_claims(f"marginals/group_totals_{kind}_{'adaptive' if adaptive else 'planned'}", found)
 
 
-def ranged(found: Bounded) -> dict[str, Any]:
+def ranged(found: BoundedTotals) -> dict[str, Any]:
     said: dict[str, Any] = {"value": found.value, "measured": found.measured, "nonnegative": found.nonnegative}
     said |= {"sharing": found.sharing, "share": found.share, "lowers": len(found.lowers), "uppers": len(found.uppers)}
     for beta, cells in ((0.05, 1), (0.2, 5)):
@@ -415,19 +417,19 @@ def test_bounds(kind: str, adaptive: bool) -> None:
     found: dict[str, Claim] = {str(d): possible_bounds(d) for d in range(6)}
     dear = kind == "laplace" and not adaptive  # the width of every group is searched for
     for zeros in ({}, impossible):
-        known = Known(estimates, ((0, 1), (1, 2)), etas, zeros=lambda: zeros)
+        known = SynopsisEstimates(estimates, ((0, 1), (1, 2)), etas, zeros=lambda: zeros)
         for axes, keys in BOUNDED[:2] if dear else BOUNDED:
             weights = weighed(FLAT, axes)
             chosen = (np.indices(weights.shape).sum(0) % 2 == 0).astype(float)
             cases = {
-                "plain": Weights(weights, weights),
-                "signed": Weights(weights - 2, weights - 2),
-                "cut": Weights(weights, weights + chosen),
-                "chosen": Weights(chosen, chosen),
-                "first": Weights(*[(weights == weights.max()).astype(float)] * 2),
-                "loosened": Weights(weights - 1, weights).loosened(chosen > 0),
-                "masked": Weights(weights - 1, weights + 1).masked(chosen > 0),
-                "none": Weights(weights * 0, weights * 0),
+                "plain": CellWeights(weights, weights),
+                "signed": CellWeights(weights - 2, weights - 2),
+                "cut": CellWeights(weights, weights + chosen),
+                "chosen": CellWeights(chosen, chosen),
+                "first": CellWeights(*[(weights == weights.max()).astype(float)] * 2),
+                "loosened": CellWeights(weights - 1, weights).loosened(chosen > 0),
+                "masked": CellWeights(weights - 1, weights + 1).masked(chosen > 0),
+                "none": CellWeights(weights * 0, weights * 0),
             }
             for label in ("cut", "chosen") if dear else LABELS[kind]:
                 each = cases[label]
@@ -439,7 +441,7 @@ def test_bounds(kind: str, adaptive: bool) -> None:
 
 def test_models_of_large_tables_take_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, Claim] = {}
-    known = Known(measured(FLAT, "normal"), ((0, 1), (1, 2)))
+    known = SynopsisEstimates(measured(FLAT, "normal"), ((0, 1), (1, 2)))
     for steps in (1, 47, 48, 96, 144):
         monkeypatch.setattr("sfumato.publish.marginals.bounds._MOST_STEPS", steps)
         found |= claims_of(f"{steps}", model(known, (0, 1, 2), known.sets))
@@ -469,8 +471,8 @@ def test_consistent_marginals(kind: str) -> None:
 
 def test_what_a_column_decides() -> None:
     found: dict[str, Claim] = {}
-    city = Attribute("city", "text", (Listed("a"), Listed("b"), Listed("c"), Other()))
-    years = Attribute("year", "integer", (Range(0, 1), Range(1, 3), Range(3, 3, True), Other()))
+    city = Attribute("city", "text", (ListedCell("a"), ListedCell("b"), ListedCell("c"), Other()))
+    years = Attribute("year", "integer", (RangeCell(0, 1), RangeCell(1, 3), RangeCell(3, 3, True), Other()))
     counts = np.array([[50.0, -3.0, 2.0], [4.0, 6.0, 1.0], [-1.0, -2.0, -3.0], [9.0, 9.0, 0.0]])
     declared = np.array([[False, True, False], [True, False, True], [True, True, True], [False, False, True]])
     for name, own in (("city", city), ("years", years)):
@@ -479,7 +481,7 @@ def test_what_a_column_decides() -> None:
             label = f"{name} {wide} {given is not None}"
             found |= claims_of(label, made) | claims_of(f"{label} impossible", made.impossible)
         found |= claims_of(f"{name} alone", tuple(holds_one_value(each, own.type) for each in own.cells))
-    found |= claims_of("real", holds_one_value(Range(Fraction(0), Fraction(1)), years.type.REAL))
+    found |= claims_of("real", holds_one_value(RangeCell(Fraction(0), Fraction(1)), years.type.REAL))
     for shape in ((4,), (3, 2), (4, 0)):
         found |= claims_of(f"refused {shape}", outcome(lambda: implied(np.ones(shape), city)))
     check_claims("marginals/implied", found)
@@ -489,7 +491,7 @@ def test_published_numbers() -> None:
     found: dict[str, Claim] = {}
     own = attributes((2, 3, 4, 2))
     for kind, make in (("gaussian", plan_gaussian), ("laplace", plan_laplace)):
-        plan = make(Workload(SETS), own)
+        plan = make(MarginalWorkload(SETS), own)
         values = tuple(packed(np.arange(int(np.prod(shape))) - 3) for shape in shapes_of(plan))
         made = Published(plan, values)
         found |= claims_of(f"{kind} promise", str(made.promise), words=True)
@@ -500,7 +502,7 @@ def test_published_numbers() -> None:
         found |= claims_of(f"{kind} rehearsed", _rehearsed(plan) == plan)
         wide = (attribute(400), attribute(400, name="b"), attribute(5, name="c"))
         for sets in (((0, 1),), ((0, 1), (2,)), ((0,), (1, 2))):
-            small = _rehearsed(make(Workload(sets), wide))
+            small = _rehearsed(make(MarginalWorkload(sets), wide))
             named = [each.block for each in small.blocks] or [each.places for each in small.marginals]
             found |= claims_of(f"{kind} rehearsed {sets}", named)
     found |= claims_of("packed", unpacked(packed(np.array([1, -2, 1 << 62]))))
@@ -530,17 +532,17 @@ def test_costs_that_can_be_verified() -> None:
 def test_attributes() -> None:
     found: dict[str, Claim] = {}
     refused: list[Any] = [
-        lambda: Attribute("a", "text", (Listed("x"),)),
+        lambda: Attribute("a", "text", (ListedCell("x"),)),
         lambda: Attribute("a", "text", (Other(), Other())),
         lambda: Attribute("a", "text", ()),
         lambda: Attribute("", "text", (Other(),)),
-        lambda: Attribute("a", "text", (Listed("x"), Listed("x"), Other())),
-        lambda: Attribute("a", "text", (Range("x", "y"), Other())),
-        lambda: Attribute("a", "boolean", (Range(False, True), Other())),
-        lambda: Attribute("a", "integer", (Range(3, 3), Other())),
-        lambda: Attribute("a", "integer", (Range(3, 3, True), Other())).cells,
-        lambda: Attribute("a", "integer", (Range(4, 3, True), Other())),
-        lambda: Attribute("a", "integer", (Range(3, 4, 1), Other())),  # type: ignore[arg-type]
+        lambda: Attribute("a", "text", (ListedCell("x"), ListedCell("x"), Other())),
+        lambda: Attribute("a", "text", (RangeCell("x", "y"), Other())),
+        lambda: Attribute("a", "boolean", (RangeCell(False, True), Other())),
+        lambda: Attribute("a", "integer", (RangeCell(3, 3), Other())),
+        lambda: Attribute("a", "integer", (RangeCell(3, 3, True), Other())).cells,
+        lambda: Attribute("a", "integer", (RangeCell(4, 3, True), Other())),
+        lambda: Attribute("a", "integer", (RangeCell(3, 4, 1), Other())),  # type: ignore[arg-type]
         lambda: attribute(3, [(0, 0)]),
         lambda: attribute(3, [(0, -1, 2)]),
         lambda: attribute(3, [(0, 0, 0)]),
@@ -567,7 +569,12 @@ def test_attributes() -> None:
     ]
     for number, run in enumerate(refused):
         found |= claims_of(f"{number}", outcome(run))
-    bins = {"one": Range(3, 4), "closed": Range(3, 3, True), "two": Range(3, 5), "closed two": Range(3, 4, True)}
+    bins = {
+        "one": RangeCell(3, 4),
+        "closed": RangeCell(3, 3, True),
+        "two": RangeCell(3, 5),
+        "closed two": RangeCell(3, 4, True),
+    }
     for name, cell in bins.items():
         own = Attribute("a", "integer", (cell, Other()))
         found |= claims_of(f"bin {name}", (own.binned, cell.single(own.type), cell.single(own.type.REAL)))

@@ -11,12 +11,12 @@ import pytest
 
 from claims.claimed_questions import Claims
 from claims.recorded import Claim, check_claims
-from sfumato.plan.noisy_rows import Order, Over
+from sfumato.plan.noisy_rows import NoisyWindow, Order
 from sfumato.plan.values.expressions import Call, Column, Expression, Key, Result
 from sfumato.policy import Domain, Type
 from sfumato.release.noisy_rows import noisy_columns
 from sfumato.release.noisy_rows.finishing import Presence, group_codes, row_total, window
-from sfumato.release.noisy_rows.noisy_columns import Evaluated, Keys, Numbers, Truths, evaluate_on, objects, ranks
+from sfumato.release.noisy_rows.noisy_columns import Evaluated, Keys, Numbers, TruthColumn, evaluate_on, objects, ranks
 
 NAN, INF = np.nan, np.inf
 VALUES = np.array([0.0, 3.0, -2.5, 7.0, 7.0, NAN, 1e-160, 4.0])
@@ -33,8 +33,8 @@ def _flags(digits: str) -> Any:
     return np.array([each == "1" for each in digits], bool)
 
 
-YES = Truths(_flags("10101001"), _flags("11111001"), _flags("11001101"))
-NO = Truths(_flags("00110011"), _flags("11110011"), _flags("01100110"))
+YES = TruthColumn(_flags("10101001"), _flags("11111001"), _flags("11001101"))
+NO = TruthColumn(_flags("00110011"), _flags("11110011"), _flags("01100110"))
 WORDS = Keys(objects(["b", "a", None, "b", "c", "a", None, "d"]))
 DECIDED = Keys(objects([1, None, 2, 1, 3, 3, 0, 2]), decided=True)
 COLUMNS: dict[str, tuple[Evaluated, Type]] = {
@@ -54,7 +54,7 @@ NUMERIC, LOGICAL = ("wide", "exact", "other", "decided"), ("yes", "no")
 def _claim(made: Evaluated) -> Claim:
     if isinstance(made, Numbers):
         return tuple(tuple(f"{each:.12g}" for each in part) for part in (made.value, made.low, made.high))
-    if isinstance(made, Truths):
+    if isinstance(made, TruthColumn):
         return tuple("".join(str(int(each)) for each in part) for part in (made.true, made.known, made.sure))
     return (*map(str, made.value), made.decided)
 
@@ -179,7 +179,7 @@ def test_ranks_in_windows(function: str) -> None:
     for (order, made), descending, nulls_first in product(orders.items(), (False, True), (False, True)):
         for (by, partition), (where, present) in product(partitions.items(), PRESENCES.items()):
             listed = tuple(Order(each, descending, nulls_first) for each in made)
-            over = Over(function, None, partition, listed)
+            over = NoisyWindow(function, None, partition, listed)
             found = window(over, lambda each: evaluate_on(each, names, 8), present)
             claims[f"{order} {descending} {nulls_first} {by} {where}"] = _claim(found)
     check_claims(f"noisy/window {function}", claims)
@@ -188,7 +188,7 @@ def test_ranks_in_windows(function: str) -> None:
 def test_totals_in_windows() -> None:
     claims: Claims = {}
     for function, name, (where, present) in product(("SUM", "AVG", "MAX"), ("wide", "other"), PRESENCES.items()):
-        over = Over(function, PLACES[name], (PLACES["yes"],))
+        over = NoisyWindow(function, PLACES[name], (PLACES["yes"],))
         found = window(over, lambda each: evaluate_on(each, NAMES, 8), present)
         claims[f"{function} {name} {where}"] = _claim(found)
     check_claims("noisy/window totals", claims)

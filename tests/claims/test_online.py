@@ -16,7 +16,7 @@ from publish.tables import ATTRIBUTES, counts, people, planned, published
 from sfumato.privacy import Neighbours
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import Quantity
-from sfumato.publish.mwem import Candidates
+from sfumato.publish.mwem import CandidateCounts
 from sfumato.publish.online import Hypothesis, close_width, first_hypothesis, gate_for, in_steps, score, weighed
 from sfumato.publish.synopsis import Synopsis
 
@@ -105,7 +105,7 @@ def test_candidates_by_place() -> None:
     found: dict[str, Claim] = {}
     views: Any = (View(3, (0,)), View(1, (1,)), View(4, (2,)))
     for each in (False, True):
-        own = Candidates(views, each)
+        own = CandidateCounts(views, each)
         found[f"{each} count"] = len(own)
         for place in range(len(own)):
             found |= claims_of(f"{each} {place}", outcome(lambda: own.view(place).cells))

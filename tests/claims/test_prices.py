@@ -16,7 +16,7 @@ from mechanisms.recorded import keyed
 from sfumato.audit.asked_questions.asked_worlds import throw_away
 from sfumato.audit.asked_questions.compared_outcomes import told
 from sfumato.curator import Curator
-from sfumato.release.batch_prices import Priced
+from sfumato.release.batch_prices import PricedBatch
 from sfumato.release.parts.question_parts import rounded_down, rounded_up as size_rounded_up
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.requests import Request
@@ -57,7 +57,7 @@ def patients() -> Iterator[Curator]:
         yield opened
 
 
-def _priced(priced: Priced) -> Claims:
+def _priced(priced: PricedBatch) -> Claims:
     claims: Claims = {"price": str(priced.price), "apart": priced.apart, "reason": priced.reason, "pure": priced.pure}
     for place, each in enumerate(priced.prepared):
         claims |= with_prefix(str(place), noise_claims(each))

@@ -14,7 +14,7 @@ from claims.claimed_questions import Claims, with_prefix
 from claims.recorded import Claim, check_claims
 from plan.described import CATALOG
 from sfumato.plan.bounding import (
-    Bounded,
+    BoundedPlan,
     boundings,
     for_neighbours,
     found_bounding,
@@ -50,7 +50,7 @@ _CELLS = (("north", "south", "east", "west"), (False, True))
 
 def _bounded(
     measure: str, limits: Limits, keys: str, strategy: Strategy = Strategy.REWEIGHT, *, every_row: bool = False
-) -> Bounded:
+) -> BoundedPlan:
     grouped = f" GROUP BY {keys}" if keys else ""
     shown = f"{keys}, " if keys else ""
     tables = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if every_row else "patient_id")}
@@ -59,7 +59,7 @@ def _bounded(
     return next((each for each in options if each.strategy is strategy), options[0])
 
 
-def _plans(keys: str = "region") -> Iterator[tuple[str, Bounded]]:
+def _plans(keys: str = "region") -> Iterator[tuple[str, BoundedPlan]]:
     strategies = [each for each in Strategy if each is not Strategy.WHOLE]
     for measure, limits, strategy, relation in product(MEASURES, LIMITS, strategies, Neighbours):
         name = f"{measure} {limits.rows}/{limits.groups}/{limits.rows_per_group} {strategy.value} {relation.value}"
@@ -117,7 +117,7 @@ def test_stepped_readings() -> None:
     check_claims("readings/stepped", claims)
 
 
-def _cell_plans() -> Iterator[tuple[str, Bounded]]:
+def _cell_plans() -> Iterator[tuple[str, BoundedPlan]]:
     plan = parse("SELECT region, urgent, COUNT(*) FROM visits GROUP BY region, urgent", CATALOG).plan
     keys = tuple(replace(key, domain=replace(key.domain, nullable=True)) for key in plan.keys)  # type: ignore[type-var]
     plan = replace(plan, keys=keys)

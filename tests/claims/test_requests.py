@@ -23,7 +23,7 @@ from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain
 from sfumato.privacy import Sensitivity
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
 from sfumato.release.prices import Price
 from sfumato.release.requests import Request
 
@@ -444,7 +444,7 @@ def test_sets_of_columns() -> None:
         found |= claims_of(f"score {k} {own[:3]} {len(own)}", outcome(lambda: scores._check_sets(k, own)))
     for source in ("visits", "SELECT 1", " with x AS (SELECT 1) SELECT 2", "select", "selected things", "VISITS "):
         found |= {f"select {source}": is_select(source)}
-    sex = Attribute("sex", "text", (Listed("f"), Listed("m"), Other()))
+    sex = Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), Other()))
     for cells in ("f", ["m", "f"], None, [None, "m", "m"], "x", [], [["f"]]):
         found |= claims_of(f"cells {cells}", outcome(lambda: mwem._cells(cells, sex)))
     for query in ({"sex": "f"}, {"a": None, "sex": ["f", None]}, {"b": 1}, {"sex": "f", "SEX": "m"}):

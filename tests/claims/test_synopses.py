@@ -17,7 +17,7 @@ from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, 
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import part_labels
 from sfumato.publish.cells.groups import _after, _labels
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell
 from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.synopsis import Synopsis, cell_keys, key_type
 from sfumato.release.answers.answer import Answer
@@ -169,8 +169,12 @@ def test_what_is_no_synopsis() -> None:
 
 def test_names_of_cells() -> None:
     found: dict[str, Claim] = {}
-    spiked = Attribute("age", "integer", (Listed(0), Listed(18), Range(0, 18), Range(18, 40, True), Other()))
-    real = Attribute("cost", "real", (Listed(Fraction(1, 2)), Range("0.5", "2"), Range("2", "3", True), Other()))
+    spiked = Attribute(
+        "age", "integer", (ListedCell(0), ListedCell(18), RangeCell(0, 18), RangeCell(18, 40, True), Other())
+    )
+    real = Attribute(
+        "cost", "real", (ListedCell(Fraction(1, 2)), RangeCell("0.5", "2"), RangeCell("2", "3", True), Other())
+    )
     leveled = Attribute(
         "when", "date", ATTRIBUTES[3].cells, ((0, 0, 1, 1, 2), (0, 0, 0, 0, 1)), (("early", "late"), ())
     )

@@ -20,9 +20,9 @@ from sfumato.plan.readings.cell_rows import CellCounts
 from sfumato.policy import Domain
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.publish.graph.models import GraphModel, Potential
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell
 from sfumato.publish.marginals.faces import TableFace
-from sfumato.publish.mwem import CellView, Model, NoisyCounts, Round, multiplied, replayed
+from sfumato.publish.mwem import CellView, Model, MwemRound, NoisyCounts, multiplied, replayed
 from sfumato.publish.synthesis import candidates, implications
 from sfumato.publish.synthesis.budget import (
     Amounts,
@@ -127,10 +127,10 @@ def test_candidates() -> None:
 
 
 def test_columns_that_decide_others() -> None:
-    town = Attribute("town", "text", (Listed("a"), Listed("b"), Other()))
-    region = Attribute("region", "text", (Listed("n"), Listed("s"), Other()))
-    age = Attribute("age", "integer", (Range(0, 1), Range(1, 9, True), Other()))
-    binned = Attribute("cost", "real", (Range("0", "1"), Range("1", "2", True), Other()))
+    town = Attribute("town", "text", (ListedCell("a"), ListedCell("b"), Other()))
+    region = Attribute("region", "text", (ListedCell("n"), ListedCell("s"), Other()))
+    age = Attribute("age", "integer", (RangeCell(0, 1), RangeCell(1, 9, True), Other()))
+    binned = Attribute("cost", "real", (RangeCell("0", "1"), RangeCell("1", "2", True), Other()))
     own = (region, town, age, binned)
     domains = (Domain("text", values=("n", "s")), Domain("text", values=("a", "b"), nullable=True))
     numbers = (Domain("integer", bounds=(0, 9)), Domain("real", bounds=(0, 2), nullable=True))
@@ -245,10 +245,10 @@ def test_dense_models() -> None:
     """The model of MWEM over every cell, from released counts alone."""
     found: dict[str, Claim] = {}
     rounds = [
-        Round(CellView((0,)), (9, 21)),
-        Round(CellView((0, 1)), (4, 3, 2, 6, 9, 6)),
-        Round(CellView((0, 1), (0, 4)), (11, 40)),
-        Round(CellView((1,), (2,)), (-3,)),
+        MwemRound(CellView((0,)), (9, 21)),
+        MwemRound(CellView((0, 1)), (4, 3, 2, 6, 9, 6)),
+        MwemRound(CellView((0, 1), (0, 4)), (11, 40)),
+        MwemRound(CellView((1,), (2,)), (-3,)),
     ]
     for textbook, rows in itertools.product((False, True), (30, 0, -5)):
         start = Model.uniform((2, 3), rows, 4, textbook=textbook)

@@ -14,8 +14,8 @@ import sfumato as sf
 from sfumato.server.application import application
 from sfumato.server.people.known_people import Role
 from sfumato.server.processes.listening import address, listening
-from sfumato.server.serving import Given, Server, opened
-from sfumato.server.settings import Settings
+from sfumato.server.serving import ProcessSettings, UvicornServer, opened
+from sfumato.server.settings import ServerSettings
 
 POLICY = """
 [unit]
@@ -72,12 +72,12 @@ def both(kind: str, policy: Path) -> Iterator[Curators]:
 def serving(policy: Path, at: str = "127.0.0.1:0", **settings: Any) -> Iterator[tuple[str, str]]:
     """Serve a policy from a thread; give the address and the analyst's token."""
     own = {"listen": at, "answer_after": 0.01, "free_per_second": 10_000, "log": str(policy.parent / "log")}
-    chosen = Settings(**{**own, **settings})
-    with listening(chosen) as listener, opened(Given((policy,), None, chosen)) as counter:
+    chosen = ServerSettings(**{**own, **settings})
+    with listening(chosen) as listener, opened(ProcessSettings((policy,), None, chosen)) as counter:
         counter.people.add_user("ana", Role.ANALYST, by="tests")
         _, token = counter.people.new_token("ana", by="tests")
         started = threading.Event()
-        server = Server(application(counter), chosen, started.set)
+        server = UvicornServer(application(counter), chosen, started.set)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
         thread.start()
         assert started.wait(120)

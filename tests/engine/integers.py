@@ -15,15 +15,15 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engine.seam import Data, OpenReading, Unheld
+from sfumato.engine.seam import DataIdentity, OpenReading, Unheld
 from sfumato.errors import EngineClosed, Unsupported
 from sfumato.plan.aggregates.measures import Contribution
-from sfumato.plan.bounding import Bounded, Scaled
+from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.keys import World
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Bound, GroupKey, Scan, relations
-from sfumato.plan.readings.total_readings import E, Found, FoundTotals, GroupTotals, Reading
+from sfumato.plan.readings.total_readings import E, Found, FoundTotals, GroupTotals, PlanReading
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Policy
 
@@ -47,12 +47,12 @@ class Integers:
     def values(self, world: World) -> Sequence[GroupKey]:  # noqa: ARG002 - no expressions
         raise _unsupported()
 
-    def check(self, *readings: Reading[Any]) -> OpenReading:
+    def check(self, *readings: PlanReading[Any]) -> OpenReading:
         for reading in readings:
             self._check(reading)
         return Unheld(self)
 
-    def _check(self, reading: Reading[Any]) -> None:
+    def _check(self, reading: PlanReading[Any]) -> None:
         if not self._open:
             raise EngineClosed
         bounded = reading.bounded
@@ -63,7 +63,7 @@ class Integers:
         if tests or not (plain and known and all(each is None or isinstance(each, Column) for each in used)):
             raise _unsupported()
 
-    def read(self, reading: Reading[E], key: int) -> E:  # noqa: ARG002 - no samples
+    def read(self, reading: PlanReading[E], key: int) -> E:  # noqa: ARG002 - no samples
         if isinstance(reading, FoundTotals):
             return cast("E", self._found(reading))
         assert isinstance(reading, GroupTotals)
@@ -83,7 +83,7 @@ class Integers:
         holders = np.bincount(key, totals[:, -1], len(names)).astype(np.int64)
         return Found(holders, lambda places: [names[place] for place in places], key, declared, totals[:, :-1])
 
-    def _totals(self, bounded: Bounded, groups: Sequence[GroupKey]) -> Whole:
+    def _totals(self, bounded: BoundedPlan, groups: Sequence[GroupKey]) -> Whole:
         place = {group: index for index, group in enumerate(groups)}
         keys = [self._column(each)[0].tolist() for each in bounded.plan.keys]
         size = len(next(iter(self._rows[bounded.plan.table].values())))
@@ -94,7 +94,7 @@ class Integers:
             np.add.at(found[:, number], at[at >= 0], values[at >= 0])
         return found
 
-    def _weighted(self, bounded: Bounded, measure: Scaled, each: Contribution, at: Whole) -> Whole:
+    def _weighted(self, bounded: BoundedPlan, measure: ScaledMeasure, each: Contribution, at: Whole) -> Whole:
         """What each row adds: reweighted, a row of a unit with R > m rows counts m/R, rounded toward zero."""
         values = self._steps(each, len(at))
         table = self._policy.tables[bounded.plan.table]
@@ -129,9 +129,9 @@ class Integers:
     def check_files(self) -> None:
         """The tables are copies: no file matters to them."""
 
-    def data(self, *, public: bool) -> tuple[Data, ...]:
+    def data(self, *, public: bool) -> tuple[DataIdentity, ...]:
         chosen = [name for name, table in self._policy.tables.items() if table.public is public]
-        return tuple(Data(f"memory://{self._seal(name)}", partial(self._seal, name)) for name in chosen)
+        return tuple(DataIdentity(f"memory://{self._seal(name)}", partial(self._seal, name)) for name in chosen)
 
     def _seal(self, name: str) -> str:
         return hashlib.sha256(b"".join(each.tobytes() for each in self._rows[name].values())).hexdigest()
@@ -153,12 +153,12 @@ class Held:
     def __init__(self, engine: Integers) -> None:
         self._engine, self._open = engine, True
 
-    def check(self, *readings: Reading[Any]) -> OpenReading:
+    def check(self, *readings: PlanReading[Any]) -> OpenReading:
         if not self._open:
             raise EngineClosed
         return self._engine.check(*readings)
 
-    def read(self, reading: Reading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], key: int) -> E:
         return self._engine.read(reading, key)
 
     def interrupt(self, token: int | None = None) -> None:

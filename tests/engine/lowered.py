@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfumato.engine.lowering.relational import Reference, Select, Statement, Table
+from sfumato.engine.lowering.relational import CleanTable, Reference, RelationalStatement, Select
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
@@ -19,10 +19,12 @@ def selected(expressions: Sequence[Expression], source: str = "(SELECT 1)", spel
     lowering = RowLowering({name: Reference(f"c{index}") for index, name in enumerate(names)})
     made = tuple((f"k{index}", lowering.lower(each)) for index, each in enumerate(expressions))
     read = tuple((f"c{index}", Reference(str(name), "r")) for index, name in enumerate(names))
-    select = Select(read, Table("t"), everything=not read)
+    select = Select(read, CleanTable("t"), everything=not read)
     for level in lowering.stages():
         select = Select(tuple(level), select, everything=True)
-    return Generator(spelling or DuckDBSpelling(), lambda _: source).statement(Statement((), Select(made, select)))
+    return Generator(spelling or DuckDBSpelling(), lambda _: source).statement(
+        RelationalStatement((), Select(made, select))
+    )
 
 
 def constant(value: Value | None, kind: Type) -> str:

@@ -20,17 +20,26 @@ import pytest
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import total_lowering
-from sfumato.engine.lowering.relational import Constant, Operation, Scalar, Select, Statement, Table, Wide, apply
+from sfumato.engine.lowering.relational import (
+    CleanTable,
+    Constant,
+    RelationalStatement,
+    Scalar,
+    ScalarFunction,
+    Select,
+    Wide,
+    apply,
+)
 from sfumato.engine.lowering.total_lowering import _nearest
 from sfumato.engine.lowering.unit_lowering import wide
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.plan import bounding
-from sfumato.plan.bounding import Bounded, _rounded, boundings, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, _rounded, boundings, for_neighbours
 from sfumato.plan.limits import Limits
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
-from sfumato.policy import Table as Declared
+from sfumato.policy import CleanTable as Declared
 from sfumato.privacy import Neighbours, Sensitivity
 
 KINDS, LIMITS = ("a", "b"), {"max_rows": 2, "max_groups": 2, "max_rows_per_group": 2}
@@ -98,13 +107,13 @@ def _engine(rows: bool, bases: int) -> DuckDB:
     return DuckDB(policy_of(Declared("t", source, columns, id="row" if rows else "who", **own)), threads=1)  # type: ignore[arg-type]
 
 
-def _bounded(engine: DuckDB, measure: str) -> tuple[Bounded, ...]:
+def _bounded(engine: DuckDB, measure: str) -> tuple[BoundedPlan, ...]:
     """Bound the plan as one world: no unit is in another."""
     plan = parse(f"SELECT world, kind, {measure}(cost) AS n FROM t GROUP BY world, kind", engine.catalog()).plan
     return boundings(plan, Limits.of(engine._policy.tables["t"]), len(KINDS))
 
 
-def _totals(engine: DuckDB, bounded: Bounded, count: int) -> list[Vector]:
+def _totals(engine: DuckDB, bounded: BoundedPlan, count: int) -> list[Vector]:
     groups = tuple(product(range(count), KINDS))
     found = tuples(engine.read(GroupTotals(bounded, groups), 7))
     return [(*found[2 * world], *found[2 * world + 1]) for world in range(count)]
@@ -148,11 +157,14 @@ def test_no_unit_moves_rounded_totals_further_than_is_claimed(rows: bool, measur
 def _away_in_the_engine(total: Scalar, unit: int) -> Scalar:
     """The broken twin of ``_nearest``: division rounds toward 0, so halves are rounded away from it."""
     half = Constant(unit // 2, Wide.INTEGER)
-    negative = apply(Operation.GREATER, Constant(0, Wide.INTEGER), wide(total))
+    negative = apply(ScalarFunction.GREATER, Constant(0, Wide.INTEGER), wide(total))
     moved = apply(
-        Operation.CASE, negative, apply(Operation.SUBTRACT, wide(total), half), apply(Operation.ADD, wide(total), half)
+        ScalarFunction.CASE,
+        negative,
+        apply(ScalarFunction.SUBTRACT, wide(total), half),
+        apply(ScalarFunction.ADD, wide(total), half),
     )
-    return apply(Operation.DIVIDE_WIDE, moved, Constant(unit, Wide.INTEGER))
+    return apply(ScalarFunction.DIVIDE_WIDE, moved, Constant(unit, Wide.INTEGER))
 
 
 def _without_remainders(change: Sensitivity, unit: int, touched: int) -> Sensitivity:  # noqa: ARG001
@@ -185,5 +197,7 @@ def test_the_engine_rounds_halves_up() -> None:
     middles = [sign * (whole * unit + half) for sign in (-1, 1) for whole in (0, 1, 2**70) for half in (0, unit // 2)]
     totals = [each + by for each in middles for by in (-1, 0, 1)]
     columns = tuple((f"t{at}", _nearest(Constant(each, Wide.INTEGER), unit)) for at, each in enumerate(totals))
-    written = Generator(DuckDBSpelling(), lambda _: "(SELECT 1)").statement(Statement((), Select(columns, Table("t"))))
+    written = Generator(DuckDBSpelling(), lambda _: "(SELECT 1)").statement(
+        RelationalStatement((), Select(columns, CleanTable("t")))
+    )
     assert duckdb.sql(written).fetchall() == [tuple(nearest(each, unit) for each in totals)]

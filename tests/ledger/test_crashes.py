@@ -468,7 +468,7 @@ def test_a_release_that_is_interrupted_anywhere_says_whether_it_was_charged(tmp_
     with sf.Curator(policy, tmp_path / "ledger.db") as clinic:
         question, setting = clinic.sql("SELECT COUNT(*) AS n FROM visits"), clinic._context
         prepared = prepare(question.options, Price(1))
-        asked = releasing.Asked("count", question.identity, setting.engine.identity())
+        asked = releasing.ReleaseRequest("count", question.identity, setting.engine.identity())
         kind = KnownGroups(prepared, question.shared.made, question.groups, setting.version)
         outcomes = []
         for at in range(1, 5000, 1 if long else 7):

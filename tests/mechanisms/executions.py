@@ -20,12 +20,14 @@ def law(run: Callable[[], list[int]]) -> Law:
     while True:
         chance, many = [1.0], []
 
-        def chosen(runs: rank_choices.Runs, chance: list[float] = chance, many: list[int] = many) -> tuple[object, ...]:
+        def chosen(
+            runs: rank_choices.ValueRuns, chance: list[float] = chance, many: list[int] = many
+        ) -> tuple[object, ...]:
             taken = [_one(runs.of_group(index), path, chance, many) for index in range(runs.covered.size)]
             return tuple(np.array(each) for each in zip(*taken, strict=True))
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rank_choices.Runs, "chosen", chosen)
+            patch.setattr(rank_choices.ValueRuns, "chosen", chosen)
             result = tuple(run())
         found[result] = found.get(result, 0.0) + chance[0]
         while path and path[-1] + 1 == many[len(path) - 1]:
@@ -35,7 +37,7 @@ def law(run: Callable[[], list[int]]) -> Law:
         path[-1] += 1
 
 
-def _one(runs: rank_choices.Runs, path: list[int], chance: list[float], many: list[int]) -> tuple[int, int, bool]:
+def _one(runs: rank_choices.ValueRuns, path: list[int], chance: list[float], many: list[int]) -> tuple[int, int, bool]:
     """Take the number that the path says, or the first one; note how likely it is and how many there are."""
     number = [start + k for start, count in zip(runs.starts, runs.places, strict=True) for k in range(count)]
     run = [index for index, count in enumerate(runs.places) for _ in range(count)]

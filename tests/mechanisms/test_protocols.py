@@ -11,13 +11,13 @@ import pytest
 import sfumato as sf
 from sfumato import mechanisms
 from sfumato.mechanisms.additive import FAMILIES
-from sfumato.mechanisms.protocols import Additive, Interactive, Selection
+from sfumato.mechanisms.protocols import Additive, Interactive, SelectionMechanism
 
 SOURCES = Path(sf.__file__).parent
 
 # The annotations are checked too: a signature that does not fit its protocol is a type error.
 ADDITIVE: tuple[Additive, ...] = (sf.Laplace(10), sf.Gaussian([1, 2], grid="0.5"))
-SELECTIONS: tuple[Selection, ...] = (
+SELECTIONS: tuple[SelectionMechanism, ...] = (
     sf.Exponential(1),
     sf.PermuteAndFlip(1),
     sf.NoisyMax(1, noise="gumbel"),
@@ -42,8 +42,8 @@ def test_every_mechanism_is_walked() -> None:
 
 
 @pytest.mark.parametrize("mechanism", EVERY, ids=repr)
-def test_each_is_one_of_the_three(mechanism: Additive | Selection | Interactive) -> None:
-    kinds = [kind for kind in (Additive, Selection, Interactive) if isinstance(mechanism, kind)]
+def test_each_is_one_of_the_three(mechanism: Additive | SelectionMechanism | Interactive) -> None:
+    kinds = [kind for kind in (Additive, SelectionMechanism, Interactive) if isinstance(mechanism, kind)]
     assert len(kinds) == 1
     assert mechanism.interactive is (kinds == [Interactive])
     assert isinstance(mechanism.curve(), sf.Curve)
@@ -61,7 +61,7 @@ def test_additive_noise_says_its_size(mechanism: Additive) -> None:
 
 
 @pytest.mark.parametrize("mechanism", SELECTIONS, ids=repr)
-def test_selections_say_how_wrong_they_may_be(mechanism: Selection) -> None:
+def test_selections_say_how_wrong_they_may_be(mechanism: SelectionMechanism) -> None:
     among = (sf.Exponential, sf.PermuteAndFlip, sf.NoisyMax, sf.TopK, sf.FrequentValues)
     about = (10,) if isinstance(mechanism, among) else ()
     assert 0 < mechanism.error(*about, confidence="0.9") <= mechanism.error(*about, confidence="0.999")

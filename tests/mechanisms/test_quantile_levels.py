@@ -168,22 +168,22 @@ def test_a_row_that_changes_its_part_reaches_the_price_and_does_not_pass_it() ->
 
 def test_rows_tied_with_a_released_number_are_split_by_the_share() -> None:
     """Of 30 rows 10 at 4, 20 at 7: each part has its own share of those equal to what was released."""
-    rows = rank_choices.Rows(np.array([4, 7]), np.array([0, 10, 30]))
+    rows = rank_choices.RankedValues(np.array([4, 7]), np.array([0, 10, 30]))
     whole = rank_choices.whole_parts(rows, np.array([0, 2]), (0, 9))
-    rule = rank_choices.Rule(Fraction(3, 5), Fraction(1000))
+    rule = rank_choices.RankRule(Fraction(3, 5), Fraction(1000))
     numbers, lower, upper = rank_choices.choose(rows, whole, rule)
     assert numbers.tolist() == [7]  # rank 18 of 30
     assert (lower.unit, lower.high_weight.tolist(), lower.weight(rows).tolist()) == (5, [60], [110])
     assert (upper.unit, upper.low_weight.tolist(), upper.weight(rows).tolist()) == (5, [40], [40])
     for part in (lower, upper):  # again the same number: what is left of its rows is split again
-        numbers, below, above = rank_choices.choose(rows, part, rank_choices.Rule(Fraction(2, 3), Fraction(1000)))
+        numbers, below, above = rank_choices.choose(rows, part, rank_choices.RankRule(Fraction(2, 3), Fraction(1000)))
         assert numbers.tolist() == [7]
         parts = below.weight(rows) + above.weight(rows)
         assert (parts == 3 * part.weight(rows)).all()
-    leaning = rank_choices.Rule(Fraction(3, 5), Fraction(1000), -1)
+    leaning = rank_choices.RankRule(Fraction(3, 5), Fraction(1000), -1)
     _, lower, upper = rank_choices.choose(rows, whole, leaning)
     assert (lower.weight(rows).tolist(), upper.weight(rows).tolist()) == ([50], [100])
-    _, lower, upper = rank_choices.choose(rows, whole, rank_choices.Rule(Fraction(3, 5), Fraction(1000), 1))
+    _, lower, upper = rank_choices.choose(rows, whole, rank_choices.RankRule(Fraction(3, 5), Fraction(1000), 1))
     assert (lower.weight(rows).tolist(), upper.weight(rows).tolist()) == ([150], [0])
 
 
@@ -285,19 +285,19 @@ def test_the_rank_error_of_one_quantile_holds_whatever_is_tied(data: list[int], 
 def test_what_lies_beyond_the_nearest_runs_is_decided_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism, data = sf.Quantiles("0.5", 1000, (0, 10**5)), list(range(0, 10**5, 100))
     seen: list[Decimal] = []
-    share_beyond = rank_choices.Runs.share_beyond
+    share_beyond = rank_choices.ValueRuns.share_beyond
 
-    def told(runs: rank_choices.Runs, near: rank_choices.Runs) -> Any:
+    def told(runs: rank_choices.ValueRuns, near: rank_choices.ValueRuns) -> Any:
         seen.append(share_beyond(runs, near)(sf.mechanisms.exact_decisions.digits(60)))
         far = runs.beyond(near)
         assert far.distance.min() > near.distance.max()
         assert far.places.sum() + near.places.sum() == 10**5 + 1
         return share_beyond(runs, near)
 
-    monkeypatch.setattr(rank_choices.Runs, "suspected", lambda runs: list(range(runs.covered.size)))
-    monkeypatch.setattr(rank_choices.Runs, "share_beyond", told)
+    monkeypatch.setattr(rank_choices.ValueRuns, "suspected", lambda runs: list(range(runs.covered.size)))
+    monkeypatch.setattr(rank_choices.ValueRuns, "share_beyond", told)
     assert abs(mechanism.choose(data)[0] - 50_000) <= 200
-    monkeypatch.setattr(rank_choices.Runs, "falls_beyond", lambda *_: True)
+    monkeypatch.setattr(rank_choices.ValueRuns, "falls_beyond", lambda *_: True)
     assert abs(mechanism.choose(data)[0] - 50_000) > 200
     assert 0 < seen[0] < 2.0**-100
 

@@ -19,15 +19,15 @@ EPSILON = 1
 def exponents(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, float]]:
     """Of every choice that is drawn from here on, what the law is made of: P(y) ∝ e^{−exponent(y)}."""
     seen: list[dict[int, float]] = []
-    winners = rank_choices.Runs.winners
+    winners = rank_choices.ValueRuns.winners
 
-    def spied(runs: rank_choices.Runs) -> np.ndarray:
+    def spied(runs: rank_choices.ValueRuns) -> np.ndarray:
         falls = (float(runs.rate) * runs.distance.astype(np.float64)).tolist()
         held = zip(runs.starts.tolist(), runs.places.tolist(), falls, strict=True)
         seen.append({start + place: fall for start, many, fall in held for place in range(many)})
         return winners(runs)
 
-    monkeypatch.setattr(rank_choices.Runs, "winners", spied)
+    monkeypatch.setattr(rank_choices.ValueRuns, "winners", spied)
     return seen
 
 

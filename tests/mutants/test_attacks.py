@@ -164,7 +164,7 @@ MUTANTS = (
     Mutant(
         "a value that is replaced has the curve of one unit added",
         Kind.NEIGHBOURS,
-        "attacks.policy_attacks:Spending.ceiling",
+        "attacks.policy_attacks:WholeSpending.ceiling",
         "curve.for_neighbours(Neighbours.REPLACE) if replaced else curve",
         "curve",
         (f"{POLICY}::test_an_account_with_a_delta_is_spent_in_its_other_currency_too",),
@@ -212,7 +212,7 @@ MUTANTS = (
     Mutant(
         "the ρ of two accounts has the curve of one",
         Kind.FACTOR_TWO,
-        "attacks.policy_attacks:Spending.ceiling",
+        "attacks.policy_attacks:WholeSpending.ceiling",
         "Curve.concentrated(self.rho * self.accounts, own.neighbours)",
         "Curve.concentrated(self.rho, own.neighbours)",
         (f"{POLICY}::test_two_accounts_pay_for_the_column_that_says_which_of_them_pays",),
@@ -220,7 +220,7 @@ MUTANTS = (
     Mutant(
         "an account grows by ε alone, so that a large δ leaves it short of ρ",
         Kind.CHARGE_ORDER,
-        "attacks.policy_attacks:Spending.account",
+        "attacks.policy_attacks:WholeSpending.account",
         "epsilon = times * max(own.epsilon, divergence)",
         "epsilon = times * own.epsilon",
         (f"{POLICY}::test_an_account_pays_as_often_as_it_is_asked_however_large_delta_is",),

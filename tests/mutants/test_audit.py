@@ -311,7 +311,7 @@ MUTANTS = (
     Mutant(
         "an audit does not compare the noises of one release",
         Kind.AUDIT,
-        "audit.whole_policies.curator_audits:_Run._at",
+        "audit.whole_policies.curator_audits:_AuditRun._at",
         "replay=reached if recorded else None, noise=compared)",
         "replay=reached if recorded else None)",
         (f"{_WHOLE}::test_a_curator_that_uses_a_noise_twice_is_doubted",),

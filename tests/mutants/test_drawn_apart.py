@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "all groups take the same place of their runs",
         Kind.REUSE,
-        "mechanisms.rank_choices:Runs.chosen",
+        "mechanisms.rank_choices:ValueRuns.chosen",
         "bits.each_below(self.places[index])",
         "bits.each_below(self.places[index][:1])[0] % self.places[index]",
         (f"{_KINDS}[quantiles]",),

@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "a child says goodbye in its parent's name",
         Kind.CHARGE_ORDER,
-        "ledger.stores.postgres_sessions:Session.is_ours",
+        "ledger.stores.postgres_sessions:PostgresSession.is_ours",
         "return self._process == os.getpid()",
         "return True",
         (f"{_FAULTS}test_a_child_never_ends_its_parents_session",),
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "a server that does not sync is charged",
         Kind.CHARGE_ORDER,
-        "ledger.stores.postgres_sessions:Session._require_durable",
+        "ledger.stores.postgres_sessions:PostgresSession._require_durable",
         "(fsync, pages) != ('on', 'on')",
         "False",
         (f"{_FAULTS}test_fsync_and_the_like_are_on_or_nothing_is_charged",),
@@ -220,7 +220,7 @@ MEMORY = (
     Mutant(
         "the file of a curator goes although the ledger lacks its lines",
         Kind.REUSE,
-        "ledger.proofs.anchors:Running.forget",
+        "ledger.proofs.anchors:ProcessAnchor.forget",
         "or not self.anchor.holds(transaction):",
         "or False:",
         (f"{_KILLED}test_what_a_killed_curator_wrote_is_not_forgotten",),
@@ -236,7 +236,7 @@ MEMORY = (
     Mutant(
         "the file of a curator goes although it was written again",
         Kind.REUSE,
-        "ledger.proofs.anchors:Running.forget",
+        "ledger.proofs.anchors:ProcessAnchor.forget",
         "if _stamp(aside) != self.stamp:",
         "if False:",
         (f"{_KILLED}test_a_file_of_a_boot_before_goes_unless_it_was_written_again",),

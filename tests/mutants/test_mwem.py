@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "a choice of a count is free",
         Kind.CHARGE_ORDER,
-        "curator.proposals.mwem:_Series._round",
+        "curator.proposals.mwem:_MwemSeries._round",
         "self._released(ChooseStep(scores, self.steps.choice), 'a choice')",
         "ChooseStep(scores, self.steps.choice).draw(lambda r: self.on_tab.engine.read(r, 1))",
         _CHARGE,
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "an interrupt of multiplicative weights gives nothing back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.mwem:_Series.run",
+        "curator.proposals.mwem:_MwemSeries.run",
         "self.on_tab.tab.stop()",
         "self.on_tab.tab.forfeit()",
         ("publish/test_mwem.py::test_an_interrupt_between_steps_gives_the_model_so_far",),
@@ -52,8 +52,8 @@ MUTANTS = (
         "ranges of a model count on marginals that were chosen beforehand",
         Kind.REUSE,
         "publish.fits:Fit.known",
-        "return Known(estimates, sets, {block: self._eta(block) for block in estimates.parts})",
-        "return Known(estimates, sets)",
+        "return SynopsisEstimates(estimates, sets, {block: self._eta(block) for block in estimates.parts})",
+        "return SynopsisEstimates(estimates, sets)",
         ("publish/test_mwem.py::test_questions_are_measured_or_bounded_and_their_ranges_hold_the_truth",),
     ),
     Mutant(

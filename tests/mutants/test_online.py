@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "rows that count in two groups move scores once",
         Kind.SENSITIVITY,
-        "publish.online:Weighed.reach",
+        "publish.online:WeighedMeasure.reach",
         "return max(1, int(np.max(above)) + int(np.max(below)))",
         "return max(1, *(int(np.abs(one).max()) for one in each))",
         (f"{_TESTS}::test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says",),
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "weights below zero are not counted",
         Kind.NEIGHBOURS,
-        "publish.online:Weighed.reach",
+        "publish.online:WeighedMeasure.reach",
         "return max(1, int(np.max(above)) + int(np.max(below)))",
         "return max(1, int(np.max(above)), int(np.max(below)))",
         (f"{_TESTS}::test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says",),
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "large sums wrap around",
         Kind.WRAP,
-        "publish.online:Weighed.of",
+        "publish.online:WeighedMeasure.of",
         "if self.reach == 1:",
         "if self.reach >= 1:",
         (f"{_TESTS}::test_totals_of_the_largest_counts_and_weights_do_not_overflow",),
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "a mean moves as its first total does",
         Kind.SENSITIVITY,
-        "publish.online:Weighed.reach",
+        "publish.online:WeighedMeasure.reach",
         "for part in self.parts for weights in part.weights]",
         "for part in self.parts[:1] for weights in part.weights]",
         (f"{_TESTS}::test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says",),

@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "a row moves the squares of its own entry alone",
         Kind.SENSITIVITY,
-        "publish.marginals.chains:Difference.squares",
+        "publish.marginals.chains:LevelDifference.squares",
         "int(a) ** 2 * int(k) * (int(k) - 1)",
         "int(a) ** 2 * (int(k) - 1) ** 2",
         _MOVED,
@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "all parents are taken to weigh as the first",
         Kind.SENSITIVITY,
-        "publish.marginals.chains:Difference._kinds",
+        "publish.marginals.chains:LevelDifference._kinds",
         "return set(zip(self.weights.tolist(), self.children.tolist(), strict=True))",
         "return set(zip(self.weights.tolist()[:1], self.children.tolist()[:1], strict=True))",
         _MOVED,

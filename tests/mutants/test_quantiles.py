@@ -43,8 +43,8 @@ MUTANTS = (
         "rows beyond a unit's limit count in ranks",
         Kind.LIMITS,
         "engine.lowering.total_lowering:values",
-        "both = Union((light, Select(wanted, ranked, where=(*there, kept))))",
-        "both = Union((light, Select(wanted, ranked, where=there)))",
+        "both = RelationalUnion((light, Select(wanted, ranked, where=(*there, kept))))",
+        "both = RelationalUnion((light, Select(wanted, ranked, where=there)))",
         (_LAW, "engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
     ),
     Mutant(
@@ -83,8 +83,8 @@ MUTANTS = (
         "every level is drawn at the price of all",
         Kind.FACTOR_TWO,
         "mechanisms.quantiles:Quantiles._released",
-        "rule = Rule(node.share, self._level_epsilon / (2",
-        "rule = Rule(node.share, self.epsilon / (2",
+        "rule = RankRule(node.share, self._level_epsilon / (2",
+        "rule = RankRule(node.share, self.epsilon / (2",
         (_LEVELS,),
     ),
     Mutant(
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "the unit of distances follows the number of rows",
         Kind.SENSITIVITY,
-        "mechanisms.rank_choices:Runs.of",
+        "mechanisms.rank_choices:ValueRuns.of",
         "rate = rule.per_row / (parts.unit * rule.share.denominator)",
         "rate = rule.per_row / (int(parts.weight(rows).max()) + 1)",
         (_SCORES, _LEVELS),
@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         "runs with many numbers are no likelier than single ones",
         Kind.SAMPLING,
-        "mechanisms.rank_choices:Runs.winners",
+        "mechanisms.rank_choices:ValueRuns.winners",
         "races.winners_of_groups(races.GUMBEL, near, self.rate, begin, self.places)",
         "races.winners_of_groups(races.GUMBEL, near, self.rate, begin, np.ones_like(self.places))",
         ("mechanisms/test_quantiles.py::test_draws_follow_the_exact_law",),

@@ -12,14 +12,14 @@ def _of(formula: str) -> tuple[str]:
     return (f"{_PUBLISH}[{formula}]",)
 
 
-_RANGE = _of("publish.marginals.bounds.Bounded.range")
+_RANGE = _of("publish.marginals.bounds.BoundedTotals.range")
 _BOUNDED = _of("publish.marginals.bounds.bounded")
 
 MUTANTS = (
     Mutant(
         "each of several bounds has the whole chance to miss",
         Kind.RANGES,
-        "publish.marginals.bounds:Bounded.range",
+        "publish.marginals.bounds:BoundedTotals.range",
         "below = [_width(noises, beta * self.share, self.sharing, cells)",
         "below = [_width(noises, beta * self.share, 1, cells)",
         _RANGE,
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "each upper bound has the whole chance to miss",
         Kind.RANGES,
-        "publish.marginals.bounds:Bounded.range",
+        "publish.marginals.bounds:BoundedTotals.range",
         "above = [_width(noises, beta * self.share, self.sharing, cells)",
         "above = [_width(noises, beta * self.share, 1, cells)",
         _RANGE,
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "a range is cut to nothing where noise is below zero",
         Kind.RANGES,
-        "publish.marginals.bounds:Bounded.range",
+        "publish.marginals.bounds:BoundedTotals.range",
         "ends = [self._held(value) + width for",
         "ends = [self._held(value + width) for",
         _RANGE,
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "bounds that cross leave a narrow range",
         Kind.RANGES,
-        "publish.marginals.bounds:Bounded.range",
+        "publish.marginals.bounds:BoundedTotals.range",
         "(np.minimum(low, high - least), np.maximum(high, low + least))",
         "(np.minimum(low, high), np.maximum(low, high))",
         _RANGE,

@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "a value with a cell of its own is also drawn from the bin around it",
         Kind.SAMPLING,
-        "publish.drawn_rows:Column._steps",
+        "publish.drawn_rows:DrawnColumn._steps",
         "steps += (codes == cell) & (steps >= left_out)",
         "steps += 0 * left_out * cell",
         _TYPED,
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "what is missing is drawn as a value",
         Kind.NAN,
-        "publish.drawn_rows:Rows._array",
+        "publish.drawn_rows:DrawnRows._array",
         "return pyarrow.array(values, mask=self.missing(place)).cast(kind)",
         "return pyarrow.array(values).cast(kind)",
         _TYPED,

@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a snapshot reads the source again",
         Kind.REUSE,
-        "engine.duckdb.driver:Snapshot._scan",
+        "engine.duckdb.driver:DuckDBSnapshot._scan",
         "return self._copies.get(table) or super()._scan(table)",
         "return super()._scan(table)",
         ("release/test_series.py::test_every_step_of_a_series_sees_the_rows_of_its_first",),
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "a snapshot is made of whatever the file holds now",
         Kind.CHARGE_ORDER,
-        "engine.duckdb.driver:Snapshot._check",
+        "engine.duckdb.driver:DuckDBSnapshot._check",
         "if self._missing(reading):\n        self.sources.check_unchanged()",
         "",
         ("release/test_series.py::test_a_snapshot_begun_before_a_change_is_refused_for_free",),
@@ -81,8 +81,8 @@ MUTANTS = (
         "values of rows that the sample drops are counted",
         Kind.LIMITS,
         "engine.lowering.total_lowering:values",
-        "both = Union((light, Select(wanted, ranked, where=(*there, kept))))",
-        "both = Union((light, Select(wanted, ranked, where=there)))",
+        "both = RelationalUnion((light, Select(wanted, ranked, where=(*there, kept))))",
+        "both = RelationalUnion((light, Select(wanted, ranked, where=there)))",
         ("engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
     ),
     Mutant(
@@ -97,8 +97,8 @@ MUTANTS = (
         "equal tables in memory are one version",
         Kind.REUSE,
         "ledger.accounts.joined_sources:_glance",
-        "        return Source(MEMORY, content, part=part)",
-        "        return Source(MEMORY, content)",
+        "        return JoinedSource(MEMORY, content, part=part)",
+        "        return JoinedSource(MEMORY, content)",
         ("ledger/accounts/test_joined_sources.py::test_no_version_tells_whether_two_tables_in_memory_are_equal",),
     ),
 )

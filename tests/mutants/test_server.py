@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "another release under the same key gets the first one's answer",
         Kind.REUSE,
-        "server.releases.running_releases:Kept.require_same",
+        "server.releases.running_releases:StoredRelease.require_same",
         "if (self.kind, self.spec, self.price) != (asked.kind, asked.spec, asked.price):",
         "if self.kind != asked.kind:",
         (f"{_HOSTILE}::test_a_request_that_is_replayed_buys_nothing_more",),
@@ -339,7 +339,7 @@ MUTANTS = (
     Mutant(
         "who is told to stop is killed at once",
         Kind.CHARGE_ORDER,
-        "server.processes.spawned_processes:Processes._stop",
+        "server.processes.spawned_processes:WorkerProcesses._stop",
         "self._deadline = time.monotonic() + self._patience",
         "self._deadline = time.monotonic()",
         (f"{_SPAWNED}::test_a_process_that_hangs_is_handed_a_few_and_the_others_the_rest",),
@@ -347,7 +347,7 @@ MUTANTS = (
     Mutant(
         "a process that had to be killed has ended well",
         Kind.CHARGE_ORDER,
-        "server.processes.spawned_processes:Processes._ended",
+        "server.processes.spawned_processes:WorkerProcesses._ended",
         "code == -signal.SIGTERM and (not spawned.answers)",
         "code < 0",
         (f"{_SPAWNED}::test_a_process_that_was_stopped_is_killed_when_the_time_to_end_is_over",),
@@ -419,7 +419,7 @@ MUTANTS = (
     Mutant(
         "a server without a certificate answers whoever comes past its proxies",
         Kind.CONSENT,
-        "server.serving:Server._spoken",
+        "server.serving:UvicornServer._spoken",
         "loop, peers=self._peers)",
         "loop, peers=None)",
         (f"{_SERVING}::test_past_its_proxies_a_server_without_a_certificate_answers_nobody",),

@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "a session goes on after half an answer",
         Kind.REUSE,
-        "release.comparisons:Comparison.draw",
+        "release.comparisons:ThresholdComparison.draw",
         "self.session.close()",
         "",
         (f"{_CURATOR}::test_a_question_stopped_while_the_mechanism_answers_ends_the_session",),

@@ -56,7 +56,7 @@ MUTANTS = (
         "the ledger is not asked about public tables on Spark",
         Kind.CONSENT,
         "engine.spark.driver:fetch",
-        "tuple((Data(each, partial(str, hashed)) for each in source.addresses))",
+        "tuple((DataIdentity(each, partial(str, hashed)) for each in source.addresses))",
         "()",
         (f"{_HOSTILE}::test_a_public_table_is_fetched_from_the_spark_that_it_names",),
         long=True,
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "a closed session stays at the server",
         Kind.AUDIT,
-        "engine.spark.sessions:Session.close",
+        "engine.spark.sessions:SparkConnection.close",
         "self.spark.client.release_session()",
         "",
         (f"{_FAULTS}::test_closed_sessions_leave_nothing",),

@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         "a choice of what to measure next is free",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis:_Series.run",
+        "curator.proposals.synthesis:_SynthesisSeries.run",
         "_run(steps, self._released)",
         "_run(steps, lambda s: self._released(s) if isinstance(s, MeasureStep) else s.draw(lambda r:"
         " self.on_tab.engine.read(r, 1)))",
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "an interrupt of a synthesis gives nothing back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis:_Series.run",
+        "curator.proposals.synthesis:_SynthesisSeries.run",
         "except KeyboardInterrupt:\n        self.tab.stop()",
         "except KeyboardInterrupt:\n        self.tab.forfeit()",
         ("curator/proposals/test_synthesis.py::test_an_interrupt_between_steps_gives_the_rest_back",),
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "a clock gives back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis:_Series.run",
+        "curator.proposals.synthesis:_SynthesisSeries.run",
         "except _TimeIsUp:\n        self.tab.forfeit()",
         "except _TimeIsUp:\n        self.tab.stop()",
         ("curator/proposals/test_synthesis.py::test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back",),
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "a step that the clock refuses gives back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis:_Series.run",
+        "curator.proposals.synthesis:_SynthesisSeries.run",
         "raise\n        self.tab.forfeit()",
         "raise\n        self.tab.stop()",
         ("curator/proposals/test_synthesis.py::test_a_step_that_the_clock_refuses_leaves_the_model_so_far",),
@@ -154,7 +154,7 @@ MUTANTS = (
     Mutant(
         "a model forgets which column decides another",
         Kind.KEYS,
-        "publish.synthesis.course:Course.finish",
+        "publish.synthesis.course:SynthesisState.finish",
         "if ruled_out:",
         "if not ruled_out:",
         ("publish/synthesis/test_implications.py::test_every_row_keeps_what_columns_decide",),
@@ -162,7 +162,7 @@ MUTANTS = (
     Mutant(
         "the pair of a column that decides another is not measured",
         Kind.KEYS,
-        "publish.synthesis.course:Course.measure_pairs",
+        "publish.synthesis.course:SynthesisState.measure_pairs",
         "for pair in self.setting.pairs:",
         "for pair in self.setting.pairs[:0]:",
         ("publish/synthesis/test_implications.py::test_every_row_keeps_what_columns_decide",),
@@ -246,7 +246,7 @@ MUTANTS = (
     Mutant(
         "rows of a synthesis are read before its first charge",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis:_Series.__post_init__",
+        "curator.proposals.synthesis:_SynthesisSeries.__post_init__",
         "self.tab = self.on_tab.tab",
         "self.tab = self.on_tab.tab\n    self.on_tab.engine.read(self.course.setting.reading, 1)",
         ("curator/proposals/test_synthesis.py::test_each_step_is_charged_before_it_reads_and_rows_are_read_once",),

@@ -122,7 +122,7 @@ MUTANTS = (
         "private tables meet without the unit",
         Kind.NEIGHBOURS,
         "engine.lowering.relation_lowering:RelationLowering._matched",
-        "apply(Operation.EQUAL, Reference('u', 'r'), Reference('u', 'j'))",
+        "apply(ScalarFunction.EQUAL, Reference('u', 'r'), Reference('u', 'j'))",
         "Constant(True, Type.BOOLEAN)",
         (_ACROSS, _ORACLE),
     ),

@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "a replaced row moves a sum by high − low",
         Kind.NEIGHBOURS,
-        "plan.bounding:Scaled.box",
+        "plan.bounding:ScaledMeasure.box",
         "(min(only.low, 0), max(only.high, 0))",
         "(only.low, only.high)",
         (_WIDTHS, _SUMS),

@@ -19,7 +19,7 @@ MUTANTS = (
         "a value that a test leaves out counts in the second sum of a mean",
         Kind.SENSITIVITY,
         "engine.lowering.total_lowering:_mirrored",
-        "apply(Operation.CASE, test, whole(1))",
+        "apply(ScalarFunction.CASE, test, whole(1))",
         "whole(1)",
         ("engine/test_totals.py::test_sums_that_follow_from_others_are_exact",),
     ),

@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "the table without the person has them",
         Kind.NEIGHBOURS,
-        "attacks.membership:Runs.counts",
+        "attacks.membership:MembershipRuns.counts",
         "others if self.instead is None else others + self.instead",
         "others + self.targets if self.instead is None else others + self.instead",
         (f"{MEMBERSHIP}::test_counts_are_those_of_the_people_who_are_there",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "rows without names keep the order of those who gave them",
         Kind.CONSENT,
-        "attacks.tracing_rows:Candidates.table",
+        "attacks.tracing_rows:CandidateRows.table",
         "return own[np.lexsort(own.T)]",
         "return own",
         (f"{MEMBERSHIP}::test_copies_are_rows_of_the_table_and_names_are_not_in_their_order",),
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "a value replaced has the ceiling of a unit removed",
         Kind.NEIGHBOURS,
-        "attacks.policy_attacks:Spending.ceiling",
+        "attacks.policy_attacks:WholeSpending.ceiling",
         "account_ceiling(promise, own.neighbours) if replaced else guess_ceiling(promise)",
         "guess_ceiling(promise)",
         (f"{POLICY}::test_exact_answers_give_all_away_and_the_policys_hold_their_ceilings",),
@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "the target has one row, whatever counts",
         Kind.LIMITS,
-        "attacks.policy_attacks:Stage.rows",
+        "attacks.policy_attacks:AttackedTable.rows",
         "most = 1 if self.table.every_row else self.table.max_rows or 1",
         "most = 1",
         (f"{POLICY}::test_the_target_has_as_many_rows_as_count_and_nobody_else_more_than_one",),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "a staged account has more than the policy's budget",
         Kind.CHARGE_ORDER,
-        "attacks.policy_attacks:Spending.account",
+        "attacks.policy_attacks:WholeSpending.account",
         "epsilon = times * max(own.epsilon, divergence)",
         "epsilon = times * (1 + max(own.epsilon, divergence))",
         (f"{POLICY}::test_the_whole_budget_is_spent_and_not_more",),
@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "rounds that are not played are left out of the score",
         Kind.AUDIT,
-        "attacks.game:Match.epsilon",
+        "attacks.game:GuessingMatch.epsilon",
         "least_proven(self.right, self.rounds, _ALARM)",
         "least_proven(self.right, max(1, self.played), _ALARM)",
         (f"{GAME}::test_rounds_that_are_not_played_count_as_wrong",),

@@ -32,10 +32,10 @@ MUTANTS = (
     Mutant(
         "the regret of a player who is alone in its type does not count",
         Kind.LIMITS,
-        "games.mediation:Advice.regret",
+        "games.mediation:MediatorAdvice.regret",
         "present = game.population > 0",
         "present = game.population > 1",
-        ("vectors/test_game_vectors.py::test_vectors[games.mediation.Advice.regret]",),
+        ("vectors/test_game_vectors.py::test_vectors[games.mediation.MediatorAdvice.regret]",),
     ),
     Mutant(
         "reports are scaled beyond themselves when payments are drawn",

@@ -52,7 +52,7 @@ MUTANTS = (
         "a cell counts as one row",
         Kind.SENSITIVITY,
         "engine.lowering.cell_lowering:_total",
-        "apply(Operation.MULTIPLY, Reference(name), Reference('n'))",
+        "apply(ScalarFunction.MULTIPLY, Reference(name), Reference('n'))",
         "Reference(name)",
         (f"{_COMBINING}::test_many_counts_are_added_up_from_cells",),
     ),
@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "a settled answer may leak more than was charged",
         Kind.CHARGE_ORDER,
-        "ledger.accounts.holds:Settled.__post_init__",
+        "ledger.accounts.holds:SettledAnswer.__post_init__",
         "if self.entry.curve.parts:",
         "if not self.entry.parts:",
         ("ledger/accounts/test_holds.py::test_a_tab_is_settled_at_once_with_what_was_charged",),

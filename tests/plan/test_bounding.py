@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.plan.aggregates.measures import value_range
-from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding
+from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours, found_bounding
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Table
@@ -23,13 +23,13 @@ USERS = Table(
 ROWS = Table("visits", Path("visits.parquet"), VISITS, id="row")
 
 
-def bounded_plans(text: str, table: Table = USERS, groups: int = 4) -> dict[Strategy, Bounded]:
+def bounded_plans(text: str, table: Table = USERS, groups: int = 4) -> dict[Strategy, BoundedPlan]:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
     return {each.strategy: each for each in boundings(query.plan, Limits.of(table), groups)}
 
 
-def change(bounded: Bounded, index: int = 0) -> tuple[Fraction, float, Fraction]:
+def change(bounded: BoundedPlan, index: int = 0) -> tuple[Fraction, float, Fraction]:
     """Δ₁, Δ₂, Δ∞ in the measure's own terms."""
     scaled = bounded.measures[index]
     found = scaled.sensitivity

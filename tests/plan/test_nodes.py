@@ -8,7 +8,7 @@ from operator import eq, ge, gt, le, lt, ne
 
 import pytest
 
-from sfumato.plan.aggregates.unit_measures import Counting, Place, UnitCount
+from sfumato.plan.aggregates.unit_measures import Counting, RowPosition, UnitCount
 from sfumato.plan.bounding import whole_rows
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import (
@@ -83,7 +83,7 @@ def test_rows_and_limits_of_one_unit(relation: Relation, most: int | None, limit
 
 
 def _places(counting: Counting, *keys: Column) -> Window:
-    made = Place(keys, (Order(column(), descending=False, nulls_first=False),), counting, CAP)
+    made = RowPosition(keys, (Order(column(), descending=False, nulls_first=False),), counting, CAP)
     return Window(scan(), 1, (("place", made),))
 
 

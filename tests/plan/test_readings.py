@@ -14,7 +14,7 @@ import pytest
 
 from plan.described import CATALOG, VISITS
 from sfumato.errors import InvalidParameter
-from sfumato.plan.bounding import Bounded, boundings, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings.total_readings import LinearScores, LinearTotals, Matrix, Supports, Thresholds, Totals
 from sfumato.plan.sql.statements import parse
@@ -40,7 +40,9 @@ OTHERS = (
 )
 
 
-def bounded(table: Table, relation: Neighbours, text: str = COUNTS, strategy: Strategy = Strategy.SAMPLE) -> Bounded:
+def bounded(
+    table: Table, relation: Neighbours, text: str = COUNTS, strategy: Strategy = Strategy.SAMPLE
+) -> BoundedPlan:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
     found = {each.strategy: each for each in boundings(query.plan, Limits.of(table), 3)}

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import sfumato as sf
-from sfumato.plots.answers import Key, draw, draw_lines, draw_panels
+from sfumato.plots.answers import GroupColumn, draw, draw_lines, draw_panels
 from sfumato.plots.bars import aligned, edges
 from sfumato.plots.frame import HIGH, bare
 from sfumato.plots.heat_maps import colour, ink_on
 from sfumato.plots.marks import cut, digits, each_escaped, each_told, escaped, label, labels, lengths, told, width
 from sfumato.plots.picture import KINDS, Picture
-from sfumato.plots.scales import ChartData, KeyScale, LogScale, Scale, TimeScale, seconds, written
+from sfumato.plots.scales import ChartData, KeyScale, LinearScale, LogScale, TimeScale, seconds, written
 
 SVG = "{http://www.w3.org/2000/svg}"
 FOOT = ["protects one person", "ε = 0.5 for this answer", "ranges hold with 95 % confidence", "2026-11-15"]
@@ -38,8 +38,8 @@ HOSTILE = (
 )
 
 
-def key(name: str, values: Sequence[Any]) -> Key:
-    return Key(name, tuple(values), tuple("NULL" if each is None else str(each) for each in values))
+def key(name: str, values: Sequence[Any]) -> GroupColumn:
+    return GroupColumn(name, tuple(values), tuple("NULL" if each is None else str(each) for each in values))
 
 
 def column(name: str, labels: Sequence[str], values: Sequence[float | None], half: float = 20.0) -> ChartData:
@@ -298,16 +298,16 @@ def test_no_pile_of_marks_leaves_its_line() -> None:
 
 
 def test_all_numbers_beside_an_axis_are_in_one_unit() -> None:
-    assert [text for _, text in Scale(0, 23_000, 0, 100).ticks(6)] == ["0", "5k", "10k", "15k", "20k"]
-    assert [text for _, text in Scale(0, 2.3e6, 0, 100).ticks(6)] == ["0", "0.5M", "1M", "1.5M", "2M"]
-    assert [text for _, text in Scale(0, 9000, 0, 100).ticks(6)] == ["0", "2,000", "4,000", "6,000", "8,000"]
+    assert [text for _, text in LinearScale(0, 23_000, 0, 100).ticks(6)] == ["0", "5k", "10k", "15k", "20k"]
+    assert [text for _, text in LinearScale(0, 2.3e6, 0, 100).ticks(6)] == ["0", "0.5M", "1M", "1.5M", "2M"]
+    assert [text for _, text in LinearScale(0, 9000, 0, 100).ticks(6)] == ["0", "2,000", "4,000", "6,000", "8,000"]
 
 
 def test_numbers_are_written_as_people_write_them() -> None:
     told = [written(each, 1) for each in (0, 7, 1500, 20_000, 1_250_000, 3e9, -5)]
     assert told == ["0", "7", "1,500", "20k", "1.25M", "3bn", "−5"]
     assert [text for _, text in KeyScale(1990, 2010, 0, 100).ticks(5)] == ["1990", "1995", "2000", "2005", "2010"]
-    assert [text for _, text in Scale(0, 1, 0, 100).ticks(6)] == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
+    assert [text for _, text in LinearScale(0, 1, 0, 100).ticks(6)] == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
     assert [text for _, text in LogScale(0.01, 10, 0, 100).ticks(5)] == ["0.01", "0.1", "1", "10"]
     years = TimeScale(seconds(dt.date(2020, 1, 1)), seconds(dt.date(2022, 1, 1)), 0, 1)
     assert [text for _, text in years.ticks(3)] == ["2020", "2021", "2022"]
@@ -315,7 +315,7 @@ def test_numbers_are_written_as_people_write_them() -> None:
 
 @pytest.mark.parametrize("ends", [(0, 0), (-1e300, 1e300), (1e-300, 2e-300), (5, 5), (0, 1e-9)])
 def test_scales_keep_to_their_ends(ends: tuple[float, float]) -> None:
-    scale = Scale(*ends, 10, 90)
+    scale = LinearScale(*ends, 10, 90)
     for number in (*ends, -math.inf, math.inf):
         assert 10 <= scale(number) <= 90
     assert len(scale.ticks(5)) <= 7
@@ -407,9 +407,9 @@ def test_many_texts_are_escaped_as_each_of_them_is(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "scale", [Scale(-2.0, 7.0, 10.0, 90.0), Scale(1.0, 1.0, 0.0, 8.0), LogScale(0.1, 90.0, 8.0, 0.0)]
+    "scale", [LinearScale(-2.0, 7.0, 10.0, 90.0), LinearScale(1.0, 1.0, 0.0, 8.0), LogScale(0.1, 90.0, 8.0, 0.0)]
 )
-def test_many_numbers_are_placed_as_each_of_them_is(scale: Scale) -> None:
+def test_many_numbers_are_placed_as_each_of_them_is(scale: LinearScale) -> None:
     numbers = [-math.inf, -3.0, 0.05, 1.0, 6.9, 7.0, 1e9, math.inf]
     assert scale.places(numbers) == [scale(each) for each in numbers]
     assert scale.places(numbers) == sorted(scale.places(numbers), reverse=scale.end < scale.start)

@@ -16,7 +16,7 @@ from sfumato.publish.marginals.attributes import attribute_of
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.synthesis.implications import zeros_of
-from sfumato.publish.synthesis.released import Implied, ReleasedMarginal, SynthesisRound, Synthesized
+from sfumato.publish.synthesis.released import ImpliedColumn, ReleasedMarginal, SynthesisRound, Synthesized
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price
@@ -50,7 +50,7 @@ def synthetic(
     impossible: Sequence[str] = (),
     columns: dict[str, Any] | None = None,
     sets: Sequence[tuple[int, ...]] = SETS,
-    implied: tuple[Implied, ...] = (),
+    implied: tuple[ImpliedColumn, ...] = (),
     truth: Any = None,
 ) -> Synthetic:
     """A model of even rows, or of a joint table of truth, measured on these sets."""

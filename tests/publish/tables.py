@@ -17,10 +17,10 @@ import pyarrow as pa
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.policy import Domain
 from sfumato.publish.marginals import blocks as block_algebra
-from sfumato.publish.marginals.attributes import Attribute, Attributes, Listed, Other, Range
+from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell, Other, RangeCell
 from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.marginals.measuring import Published, packed
-from sfumato.publish.marginals.planning import Plan, Workload, plan_gaussian, plan_laplace
+from sfumato.publish.marginals.planning import MarginalWorkload, Plan, plan_gaussian, plan_laplace
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.payers import Purchase
@@ -29,21 +29,23 @@ from sfumato.release.prices import Price
 FIRST = dt.date(2024, 1, 1)
 MONTHS = [dt.date(2024, month, 1) for month in (1, 2, 3, 4)]
 ATTRIBUTES: Attributes = (
-    Attribute("sex", "text", (Listed("f"), Listed("m"), Other())),
-    Attribute("age", "integer", (Range(0, 18), Range(18, 40), Range(40, 65), Range(65, 99, True), Other())),
-    Attribute("smokes", "boolean", (Listed(False), Listed(True), Other())),
+    Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), Other())),
+    Attribute(
+        "age", "integer", (RangeCell(0, 18), RangeCell(18, 40), RangeCell(40, 65), RangeCell(65, 99, True), Other())
+    ),
+    Attribute("smokes", "boolean", (ListedCell(False), ListedCell(True), Other())),
     Attribute(
         "day",
         "date",
         (
-            *(Range(*pair) for pair in pairwise(MONTHS)),
-            Range(MONTHS[-1], dt.date(2024, 4, 30), True),
+            *(RangeCell(*pair) for pair in pairwise(MONTHS)),
+            RangeCell(MONTHS[-1], dt.date(2024, 4, 30), True),
             Other(),
         ),
         ((0, 0, 0, 1, 2),),
     ),
-    Attribute("score", "real", (Range("0", "0.5"), Range("0.5", "2", True), Other())),
-    Attribute("code", "text", (*map(Listed, ("A1", "A2", "B1", "B2")), Other()), ((0, 0, 1, 1, 2),)),
+    Attribute("score", "real", (RangeCell("0", "0.5"), RangeCell("0.5", "2", True), Other())),
+    Attribute("code", "text", (*map(ListedCell, ("A1", "A2", "B1", "B2")), Other()), ((0, 0, 1, 1, 2),)),
 )
 DOMAINS = (
     Domain("text", values=("f", "m")),
@@ -102,9 +104,9 @@ def counts(rows: list[tuple[Any, ...]], attributes: Attributes = ATTRIBUTES) -> 
 
 def _cell(attribute: Attribute, value: Any) -> int:
     for place, cell in enumerate(attribute.cells[:-1]):
-        if isinstance(cell, Listed) and value == cell.value and value is not None:
+        if isinstance(cell, ListedCell) and value == cell.value and value is not None:
             return place
-        inside = isinstance(cell, Range) and value is not None and cell.low <= value <= cell.high
+        inside = isinstance(cell, RangeCell) and value is not None and cell.low <= value <= cell.high
         if inside and (cell.closed or value < cell.high):
             return place
     return attribute.size - 1
@@ -124,8 +126,8 @@ def planned(sets: Any, *, rho: Any = Fraction(1, 2), epsilon: Any = None, attrib
     names = [each.name for each in attributes]
     places = tuple(tuple(sorted(names.index(name) for name in each)) for each in sets)
     if epsilon is not None:
-        return plan_laplace(Workload(places), attributes, epsilon=epsilon)
-    return plan_gaussian(Workload(places), attributes).scaled(rho)
+        return plan_laplace(MarginalWorkload(places), attributes, epsilon=epsilon)
+    return plan_gaussian(MarginalWorkload(places), attributes).scaled(rho)
 
 
 def published(plan: Plan, table: np.ndarray, *, noisy: bool = False, **more: Any) -> Synopsis:

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from publish.tables import planned, published
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
 from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.marginals.bounds import Weights, _width, bounded
+from sfumato.publish.marginals.bounds import CellWeights, _width, bounded
 from sfumato.publish.synopsis import Synopsis
 
 SIZES = (3, 3, 4, 2)
 ATTRIBUTES = tuple(
-    Attribute("abcd"[k], "integer", (*map(Listed, range(size - 1)), Other())) for k, size in enumerate(SIZES)
+    Attribute("abcd"[k], "integer", (*map(ListedCell, range(size - 1)), Other())) for k, size in enumerate(SIZES)
 )
 TABLE = np.random.default_rng(3).integers(0, 12, SIZES)
 PAIRS = [["a", "b"], ["a", "c"], ["b", "c"], ["c", "d"]]
@@ -56,7 +56,7 @@ Widths = tuple[list[float], list[float]]
 
 def widths_of(synopsis: Synopsis, query: np.ndarray, axes: Set) -> Widths:
     """Half-widths of the bounds from below and from above: the same for every draw of a plan."""
-    found = bounded(synopsis._known, Weights(query, query), axes, ())
+    found = bounded(synopsis._known, CellWeights(query, query), axes, ())
     sides = (found.lowers, found.uppers)
     below, above = ([float(_width(noises, BETA, found.sharing, 1).item()) for _, noises in each] for each in sides)
     return below, above
@@ -64,7 +64,7 @@ def widths_of(synopsis: Synopsis, query: np.ndarray, axes: Set) -> Widths:
 
 def misses(synopsis: Synopsis, query: np.ndarray, axes: Set, widths: Widths | None = None) -> bool:
     """Whether the range of a query does not hold the truth."""
-    found, exact = bounded(synopsis._known, Weights(query, query), axes, ()), truth(query, axes)
+    found, exact = bounded(synopsis._known, CellWeights(query, query), axes, ()), truth(query, axes)
     if widths is None:
         low, high = (float(each.item()) for each in found.range(BETA, 1))
     else:
@@ -102,7 +102,7 @@ def test_bounds_that_are_taken_for_known_miss() -> None:
     query[0, 1] = 1
     plan, exact, missed = planned(PAIRS, attributes=ATTRIBUTES), truth(query, axes), 0
     for _ in range(draws):
-        found = bounded(published(plan, TABLE, noisy=True)._known, Weights(query, query), axes, ())
+        found = bounded(published(plan, TABLE, noisy=True)._known, CellWeights(query, query), axes, ())
         high = min(value.item() for value, _ in found.uppers)
         missed += high < exact
     assert missed / draws > 2 * allowed(draws)

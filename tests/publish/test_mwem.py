@@ -26,7 +26,7 @@ from sfumato.plan.readings.dense_readings import Counted, Misfits
 from sfumato.privacy import codec
 from sfumato.publish.fits import FitRound
 from sfumato.publish.marginals.group_totals import Adaptive
-from sfumato.publish.mwem import Model, NoisyCounts, Round, replayed
+from sfumato.publish.mwem import Model, MwemRound, NoisyCounts, replayed
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.tab_steps import Choice
 from sfumato.release.measurement import Measurement
@@ -242,7 +242,7 @@ def test_the_textbooks_update_is_the_published_one() -> None:
     proposal, _ = exact(policy_of([]), Price(2), textbook=True)
     view = proposal._candidates(Price(2)).view(4)
     start = proposal._begin(100)
-    model = start.updated(Round(view, (60,))).updated(Round(view, (55,)))
+    model = start.updated(MwemRound(view, (60,))).updated(MwemRound(view, (55,)))
     q = np.zeros(proposal.cells).reshape(3, 4, 3)
     q[1, 0] = 1  # the fifth cell of sex × age
     one = start.weights
@@ -270,7 +270,7 @@ def test_noise_as_large_as_can_be_keeps_a_model_finite() -> None:
     for rows in (-(2**62), 0, 2**62):
         model = proposal._begin(rows)
         for values in ((2**62,) * view.size, (-(2**62),) * view.size):
-            model = model.updated(Round(view, values))
+            model = model.updated(MwemRound(view, values))
             assert np.isfinite(model.fitted).all()
             assert (np.abs(model.predicted(view)) <= 2**61).all()
 
@@ -281,7 +281,7 @@ def test_an_interrupt_between_steps_gives_the_model_so_far(
 ) -> None:
     updated, seen = Model.updated, []
 
-    def interrupted(model: Model, found: Round) -> Model:
+    def interrupted(model: Model, found: MwemRound) -> Model:
         if len(seen) == done:
             raise KeyboardInterrupt
         seen.append(found)

@@ -34,13 +34,13 @@ from sfumato.privacy import Neighbours
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import Quantity
 from sfumato.publish.marginals.blocks import summed
-from sfumato.publish.marginals.bounds import Weights
+from sfumato.publish.marginals.bounds import CellWeights
 from sfumato.publish.marginals.measuring import has_fixed_total
 from sfumato.publish.online import (
     FALSE_ALARM,
     Gates,
     SessionBatch,
-    Weighed,
+    WeighedMeasure,
     close_width,
     first_hypothesis,
     gate_for,
@@ -86,7 +86,7 @@ def quantities(face: answering.Face, question: str) -> tuple[Quantity, ...]:
     return tuple(each for each in asking.quantities[0][0] if isinstance(each, Quantity))
 
 
-def asking(face: answering.Face, question: str) -> Weighed:
+def asking(face: answering.Face, question: str) -> WeighedMeasure:
     """The same, as a gate compares it."""
     found = weighed(quantities(face, question))
     assert found is not None
@@ -277,14 +277,14 @@ def test_rows_that_count_twice_are_compared_with_twice_the_steps() -> None:
     (only,) = asked.parts
     assert asked.reach == 1
     for weights in (only.weights[:1] * 2, tuple(_times(each, 2) for each in only.weights)):
-        assert Weighed((replace(only, weights=weights),), 1).reach == 2
-    assert Weighed((only, only, only), 1).reach == 3
+        assert WeighedMeasure((replace(only, weights=weights),), 1).reach == 2
+    assert WeighedMeasure((only, only, only), 1).reach == 3
     signed = tuple(_times(each, 1 - 4 * place) for place, each in enumerate(only.weights))
-    assert Weighed((replace(only, weights=signed),), 1).reach == 4  # +1 in one group, −3 in another
+    assert WeighedMeasure((replace(only, weights=signed),), 1).reach == 4  # +1 in one group, −3 in another
 
 
-def _times(weights: Weights, factor: float) -> Weights:
-    return Weights(weights.low * factor, weights.high * factor)
+def _times(weights: CellWeights, factor: float) -> CellWeights:
+    return CellWeights(weights.low * factor, weights.high * factor)
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
@@ -302,8 +302,8 @@ def test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says(relation
         for shared, parts in itertools.product((0, 1, 1), (1, 2)):  # a mean has two parts
             each = draw.integers(low, 8, (2, *shape)).astype(float)
             each[1] *= shared  # one group alone, or two that share rows
-            weights = tuple(Weights(one, one) for one in each)
-            asked = Weighed((replace(only, weights=weights), replace(only, weights=weights[::-1]))[:parts], 1)
+            weights = tuple(CellWeights(one, one) for one in each)
+            asked = WeighedMeasure((replace(only, weights=weights), replace(only, weights=weights[::-1]))[:parts], 1)
             totals = np.array([asked.of(each) for each in tables])
             base = totals[totals[:, 0].argmin()] if relation == "replace" else totals[0]
             for guess in (base, base + 1, base - asked.reach, base * 0):
@@ -338,7 +338,7 @@ def test_totals_of_the_largest_counts_and_weights_do_not_overflow() -> None:
     (only,) = asking(FACE, "SELECT sex, COUNT(*) FROM people WHERE smokes AND age < 18 GROUP BY sex").parts
     shape = tuple(FACE.attributes[place].size for place in only.axes)
     for factor in (2**20 - 1, 1 - 2**20):
-        asked = Weighed((replace(only, weights=tuple(_times(each, factor) for each in only.weights)),), 1)
+        asked = WeighedMeasure((replace(only, weights=tuple(_times(each, factor) for each in only.weights)),), 1)
         for count in (0, 1, 2**17 + 5, 2**36 - 1, 2**62 // math.prod(shape)):
             exact = int(only.of(np.ones(shape, np.int64))[0]) * factor * count
             held = max(-(2**60), min(2**60, exact))

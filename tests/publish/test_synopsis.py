@@ -25,9 +25,9 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import text
 from sfumato.publish.files import sealed_files, synopsis_files
 from sfumato.publish.files.synopsis_files import read
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
 from sfumato.publish.marginals.faces import TableFace
-from sfumato.publish.marginals.planning import Workload, plan_gaussian
+from sfumato.publish.marginals.planning import MarginalWorkload, plan_gaussian
 from sfumato.publish.marginals.verifying import exact_cost, parts
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.prices import Price
@@ -342,7 +342,7 @@ def test_releases_of_different_columns_are_one() -> None:
     """Columns are found by their names, in whichever order a release has them."""
     table = counts(people(1))
     turned = tuple(ATTRIBUTES[place] for place in (5, 0, 2))
-    own = plan_gaussian(Workload(((0, 1), (1, 2))), turned, rho=10**7)
+    own = plan_gaussian(MarginalWorkload(((0, 1), (1, 2))), turned, rho=10**7)
     face = TableFace(tuple(DOMAINS[place] for place in (5, 0, 2)), (), "people")
     second = published(own, table.sum((1, 3, 4)).transpose(2, 0, 1), line=9, face=face)
     first = published(planned([["sex", "age"]], rho=10**7), table)
@@ -383,7 +383,7 @@ def test_others_are_not_added(name: str) -> None:
 def _cells(sizes: tuple[int, ...]) -> tuple[Attribute, ...]:
     names = "abc"
     return tuple(
-        Attribute(names[k], "integer", (*map(Listed, range(size - 1)), Other())) for k, size in enumerate(sizes)
+        Attribute(names[k], "integer", (*map(ListedCell, range(size - 1)), Other())) for k, size in enumerate(sizes)
     )
 
 

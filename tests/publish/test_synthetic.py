@@ -16,10 +16,10 @@ import sfumato as sf
 from publish.models import COLUMNS, RECEIPT, synthetic, table
 from publish.synthesis.clinic import exact, people, policy_of
 from sfumato.errors import InvalidParameter
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other, attribute_of
-from sfumato.publish.synthesis.course import CLOSE, Course
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, attribute_of
+from sfumato.publish.synthesis.course import CLOSE, SynthesisState
 from sfumato.publish.synthesis.methods import aim
-from sfumato.publish.synthesis.released import Implied
+from sfumato.publish.synthesis.released import ImpliedColumn
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.answer import BOUNDED, MEASURED
 from sfumato.release.prices import Price
@@ -100,8 +100,8 @@ def test_files_that_cannot_be_written_are_refused(made: Synthetic, path: str, tm
 
 def test_conditions_and_implied_columns_hold_in_every_row() -> None:
     sex = attribute_of("sex", table().columns["sex"], None)
-    title = Attribute("title", "text", (Listed("Ms"), Listed("Mr"), Other()))
-    decided = Implied(title, 0, (0, 1, 2))
+    title = Attribute("title", "text", (ListedCell("Ms"), ListedCell("Mr"), Other()))
+    decided = ImpliedColumn(title, 0, (0, 1, 2))
     made = synthetic(impossible=["age < 20 AND smokes", "sex = 'm' AND town = 'Aa'"], implied=(decided,))
     assert sex == made.attributes[0]
     assert made.columns == (*COLUMNS, "title")
@@ -157,7 +157,7 @@ def test_ranges_hold_on_real_runs(price: Price, long: bool) -> None:
              "SELECT COUNT(*) AS n FROM people WHERE age < 3"]  # fmt: skip
     misses, outside, runs = np.zeros(3), 0, 1000 if long else 25
     for _ in range(runs):
-        course = Course(proposal.setting(price))
+        course = SynthesisState(proposal.setting(price))
         steps = aim(course)
         step: Any = next(steps)
         try:

@@ -9,14 +9,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.publish.marginals.attributes import Attribute, Attributes, Listed, Other
+from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell, Other
 from sfumato.publish.marginals.blocks import Set
 
 SIZES = ((2, 3, 4), (2, 2, 2, 3), (5, 1, 4))
 
 
 def attribute(size: int, levels: Sequence[Sequence[int]] = (), name: str = "a") -> Attribute:
-    cells = (*map(Listed, range(size - 1)), Other())
+    cells = (*map(ListedCell, range(size - 1)), Other())
     return Attribute(name, "integer", cells, tuple(map(tuple, levels)))
 
 

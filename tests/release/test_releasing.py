@@ -82,8 +82,8 @@ def test_a_batch_costs_what_its_measurements_cost_together_whatever_they_read(sh
 # ── payers ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _asked(shop: sf.Curator, what: str) -> releasing.Asked:
-    return releasing.Asked(what, "", shop._context.engine.identity())
+def _asked(shop: sf.Curator, what: str) -> releasing.ReleaseRequest:
+    return releasing.ReleaseRequest(what, "", shop._context.engine.identity())
 
 
 def test_a_tab_pays_for_a_choice_and_then_a_measurement_and_gives_back_the_rest(shop: sf.Curator) -> None:

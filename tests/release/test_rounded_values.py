@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
-from sfumato.plan.bounding import Scaled
+from sfumato.plan.bounding import ScaledMeasure
 from sfumato.plan.readings.total_readings import GroupTotals
 
 ROWS, DAYS = 100_000, 4
@@ -103,7 +103,7 @@ def test_ranges_of_running_sums_hold_at_a_high_price(
         assert covers(bought(running, epsilon), truths)
 
 
-def read(clinic: sf.Curator, name: str) -> tuple[Scaled, Fraction]:
+def read(clinic: sf.Curator, name: str) -> tuple[ScaledMeasure, Fraction]:
     """The total that noise would be added to, in the measure's own terms."""
     bounded = clinic.sql(f"SELECT SUM({name}) AS n FROM v").options[0]
     (scaled,) = bounded.measures

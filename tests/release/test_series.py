@@ -50,7 +50,7 @@ def test_every_step_of_a_series_sees_the_rows_of_its_first(clinic: sf.Curator, t
     kind = KnownGroups(
         prepare(question.options, Price(50)), question.shared.made, question.groups, clinic._context.version
     )
-    asked = releasing.Asked("a step", "", engine.identity())
+    asked = releasing.ReleaseRequest("a step", "", engine.identity())
     with account.open_tab(account.cost(sf.Curve.pure(200))) as tab, engine.hold() as held:
         payer = OnTab(account, tab)
         first = releasing.release(kind, asked, payer=payer, engine=held)
@@ -73,7 +73,7 @@ def test_a_snapshot_begun_before_a_change_is_refused_for_free(clinic: sf.Curator
     with account.open_tab(account.cost(sf.Curve.pure(5))) as tab, engine.hold() as held:
         _write(tmp_path / "visits.parquet", 1000)
         with pytest.raises(SourceChanged):
-            releasing.release(kind, releasing.Asked("q", "", ""), payer=OnTab(account, tab), engine=held)
+            releasing.release(kind, releasing.ReleaseRequest("q", "", ""), payer=OnTab(account, tab), engine=held)
         assert tab.left["pure"] == 5
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from plan.described import CATALOG
 from release.by_hand import stored
-from sfumato.plan.aggregates.measures import Ratio, Total
+from sfumato.plan.aggregates.measures import Ratio, TotalEstimate
 from sfumato.plan.sql.statements import parse
 from sfumato.release.measured import Measured, estimating
 from sfumato.release.noisy_rows.finishing import finish
@@ -32,7 +32,7 @@ SETS = {
 
 def measured(*columns: tuple[int, ...], unit_value: str = "1", size: str = "5") -> Measured:
     """Two totals: a count, and the two sums of a mean of numbers from 0 to 10."""
-    count = (unit_value, sf.Laplace(size), Total(whole=True))
+    count = (unit_value, sf.Laplace(size), TotalEstimate(whole=True))
     mean = (unit_value, sf.Laplace(size), Ratio(0, 10))
     return stored((count, mean), columns, GroupKeys.of(GROUPS, [sf.policy.Type.TEXT, sf.policy.Type.BOOLEAN]))
 
@@ -50,7 +50,7 @@ def test_rows_are_those_of_sql(grouping: str) -> None:
     exact = Counter(duckdb.sql(f"WITH cells(region, urgent, n, a) AS (VALUES {cells}) {text}").fetchall())
     asked = "SELECT region, urgent, GROUPING(region, urgent) AS over, COUNT(*) AS n, SUM(age) AS a FROM visits"
     query = parse(f"{asked} GROUP BY {grouping}", CATALOG)
-    scale = ("1", sf.Laplace(1), Total(whole=True))
+    scale = ("1", sf.Laplace(1), TotalEstimate(whole=True))
     squares = tuple(n * n for n in counts)
     keys = [(urgent, region) for region, urgent in GROUPS] if grouping.startswith(("urgent", "GROUPING")) else GROUPS
     found = stored((scale, scale), (counts, squares))
@@ -93,7 +93,7 @@ def test_ranges_of_subtotals_hold(noise: sf.Laplace | sf.Gaussian) -> None:
     for total, width in zip(sums, widths, strict=True):
         assert (np.abs(total) > width).sum() <= limit
     assert (np.abs(sums[2]) > float(noise.error())).sum() > limit
-    scale = ("1", noise, Total(whole=True))
+    scale = ("1", noise, TotalEstimate(whole=True))
     found = estimating(stored((scale,), (tuple(drawn[0].tolist()),)), "0.95", rows)(1)[0]
     assert np.all(found.high - found.low >= 2 * np.array([widths[k] for k in [0] * 10 + [1] * 5 + [2]]))
 
@@ -101,7 +101,7 @@ def test_ranges_of_subtotals_hold(noise: sf.Laplace | sf.Gaussian) -> None:
 def test_simultaneous_ranges_of_subtotals_hold_together() -> None:
     """All 16 rows at once miss with probability ≤ 5 % (union bound): 7.8 % of 2000 would be a false alarm of 1e-6."""
     rows, noise = answer_rows(((0, 1), (0,), ()), GROUPS), sf.Laplace(4)
-    scale = ("1", noise, Total(whole=True))
+    scale = ("1", noise, TotalEstimate(whole=True))
     misses = 0
     for values in noise.apply(np.zeros((2000, len(GROUPS)), np.int64)):
         found = estimating(stored((scale,), (tuple(values.tolist()),)), "0.95", rows)(len(rows.keys))[0]
@@ -143,7 +143,7 @@ def test_a_mean_of_a_total_is_of_all_its_rows() -> None:
 def test_grouping_tells_a_total_from_a_missing_key() -> None:
     query = parse("SELECT region, GROUPING(region) AS g, COUNT(*) AS n FROM visits GROUP BY ROLLUP (region)", CATALOG)
     rows = answer_rows(query.finish.sets, [("north",), (None,)])
-    scale = ("1", sf.Laplace(1), Total(whole=True))
+    scale = ("1", sf.Laplace(1), TotalEstimate(whole=True))
     region, over, count = finish(
         query, rows, estimating(stored((scale,), ((3, 4),)), "0.95", rows), joint=False
     ).columns

@@ -8,7 +8,7 @@ import numpy as np
 
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.seam import Engine
-from sfumato.plan.bounding import Bounded
+from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import Found, FoundTotals
 
@@ -16,7 +16,7 @@ Rows = dict[GroupKey, list[tuple[int, ...]]]
 """For each key, its totals for each of the declared values of the others; who holds it comes last, once."""
 
 
-def reading(asked: Question, bounded: Bounded) -> FoundTotals:
+def reading(asked: Question, bounded: BoundedPlan) -> FoundTotals:
     return FoundTotals(bounded, asked.found, asked.groups)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from safety.worlds import World, question
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.bounding import Bounded, Scaled, boundings
+from sfumato.plan.bounding import BoundedPlan, ScaledMeasure, boundings
 from sfumato.plan.limits import Limits
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sharing import measured
@@ -55,7 +55,7 @@ def _engine() -> DuckDB:
     return World(True, (4, 4, 4), _COLUMNS, _STORED, {"doubled": doubled}, ()).engine(rows)
 
 
-def _bounded(tree: str, measures: str, limits: tuple[int, int, int]) -> Iterator[tuple[Bounded, NDArray[np.int64]]]:
+def _bounded(tree: str, measures: str, limits: tuple[int, int, int]) -> Iterator[tuple[BoundedPlan, NDArray[np.int64]]]:
     """Every way to limit a unit, with the totals of all groups: an axis each for units, groups and coordinates."""
     engine = _engine()
     asked = question(engine, engine._policy, f"SELECT place, {measures} FROM {TREES[tree]} GROUP BY place")
@@ -74,7 +74,7 @@ def _within(largest: Limits, limits: tuple[int, int, int]) -> tuple[int, int, in
     )
 
 
-def _beyond(scaled: Scaled, moved: NDArray[np.int64]) -> float:
+def _beyond(scaled: ScaledMeasure, moved: NDArray[np.int64]) -> float:
     """The largest share of the claim that a unit reaches, of any norm; above 1, the claim is false."""
     claim, sizes = scaled.sensitivity, np.abs(moved).astype(object)
     shares = (sizes.max() / claim.per_group, sizes.sum(axis=1).max() / claim.total)

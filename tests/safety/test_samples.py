@@ -14,8 +14,8 @@ from engine.tables import tuples
 from safety.worlds import World, question
 from sfumato.curator.curators import Curator
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.bounding import Bounded, Strategy
-from sfumato.plan.readings.total_readings import GroupTotals, Reading
+from sfumato.plan.bounding import BoundedPlan, Strategy
+from sfumato.plan.readings.total_readings import GroupTotals, PlanReading
 
 _REGIONS = [f"region {index}" for index in range(8)]
 _COLUMNS = {"region": {"values": _REGIONS}, "age": {"type": "integer", "bounds": [0, 100]}}
@@ -36,7 +36,7 @@ def engines() -> Any:
 
 
 @cache
-def _asked(engine: DuckDB) -> tuple[Bounded, tuple[Any, ...]]:
+def _asked(engine: DuckDB) -> tuple[BoundedPlan, tuple[Any, ...]]:
     asked = question(engine, engine._policy, "SELECT region, COUNT(*), SUM(age) FROM people GROUP BY region")
     return next(each for each in asked.options if each.strategy is Strategy.SAMPLE), asked.groups
 
@@ -76,7 +76,7 @@ def test_every_release_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp
     keys: list[int] = []
     read = DuckDB.read
 
-    def spied(engine: DuckDB, reading: Reading[Any], key: int) -> Any:
+    def spied(engine: DuckDB, reading: PlanReading[Any], key: int) -> Any:
         keys.append(key)
         return read(engine, reading, key)
 

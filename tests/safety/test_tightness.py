@@ -19,8 +19,8 @@ from safety.worlds import Change, Row, World, changes, question
 from sfumato.engine.duckdb import scan
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import total_lowering
-from sfumato.engine.lowering.relational import Operation, Reference, Scalar, Statement, apply, whole
-from sfumato.plan.bounding import Bounded, boundings, for_neighbours
+from sfumato.engine.lowering.relational import Reference, RelationalStatement, Scalar, ScalarFunction, apply, whole
+from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sharing import measured
@@ -105,7 +105,7 @@ def _tables(units: bool) -> Tables:
 
 
 _opened = cache(_tables)
-Claim = Callable[[Bounded], Bounded]
+Claim = Callable[[BoundedPlan], BoundedPlan]
 
 
 def worst(
@@ -130,11 +130,11 @@ def _worst(
     return Change(*(max(getattr(each, norm) for each in found) for norm in ("l1", "squares", "linf", "groups")))
 
 
-def honest(bounded: Bounded) -> Bounded:
+def honest(bounded: BoundedPlan) -> BoundedPlan:
     return bounded
 
 
-def halved(bounded: Bounded) -> Bounded:
+def halved(bounded: BoundedPlan) -> BoundedPlan:
     """The twin that claims half."""
 
     def half(claim: Sensitivity) -> Sensitivity:
@@ -148,7 +148,7 @@ def halved(bounded: Bounded) -> Bounded:
 def generous(limit: str) -> Claim:
     """The twin whose limit lets one more pass than it claims."""
 
-    def mistaken(bounded: Bounded) -> Bounded:
+    def mistaken(bounded: BoundedPlan) -> BoundedPlan:
         more = replace(bounded.limits, **{limit: getattr(bounded.limits, limit) + 1})
         return replace(bounded, plan=replace(bounded.plan, source=replace(bounded.bound, limits=more)))
 
@@ -285,11 +285,11 @@ def test_a_limit_off_by_one_is_caught(asked: str, strategy: Strategy, limit: str
     assert worst(asked, strategy, generous(limit), per_group=1 if limit == "groups" else None).worst > 1
 
 
-def one_more(compared: str) -> Callable[[DuckDB, Statement], str]:
+def one_more(compared: str) -> Callable[[DuckDB, RelationalStatement], str]:
     """The twin of the engine whose limit leaves units alone that have one row, or one group, more than it allows."""
     write = DuckDB._written
 
-    def mistaken(engine: DuckDB, made: Statement) -> str:
+    def mistaken(engine: DuckDB, made: RelationalStatement) -> str:
         sound = write(engine, made)
         limit = rf"({re.escape(compared)} CAST\()(\d+)"
         changed = re.sub(limit, lambda match: f"{match[1]}{int(match[2]) + 1}", sound)
@@ -325,11 +325,11 @@ def test_a_statement_that_lets_one_row_more_pass_is_caught(
 def test_weights_rounded_to_nearest_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def rounded(value: Scalar, most: int, bits: int) -> Scalar:
         product, count = (
-            apply(Operation.CONVERT, each, detail=(Type.REAL,))
-            for each in (apply(Operation.MULTIPLY, value, whole(most << bits)), Reference("n"))
+            apply(ScalarFunction.CONVERT, each, detail=(Type.REAL,))
+            for each in (apply(ScalarFunction.MULTIPLY, value, whole(most << bits)), Reference("n"))
         )
-        weighted = apply(Operation.NEAREST, apply(Operation.DIVIDE, product, count))
-        return apply(Operation.SUBTRACT, weighted, apply(Operation.MULTIPLY, value, whole(1 << bits)))
+        weighted = apply(ScalarFunction.NEAREST, apply(ScalarFunction.DIVIDE, product, count))
+        return apply(ScalarFunction.SUBTRACT, weighted, apply(ScalarFunction.MULTIPLY, value, whole(1 << bits)))
 
     monkeypatch.setattr(total_lowering, "_excess", rounded)
     assert worst(COUNT, Strategy.REWEIGHT, honest).l1 > 1
@@ -361,7 +361,7 @@ def test_a_missing_clamp_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("asked", [GROUPED, GROUPED_SUM, DISTINCT])
 @pytest.mark.parametrize("strategy", [Strategy.CLIP_L1, Strategy.SAMPLE])
 def test_replace_treated_as_add_remove_is_caught(asked: str, strategy: Strategy) -> None:
-    def careless(bounded: Bounded) -> Bounded:
+    def careless(bounded: BoundedPlan) -> BoundedPlan:
         halves = [each.sensitivity for each in bounded.measures]
         mistaken = [Sensitivity(s.groups, s.per_group, s.total / 2, s.squares / 2, s.neighbours) for s in halves]
         pairs = zip(bounded.measures, mistaken, strict=True)
@@ -373,7 +373,7 @@ def test_replace_treated_as_add_remove_is_caught(asked: str, strategy: Strategy)
 def test_a_join_may_multiply_a_row() -> None:
     """A claim that forgets the public table's two rows for one region is caught."""
 
-    def forgetful(bounded: Bounded) -> Bounded:
+    def forgetful(bounded: BoundedPlan) -> BoundedPlan:
         return replace(
             bounded,
             measures=tuple(replace(each, sensitivity=Sensitivity(1, 1)) for each in bounded.measures),

@@ -17,8 +17,8 @@ from safety.worlds import KEYS, PREDICATES, question
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
-from sfumato.plan.bounding import Bounded
-from sfumato.plan.readings.total_readings import Reading
+from sfumato.plan.bounding import BoundedPlan
+from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.plan.readings.value_readings import Differences, Frequencies
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
@@ -58,11 +58,11 @@ def text(random: Random, *, found: bool = False) -> str:
     return f"SELECT {', '.join(columns)} FROM {source}{where}{grouped}"
 
 
-def _readings(asked: Question, groups: tuple[Any, ...]) -> list[tuple[Bounded, Reading[Any], bool]]:
+def _readings(asked: Question, groups: tuple[Any, ...]) -> list[tuple[BoundedPlan, PlanReading[Any], bool]]:
     return [(each.bounded, each.reading(groups), isinstance(each, ChosenValues)) for each in asked.others]
 
 
-def _check(bounded: Bounded, before: Any, after: Any, replaced: bool, table: bool) -> None:
+def _check(bounded: BoundedPlan, before: Any, after: Any, replaced: bool, table: bool) -> None:
     """One unit moves what was read by at most what is claimed: of a table of values, its rows in all groups."""
     moved = np.abs(np.asarray(after, np.int64) - np.asarray(before, np.int64))
     claim = bounded.measures[0].added

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sfumato.curator.context import Context
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.bounding import Bounded
+from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
@@ -328,7 +328,7 @@ class Change:
         return max(self.l1, self.squares, self.linf, self.groups)
 
 
-def changes(bounded: Bounded, before: Totals, after: Totals) -> list[Change]:
+def changes(bounded: BoundedPlan, before: Totals, after: Totals) -> list[Change]:
     """One for each measure."""
     found, index = [], 0
     for measure in bounded.measures:

@@ -11,13 +11,13 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from sfumato.server.processes.spawned_processes import Processes, confirm, handed
+from sfumato.server.processes.spawned_processes import WorkerProcesses, confirm, handed
 
 
 def serve(folder: Path, listener: socket.socket, ready: Connection, patience: float) -> None:
     """Keep two of them, which cannot start while there is a file called broken; what is said is written to a file."""
     sys.stderr = (folder / "said").open("w")
-    sys.exit(Processes(partial(_answer, folder), listener, 2, 256, patience).run(lambda: ready.send(True)))
+    sys.exit(WorkerProcesses(partial(_answer, folder), listener, 2, 256, patience).run(lambda: ready.send(True)))
 
 
 def _answer(folder: Path, channel: socket.socket, ready: Connection) -> None:

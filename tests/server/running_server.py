@@ -20,8 +20,8 @@ from sfumato.server.application import application
 from sfumato.server.counter import Counter
 from sfumato.server.people.known_people import Role
 from sfumato.server.processes.listening import address, listening
-from sfumato.server.serving import Given, Server, opened
-from sfumato.server.settings import Settings
+from sfumato.server.serving import ProcessSettings, UvicornServer, opened
+from sfumato.server.settings import ServerSettings
 
 ROLES = {"olga": Role.OWNER, "ana": Role.ANALYST, "ben": Role.ANALYST, "audrey": Role.AUDITOR, "eve": Role.ANALYST}
 """Eve is an analyst whom no policy names."""
@@ -41,7 +41,7 @@ class RunningServer:
     url: str
     socket: str | None
     counter: Counter
-    server: Server
+    server: UvicornServer
     folder: Path
     log: Path
     tokens: dict[str, str] = field(default_factory=dict)
@@ -125,11 +125,11 @@ def running_server(
     policy = _example(folder) if policy is None else policy
     others = (write_club(policy.parent),) if club else ()
     log = folder / "activity.jsonl"
-    chosen = Settings(**{"listen": at, "answer_after": 0.25, "log": str(log), **settings})
-    given = Given((policy, *others), None, chosen)
+    chosen = ServerSettings(**{"listen": at, "answer_after": 0.25, "log": str(log), **settings})
+    given = ProcessSettings((policy, *others), None, chosen)
     with listening(chosen) as listener, opened(given) as counter:
         started = threading.Event()
-        server = Server(application(counter, more), chosen, started.set)
+        server = UvicornServer(application(counter, more), chosen, started.set)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
         where = address(chosen, listener)
         uds = at.removeprefix("unix:") if at.startswith("unix:") else None

@@ -20,7 +20,7 @@ from sfumato.server.people.known_people import Caller, Credentials, Role
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.answer_clock import AnswerClock
 from sfumato.server.served import Served
-from sfumato.server.settings import Settings
+from sfumato.server.settings import ServerSettings
 
 POLICY = """
 [unit]
@@ -125,7 +125,7 @@ def open_server(
     if fresh:
         for name, role in (("ana", "analyst"), ("ben", "analyst"), ("olga", "owner"), ("otto", "auditor")):
             people.add_user(name, role, by="olga")
-    chosen = Settings(**{"answer_after": AFTER, "free_per_second": 10_000, **settings})
+    chosen = ServerSettings(**{"answer_after": AFTER, "free_per_second": 10_000, **settings})
     log = ActivityLog(str(folder / "log"))
     counter = Counter(chosen, people, served, propose, log=log, clock=clock)
     who = {role: Caller(name, role) for name, role in (("olga", Role.OWNER), ("otto", Role.AUDITOR))}

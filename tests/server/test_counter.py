@@ -50,7 +50,14 @@ from sfumato.server.people.known_people import Caller, Credentials, Role
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.token_limits import ChargePermit
 from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.releases.running_releases import BYTES, MOST_TEXTS, Kept, Phase, Request, RunningReleases
+from sfumato.server.releases.running_releases import (
+    BYTES,
+    MOST_TEXTS,
+    Phase,
+    ReleaseKey,
+    RunningReleases,
+    StoredRelease,
+)
 from sfumato.server.releases.turns import FreeQuestions
 
 EPSILON = {"epsilon": "0.1"}
@@ -479,7 +486,7 @@ def test_an_answer_that_cannot_be_kept_holds_nobody_up(
     small = open_server(tmp_path, releases_at_once=2)
     end = RunningReleases.end
 
-    def failing(self: RunningReleases, request: Request, kept: Kept | None, late: int) -> None:
+    def failing(self: RunningReleases, request: ReleaseKey, kept: StoredRelease | None, late: int) -> None:
         if kept is not None or broken == "the file cannot be used":
             raise LedgerUnavailable("no room", place="people", fix="make room")
         end(self, request, kept, late)

@@ -37,8 +37,8 @@ from sfumato.errors import InvalidSettings
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.processes.connections import admitted_peers
 from sfumato.server.processes.spawned_processes import channel
-from sfumato.server.serving import Given, _owners_link, _spawned
-from sfumato.server.settings import Settings
+from sfumato.server.serving import ProcessSettings, _owners_link, _spawned
+from sfumato.server.settings import ServerSettings
 
 BOUGHT = {"kind": "questions", "spec": {"sql": COUNT}, "price": {"epsilon": "0.01"}}
 
@@ -50,7 +50,7 @@ class Command:
         folder = policy.parent.parent
         (folder / "server.toml").write_text(f'{settings}log = "activity.jsonl"\n')
         self.log = folder / "activity.jsonl"
-        people = Given((policy,), None, Settings()).people
+        people = ProcessSettings((policy,), None, ServerSettings()).people
         with closing(PeopleFile(people)) as opened:
             opened.add_user("ana", "analyst", by="tests")
             self.token = opened.new_token("ana", by="tests")[1]
@@ -296,14 +296,16 @@ def test_past_its_proxies_a_server_without_a_certificate_answers_nobody(
 
 
 def test_who_is_answered_is_decided_by_where_a_connection_comes_from() -> None:
-    peers = admitted_peers(Settings(listen="10.0.0.5:1", public_url="https://x.example", proxies=("10.0.0.2",)))
+    peers = admitted_peers(ServerSettings(listen="10.0.0.5:1", public_url="https://x.example", proxies=("10.0.0.2",)))
     assert peers is not None
     assert peers.admits(("10.0.0.2", 5))
     assert peers.admits(("::ffff:10.0.0.2", 5, 0, 0))
     assert not any(
         peers.admits(each) for each in (("10.0.0.3", 5), ("::1", 5, 0, 0), ("fe80::1%lo", 5, 0, 1), "", None)
     )
-    assert admitted_peers(Settings(listen="unix:/x", public_url="https://x.example", proxies=("10.0.0.2",))) is None
+    assert (
+        admitted_peers(ServerSettings(listen="unix:/x", public_url="https://x.example", proxies=("10.0.0.2",))) is None
+    )
 
 
 def _write_certificate(folder: Path) -> None:
@@ -328,7 +330,7 @@ def _write_certificate(folder: Path) -> None:
 
 
 def test_where_no_owner_is_let_in_another_is_made(tmp_path: Path) -> None:
-    given = Given((sf.example(tmp_path / "flights"),), None, Settings())
+    given = ProcessSettings((sf.example(tmp_path / "flights"),), None, ServerSettings())
     with closing(PeopleFile(given.people)) as people:
         names = []
         for _ in range(3):
@@ -342,7 +344,7 @@ def test_where_no_owner_is_let_in_another_is_made(tmp_path: Path) -> None:
 def test_a_process_that_cannot_start_says_why_without_a_traceback(
     policy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = Given((policy,), None, Settings())
+    given = ProcessSettings((policy,), None, ServerSettings())
     policy.write_text("nonsense = [")
     here, there = channel()
     with here, there, pytest.raises(SystemExit) as ended:

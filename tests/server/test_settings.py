@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sfumato.errors import InvalidSettings
-from sfumato.server.settings import Settings, read_settings, settings_of
+from sfumato.server.settings import ServerSettings, read_settings, settings_of
 
 WHOLE = """
 listen = "0.0.0.0:443"
@@ -30,10 +30,14 @@ log = "calls.log"
 
 
 def test_without_a_file_it_listens_to_this_machine_alone() -> None:
-    assert Settings().listen == "127.0.0.1:8765"
-    assert Settings().local
-    assert (Settings().free_per_second, Settings().releases_at_once, Settings().queue) == (20, 2, 64)
-    assert (Settings().body_bytes, Settings().session_hours, Settings().drain_seconds) == (65536, 12, 660)
+    assert ServerSettings().listen == "127.0.0.1:8765"
+    assert ServerSettings().local
+    assert (ServerSettings().free_per_second, ServerSettings().releases_at_once, ServerSettings().queue) == (20, 2, 64)
+    assert (ServerSettings().body_bytes, ServerSettings().session_hours, ServerSettings().drain_seconds) == (
+        65536,
+        12,
+        660,
+    )
 
 
 def test_every_key_is_read(tmp_path: Path) -> None:
@@ -100,7 +104,7 @@ def test_what_is_no_settings_file_is_refused(content: bytes, tmp_path: Path) -> 
     ],
 )
 def test_addresses_that_keep_tokens_to_themselves_are_taken(given: dict[str, Any]) -> None:
-    assert Settings(**given).listen == given["listen"]
+    assert ServerSettings(**given).listen == given["listen"]
 
 
 def test_the_settings_that_are_shown_are_settings(tmp_path: Path) -> None:
@@ -111,11 +115,11 @@ def test_the_settings_that_are_shown_are_settings(tmp_path: Path) -> None:
         (tmp_path / "server.toml").write_text(each)
         read_settings(tmp_path / "server.toml")
     named = set(re.findall(r"^(\w+) = ", "\n".join(shown), re.M))
-    assert named == {field.name for field in fields(Settings)}
+    assert named == {field.name for field in fields(ServerSettings)}
 
 
 def test_the_page_about_serving_shows_the_defaults() -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "serve.md").read_text()
     shown = tomllib.loads(page.partition("defaults:\n\n```toml\n")[2].partition("```")[0])
     assert shown
-    assert settings_of(shown, Path()) == Settings()
+    assert settings_of(shown, Path()) == ServerSettings()

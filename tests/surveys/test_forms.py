@@ -18,7 +18,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.publish.files import sealed_files
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
 from sfumato.surveys import Form, Report, counts, encodings, forms
 from sfumato.surveys.encodings import Encoding
 from sfumato.surveys.forms import cell_of, questions_of
@@ -122,7 +122,7 @@ def test_cells_of_answers() -> None:
     assert [cell_of(day, each) for each in (dt.date(2024, 1, 5), dt.date(2025, 1, 1), 3)] == [0, 1, 1]
     (pet,) = questions_of({"pet": [1, 2]})
     assert [cell_of(pet, each) for each in (1, 2, True, object(), [1])] == [0, 1, 2, 2, 2]
-    given = Attribute("pet", "text", (Listed("cat"), Other()))
+    given = Attribute("pet", "text", (ListedCell("cat"), Other()))
     assert questions_of({"pet": given}) == (given,)
 
 
@@ -209,7 +209,7 @@ def test_reports_of_another_form_are_refused() -> None:
         lambda: sf.collect({"a": {"bins": [3]}}, 1),
         lambda: sf.collect({"a": {"bins": 3}}, 1),
         lambda: sf.collect({"a": {"bins": ["x", "y"]}}, 1),
-        lambda: sf.collect({"a": Attribute("b", "text", (Listed("x"), Other()))}, 1),
+        lambda: sf.collect({"a": Attribute("b", "text", (ListedCell("x"), Other()))}, 1),
         lambda: sf.collect({"a": list(range(5000))}, 1),
         lambda: sf.collect({str(i): [1] for i in range(101)}, 1),
         lambda: sf.collect({"a": [1]}, 0),

@@ -35,7 +35,7 @@ from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.sparse import AboveThreshold
 from sfumato.privacy import Guarantee, Neighbours
 from sfumato.publish.marginals import planning
-from sfumato.release.comparisons import Compared
+from sfumato.release.comparisons import ThresholdAnswer
 from vectors import routes
 from vectors.registry import Registry, Scope, Vector, between, exact
 
@@ -189,7 +189,7 @@ def _session_error() -> Iterator[Vector]:
 def _session_range() -> Iterator[Vector]:
     for value, scale, step, off in ((7, 3, Fraction(1, 2), 0), (-2, 5, 1, Fraction(1, 4)), (0, 9, Fraction(1, 8), 1)):
         reach = _wide(scale, "0.95") * Fraction(step) + off
-        found = Compared(True, Fraction(value), Laplace(scale), Fraction(step), Fraction(off))
+        found = ThresholdAnswer(True, Fraction(value), Laplace(scale), Fraction(step), Fraction(off))
         yield exact((float(value - reach), float(value + reach)), session_answers._range, found, "0.95")
 
 
@@ -207,7 +207,7 @@ def _synopsis_width() -> Iterator[Vector]:
 def _alone() -> Iterator[Vector]:
     """z·σ of noise on whole marginals, whose variances share ρ by the cube roots of their cells."""
     own = attributes((2, 3, 4))
-    workload = planning.Workload(((0, 1), (1, 2)))
+    workload = planning.MarginalWorkload(((0, 1), (1, 2)))
     plan = planning.plan_gaussian(workload, own).scaled(Fraction(1, 2))
     each = marginals.independent_variances(workload, own, plan.rows, plan.rho, "total")
     for sure in (0.95, 0.99, 0.5):

@@ -16,7 +16,7 @@ from sfumato.games.auctions import Sale
 from sfumato.games.commitment import Mixture
 from sfumato.games.crowds import Crowd, market_entry
 from sfumato.games.environment import Environment, law_of
-from sfumato.games.mediation import Advice, Mediation, equilibrium, expected_payoffs
+from sfumato.games.mediation import Mediation, MediatorAdvice, equilibrium, expected_payoffs
 from sfumato.games.rules import Stated, Welfare, line, variation
 from vectors.laws import (
     MP,
@@ -391,9 +391,9 @@ def _expectations() -> Iterator[Vector]:
     yield exact(alone, expected_payoffs, crowd, np.array([1, 0]), _STRATEGIES)
 
 
-@REGISTRY.formula("games.mediation.Advice.regret")
-@REGISTRY.formula("games.mediation.Advice.bound")
-@REGISTRY.formula("games.mediation.Advice.estimate")
+@REGISTRY.formula("games.mediation.MediatorAdvice.regret")
+@REGISTRY.formula("games.mediation.MediatorAdvice.bound")
+@REGISTRY.formula("games.mediation.MediatorAdvice.estimate")
 def _regret() -> Iterator[Vector]:
     """The best action's expectation less that of the advice; with 2ε + δ, and with τ."""
     rows = [[_expected(own, action) for action in range(2)] for own in range(2)]
@@ -403,7 +403,7 @@ def _regret() -> Iterator[Vector]:
     )
     for epsilon, delta in (("0.5", "0"), ("1", "0.01"), ("0.1", "1e-3")):
         proposal = equilibrium(_small_crowd(), epsilon, delta, rounds=2)
-        advice = Advice(proposal, _STRATEGIES, np.zeros((2, 2)), np.array([0, 0, 1, 1]))
+        advice = MediatorAdvice(proposal, _STRATEGIES, np.zeros((2, 2)), np.array([0, 0, 1, 1]))
         tau = min(1.0, proposal.curve.delta(0))
         wanted = (float(regret), float(regret + 2 * F(epsilon) + F(delta)), float(regret) + tau)
         yield exact(wanted, lambda a=advice: (a.regret, a.bound, a.estimate))
@@ -411,7 +411,9 @@ def _regret() -> Iterator[Vector]:
         [[[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]], [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]], [[0.0] * 3, [1.0] * 3]], [0, 1, 1]
     )
     proposal, followed = equilibrium(alone, 1, rounds=2), np.array([[0.75, 0.25], [0.5, 0.5], [1.0, 0.0]])
-    told = Advice(proposal, followed, np.zeros((2, 2)), np.array([0, 0, 1]))  # one player of type 0, none of type 2
+    told = MediatorAdvice(
+        proposal, followed, np.zeros((2, 2)), np.array([0, 0, 1])
+    )  # one player of type 0, none of type 2
     wanted = (0.75, 2.75, 0.75 + min(1.0, proposal.curve.delta(0)))
     yield exact(wanted, lambda: (told.regret, told.bound, told.estimate))
 

@@ -20,9 +20,9 @@ from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.sparse import AboveThreshold
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.publish.marginals import blocks as block_algebra, bounds, half_widths, measuring, planning, verifying
-from sfumato.publish.marginals.bounds import Bounded, Weights
+from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights
 from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
-from sfumato.publish.marginals.group_totals import Adaptive, AdaptiveLaplace, Known, LaplaceShare, Normal
+from sfumato.publish.marginals.group_totals import Adaptive, AdaptiveLaplace, LaplaceShare, Normal, SynopsisEstimates
 from sfumato.publish.online import close_width
 from sfumato.publish.scoring import CandidateScore
 from sfumato.publish.synthesis.budget import Concentrated, Pure
@@ -317,12 +317,12 @@ def _deviation() -> Iterator[Vector]:
     yield exact(7.5, lambda: MeasuredMarginal((), np.zeros((), np.int64), Fraction(15, 2)).deviation)
 
 
-@formula("publish.marginals.group_totals.Known._shares")
+@formula("publish.marginals.group_totals.SynopsisEstimates._shares")
 def _known_shares() -> Iterator[Vector]:
     """What the estimate of a block takes of a measurement is the coefficient of least squares, on one cell of it."""
     measured = [_measured(SIZES, (), 2, laplace=True), _measured(SIZES, (0, 1), 3, laplace=True)]
     measured.append(_measured(SIZES, (1, 2), 7, laplace=True))
-    known = Known(least_squares(attributes(SIZES), (), measured), ((0, 1), (1, 2)), {})
+    known = SynopsisEstimates(least_squares(attributes(SIZES), (), measured), ((0, 1), (1, 2)), {})
     for block, places in (((), ()), (((1, 1),), (1,)), (((0, 1), (1, 1)), (0, 1))):
         holding = [(turn, each) for turn, each in enumerate(measured, 1) if set(places) <= set(each.places)]
         total = _precisions(places, measured, SIZES)
@@ -352,14 +352,14 @@ def _bound_width() -> Iterator[Vector]:
 
 def _bounded(
     lowers: list[float], uppers: list[float], *, sharing: int, share: float = 1.0, nonnegative: bool = True
-) -> Bounded:
+) -> BoundedTotals:
     """Bounds whose noise has the variance 1, on the finest grid."""
     noise = (Normal(np.array(1.0), fine=True),)
     own = (tuple((np.array(each), noise) for each in side) for side in (lowers, uppers))
-    return Bounded(np.array(0.0), *own, np.array(False), nonnegative, sharing, share)
+    return BoundedTotals(np.array(0.0), *own, np.array(False), nonnegative, sharing, share)
 
 
-@formula("publish.marginals.bounds.Bounded.range")
+@formula("publish.marginals.bounds.BoundedTotals.range")
 def _bounded_range() -> Iterator[Vector]:
     for sharing, share in ((3, 1.0), (7, 0.1), (20, 0.1)):
         wide = routes.planned_width(1, 0.05 * share / sharing * 2)
@@ -387,7 +387,7 @@ def _possible_bounds() -> Iterator[Vector]:
         yield exact(2 * len(smaller) + len(pairs), bounds.possible_bounds, attributes_)
 
 
-def _shares_of(found: Bounded) -> list[Any]:
+def _shares_of(found: BoundedTotals) -> list[Any]:
     return [found.sharing, found.share, [len(noises) for _, noises in (*found.lowers, *found.uppers)]]
 
 
@@ -405,18 +405,18 @@ def _bounded_totals() -> Iterator[Vector]:
         uppers = [1] * (sets + 1)
         sharing = len(conjunctions) + len(uppers)
         places = tuple(each.places for each in measured)
-        ask = lambda known: _shares_of(bounds.bounded(known, Weights(query, query), (0, 1, 2), ()))  # noqa: B023, E731
-        yield exact([sharing, 1.0, conjunctions + uppers], ask, Known(estimates, places))
+        ask = lambda known: _shares_of(bounds.bounded(known, CellWeights(query, query), (0, 1, 2), ()))  # noqa: B023, E731
+        yield exact([sharing, 1.0, conjunctions + uppers], ask, SynopsisEstimates(estimates, places))
         # measured adaptively, every bound that there might have been has its share: two for each of 7 sets, and 6 pairs
-        adaptive = Known(estimates, places, dict.fromkeys(estimates.parts, 1.0))
+        adaptive = SynopsisEstimates(estimates, places, dict.fromkeys(estimates.parts, 1.0))
         yield exact([20, 1 - 0.9, conjunctions + uppers], ask, adaptive)
-    inside = lambda known: _shares_of(bounds.bounded(known, Weights(query[0], query[0]), (0, 1), ()))  # noqa: E731
+    inside = lambda known: _shares_of(bounds.bounded(known, CellWeights(query[0], query[0]), (0, 1), ()))  # noqa: E731
     estimates = least_squares(attributes((2, 2, 2)), (), pairs)
     places = tuple(each.places for each in pairs)
-    yield exact([1, 1.0, 1, 1], inside, Known(estimates, places))
-    yield exact([1, 0.9, 1, 1], inside, Known(estimates, places, dict.fromkeys(estimates.parts, 1.0)))
-    cut = lambda known: _shares_of(bounds.bounded(known, Weights(query[0] * 0, query[0]), (0, 1), ()))  # noqa: E731
-    yield exact([2, 1.0, 1, 1], cut, Known(estimates, places))
+    yield exact([1, 1.0, 1, 1], inside, SynopsisEstimates(estimates, places))
+    yield exact([1, 0.9, 1, 1], inside, SynopsisEstimates(estimates, places, dict.fromkeys(estimates.parts, 1.0)))
+    cut = lambda known: _shares_of(bounds.bounded(known, CellWeights(query[0] * 0, query[0]), (0, 1), ()))  # noqa: E731
+    yield exact([2, 1.0, 1, 1], cut, SynopsisEstimates(estimates, places))
 
 
 @formula("publish.marginals.bounds._conjunctions")
@@ -434,7 +434,7 @@ def _conjunctions() -> Iterator[Vector]:
         cell = (seed % 2, 1, seed)
         query = np.zeros(sizes)
         query[cell] = 1
-        known = Known(least_squares(attributes(sizes), (), measured), ((0, 1), (0, 2)))
+        known = SynopsisEstimates(least_squares(attributes(sizes), (), measured), ((0, 1), (0, 2)))
         below, widths = [], []
         for places in ((0, 1), (0, 2), (0,)):
             one = np.ones(sizes)
@@ -448,8 +448,8 @@ def _conjunctions() -> Iterator[Vector]:
             widths.append(routes.planned_width(float((weights**2 * variances).sum()), 0.05 * 2 / 4 / 3))
         wanted = below[0] + below[1] - below[2] - sum(widths)
 
-        def lower_end(known: Known, query: np.ndarray) -> float:
-            found = bounds.bounded(known, Weights(query, query), (0, 1, 2), ())
+        def lower_end(known: SynopsisEstimates, query: np.ndarray) -> float:
+            found = bounds.bounded(known, CellWeights(query, query), (0, 1, 2), ())
             ((value, noises),) = found.lowers
             return float((value - bounds._width(noises, 0.05, found.sharing, 1)).item())
 
@@ -463,11 +463,11 @@ def _conjunctions() -> Iterator[Vector]:
 @formula("publish.marginals.measuring.width")
 def _plan_width() -> Iterator[Vector]:
     """The vectors of the contract: n = (2, 3, 4), all pairs, 2ρ = m = 1."""
-    plan = planning.plan_gaussian(planning.Workload(((0, 1), (0, 2), (1, 2))), attributes(SIZES))
+    plan = planning.plan_gaussian(planning.MarginalWorkload(((0, 1), (0, 2), (1, 2))), attributes(SIZES))
     for places, variance in (((0, 1), 2.4529694634), ((1, 2), 1.6336939508)):
         wide = routes.planned_width(variance, 0.05)
         yield between(wide * (1 - 1e-9), wide * (1 + 1e-7), measuring.width, plan.scaled(Fraction(1, 2)), places, 0.95)
-    pure = planning.plan_laplace(planning.Workload(((0, 1), (1, 2))), attributes(SIZES), epsilon=1)
+    pure = planning.plan_laplace(planning.MarginalWorkload(((0, 1), (1, 2))), attributes(SIZES), epsilon=1)
     for each in pure.marginals:
         wide = routes.laplace_half_width(each.scale, 1 - mpf("0.95"))
         yield exact(float(wide), measuring.width, pure, each.places, 0.95)
@@ -505,7 +505,7 @@ def _range_factors() -> Iterator[Vector]:
 @formula("publish.marginals.measuring.shares")
 def _plan_shares() -> Iterator[Vector]:
     for sizes, sets in (((2, 3, 4), ((0, 1), (1, 2))), ((2, 2), ((0, 1),)), ((5, 3), ((0,), (1,)))):
-        plan = planning.plan_gaussian(planning.Workload(sets), attributes(sizes)).scaled(Fraction(1, 2))
+        plan = planning.plan_gaussian(planning.MarginalWorkload(sets), attributes(sizes)).scaled(Fraction(1, 2))
         costs = {}
         for each in plan.blocks:
             places = block_algebra.places(each.block)
@@ -757,16 +757,16 @@ def _estimate() -> Iterator[Vector]:
     from sfumato.plan.aggregates.measures import Count, Mean, Sum
     from sfumato.plan.values.expressions import Column, Field
     from sfumato.policy import Domain
-    from sfumato.publish.cells.answering import Settled, _estimate
+    from sfumato.publish.cells.answering import SettledTotals, _estimate
 
     value = Column(Field(0, "t", "x"), Domain("integer", bounds=(10, 30)))
 
-    def settled(middle: float, reach: float) -> Settled:
-        return Settled(
+    def settled(middle: float, reach: float) -> SettledTotals:
+        return SettledTotals(
             np.array([middle]), lambda *_: (np.array([middle - reach]), np.array([middle + reach])), "measured"
         )
 
-    def ends(measure: Any, *own: Settled) -> list[float]:
+    def ends(measure: Any, *own: SettledTotals) -> list[float]:
         found = _estimate(measure, [own], 0.05, 1)
         return [found.value[0], found.low[0], found.high[0]]
 
@@ -837,7 +837,7 @@ def _synthetic_quality() -> Iterator[Vector]:
     """The number of rows is within the width of its noise; below zero it is moved there first."""
     from sfumato.publish.synthetic import Synthetic
 
-    class Known:
+    class SynopsisEstimates:
         def __init__(self, middle: float) -> None:
             self.middle = middle
 
@@ -849,7 +849,7 @@ def _synthetic_quality() -> Iterator[Vector]:
 
     for middle, sure in ((100.0, "0.95"), (2.0, "0.99"), (-50.0, "0.95")):
         own = SimpleNamespace(
-            _known=Known(middle),
+            _known=SynopsisEstimates(middle),
             drawn_model=SimpleNamespace(total=100.0, marginals=lambda _: []),
             released=SimpleNamespace(columns=("a",), measured=()),
         )

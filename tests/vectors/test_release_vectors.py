@@ -15,15 +15,15 @@ from mpmath import mp, mpf
 from scipy import stats
 
 from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.plan.aggregates.measures import Combined, Mean, Ratio, Total, rounding
-from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, Line, Spread
+from sfumato.plan.aggregates.measures import CombinedEstimate, Mean, Ratio, TotalEstimate, rounding
+from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, RegressionLine, SpreadEstimate
 from sfumato.plan.values.expressions import Column, Field, Result
 from sfumato.policy import Domain
 from sfumato.privacy import codec
 from sfumato.release import measured as measuring
 from sfumato.release.answers import sampling_errors
 from sfumato.release.answers.answer import _at_least_zero
-from sfumato.release.comparisons import Compared
+from sfumato.release.comparisons import ThresholdAnswer
 from sfumato.release.parts.other_parts import ChosenRanks
 from sfumato.release.parts.scales import ChosenScale, CombinedScale, NoisyScale
 from sfumato.release.preparing import Prepared
@@ -150,14 +150,14 @@ def _ends(estimate: Any) -> list[float]:
 @formula("release.measured._plain")
 def _plain() -> Iterator[Vector]:
     ask = lambda estimator, numbers, parts: _ends(measuring._plain(estimator, [numbers], "0.95", parts))  # noqa: E731
-    yield exact([7.0, 7.25 - 60, 7.25 + 60], ask, Total(True), _numbers(telling(), 7.25), 3)
+    yield exact([7.0, 7.25 - 60, 7.25 + 60], ask, TotalEstimate(True), _numbers(telling(), 7.25), 3)
     # a mean of two sums, both within 40: its corners
     corners = [10 * a / (a + b) for a in (960.0, 1040.0) for b in (2960.0, 3040.0)]
     yield exact([2.5, min(corners), max(corners)], ask, Ratio(0, 10), _numbers(telling(1, 2), 1000.0, 3000.0), 2)
     # a sum that is rounded: both noises hold together, each with half, and a hundredth of what both may be
     both = 1000 + 3000 + 2 * 80
     reach = 2 * 80 + 1 * 80 + both / 100
-    rounded = Combined(2, 1, False, Fraction(1, 100))
+    rounded = CombinedEstimate(2, 1, False, Fraction(1, 100))
     yield exact([5000.0, 5000 - reach, 5000 + reach], ask, rounded, _numbers(telling(1, 2), 1000.0, 3000.0), 2)
 
 
@@ -166,7 +166,7 @@ def _plain_sum_width() -> Iterator[Vector]:
     """Sums beside single noises fail with β(1 − β)/n each: the lemma, at its own numbers."""
 
     def wide(terms: int, parts: int, sure: str) -> float:
-        found = measuring._plain(Total(False), [_numbers(telling(2), 1.0)], sure, parts).sum_width
+        found = measuring._plain(TotalEstimate(False), [_numbers(telling(2), 1.0)], sure, parts).sum_width
         assert found is not None
         return found(terms)
 
@@ -189,10 +189,13 @@ def _summed() -> Iterator[Vector]:
     numbers = measuring._Numbers(telling(), (np.array([4.4, 5.4]),))
     one, two = 1_000 + 60.0, 2_000 + 60.0
     yield exact(
-        [4.4, 5.4, 9.8, 4.4 - one, 5.4 - one, 9.8 - two, 4.4 + one, 5.4 + one, 9.8 + two], ends, Total(False), numbers
+        [4.4, 5.4, 9.8, 4.4 - one, 5.4 - one, 9.8 - two, 4.4 + one, 5.4 + one, 9.8 + two],
+        ends,
+        TotalEstimate(False),
+        numbers,
     )
     whole = [4.0, 5.0, 9.0, 4.4 - one, 5.4 - one, 9.8 - two, 4.4 + one, 5.4 + one, 9.8 + two]
-    yield exact(whole, ends, Total(True), numbers)
+    yield exact(whole, ends, TotalEstimate(True), numbers)
     pairs = measuring._Numbers(telling(1, 2), (np.array([1000.0, 0.0]), np.array([3000.0, 0.0])))
     each = [1_120.0, 1_120.0, 2_120.0]
     totals = [(1000.0, 3000.0), (0.0, 0.0), (1000.0, 3000.0)]
@@ -203,7 +206,7 @@ def _summed() -> Iterator[Vector]:
         [v - r for v, r in zip(values, reach, strict=True)],
         [v + r for v, r in zip(values, reach, strict=True)],
     ]
-    yield exact(wanted, ends, Combined(2, 1, False, Fraction(1, 100)), pairs)
+    yield exact(wanted, ends, CombinedEstimate(2, 1, False, Fraction(1, 100)), pairs)
 
 
 @formula("release.answers.answer._at_least_zero")
@@ -223,10 +226,10 @@ def _prepared() -> Iterator[Vector]:
         yield exact((2 * each, each / 8), Prepared.half_widths, own, sure, together)
 
 
-@formula("release.comparisons.Compared.error")
+@formula("release.comparisons.ThresholdAnswer.error")
 def _compared_error() -> Iterator[Vector]:
     for scale, step, off in ((3, Fraction(1, 2), 0), (8, 2, Fraction(1, 3)), (20, Fraction(1, 16), 5)):
-        found = Compared(True, Fraction(7), Laplace(scale), Fraction(step), Fraction(off))
+        found = ThresholdAnswer(True, Fraction(7), Laplace(scale), Fraction(step), Fraction(off))
         wide = routes.laplace_half_width(scale, mpf(1) / 20)
         yield exact(wide * Fraction(step) + off, found.error, "0.95")
 
@@ -305,11 +308,11 @@ def _of(estimator: Any, totals: list[float], widths: list[float]) -> list[float]
     return _ends(estimator.estimate([np.array([each]) for each in totals], widths))
 
 
-@formula("plan.aggregates.measures.Total.estimate")
+@formula("plan.aggregates.measures.TotalEstimate.estimate")
 def _total() -> Iterator[Vector]:
-    yield exact([3.0, 0.25, 5.25], _of, Total(True), [2.75], [2.5])
-    yield exact([2.75, 0.25, 5.25], _of, Total(False), [2.75], [2.5])
-    yield exact([-4.0, -6.5, -1.5], _of, Total(True), [-4.0], [2.5])
+    yield exact([3.0, 0.25, 5.25], _of, TotalEstimate(True), [2.75], [2.5])
+    yield exact([2.75, 0.25, 5.25], _of, TotalEstimate(False), [2.75], [2.5])
+    yield exact([-4.0, -6.5, -1.5], _of, TotalEstimate(True), [-4.0], [2.5])
 
 
 def _brute_mean(low: float, high: float, a: float, b: float, up: float, down: float, moved: float) -> list[float]:
@@ -332,18 +335,18 @@ def _ratio() -> Iterator[Vector]:
         yield exact([value, *ends], _of, Ratio(low, high, moved), [a, b], [up, down])
 
 
-@formula("plan.aggregates.measures.Combined.estimate")
+@formula("plan.aggregates.measures.CombinedEstimate.estimate")
 def _combined() -> Iterator[Vector]:
-    yield exact([8.0, 7.5 - 3.5, 7.5 + 3.5], _of, Combined(2, Fraction(1, 2), True), [3.0, 3.0], [1.5, 1.0])
+    yield exact([8.0, 7.5 - 3.5, 7.5 + 3.5], _of, CombinedEstimate(2, Fraction(1, 2), True), [3.0, 3.0], [1.5, 1.0])
     moved = (3 + 1.5 + 0 + 1) / 8
     yield exact(
         [5.5, 2.0 - moved, 9.0 + moved],
         _of,
-        Combined(2, Fraction(1, 2), False, Fraction(1, 8)),
+        CombinedEstimate(2, Fraction(1, 2), False, Fraction(1, 8)),
         [3.0, -1.0],
         [1.5, 1.0],
     )
-    yield exact([-3.0, -9.0, 3.0], _of, Combined(1, -2, False), [1.0, 2.0], [2.0, 2.0])
+    yield exact([-3.0, -9.0, 3.0], _of, CombinedEstimate(1, -2, False), [1.0, 2.0], [2.0, 2.0])
 
 
 def _rounded(value: Any, step: Fraction, candidates: list[Fraction]) -> Fraction:
@@ -426,13 +429,13 @@ def _axis_width() -> Iterator[Vector]:
         yield exact(float(Fraction(high) - low), lambda low, high: Axis(low, high, low).width, low, high)
 
 
-@formula("plan.aggregates.moments.Spread.estimate")
+@formula("plan.aggregates.moments.SpreadEstimate.estimate")
 def _spread() -> Iterator[Vector]:
     x = np.array([each for each, _ in ROWS])
     for sample, root in itertools.product((False, True), repeat=2):
         wanted = x.std(ddof=int(sample)) if root else x.var(ddof=int(sample))
-        yield between(*_near(float(wanted)), _narrow, Spread(X, Fraction(0), sample, root), "a b xx")
-    yield _box(Spread(X, Fraction(0), False, False), "a b xx", 0.5, _variance)
+        yield between(*_near(float(wanted)), _narrow, SpreadEstimate(X, Fraction(0), sample, root), "a b xx")
+    yield _box(SpreadEstimate(X, Fraction(0), False, False), "a b xx", 0.5, _variance)
 
 
 @formula("plan.aggregates.moments.Covariance.estimate")
@@ -458,13 +461,13 @@ def _correlation() -> Iterator[Vector]:
     yield _box(Correlation(X, Y, none, False), "a b c d xx yy xy", 0.1, correlation)
 
 
-@formula("plan.aggregates.moments.Line.estimate")
+@formula("plan.aggregates.moments.RegressionLine.estimate")
 def _line() -> Iterator[Vector]:
     slope, intercept = np.polyfit(*zip(*ROWS, strict=True), 1)
     none = (Fraction(0),) * 2
-    yield between(*_near(float(slope)), _narrow, Line(X, Y, none, False), "a b c d xx xy")
-    yield between(*_near(float(intercept)), _narrow, Line(X, Y, none, True), "a b c d xx xy")
-    yield _box(Line(X, Y, none, False), "a b c d xx xy", 0.1, lambda m: _covariance(m) / _variance(m))
+    yield between(*_near(float(slope)), _narrow, RegressionLine(X, Y, none, False), "a b c d xx xy")
+    yield between(*_near(float(intercept)), _narrow, RegressionLine(X, Y, none, True), "a b c d xx xy")
+    yield _box(RegressionLine(X, Y, none, False), "a b c d xx xy", 0.1, lambda m: _covariance(m) / _variance(m))
 
 
 # ── surveys ────────────────────────────────────────────────────────────────────────────────────
@@ -606,10 +609,10 @@ def _form_pair_error() -> Iterator[Vector]:
 
 def test_estimators_that_round_nothing_are_written_as_before() -> None:
     """What was stored before there was a rounding reads back, and says the same."""
-    for own in (Ratio(0, 10), Combined(2, 1, True)):
+    for own in (Ratio(0, 10), CombinedEstimate(2, 1, True)):
         assert "rounding" not in codec.dumps(own)
         assert codec.loads(codec.dumps(own)) == own
-    rounded = Combined(2, 1, True, Fraction(1, 8))
+    rounded = CombinedEstimate(2, 1, True, Fraction(1, 8))
     assert codec.loads(codec.dumps(rounded)) == rounded
 
 

@@ -14,7 +14,7 @@ from plan.readings.test_cells_by_enumeration import _CELLS, _bounded as cell_pla
 from plan.test_readings import ROWS, USERS, bounded
 from sfumato.plan import bounding
 from sfumato.plan.aggregates.measures import Mean, Sum, _held
-from sfumato.plan.bounding import Scaled, longest
+from sfumato.plan.bounding import ScaledMeasure, longest
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, SetMisfits
 from sfumato.plan.readings.combining import FactoredTotals
@@ -231,9 +231,9 @@ def _column(low: int, high: int) -> Column:
     return Column(Field(0, "visits", "age"), Domain("integer", bounds=(low, high)))
 
 
-def _scaled(measure: Any, step: Fraction, low: int, high: int) -> Scaled:
+def _scaled(measure: Any, step: Fraction, low: int, high: int) -> ScaledMeasure:
     change = Sensitivity(1, 1)
-    return Scaled(measure, step, low, high, 0, change, change)
+    return ScaledMeasure(measure, step, low, high, 0, change, change)
 
 
 _RANGES = ((0, 10, Fraction(1)), (-4, 6, Fraction(1)), (3, 5, Fraction(1, 4)), (-12, -2, Fraction(5)))
@@ -247,7 +247,7 @@ def _mean_estimator() -> Iterator[Vector]:
         yield exact((low * step, high * step), lambda own=scaled: _ends(own))
 
 
-def _ends(scaled: Scaled) -> tuple[Any, ...]:
+def _ends(scaled: ScaledMeasure) -> tuple[Any, ...]:
     made: Any = scaled.measure.estimator(scaled)
     return made.low, made.high
 
@@ -284,7 +284,7 @@ def _sum_estimator() -> Iterator[Vector]:
             yield exact(wanted, lambda own=scaled, t=totals: _combined(own, t))
 
 
-def _combined(scaled: Scaled, totals: list[Any]) -> float:
+def _combined(scaled: ScaledMeasure, totals: list[Any]) -> float:
     made: Any = Sum(scaled.measure.value).estimator(scaled)  # type: ignore[arg-type]
     return float(made.combined(totals)[0])
 

@@ -114,7 +114,7 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Tables:
+class AttributeTables:
     """Tables are those of many runs: exact counts by smoker, look and cancer, with one person and without them."""
 
     inside: Counts
@@ -123,7 +123,7 @@ class Tables:
     """Of the person of each run: smoker, look, cancer."""
 
 
-def draw_tables(study: Study, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Tables:
+def draw_tables(study: Study, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> AttributeTables:
     """Draw so many tables, and of each the person who is guessed at; under replace neighbours somebody else is in their
     place where they are not.
     """
@@ -137,7 +137,7 @@ def draw_tables(study: Study, runs: int, neighbours: Neighbours = Neighbours.ADD
     np.add.at(outside, (np.arange(many), *targets.T), -1)
     if neighbours is Neighbours.REPLACE:
         np.add.at(outside, (np.arange(many), *_people(study, many)), 1)
-    return Tables(inside, outside, targets)
+    return AttributeTables(inside, outside, targets)
 
 
 def _people(study: Study, size: int) -> tuple[Counts, Counts, Counts]:
@@ -194,7 +194,7 @@ class Learnt:
         return least - power_ceiling(theory, at_most(self.right_outside, self.runs, miss / 2))
 
 
-def learn(tables: Tables, publish: Publish) -> Learnt:
+def learn(tables: AttributeTables, publish: Publish) -> Learnt:
     """Publish both tables of each run, and guess the secret of its person from each."""
     right = [
         int((guesses(publish(each), tables.targets) == tables.targets[:, 2]).sum())

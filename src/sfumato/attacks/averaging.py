@@ -21,7 +21,7 @@ from sfumato.attacks.answerers import (
 )
 from sfumato.attacks.ceilings import guess_ceiling
 from sfumato.attacks.differencing import checked_target, guessed_bits
-from sfumato.attacks.findings import CEILING, Course, Finding, Findings, Sweep
+from sfumato.attacks.findings import CEILING, Finding, Findings, SuccessCurve, Sweep
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import Number, whole
 
@@ -68,9 +68,9 @@ def averaging_by_times(most: int = 256, towns: int = 2000, epsilon: Number = 1) 
         bought.append(_share(NoisyAnswers(secret, epsilon, times, towns=True), secret, times))
     ceiling = guess_ceiling(Guarantee(epsilon))
     courses = (
-        Course("nobody adds up", tuple(uncounted)),
-        Course("from one budget", tuple(bought)),
-        Course(CEILING, (ceiling,) * len(at)),
+        SuccessCurve("nobody adds up", tuple(uncounted)),
+        SuccessCurve("from one budget", tuple(bought)),
+        SuccessCurve(CEILING, (ceiling,) * len(at)),
     )
     return Sweep(NAME, "answers to the same question", tuple(map(float, at)), courses, words=_WORDS)
 

@@ -37,7 +37,7 @@ from sfumato.attacks.answerers import (
     random_groups,
 )
 from sfumato.attacks.ceilings import guess_ceiling
-from sfumato.attacks.findings import CEILING, Course, Finding, Findings, Sweep
+from sfumato.attacks.findings import CEILING, Finding, Findings, SuccessCurve, Sweep
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.privacy import Guarantee
@@ -205,8 +205,8 @@ def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Numb
         asked.append(NoisyAnswers(secret, price, many, towns=True))
         shares.append([_put_together(each, secret, groups, "").success for each in asked])
     names = "near pairs withheld", "rounded to 5s", f"private, ε = {text(price)}"
-    courses = [Course(name, own) for name, own in zip(names, zip(*shares, strict=True), strict=True)]
-    ceiling = Course(CEILING, (guess_ceiling(Guarantee(price)),) * len(at))
+    courses = [SuccessCurve(name, own) for name, own in zip(names, zip(*shares, strict=True), strict=True)]
+    ceiling = SuccessCurve(CEILING, (guess_ceiling(Guarantee(price)),) * len(at))
     words = (_WORDS[1],)
     return Sweep(NAME, "questions", tuple(map(float, at)), (*courses, ceiling), float(size), "as many as people", words)
 

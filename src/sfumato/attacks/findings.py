@@ -29,10 +29,10 @@ from sfumato import notebook_html
 from sfumato.attacks.ceilings import least_proven, most_right, percent_up
 from sfumato.errors import InvalidParameter, WeakPrivacy
 from sfumato.plots.frame import BELOW, INSIDE, SMALL, Drawing, bottom, framed
-from sfumato.plots.lines import Line, Panel, panel
+from sfumato.plots.lines import Panel, PlottedLine, panel
 from sfumato.plots.marks import BAR, QUIET, SAMPLE, box, label, path, upright, width
 from sfumato.plots.picture import Picture, saved
-from sfumato.plots.scales import LogScale, Scale
+from sfumato.plots.scales import LinearScale, LogScale
 from sfumato.policy import Domain, InMemory, Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
 from sfumato.privacy.numbers import Number
@@ -65,7 +65,7 @@ _LETTERS = 115
 
 def _bars(bars: Sequence[Bar]) -> Drawing:
     left = min(max(width(name) for name, *_ in bars), 0.36 * INSIDE) + 10
-    scale = Scale(0.0, 1.0, left, INSIDE - 60)
+    scale = LinearScale(0.0, 1.0, left, INSIDE - 60)
     foot = len(bars) * _STEP + 4
     parts = list(bottom(scale, 0.0, foot))
     for place, (name, success, chance, ceiling) in enumerate(bars):
@@ -249,7 +249,7 @@ CEILING = "ceiling"
 
 @codec.value("attack-course")
 @dataclass(frozen=True)
-class Course:
+class SuccessCurve:
     """A course is the share of right guesses at each size, under one name."""
 
     name: str
@@ -276,7 +276,7 @@ class Sweep:
     """What grows from left to right, in words."""
     at: tuple[float, ...]
     """Its sizes, each above 0 and growing."""
-    courses: tuple[Course, ...]
+    courses: tuple[SuccessCurve, ...]
     mark: float | None = None
     """A size that is marked, and ``marked`` says as what."""
     marked: str = ""
@@ -289,7 +289,9 @@ class Sweep:
             raise InvalidParameter("at", self.at, "numbers above 0 that grow")
         if self.mark is not None:
             object.__setattr__(self, "mark", codec.real(self.mark, "mark"))
-        fitting = isinstance(self.courses, tuple) and self.courses and all(type(x) is Course for x in self.courses)
+        fitting = (
+            isinstance(self.courses, tuple) and self.courses and all(type(x) is SuccessCurve for x in self.courses)
+        )
         if not fitting or any(len(each.shares) != len(self.at) for each in self.courses):
             raise InvalidParameter("courses", self.courses, f"courses of {len(self.at)} shares")
 
@@ -302,14 +304,14 @@ class Sweep:
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """Draw every course as a line, sizes along a scale of powers of ten."""
-        lines = [Line(each.name, self.at, each.shares, said=self._said(each)) for each in self.courses]
+        lines = [PlottedLine(each.name, self.at, each.shares, said=self._said(each)) for each in self.courses]
         marked = ((self.mark, self.marked),) if self.mark is not None else ()
         lowest = min(0.4, *(share for each in self.courses for share in each.shares))
         of = Panel("", self.across, x=LogScale, ends=(lowest, 1.0), marked=marked)
         title = f"{self.attack[:1].upper()}{self.attack[1:]}: share of guesses that are right"
         return saved(framed(panel(lines, of, 320), title, notes=lines_of(self.words)), path)
 
-    def _said(self, course: Course) -> tuple[str, ...]:
+    def _said(self, course: SuccessCurve) -> tuple[str, ...]:
         return tuple(
             f"{course.name} at {size:g}: {course.shown(share)}"
             for size, share in zip(self.at, course.shares, strict=True)

@@ -96,7 +96,7 @@ def _members(said: Sequence[str], *, empty: bool = False) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
-class Round:
+class GameRound:
     """A round has secrets that coins decided, a person who is guessed at, and somebody who answers."""
 
     secret: Values
@@ -114,17 +114,17 @@ class Round:
 
 
 @contextmanager
-def begun(against: str) -> Iterator[Round]:
+def begun(against: str) -> Iterator[GameRound]:
     """Begin a round against one of the curators."""
     if against not in CURATORS:
         raise InvalidParameter("against", against, "one of " + ", ".join(CURATORS))
     secret = invented_bits(len(NAMES))
     with CURATORS[against](secret) as answerer:
-        yield Round(secret, bits.below(len(NAMES)), answerer)
+        yield GameRound(secret, bits.below(len(NAMES)), answerer)
 
 
 @dataclass(frozen=True)
-class Match:
+class GuessingMatch:
     """A match is so many rounds against one curator, of which some were played."""
 
     against: str
@@ -138,7 +138,7 @@ class Match:
         if whole(self.rounds, "rounds", at_least=1) > MOST_ROUNDS:
             raise InvalidParameter("rounds", self.rounds, f"at most {MOST_ROUNDS}")
 
-    def after(self, right: bool) -> Match:
+    def after(self, right: bool) -> GuessingMatch:
         """Give the match after one more round."""
         return replace(self, played=self.played + 1, right=self.right + right)
 

@@ -64,7 +64,7 @@ def membership(
     """
     promise = Guarantee(exact(epsilon, "epsilon", POSITIVE))
     relation = Neighbours.of(neighbours)
-    drawn = draw_runs(Population(attributes), people, runs, relation)
+    drawn = draw_runs(AttributePopulation(attributes), people, runs, relation)
     true = drawn.counts()
     published: dict[str, Both] = {
         "exact": true,
@@ -92,7 +92,7 @@ def _withheld(counts: Floats) -> Floats:
     return np.where(counts < _BASE, np.nan, counts)
 
 
-def _finding(kind: str, scores: Scores, runs: Runs, promise: Guarantee | None) -> Finding:
+def _finding(kind: str, scores: Scores, runs: MembershipRuns, promise: Guarantee | None) -> Finding:
     """Count right guesses at a threshold that was known before: half of the mean score of those who are there.
 
     Given the people, all guesses are independent, and the two of one run are right with a mean probability of at most
@@ -106,7 +106,7 @@ def _finding(kind: str, scores: Scores, runs: Runs, promise: Guarantee | None) -
 
 
 @dataclass(frozen=True)
-class Population:
+class AttributePopulation:
     """A population has so many attributes, each with a known frequency between a tenth and nine tenths."""
 
     attributes: int
@@ -131,10 +131,10 @@ class Population:
 
 
 @dataclass(frozen=True)
-class Runs:
+class MembershipRuns:
     """These are tables of so many people each, and for each one more person, who is in the table or is not."""
 
-    population: Population
+    population: AttributePopulation
     others: NDArray[np.bool_]
     """Values by run, person and attribute."""
     targets: NDArray[np.bool_]
@@ -153,7 +153,9 @@ class Runs:
         return others + self.targets, others if self.instead is None else others + self.instead
 
 
-def draw_runs(population: Population, people: int, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Runs:
+def draw_runs(
+    population: AttributePopulation, people: int, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE
+) -> MembershipRuns:
     """Draw so many times one person, and a table of so many others; and somebody to replace the person by, where that
     is what neighbours are.
     """
@@ -162,10 +164,10 @@ def draw_runs(population: Population, people: int, runs: int, neighbours: Neighb
         raise InvalidParameter("runs", runs, f"fewer: at most {_MOST_DRAWS:,} values are drawn in all")
     others = population.people(many * size).reshape(many, size, population.attributes)
     instead = population.people(many) if neighbours is Neighbours.REPLACE else None
-    return Runs(population, others, population.people(many), instead)
+    return MembershipRuns(population, others, population.people(many), instead)
 
 
-def trace(runs: Runs, published: Both) -> Scores:
+def trace(runs: MembershipRuns, published: Both) -> Scores:
     """Find for each person how far the counts that were published with and without them lean towards them."""
     frequencies = runs.population.frequencies
     own, expected = runs.targets - frequencies, runs.people * frequencies
@@ -173,7 +175,7 @@ def trace(runs: Runs, published: Both) -> Scores:
     return Scores(inside, outside)
 
 
-def privately(runs: Runs, epsilon: Number, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Both:
+def privately(runs: MembershipRuns, epsilon: Number, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Both:
     """Count by a curator at this price: sums of all attributes, in one question or several that share it."""
     many, size, attributes = runs.others.shape
     inside = np.concatenate([runs.others, runs.targets[:, None]], axis=1)

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sfumato.curator import Curator
-    from sfumato.release.answers.web_pages import Page
+    from sfumato.release.answers.web_pages import HtmlPage
 
 
 _OTHERS = 100
@@ -67,7 +67,7 @@ _MOST_CELLS = 512
 
 
 @dataclass(frozen=True)
-class Stage:
+class AttackedTable:
     """A stage is one private table of a policy, with the column whose value is secret, if there is one to ask about."""
 
     policy: Policy
@@ -197,7 +197,7 @@ class Stage:
         return found
 
 
-def stages(policy: Policy, columns: Sequence[str] = ()) -> tuple[Stage, ...]:
+def stages(policy: Policy, columns: Sequence[str] = ()) -> tuple[AttackedTable, ...]:
     """List what is attacked: every private table, with each of its columns that has two values or more, those whose
     values are listed first; or the ``columns`` that are named, as ``table.column`` or by their name alone, which may
     be that of several.
@@ -206,15 +206,15 @@ def stages(policy: Policy, columns: Sequence[str] = ()) -> tuple[Stage, ...]:
     pairs = [(table, name) for table in private for name in _secrets(policy, table)]
     if not columns:
         bare = [(table, None) for table in private if not _secrets(policy, table)]
-        return tuple(Stage(policy, table, name) for table, name in [*pairs, *bare])
+        return tuple(AttackedTable(policy, table, name) for table, name in [*pairs, *bare])
     known = ", ".join(_written(table, name) for table, name in pairs[:20]) or "none of this policy"
-    found: dict[tuple[str, str], Stage] = {}
+    found: dict[tuple[str, str], AttackedTable] = {}
     for each in columns:
         named = [pair for pair in pairs if each in _names(*pair)]
         if not named:
             rule = f"a private column of two listed values or more, or with bounds: {known}"
             raise InvalidParameter("column", each, rule)
-        found |= {(table.name, name): Stage(policy, table, name) for table, name in named}
+        found |= {(table.name, name): AttackedTable(policy, table, name) for table, name in named}
     return tuple(found.values())
 
 
@@ -289,7 +289,7 @@ def quoted(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Spending:
+class WholeSpending:
     """A spending is the whole of an account at once: as ε, or as ρ where that is given."""
 
     budget: Budget
@@ -342,11 +342,11 @@ class Spending:
         return (told - (low + high) / 2) * (high - low)
 
 
-def spendings(budget: Budget) -> Iterator[Spending]:
+def spendings(budget: Budget) -> Iterator[WholeSpending]:
     """List the ways to spend all of an account at once."""
-    yield Spending(budget)
+    yield WholeSpending(budget)
     if budget.order is not None and budget.allowances.renyi:
-        yield Spending(budget, from_units(allowance_units(from_units(budget.allowances.renyi) / budget.order)))
+        yield WholeSpending(budget, from_units(allowance_units(from_units(budget.allowances.renyi) / budget.order)))
 
 
 Told = Mapping[tuple[Any, ...], float]
@@ -407,7 +407,7 @@ class PolicyAttack:
         """Draw the share of right guesses of each attempt, exact and private, with theory's ceilings."""
         return self.findings.plot(path)
 
-    def page(self) -> Page:
+    def page(self) -> HtmlPage:
         """Write one web page about it, in words for people who do not ask in SQL."""
         from sfumato.attacks.policy_pages import policy_page
 
@@ -465,10 +465,10 @@ def policy(
     return PolicyAttack(promise, owned.neighbours, str(owned.unit), tuple(attempts), tuple(untried), left)
 
 
-Planned = tuple[str, Stage, Spending, Callable[[Stage, Spending, int], Attempt]]
+Planned = tuple[str, AttackedTable, WholeSpending, Callable[[AttackedTable, WholeSpending, int], Attempt]]
 
 
-def _planned(chosen: Sequence[Stage]) -> list[Planned]:
+def _planned(chosen: Sequence[AttackedTable]) -> list[Planned]:
     """List what is guessed, that which tells most first: presence where it is not public and a value of each table; all
     other values; the same in the other currency; and everybody's of each table where people can be told apart.
     """
@@ -488,16 +488,16 @@ def _planned(chosen: Sequence[Stage]) -> list[Planned]:
         found += [(f"presence in {replace(each, column=None)}", each, spent, presence) for each in present]
         found += [(str(each), each, _of_accounts(each, spent), value) for each in (*early, *late)]
     apart = [each for each in early if each.listed and prod(map(len, each.known().values())) > 1]
-    pure = Spending(owned.account_budget)
+    pure = WholeSpending(owned.account_budget)
     return found + [(f"everybody's {each}", each, _of_accounts(each, pure), everybody) for each in apart]
 
 
-def _of_accounts(chosen: Stage, spent: Spending) -> Spending:
+def _of_accounts(chosen: AttackedTable, spent: WholeSpending) -> WholeSpending:
     """Say how many accounts pay for what tells of a value: two, where it decides in which of them the target is."""
     return replace(spent, accounts=2) if chosen.moves else spent
 
 
-def presence(chosen: Stage, spent: Spending, runs: int) -> Attempt:
+def presence(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
     """Guess whether the target is in the table, from how many rows it has."""
     import pyarrow
 
@@ -512,12 +512,12 @@ def presence(chosen: Stage, spent: Spending, runs: int) -> Attempt:
     def counted(rows: pyarrow.Table) -> Told:
         return {(): rows.num_rows}
 
-    asked = _Asked(chosen, spent, question, counted)
+    asked = _AttackedQuestion(chosen, spent, question, counted)
     named = "presence", f"{replace(chosen, column=None)}, presence", "is in the table"
     return _attempt(asked, named, asked.right(tables, guess, runs), runs, replaced=False)
 
 
-def value(chosen: Stage, spent: Spending, runs: int) -> Attempt:
+def value(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
     """Guess which of two values the target has, from how many rows have each."""
     import pyarrow
 
@@ -533,12 +533,12 @@ def value(chosen: Stage, spent: Spending, runs: int) -> Attempt:
     def counted(rows: pyarrow.Table) -> Told:
         return Counter((each,) for each in chosen.keyed(rows))
 
-    asked = _Asked(chosen, spent, _grouped(chosen, ()), counted)
+    asked = _AttackedQuestion(chosen, spent, _grouped(chosen, ()), counted)
     named = "value", str(chosen), f"has {chosen.column} = {pair[1]}, not {pair[0]}"
     return _attempt(asked, named, asked.right(tables, guess, runs), runs, replaced=True)
 
 
-def everybody(chosen: Stage, spent: Spending, runs: int) -> Attempt:
+def everybody(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
     """Guess a value of many people at once, of whom all other values are known and no two are alike."""
     known = chosen.known()
     cells = list(islice(product(*known.values()), max(2, min(_EVERYBODY, _MOST_ROWS // chosen.rows))))
@@ -548,7 +548,7 @@ def everybody(chosen: Stage, spent: Spending, runs: int) -> Attempt:
     def counted(rows: pyarrow.Table) -> Told:
         return Counter(zip(*(rows[each].to_pylist() for each in known), chosen.keyed(rows), strict=True))
 
-    asked = _Asked(chosen, spent, _grouped(chosen, tuple(known)), counted)
+    asked = _AttackedQuestion(chosen, spent, _grouped(chosen, tuple(known)), counted)
     right = [0, 0]
     for _ in range(rounds):
         secrets = bits.all_below(2, len(cells))
@@ -562,7 +562,9 @@ def everybody(chosen: Stage, spent: Spending, runs: int) -> Attempt:
     return _attempt(asked, named, right, rounds * len(cells), replaced=True)
 
 
-def _people(chosen: Stage, known: dict[str, tuple[Any, ...]], cells: list[tuple[Any, ...]], secrets: Any) -> Any:
+def _people(
+    chosen: AttackedTable, known: dict[str, tuple[Any, ...]], cells: list[tuple[Any, ...]], secrets: Any
+) -> Any:
     """Make up one person for each cell of what is known, with the value that a coin chose in as many rows as count."""
     whose = np.repeat(np.arange(len(cells)), chosen.rows)
     rows: pyarrow.Table = chosen.others().take([0] * len(whose))
@@ -572,18 +574,18 @@ def _people(chosen: Stage, known: dict[str, tuple[Any, ...]], cells: list[tuple[
     return chosen.identified(rows, whose)
 
 
-def _grouped(chosen: Stage, columns: tuple[str, ...]) -> str:
+def _grouped(chosen: AttackedTable, columns: tuple[str, ...]) -> str:
     """Write the question that counts the rows of each group: of these columns, and of the secret's two values."""
     names = ", ".join([*map(quoted, columns), chosen.key])
     return f"SELECT {names}, COUNT(*) AS rows FROM {quoted(chosen.table.name)} GROUP BY {names}"
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _AttackedQuestion:
     """This is a question, with who answers it exactly, by counting, and who answers it as the policy says."""
 
-    stage: Stage
-    spent: Spending
+    stage: AttackedTable
+    spent: WholeSpending
     question: str
     counted: Callable[[Any], Told]
 
@@ -616,7 +618,9 @@ def _right(ask: Ask, tables: Any, guess: Callable[[Told], bool], runs: int) -> i
     )
 
 
-def _attempt(asked: _Asked, named: tuple[str, str, str], right: list[int], trials: int, *, replaced: bool) -> Attempt:
+def _attempt(
+    asked: _AttackedQuestion, named: tuple[str, str, str], right: list[int], trials: int, *, replaced: bool
+) -> Attempt:
     """Put what came of exact and of private answers side by side."""
     kind, title, words = named
     where = str(asked.stage if replaced else replace(asked.stage, column=None))

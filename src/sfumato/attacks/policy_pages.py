@@ -14,7 +14,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee, Neighbours
 from sfumato.privacy.numbers import chance, text
 from sfumato.release.answers.answer_pages import attacker, limits_of_it, protected
-from sfumato.release.answers.web_pages import Page, block, escaped, facts, figure, listed, paragraph, table
+from sfumato.release.answers.web_pages import HtmlPage, block, escaped, facts, figure, listed, paragraph, table
 from sfumato.version import __version__
 
 
@@ -73,7 +73,7 @@ def policy_page(
     findings: Findings,
     untried: Sequence[str] = (),
     undeclared: Sequence[str] = (),
-) -> Page:
+) -> HtmlPage:
     """Write the whole page."""
     left = (*_no_time(untried, account_ceiling(promise, neighbours)), *undeclared_words(undeclared))
     sections = [
@@ -85,7 +85,7 @@ def policy_page(
         f"<h2>How it was tried</h2>{_how(unit, neighbours, attempts)}",
         f"<footer>Made by sfumato {__version__}. This page loads nothing from anywhere.</footer>",
     ]
-    return Page(_TITLE, "\n".join(sections))
+    return HtmlPage(_TITLE, "\n".join(sections))
 
 
 def _summary(promise: Guarantee, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:

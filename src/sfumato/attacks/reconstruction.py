@@ -28,7 +28,7 @@ from sfumato.attacks.answerers import (
     random_groups,
 )
 from sfumato.attacks.ceilings import guess_ceiling
-from sfumato.attacks.findings import CEILING, Course, Finding, Findings, Sweep
+from sfumato.attacks.findings import CEILING, Finding, Findings, SuccessCurve, Sweep
 from sfumato.attacks.fitting import least_deviations, least_squares
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee
@@ -119,11 +119,11 @@ def reconstruction_by_noise(
             runs = [_share(size, many, scale, method) for _ in range(whole(tables, "tables", at_least=1))]
             shares[method].append(float(np.mean(runs)))
     ceilings = tuple(guess_ceiling(Guarantee(many / scale)) for scale in sizes)
-    courses = [Course(each.value, tuple(shares[each])) for each in Method]
+    courses = [SuccessCurve(each.value, tuple(shares[each])) for each in Method]
     words = f"{many:,} random groups of {size:,} people, noise of this scale on each answer."
     at = tuple(float(each) for each in sizes)
     across = "scale of the noise"
-    return Sweep(NAME, across, at, (*courses, Course(CEILING, ceilings)), math.sqrt(size), "√n", (words,))
+    return Sweep(NAME, across, at, (*courses, SuccessCurve(CEILING, ceilings)), math.sqrt(size), "√n", (words,))
 
 
 def _guessed(groups: Groups, told: Sums, method: Method) -> Values:

@@ -25,7 +25,7 @@ from sfumato.attacks.ceilings import power_ceiling
 from sfumato.attacks.findings import Findings
 from sfumato.errors import InvalidParameter
 from sfumato.plots.frame import framed
-from sfumato.plots.lines import Line, Panel, panel
+from sfumato.plots.lines import Panel, PlottedLine, panel
 from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import Guarantee
 
@@ -177,13 +177,13 @@ def draw_tests(
 ) -> Picture:
     """Draw hits against false alarms of each test, under theory's curve where there is one."""
     lines = [
-        Line(name, tuple(each.alarms for each in scores.points), tuple(each.hits for each in scores.points))
+        PlottedLine(name, tuple(each.alarms for each in scores.points), tuple(each.hits for each in scores.points))
         for name, scores in tests
     ]
     if theory is not None:
         corner = float((1 - theory.delta) / Fraction(1 + math.exp(min(700.0, float(theory.epsilon)))))
         at = tuple(sorted([corner, *(step / 50 for step in range(51))]))
-        lines.append(Line("most by theory", at, tuple(power_ceiling(theory, each) for each in at)))
-    lines.append(Line("guessing", (0.0, 1.0), (0.0, 1.0)))
+        lines.append(PlottedLine("most by theory", at, tuple(power_ceiling(theory, each) for each in at)))
+    lines.append(PlottedLine("guessing", (0.0, 1.0), (0.0, 1.0)))
     of = Panel("found where it is true", "false alarms", ends=(0.0, 1.0))
     return framed(panel(lines, of, 360.0), title, list(foot))

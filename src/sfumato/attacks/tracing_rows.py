@@ -48,7 +48,7 @@ _MEMBERSHIP, _ATTRIBUTE = "membership from rows", "attribute from rows"
 
 
 @dataclass(frozen=True)
-class Candidates:
+class CandidateRows:
     """Candidates have a value in each column, and each is in the table or is not."""
 
     values: Codes
@@ -64,14 +64,14 @@ class Candidates:
         return own[np.lexsort(own.T)]
 
 
-def draw_candidates(count: int, columns: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Candidates:
+def draw_candidates(count: int, columns: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> CandidateRows:
     """Draw so many candidates, and a coin for each; and somebody to be in the place of each, where neighbours differ in
     one unit that is replaced.
     """
     many, wide = whole(count, "candidates", at_least=2), whole(columns, "columns", at_least=3)
     values = _people(many, wide)
     instead = _people(many, wide) if neighbours is Neighbours.REPLACE else None
-    return Candidates(values, bits.all_below(2, many).astype(bool), instead)
+    return CandidateRows(values, bits.all_below(2, many).astype(bool), instead)
 
 
 def _people(many: int, wide: int) -> Codes:
@@ -119,7 +119,7 @@ def weights(rows: Codes, values: Codes) -> Floats:
     return np.asarray(_FAR**differ)
 
 
-def trace_rows(rows: Codes, candidates: Candidates) -> tuple[Floats, NDArray[np.bool_]]:
+def trace_rows(rows: Codes, candidates: CandidateRows) -> tuple[Floats, NDArray[np.bool_]]:
     """Find the scores of all candidates, and guess that the half with the higher scores is in the table; where others
     are in the place of those who are not, that all are who are closer to the rows than these.
     """
@@ -136,7 +136,7 @@ def _closeness(rows: Codes, values: Codes) -> Floats:
     return np.asarray(weights(rows, values).mean(axis=1)) if len(rows) else np.zeros(len(values))
 
 
-def infer(rows: Codes, candidates: Candidates) -> NDArray[np.bool_]:
+def infer(rows: Codes, candidates: CandidateRows) -> NDArray[np.bool_]:
     """Guess the secret of all candidates by a vote of the rows, and tell which guesses are right; a tie is none."""
     vote = np.where(rows[:, -1] < 0, 0, 2 * rows[:, -1] - 1)
     lean = weights(rows[:, :-1], candidates.values[:, :-1]) @ vote.astype(np.float64)
@@ -147,7 +147,7 @@ def infer(rows: Codes, candidates: Candidates) -> NDArray[np.bool_]:
 class Release:
     """A release is one table's candidates, and the rows that each kind of publication made of it."""
 
-    candidates: Candidates
+    candidates: CandidateRows
     rows: Mapping[str, Codes]
 
 

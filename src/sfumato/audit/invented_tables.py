@@ -71,7 +71,7 @@ class Ends(Enum):
 
 
 @dataclass(frozen=True)
-class Cells:
+class InventedCells:
     """These are the cells that may be invented for one column."""
 
     domain: Domain
@@ -131,11 +131,11 @@ class ListCells:
         return self._items(number, self.declared.most_items, ends)
 
     def _items(self, number: int, count: int, ends: Ends) -> list[Any]:
-        return [Cells(self.declared.items).plain(number + place, ends) for place in range(count)]
+        return [InventedCells(self.declared.items).plain(number + place, ends) for place in range(count)]
 
     def beyond(self, side: int, times: int = 0) -> tuple[Any, ...]:
         """Give a list of items beyond a range."""
-        found = Cells(self.declared.items).beyond(side, times)
+        found = InventedCells(self.declared.items).beyond(side, times)
         return (list(found) * self.declared.most_items,) if found else ()
 
     @property
@@ -146,7 +146,7 @@ class ListCells:
     @property
     def strange(self) -> tuple[Any, ...]:
         """List lists that no policy wishes for."""
-        return (*self.outside, [], [None] * 2, list(Cells(self.declared.items).strange), None)
+        return (*self.outside, [], [None] * 2, list(InventedCells(self.declared.items).strange), None)
 
 
 def _number(low: Any, high: Any, number: int, ends: Ends) -> Any:
@@ -187,7 +187,7 @@ Rows = list[tuple[Row, int]]
 
 
 @dataclass(frozen=True)
-class Population:
+class InventedPopulation:
     """A population is all private tables of a policy, with invented people in them."""
 
     name: str
@@ -203,24 +203,24 @@ class NeighbouringTables:
     """These are the tables that one policy is tried on."""
 
     policy: Policy
-    others: Population
-    larger: tuple[Population, ...]
+    others: InventedPopulation
+    larger: tuple[InventedPopulation, ...]
     """The others and one unit more, in many ways."""
     capped: tuple[str, ...]
     """The tables whose limit of rows no invented unit reaches."""
 
     @property
-    def populations(self) -> tuple[Population, ...]:
+    def populations(self) -> tuple[InventedPopulation, ...]:
         return (self.others, *self.larger)
 
     @cached_property
-    def pairs(self) -> tuple[tuple[Population, Population], ...]:
+    def pairs(self) -> tuple[tuple[InventedPopulation, InventedPopulation], ...]:
         """List the pairs that the policy calls neighbours."""
         if self.policy.neighbours is Neighbours.REPLACE:
             return tuple(combinations(self.larger if self.policy.unit.every_row else self.populations, 2))
         return tuple((self.others, each) for each in self.larger)
 
-    def opened(self, population: Population) -> Policy:
+    def opened(self, population: InventedPopulation) -> Policy:
         """Give the policy over the tables of a population, with an account that is thrown away: it has the policy's
         terms, and enough in it for as many releases as an audit makes.
         """
@@ -244,7 +244,7 @@ def neighbours_of(policy: Policy, *, texts: bool = False) -> NeighbouringTables:
     """Make the tables that a policy is tried on; with ``texts`` every cell is stored as text, as CSV files do."""
     inventor = _Inventor(policy, texts)
     others = inventor.population("", _joined([inventor.plain_unit(each) for each in _OTHERS]))
-    found: dict[str, Population] = {}
+    found: dict[str, InventedPopulation] = {}
     for name, unit in inventor.units():
         made = inventor.population(name, _joined([inventor.plain_unit(each) for each in _OTHERS] + [unit]))
         if not any(made.tables == each.tables for each in found.values()):
@@ -291,8 +291,8 @@ class _Inventor:
             name for name, each in self._private.items() if (each.max_rows or 1) >= min(MOST_ROWS, _room(each))
         )
 
-    def population(self, name: str, rows: Mapping[str, Rows]) -> Population:
-        return Population(
+    def population(self, name: str, rows: Mapping[str, Rows]) -> InventedPopulation:
+        return InventedPopulation(
             name, {table: self._stored(each, rows.get(table, [])) for table, each in self._private.items()}
         )
 
@@ -401,12 +401,12 @@ def _often(rows: Sequence[Row], count: int) -> Rows:
     return [(row, whole + (place < rest)) for place, row in enumerate(rows) if whole + (place < rest)]
 
 
-def _columns(table: Table) -> dict[str, Cells | ListCells]:
-    cells: dict[str, Cells | ListCells] = {name: Cells(each) for name, each in table.columns.items()}
+def _columns(table: Table) -> dict[str, InventedCells | ListCells]:
+    cells: dict[str, InventedCells | ListCells] = {name: InventedCells(each) for name, each in table.columns.items()}
     return cells | {name: ListCells(each) for name, each in table.lists.items()}
 
 
-def _choices(cells: Cells | ListCells, what: str) -> tuple[Any, ...]:
+def _choices(cells: InventedCells | ListCells, what: str) -> tuple[Any, ...]:
     if what in ("far too high", "far too low"):
         return cells.beyond(1 if what == "far too high" else -1, times=1)
     return (None,) if what == "missing" else cells.outside if what == "outside" else cells.strange

@@ -89,7 +89,7 @@ def tokens_path() -> Path:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ServerCredentials:
     """This is kept for a server: the token, and the file of certificates by which it is known, if one was named."""
 
     token: str
@@ -112,7 +112,7 @@ def keep_token(address: Address, token: str | None, certificate: str | None = No
     path = tokens_path()
     known = {name: each for name, each in _read(path).items() if name != address.words}
     if token is not None:
-        known[address.words] = Kept(token, None if certificate is None else os.path.abspath(certificate))
+        known[address.words] = ServerCredentials(token, None if certificate is None else os.path.abspath(certificate))
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(FileNotFoundError):
@@ -124,11 +124,11 @@ def keep_token(address: Address, token: str | None, certificate: str | None = No
     return path
 
 
-def _plain(kept: Kept) -> str | dict[str, str]:
+def _plain(kept: ServerCredentials) -> str | dict[str, str]:
     return kept.token if kept.certificate is None else asdict(kept)
 
 
-def _read(path: Path) -> Mapping[str, Kept]:
+def _read(path: Path) -> Mapping[str, ServerCredentials]:
     """Read the file; one that others can read is refused, since what it holds is no secret any more."""
     try:
         with path.open(encoding="utf-8") as file:
@@ -147,9 +147,9 @@ def _read(path: Path) -> Mapping[str, Kept]:
     return {name: each for name, each in kept.items() if each is not None}
 
 
-def _kept(written: Any) -> Kept | None:
+def _kept(written: Any) -> ServerCredentials | None:
     """Read what is kept for one server: a token, or a token and a path; None for anything else."""
     if isinstance(written, str):
-        return Kept(written)
+        return ServerCredentials(written)
     right = isinstance(written, dict) and written.keys() == {"token", "certificate"}
-    return Kept(**written) if right and all(isinstance(each, str) for each in written.values()) else None
+    return ServerCredentials(**written) if right and all(isinstance(each, str) for each in written.values()) else None

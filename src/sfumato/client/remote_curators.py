@@ -11,7 +11,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sfumato.client.addresses import Address, kept_certificate, kept_token
-from sfumato.client.remote_proposals import Place, RemoteProposal, RemoteQuestion, sent_spec, written_question
+from sfumato.client.remote_proposals import PolicyAddress, RemoteProposal, RemoteQuestion, sent_spec, written_question
 from sfumato.client.wire import Wire, seconds
 from sfumato.client.wire_values import parameters_sent, read
 from sfumato.curator.kinds.workloads import WorkloadSpec
@@ -43,7 +43,7 @@ class RemoteCurator(Proposing):
     that stay open between two questions, and what only an owner may do with the files, are not there.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PolicyAddress) -> None:
         self._place = place
 
     @property
@@ -182,7 +182,7 @@ def connect(
     known = kept_certificate(address) if token is None and certificate is None else certificate
     wire = _opened(address, shown, timeout, known)
     try:
-        return RemoteCurator(Place(wire, _chosen(policy, _policies(wire)), progress))
+        return RemoteCurator(PolicyAddress(wire, _chosen(policy, _policies(wire)), progress))
     except BaseException:
         wire.close()
         raise

@@ -27,7 +27,7 @@ _KEY = re.compile(r"[!-~]{1,200}")
 
 
 @dataclass(frozen=True)
-class Place:
+class PolicyAddress:
     """This is where proposals are made: a policy at a server."""
 
     wire: Wire = field(repr=False)
@@ -39,13 +39,13 @@ class Place:
 class RemoteProposal:
     """This is something that a server can release, understood by it and not yet asked."""
 
-    _place: Place = field(repr=False)
+    _place: PolicyAddress = field(repr=False)
     kind: str
     spec: Mapping[str, Any]
     _about: Mapping[str, Any] = field(repr=False, compare=False)
 
     @classmethod
-    def at(cls, place: Place, kind: str, spec: Mapping[str, Any]) -> Any:
+    def at(cls, place: PolicyAddress, kind: str, spec: Mapping[str, Any]) -> Any:
         """Propose it: the server refuses here what cannot be asked. A listing is there at once."""
         about = read(place.wire.tell(place.policy, kind, "propose", spec, {}))
         return cls(place, kind, spec, about) if isinstance(about, Mapping) else about
@@ -213,7 +213,7 @@ Wanted = Histogram | str
 class RemoteTable:
     """This is a view of one table's rows: each method gives a new view with one step more, and asks nothing."""
 
-    _place: Place = field(repr=False, compare=False)
+    _place: PolicyAddress = field(repr=False, compare=False)
     view: dict[str, Any]
 
     def where(self, condition: str) -> RemoteTable:

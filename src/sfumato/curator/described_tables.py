@@ -113,12 +113,12 @@ class Tables(Mapping[str, TableDescription]):
 
     def to_json(self) -> str:
         """Write the descriptions as JSON text, with a kind and a version."""
-        return codec.dumps(_Written(self.heading, tuple(self.tables), tuple(self.tables.values())))
+        return codec.dumps(_WrittenTables(self.heading, tuple(self.tables), tuple(self.tables.values())))
 
     @classmethod
     def from_json(cls, source: str) -> Tables:
         """Read back what ``to_json`` wrote; any other text is refused."""
-        found = codec.loads_as(_Written, source)
+        found = codec.loads_as(_WrittenTables, source)
         return cls(found.heading, dict(zip(found.names, found.tables, strict=True)))
 
     def brief(self) -> str:
@@ -144,7 +144,7 @@ class Tables(Mapping[str, TableDescription]):
 
 @codec.value("tables")
 @dataclass(frozen=True)
-class _Written:
+class _WrittenTables:
     """Descriptions are written so: the names beside them, in their order."""
 
     heading: str

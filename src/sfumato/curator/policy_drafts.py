@@ -19,7 +19,7 @@ from typing import Any
 
 from sfumato.curator.proposals.found_bounds import Bounds
 from sfumato.engine import file_copies
-from sfumato.engine.file_copies import Spelling
+from sfumato.engine.file_copies import TextFormat
 from sfumato.engine.opening import schema, tables, unnamed_columns, written_types
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Table, Type, Via
@@ -216,7 +216,7 @@ class FoundTable:
     """Columns that no question can name."""
     reasons: tuple[str, ...] = ()
     """Why the engine cannot read it before it is copied, in words."""
-    spelling: Spelling | None = None
+    spelling: TextFormat | None = None
     rows_read: bool = False
     """Whether types were told from cells."""
 

@@ -139,7 +139,7 @@ class Workspace:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class SkinRefusal:
     """Why a skin does not offer a kind, and what to do instead."""
 
     rule: str
@@ -164,7 +164,7 @@ class ReleaseKind:
     positional: tuple[str, ...] = ()
     """Terms after the first that methods take by place as well as by name."""
     roles: tuple[str, ...] = ("owner", "analyst")
-    skins: Mapping[Skin, Refusal] = field(default_factory=dict)
+    skins: Mapping[Skin, SkinRefusal] = field(default_factory=dict)
     """Skins that do not offer it."""
     cost_class: int = 0
     """How often the time after which a server answers is doubled for it."""

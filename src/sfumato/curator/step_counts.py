@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 from sfumato.curator.previews.explaining import Operator
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Laplace
-from sfumato.plan.bounding import Bounded
+from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.readings.total_readings import ChosenGroups, Integers, LinearTotals, Matrix, Totals
 from sfumato.plan.values.expressions import Column, Expression
 from sfumato.plan.values.functions import call, literal
@@ -284,7 +284,7 @@ class StepSearch:
     @classmethod
     def of(
         cls,
-        bounded: Bounded,
+        bounded: BoundedPlan,
         place: tuple[int, ...],
         epsilon: Fraction,
         uncovered: tuple[Fraction, Fraction],

@@ -23,8 +23,8 @@ from sfumato.plan.canonical import digest
 from sfumato.publish.tab_steps import ReadOnce
 from sfumato.release import releasing
 from sfumato.release.payers import OnTab
-from sfumato.release.proposal import Call
-from sfumato.release.releasing import Asked, Kind
+from sfumato.release.proposal import ReleaseCall
+from sfumato.release.releasing import ReleaseRequest, ReleaseStrategy
 
 WAITING = "ending after this step; Ctrl-C again ends at once, and all that was held is spent"
 
@@ -77,7 +77,7 @@ class StepsOnTab:
     """What the steps are part of, for the hashes of their plans."""
     identity: str
     tab: Tab
-    call: Call
+    call: ReleaseCall
 
     def __post_init__(self) -> None:
         self.engine = ReadOnce(self.here.engine)
@@ -91,7 +91,7 @@ class StepsOnTab:
         """End here, before the next step is charged, where a Ctrl-C was held back."""
         self._interrupts.between()
 
-    def released(self, kind: Kind[T], question: str, seconds: float | None) -> T:
+    def released(self, kind: ReleaseStrategy[T], question: str, seconds: float | None) -> T:
         """Charge one step and release it; a Ctrl-C meanwhile waits for its end. Whoever is told of phases is told of
         those of every step: they may hold it back (``release.releasing``).
         """
@@ -101,7 +101,7 @@ class StepsOnTab:
         with self._interrupts.held_back():
             return releasing.release(
                 kind,
-                Asked(question, plan, here.engine.identity(), here.analyst),
+                ReleaseRequest(question, plan, here.engine.identity(), here.analyst),
                 payer=OnTab(here.account, self.tab),
                 engine=self.engine,
                 seconds=seconds,

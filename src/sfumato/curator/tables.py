@@ -10,7 +10,7 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.selected_columns import DeclaredValues
 from sfumato.plan.sql import building
 from sfumato.plan.sql.aggregations import Asked
-from sfumato.plan.sql.building import Keys, On, Selection, Statement, Wanted
+from sfumato.plan.sql.building import Keys, On, QuestionBuilder, RowSelection, Wanted
 from sfumato.plan.sql.fragments import written
 from sfumato.policy import Domain
 
@@ -60,7 +60,7 @@ class TableView:
     """
 
     _context: Context = field(repr=False, compare=False)
-    _rows: Selection
+    _rows: RowSelection
 
     @property
     def columns(self) -> Columns:
@@ -153,7 +153,7 @@ class TableQuestion(Question):
     What is added works on noisy numbers, and is free.
     """
 
-    _statement: Statement = field(kw_only=True, repr=False)
+    _statement: QuestionBuilder = field(kw_only=True, repr=False)
 
     def having(self, condition: str) -> TableQuestion:
         """Keep the groups whose noisy numbers meet a condition: ``having("n > 100")``."""
@@ -171,7 +171,7 @@ class TableQuestion(Question):
         """Choose the columns of the answer, and compute more: ``select("region", share="100.0 * late / n")``."""
         return self._with(building.select(self._statement, columns, expressions))
 
-    def _with(self, statement: Statement) -> TableQuestion:
+    def _with(self, statement: QuestionBuilder) -> TableQuestion:
         return replace(_question(self._context, statement), limits=self.limits, strategy=self.strategy)
 
     def __repr__(self) -> str:
@@ -184,7 +184,7 @@ class TableValues(TableQuestion, DeclaredValues):
     """Groups are listed of which nothing is asked: they are the declared values, as in SQL, and free."""
 
 
-def _question(context: Context, statement: Statement) -> TableQuestion:
+def _question(context: Context, statement: QuestionBuilder) -> TableQuestion:
     query = statement.query
     asked = TableQuestion(context, statement.text, query, query.plan.limits, _statement=statement)
     if query.plan.measures or asked.found:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.cell_rows import CellRows, CodedRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts, Values
-from sfumato.plan.readings.total_readings import Found, FoundTotals, GroupTotals, Integers, Places, Reading
+from sfumato.plan.readings.total_readings import Found, FoundTotals, GroupTotals, Integers, Places, PlanReading
 from sfumato.plan.readings.value_readings import DifferentValues, ValueTable
 from sfumato.plan.values.intervals import nearest
 from sfumato.policy import Type, Value
@@ -307,7 +307,7 @@ FEW = (GroupTotals, DifferentValues, ValueTable)
 """The readings whose rows are as few as their groups."""
 
 
-def few_in_arrays(found: Rows, reading: Reading[Any]) -> NDArray[np.int64]:
+def few_in_arrays(found: Rows, reading: PlanReading[Any]) -> NDArray[np.int64]:
     """Put the rows of a reading with few of them into its array."""
     if isinstance(reading, GroupTotals):
         return aligned(found, reading)

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow
 
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.seam import Data
+from sfumato.engine.seam import DataIdentity
 from sfumato.engine.spellings.duckdb import name as quoted
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.catalog import Catalog
@@ -129,7 +129,7 @@ class CarriedTables:
     def identity(self) -> str:
         return self._local.identity()
 
-    def data(self) -> tuple[Data, ...]:
+    def data(self) -> tuple[DataIdentity, ...]:
         """Identify what public tables are read from."""
         return self._local.data(public=True)
 

@@ -48,7 +48,7 @@ _COPY_OF = b"sfumato.copy_of"
 
 
 @dataclass(frozen=True)
-class Spelling:
+class TextFormat:
     """A spelling says how the cells of a text file are written."""
 
     separator: str
@@ -97,7 +97,7 @@ def _like(path: Path) -> str:
 
 def spelling(
     path: Path, *, rows: bool, separator: str | None = None, encoding: str | None = None, quote: str | None = None
-) -> Spelling:
+) -> TextFormat:
     """Find how a text file is written. Without ``rows`` only its first record is looked at; with them every byte, for
     letters and quotes that the engine would not read. PRIVATE then: reasons may tell of rows.
     """
@@ -108,7 +108,7 @@ def spelling(
     separator = separator or ("\t" if path.suffix.lower() in _TAB_ENDINGS else _separator(text, quote))
     if len(separator) != 1 or len(quote) != 1:
         raise InvalidParameter("delimiter", separator, "one letter")
-    found = Spelling(separator, encoding, quote, _names(text, separator, quote, path))
+    found = TextFormat(separator, encoding, quote, _names(text, separator, quote, path))
     if rows and encoding == "utf-8" and not _is_utf8(path):
         found = replace(found, encoding=_OTHER_ENCODING)
     return replace(found, reasons=tuple(_reasons(path, found, rows)))
@@ -185,7 +185,7 @@ def _is_utf8(path: Path) -> bool:
     return True
 
 
-def _reasons(path: Path, found: Spelling, rows: bool) -> Iterator[str]:
+def _reasons(path: Path, found: TextFormat, rows: bool) -> Iterator[str]:
     """Say why the engine does not read a text file as it is."""
     ending = path.suffix.lower()
     if ending == ".gz":
@@ -286,7 +286,7 @@ class Copied:
     """Records that had more or fewer cells than there are columns, and are not in it. PRIVATE."""
 
 
-def copy_text(path: Path, found: Spelling, *, decimal: str = ".") -> Copied:
+def copy_text(path: Path, found: TextFormat, *, decimal: str = ".") -> Copied:
     """Copy a text file as Parquet beside it: every cell as text, an empty one without quotes as NULL. A decimal comma
     becomes a point where ``decimal`` says so.
     """
@@ -370,7 +370,7 @@ def _write_parquet(beside: Path, made: str, fill: Callable[[Write], int], mode: 
     return lost
 
 
-def _write_text(path: Path, found: Spelling, decimal: str, write: Write) -> int:
+def _write_text(path: Path, found: TextFormat, decimal: str, write: Write) -> int:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 

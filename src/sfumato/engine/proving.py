@@ -19,19 +19,19 @@ from typing import Any
 
 from sfumato.engine.carried_tables import Carried
 from sfumato.engine.lowering.relational import (
-    Aggregation,
+    AggregateFunction,
+    CleanTable,
     Constant,
-    Frame,
-    Operation,
+    GroupTotal,
     Ordered,
-    Over,
     Rank,
+    RelationalStatement,
     Scalar,
+    ScalarFunction,
     Select,
-    Statement,
-    Table,
-    Total,
     Wide,
+    WindowFrame,
+    WindowTotal,
     apply,
     whole,
 )
@@ -60,7 +60,7 @@ class Dialect:
     run: Run
     lists: str = "ARRAY[{}]"
     """How a list of items is made of what stands in the braces."""
-    compute: Callable[[Statement, Callable[[str], str]], list[tuple[Any, ...]]] | None = None
+    compute: Callable[[RelationalStatement, Callable[[str], str]], list[tuple[Any, ...]]] | None = None
     """How a whole statement is computed over the tables that FROM reads so, where it is not written as one text."""
 
 
@@ -79,12 +79,12 @@ def _numbers() -> list[Case]:
 
 def _rounded() -> list[Case]:
     return [
-        one("FLOOR", Operation.FLOOR, "d", lambda x: float(math.floor(x))),
-        one("CEIL", Operation.CEILING, "d", lambda x: float(math.ceil(x))),
-        one("TRUNC", Operation.TRUNCATE, "d", lambda x: float(math.trunc(x))),
-        one("ROUND", Operation.HALF_AWAY, "d", _away),
-        _held("the nearest whole number", Operation.NEAREST, lambda x: round(Fraction(x))),
-        _held("the whole number toward zero", Operation.TOWARD_ZERO, int),
+        one("FLOOR", ScalarFunction.FLOOR, "d", lambda x: float(math.floor(x))),
+        one("CEIL", ScalarFunction.CEILING, "d", lambda x: float(math.ceil(x))),
+        one("TRUNC", ScalarFunction.TRUNCATE, "d", lambda x: float(math.trunc(x))),
+        one("ROUND", ScalarFunction.HALF_AWAY, "d", _away),
+        _held("the nearest whole number", ScalarFunction.NEAREST, lambda x: round(Fraction(x))),
+        _held("the whole number toward zero", ScalarFunction.TOWARD_ZERO, int),
     ]
 
 
@@ -94,22 +94,24 @@ def _away(x: float) -> float:
     return math.copysign(float(math.floor(size)), x) if size < 2**53 else x
 
 
-def _held(name: str, operation: Operation, means: Callable[[float], int]) -> Case:
+def _held(name: str, operation: ScalarFunction, means: Callable[[float], int]) -> Case:
     """Round a double where a whole number of 64 bits surely holds it; NULL elsewhere."""
     d, ends = of("d"), (Constant(Fraction(end), Type.REAL) for end in (-_SURELY_HELD, _SURELY_HELD))
-    guarded = apply(Operation.CASE, apply(Operation.BETWEEN, d, *ends), apply(operation, d))
+    guarded = apply(ScalarFunction.CASE, apply(ScalarFunction.BETWEEN, d, *ends), apply(operation, d))
     return meant(name, guarded, ("d",), lambda x: means(x) if abs(x) <= _SURELY_HELD else None)
 
 
 def _whole_numbers() -> list[Case]:
     i, j, both = of("i"), of("j"), ("i", "j")
-    divided = apply(Operation.DIVIDE_WIDE, *(apply(Operation.CONVERT, each, detail=(Wide.INTEGER,)) for each in (i, j)))
+    divided = apply(
+        ScalarFunction.DIVIDE_WIDE, *(apply(ScalarFunction.CONVERT, each, detail=(Wide.INTEGER,)) for each in (i, j))
+    )
     return [
-        meant("//", apply(Operation.DIVIDE_WHOLE, i, j), both, _quotient),
-        meant("%", apply(Operation.REMAINDER, i, j), both, lambda x, y: x - y * _quotient(x, y)),
-        meant("// of wide numbers", apply(Operation.CONVERT, divided, detail=(Type.INTEGER,)), both, _quotient),
-        Case("LEAST", apply(Operation.LEAST, i, whole(5), j), lambda row: min(there(row["i"], 5, row["j"]))),
-        Case("GREATEST", apply(Operation.GREATEST, i, whole(5), j), lambda row: max(there(row["i"], 5, row["j"]))),
+        meant("//", apply(ScalarFunction.DIVIDE_WHOLE, i, j), both, _quotient),
+        meant("%", apply(ScalarFunction.REMAINDER, i, j), both, lambda x, y: x - y * _quotient(x, y)),
+        meant("// of wide numbers", apply(ScalarFunction.CONVERT, divided, detail=(Type.INTEGER,)), both, _quotient),
+        Case("LEAST", apply(ScalarFunction.LEAST, i, whole(5), j), lambda row: min(there(row["i"], 5, row["j"]))),
+        Case("GREATEST", apply(ScalarFunction.GREATEST, i, whole(5), j), lambda row: max(there(row["i"], 5, row["j"]))),
     ]
 
 
@@ -120,12 +122,12 @@ def _quotient(x: int, y: int) -> int:
 def _reals() -> list[Case]:
     e = of("e")
     return [
-        meant("+", apply(Operation.ADD, e, Constant(Fraction("0.2"), Type.REAL)), ("e",), lambda x: x + 0.2),
-        meant("*", apply(Operation.MULTIPLY, e, Constant(Fraction("0.1"), Type.REAL)), ("e",), lambda x: x * 0.1),
-        meant("/", apply(Operation.DIVIDE, Constant(Fraction(1), Type.REAL), e), ("e",), lambda x: 1 / x),
-        one("SQRT", Operation.SQRT, "e", math.sqrt),
-        meant("LN", apply(Operation.LN, e), ("e",), math.log, near=True),
-        one("a real of a whole number", Operation.CONVERT, "i", float, Type.REAL),
+        meant("+", apply(ScalarFunction.ADD, e, Constant(Fraction("0.2"), Type.REAL)), ("e",), lambda x: x + 0.2),
+        meant("*", apply(ScalarFunction.MULTIPLY, e, Constant(Fraction("0.1"), Type.REAL)), ("e",), lambda x: x * 0.1),
+        meant("/", apply(ScalarFunction.DIVIDE, Constant(Fraction(1), Type.REAL), e), ("e",), lambda x: 1 / x),
+        one("SQRT", ScalarFunction.SQRT, "e", math.sqrt),
+        meant("LN", apply(ScalarFunction.LN, e), ("e",), math.log, near=True),
+        one("a real of a whole number", ScalarFunction.CONVERT, "i", float, Type.REAL),
     ]
 
 
@@ -135,19 +137,19 @@ def _over_rows() -> list[Case]:
     texts = [each.encode() for each in there(*(row["t"] for row in ALL))]
     numbers = [row["i"] for row in ALL]
     return [
-        Case("SUM", _of_all(Total(Aggregation.SUM, i)), lambda _: sum(row["i"] or 0 for row in ALL)),
+        Case("SUM", _of_all(GroupTotal(AggregateFunction.SUM, i)), lambda _: sum(row["i"] or 0 for row in ALL)),
         Case(
             "a SUM beyond 64 bits",
-            _of_all(Total(Aggregation.SUM, i, apply(Operation.GREATER, i, whole(0)))),
+            _of_all(GroupTotal(AggregateFunction.SUM, i, apply(ScalarFunction.GREATER, i, whole(0)))),
             lambda _: sum(max(row["i"] or 0, 0) for row in ALL),
         ),
-        Case("a SUM of cells", _of_all(Total(Aggregation.SUM_OF_NARROW, i)), lambda _: sum(there(*numbers))),
+        Case("a SUM of cells", _of_all(GroupTotal(AggregateFunction.SUM_OF_NARROW, i)), lambda _: sum(there(*numbers))),
         Case(
             "a SUM of cells beyond 64 bits",
-            _of_all(Total(Aggregation.SUM_OF_NARROW, i, apply(Operation.GREATER, i, whole(0)))),
+            _of_all(GroupTotal(AggregateFunction.SUM_OF_NARROW, i, apply(ScalarFunction.GREATER, i, whole(0)))),
             lambda _: sum(max(each, 0) for each in there(*numbers)),
         ),
-        Case("MAX of texts", _of_all(Total(Aggregation.MAX, t)), lambda _: max(texts).decode()),
+        Case("MAX of texts", _of_all(GroupTotal(AggregateFunction.MAX, t)), lambda _: max(texts).decode()),
         Case(
             "ORDER BY of texts",
             Rank((whole(0),), (Ordered(t, descending=True, nulls_first=True),)),
@@ -156,8 +158,8 @@ def _over_rows() -> list[Case]:
     ]
 
 
-def _of_all(total: Total) -> Scalar:
-    return Over(total, (whole(0),), (), Frame.WHOLE)
+def _of_all(total: GroupTotal) -> Scalar:
+    return WindowTotal(total, (whole(0),), (), WindowFrame.WHOLE)
 
 
 def _on_texts() -> list[Case]:
@@ -167,27 +169,27 @@ def _on_texts() -> list[Case]:
 def _of_texts() -> list[Case]:
     t, quoted = of("t"), ROWS[0][5]
     north, a, accented, bar = (Constant(each, Type.TEXT) for each in ("north", "a", "é", "|"))
-    digested = apply(Operation.DIGEST, Constant("7", Type.TEXT), t, of("zi"))
+    digested = apply(ScalarFunction.DIGEST, Constant("7", Type.TEXT), t, of("zi"))
     return [
-        one("LENGTH", Operation.LENGTH, "t", len),
-        one("LIKE", Operation.LIKE, "t", lambda x: "\\" in x, "%\\%"),
-        one("_ in LIKE", Operation.LIKE, "t", lambda x: len(x) == 3, "___"),
-        meant("equality of texts", apply(Operation.EQUAL, t, north), ("t",), lambda x: x == "north"),
+        one("LENGTH", ScalarFunction.LENGTH, "t", len),
+        one("LIKE", ScalarFunction.LIKE, "t", lambda x: "\\" in x, "%\\%"),
+        one("_ in LIKE", ScalarFunction.LIKE, "t", lambda x: len(x) == 3, "___"),
+        meant("equality of texts", apply(ScalarFunction.EQUAL, t, north), ("t",), lambda x: x == "north"),
         meant(
             "a text with a quote",
-            apply(Operation.EQUAL, t, Constant(quoted, Type.TEXT)),
+            apply(ScalarFunction.EQUAL, t, Constant(quoted, Type.TEXT)),
             ("t",),
             lambda x: x == quoted,
         ),
-        one("TRIM", Operation.TRIM, "t", lambda x: x.strip(" a"), " a", True, True),
-        one("LTRIM", Operation.TRIM, "t", lambda x: x.lstrip(" ai"), " ai", True, False),
-        one("RTRIM", Operation.TRIM, "t", lambda x: x.rstrip(" "), " ", False, True),
-        meant("SUBSTR", apply(Operation.SLICE, t, whole(2), whole(3)), ("t",), lambda x: x[1:4]),
-        meant("SUBSTR far", apply(Operation.SLICE, t, whole(2**31), whole(2**31)), ("t",), lambda _: ""),
-        meant("REPLACE", apply(Operation.REPLACE, t, a, accented), ("t",), lambda x: x.replace("a", "é")),
-        meant("||", apply(Operation.JOIN, t, bar), ("t",), lambda x: x + "|"),
+        one("TRIM", ScalarFunction.TRIM, "t", lambda x: x.strip(" a"), " a", True, True),
+        one("LTRIM", ScalarFunction.TRIM, "t", lambda x: x.lstrip(" ai"), " ai", True, False),
+        one("RTRIM", ScalarFunction.TRIM, "t", lambda x: x.rstrip(" "), " ", False, True),
+        meant("SUBSTR", apply(ScalarFunction.SLICE, t, whole(2), whole(3)), ("t",), lambda x: x[1:4]),
+        meant("SUBSTR far", apply(ScalarFunction.SLICE, t, whole(2**31), whole(2**31)), ("t",), lambda _: ""),
+        meant("REPLACE", apply(ScalarFunction.REPLACE, t, a, accented), ("t",), lambda x: x.replace("a", "é")),
+        meant("||", apply(ScalarFunction.JOIN, t, bar), ("t",), lambda x: x + "|"),
         Case("MD5", digested, lambda row: _md5("|".join(there("7", row["t"], row["zi"])))),
-        one("a regular expression over lines", Operation.MATCHES, "t", lambda x: x == "a", "a|b"),
+        one("a regular expression over lines", ScalarFunction.MATCHES, "t", lambda x: x == "a", "a|b"),
     ]
 
 
@@ -197,14 +199,14 @@ def _md5(text: str) -> str:
 
 def _read_and_written() -> list[Case]:
     return [
-        one("CAST of a whole number to text", Operation.CONVERT, "i", str, Type.TEXT),
-        one("CAST of a date to text", Operation.CONVERT, "y", lambda y: y.isoformat(), Type.TEXT),
-        one("CAST of a time to text", Operation.CONVERT, "s", _shown_time, Type.TEXT),
-        one("CAST to a whole number", Operation.READ, "zi", int, Type.INTEGER),
-        one("CAST to a real", Operation.READ, "zr", float, Type.REAL),
-        one("CAST to a date", Operation.READ, "zy", dt.date.fromisoformat, Type.DATE),
-        one("CAST to a time", Operation.READ, "zs", _utc, Type.TIMESTAMP),
-        one("a regular expression", Operation.MATCHES, "zs", lambda _: True, GRAMMARS[Type.TIMESTAMP]),
+        one("CAST of a whole number to text", ScalarFunction.CONVERT, "i", str, Type.TEXT),
+        one("CAST of a date to text", ScalarFunction.CONVERT, "y", lambda y: y.isoformat(), Type.TEXT),
+        one("CAST of a time to text", ScalarFunction.CONVERT, "s", _shown_time, Type.TEXT),
+        one("CAST to a whole number", ScalarFunction.READ, "zi", int, Type.INTEGER),
+        one("CAST to a real", ScalarFunction.READ, "zr", float, Type.REAL),
+        one("CAST to a date", ScalarFunction.READ, "zy", dt.date.fromisoformat, Type.DATE),
+        one("CAST to a time", ScalarFunction.READ, "zs", _utc, Type.TIMESTAMP),
+        one("a regular expression", ScalarFunction.MATCHES, "zs", lambda _: True, GRAMMARS[Type.TIMESTAMP]),
     ]
 
 
@@ -221,14 +223,20 @@ def _utc(text: str) -> dt.datetime:
 def _dates() -> list[Case]:
     epoch = dt.datetime(1, 1, 1)
     return [
-        *(one(f"EXTRACT({part})", Operation.PART, "s", partial(_part, part), part) for part in PARTS),
+        *(one(f"EXTRACT({part})", ScalarFunction.PART, "s", partial(_part, part), part) for part in PARTS),
         *_starts(),
         *_moved(),
-        meant("DATE_DIFF", apply(Operation.DAYS, of("y"), of("s")), ("y", "s"), lambda y, s: (s.date() - y).days),
-        one("seconds of a time", Operation.SECONDS, "s", lambda s: (s - epoch) // dt.timedelta(seconds=1)),
-        one("a date as a time", Operation.CONVERT, "y", lambda y: dt.datetime(y.year, y.month, y.day), Type.TIMESTAMP),
-        one("a time as a date", Operation.CONVERT, "s", lambda s: s.date(), Type.DATE),
-        Case("IS TRUE", apply(Operation.IS_TRUE, of("b")), lambda row: row["b"] is True),
+        meant("DATE_DIFF", apply(ScalarFunction.DAYS, of("y"), of("s")), ("y", "s"), lambda y, s: (s.date() - y).days),
+        one("seconds of a time", ScalarFunction.SECONDS, "s", lambda s: (s - epoch) // dt.timedelta(seconds=1)),
+        one(
+            "a date as a time",
+            ScalarFunction.CONVERT,
+            "y",
+            lambda y: dt.datetime(y.year, y.month, y.day),
+            Type.TIMESTAMP,
+        ),
+        one("a time as a date", ScalarFunction.CONVERT, "s", lambda s: s.date(), Type.DATE),
+        Case("IS TRUE", apply(ScalarFunction.IS_TRUE, of("b")), lambda row: row["b"] is True),
     ]
 
 
@@ -237,7 +245,7 @@ def _starts() -> list[Case]:
     of_dates = [(unit, "y", calendar.truncated, Type.DATE) for unit in days]
     of_times = [(unit, "s", _truncated, Type.TIMESTAMP) for unit in (*days, "hour", "minute", "second")]
     return [
-        one(f"DATE_TRUNC({unit})", Operation.START, column, partial(means, unit), unit, kind)
+        one(f"DATE_TRUNC({unit})", ScalarFunction.START, column, partial(means, unit), unit, kind)
         for unit, column, means, kind in (*of_dates, *of_times)
     ]
 
@@ -245,11 +253,11 @@ def _starts() -> list[Case]:
 def _moved() -> list[Case]:
     """Move dates by units, those of two centuries: others might leave the calendar."""
     y, ends = of("y"), (Constant(dt.date(year, 1, 1), Type.DATE) for year in (1900, 2100))
-    within = apply(Operation.BETWEEN, y, *ends)
+    within = apply(ScalarFunction.BETWEEN, y, *ends)
     return [
         meant(
             f"a date and {amount} {unit}",
-            apply(Operation.CASE, within, apply(Operation.MOVED, y, detail=(amount, unit, Type.DATE))),
+            apply(ScalarFunction.CASE, within, apply(ScalarFunction.MOVED, y, detail=(amount, unit, Type.DATE))),
             ("y",),
             partial(_shifted, amount, unit),
         )
@@ -283,13 +291,13 @@ def _part(part: str, s: dt.datetime) -> int:
 
 def _rounded_total() -> Case:
     """Round a whole number down to units of 64, as totals are: by a quotient that 64 bits do not hold."""
-    wide = apply(Operation.CONVERT, of("i"), detail=(Wide.INTEGER,))
-    raised = apply(Operation.ADD, wide, Constant(2**104, Wide.INTEGER))
-    quotient = apply(Operation.DIVIDE_WIDE, raised, Constant(64, Wide.INTEGER))
-    lowered = apply(Operation.SUBTRACT, quotient, Constant(2**98, Wide.INTEGER))
+    wide = apply(ScalarFunction.CONVERT, of("i"), detail=(Wide.INTEGER,))
+    raised = apply(ScalarFunction.ADD, wide, Constant(2**104, Wide.INTEGER))
+    quotient = apply(ScalarFunction.DIVIDE_WIDE, raised, Constant(64, Wide.INTEGER))
+    lowered = apply(ScalarFunction.SUBTRACT, quotient, Constant(2**98, Wide.INTEGER))
     ends = (Constant(end, Wide.INTEGER) for end in (-(2**62), 2**62))
-    guarded = apply(Operation.BETWEEN, lowered, *ends)  # so that a wrong one is no failure
-    found = apply(Operation.CASE, guarded, apply(Operation.CONVERT, lowered, detail=(Type.INTEGER,)))
+    guarded = apply(ScalarFunction.BETWEEN, lowered, *ends)  # so that a wrong one is no failure
+    found = apply(ScalarFunction.CASE, guarded, apply(ScalarFunction.CONVERT, lowered, detail=(Type.INTEGER,)))
     return meant("// beyond 64 bits", found, ("i",), lambda x: x // 64)
 
 
@@ -313,7 +321,7 @@ def prove(dialect: Dialect, place: str) -> None:
 def wrong_letters(spelling: Spelling, scan: Scan, run: Run) -> list[str]:
     """List the functions that turn letters in another way than one for one."""
     table = Carried(("n", "t"), (Type.INTEGER, Type.TEXT), (range(len(LETTERS)), LETTERS))
-    columns = [("lower", Operation.LOWER, grammars.lower), ("upper", Operation.UPPER, grammars.upper)]
+    columns = [("lower", ScalarFunction.LOWER, grammars.lower), ("upper", ScalarFunction.UPPER, grammars.upper)]
     made = tuple((name, apply(operation, of("t"))) for name, operation, _ in columns)
     found = _rows(spelling, scan, run, table, made)
     return [
@@ -374,8 +382,8 @@ def _rows(
     """Compute columns over carried rows, in the order of their numbers."""
     carried: list[object] = []
     source = scan(table, carried)
-    select = Select((("n", of("n")), *made), Table("proof"))
-    text = Generator(spelling, lambda _: source).statement(Statement((), select))
+    select = Select((("n", of("n")), *made), CleanTable("proof"))
+    text = Generator(spelling, lambda _: source).statement(RelationalStatement((), select))
     return [tuple(row[1:]) for row in sorted(run(text, carried), key=lambda row: row[0])]
 
 

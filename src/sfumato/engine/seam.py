@@ -13,12 +13,12 @@ from typing import Any, Protocol, Self
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import World
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.total_readings import E, Reading
+from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy import Domain, InMemory
 
 
 @dataclass(frozen=True)
-class Data:
+class DataIdentity:
     """An engine identifies data by where they are, and by what tells whether they are the same. PRIVATE."""
 
     address: str
@@ -43,7 +43,7 @@ class OpenReading(Protocol):
     all its readings see.
     """
 
-    def read(self, reading: Reading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], key: int) -> E:
         """Give what the reading means, as ``Reader.read`` says: of what was bound where that holds the reading."""
         ...
 
@@ -60,7 +60,7 @@ class OpenReading(Protocol):
 class Fetched(InMemory):
     """These are the rows of a public table that a server holds, fetched from there when a policy was opened."""
 
-    data: tuple[Data, ...]
+    data: tuple[DataIdentity, ...]
     """Where they were fetched from: whatever their content is, they are known by that."""
 
 
@@ -70,7 +70,7 @@ class Unheld:
 
     reader: Reader
 
-    def read(self, reading: Reading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], key: int) -> E:
         return self.reader.read(reading, key)
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Reader(Protocol):
     whose text does not depend on rows.
     """
 
-    def check(self, *readings: Reading[Any]) -> OpenReading:
+    def check(self, *readings: PlanReading[Any]) -> OpenReading:
         """Refuse unless these can be read now: the engine is open, the sources are those that were opened.
 
         It is called before every charge, the thousandth of a question like the first. No row is read. What is given
@@ -98,7 +98,7 @@ class Reader(Protocol):
         """
         ...
 
-    def read(self, reading: Reading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], key: int) -> E:
         """Give what the reading means, in whole numbers of 64 bits, exactly.
 
         A total beyond ±2^62 is cut there, which moves no two totals further apart. ``key`` is fresh and secret: it
@@ -150,7 +150,7 @@ class Engine(Reader, Protocol):
         """Refuse where a file is no longer the one that was opened, as far as that is seen without a transaction."""
         ...
 
-    def data(self, *, public: bool) -> tuple[Data, ...]:
+    def data(self, *, public: bool) -> tuple[DataIdentity, ...]:
         """Identify the data that the rows of all public, or of all private, tables come from."""
         ...
 

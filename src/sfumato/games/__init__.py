@@ -17,7 +17,7 @@ from sfumato.games.auctions import Auction, Sale, digital_goods
 from sfumato.games.commitment import Decision, Mixture, exactly_truthful
 from sfumato.games.crowds import Crowd, market_entry, public_good, routes
 from sfumato.games.environment import Environment, Gap, Law
-from sfumato.games.mediation import Advice, Deviation, Mediation, equilibrium
+from sfumato.games.mediation import Deviation, Mediation, MediatorAdvice, equilibrium
 from sfumato.games.money import Bill, Priced, truthful_with_money
 from sfumato.games.play import MatrixGame, Nash, approximate_nash
 from sfumato.games.rules import Stated, Welfare, graph, line
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from sfumato.games.mediation import read_bids as read_bids
 
 __all__ = [
-    "Advice",
     "Auction",
     "Bill",
     "Crowd",
@@ -39,6 +38,7 @@ __all__ = [
     "Law",
     "MatrixGame",
     "Mediation",
+    "MediatorAdvice",
     "Misreport",
     "Mixture",
     "Nash",

@@ -98,17 +98,17 @@ class Mediation:
             ]
         )
 
-    def release(self) -> Advice:
+    def release(self) -> MediatorAdvice:
         """Play the rounds and draw everybody's advice."""
         strategies, board = _played(self, self.game.population)
         actions = _draw(strategies, self.game.types)
         for array in (strategies, board, actions):
             array.flags.writeable = False
-        return Advice(self, strategies, board, actions)
+        return MediatorAdvice(self, strategies, board, actions)
 
 
 @dataclass(frozen=True, eq=False)
-class Advice:
+class MediatorAdvice:
     """Advice is what the mediator says. ``actions[i]`` is for player i alone; the board, and the strategies computed
     from it, are public. Everything else is computed from the true types: for the mediator's and the student's eyes.
     """

@@ -28,7 +28,7 @@ from sfumato.privacy.numbers import Number, whole
 Choice = Exponential | PermuteAndFlip | NoisyMax
 
 
-class Rule(Protocol):
+class TruthRule(Protocol):
     """A rule is what the truthfulness of a mechanism is decided from."""
 
     @property
@@ -136,7 +136,7 @@ def variation(curve: Curve, units: int) -> Fraction:
     return min(Fraction(1), Fraction(curve.group(units).delta(0)))
 
 
-def rule_of(mechanism: Any, environment: Environment) -> Rule:
+def rule_of(mechanism: Any, environment: Environment) -> TruthRule:
     """A selection chooses by welfare; a function states its own law; a rule stays what it is."""
     if not isinstance(environment, Environment):
         raise InvalidParameter("game", environment, "an Environment")
@@ -145,7 +145,7 @@ def rule_of(mechanism: Any, environment: Environment) -> Rule:
     if hasattr(mechanism, "law") and hasattr(mechanism, "value"):
         if mechanism.environment != environment:
             raise InvalidParameter("game", environment, "the environment that the mechanism was made for")
-        found: Rule = mechanism
+        found: TruthRule = mechanism
         return found
     if callable(mechanism) and not isinstance(mechanism, type):
         return Stated(environment, mechanism)

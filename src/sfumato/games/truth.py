@@ -19,7 +19,7 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.games.environment import Environment, Law
-from sfumato.games.rules import Rule, rule_of, variation
+from sfumato.games.rules import TruthRule, rule_of, variation
 from sfumato.mechanisms import bits
 from sfumato.privacy import Curve, Neighbours
 from sfumato.privacy.numbers import whole
@@ -143,7 +143,7 @@ def truthfulness(mechanism: Any, game: Environment, *, coalition: int = 1, sampl
     return Truthfulness(gain, cost, promise, witness, k, rule.curve, exact)
 
 
-def _extremes(rule: Rule, cases: Iterator[Case]) -> tuple[Interval, Interval, Misreport]:
+def _extremes(rule: TruthRule, cases: Iterator[Case]) -> tuple[Interval, Interval, Misreport]:
     laws: dict[tuple[int, ...], Law] = {}
 
     def law(reports: tuple[int, ...]) -> Law:
@@ -171,7 +171,7 @@ def _extremes(rule: Rule, cases: Iterator[Case]) -> tuple[Interval, Interval, Mi
     return (found - error, found + error), (worst - error, worst + error), Misreport(*where)
 
 
-def _case_count(rule: Rule, k: int) -> int:
+def _case_count(rule: TruthRule, k: int) -> int:
     game, types = rule.environment, len(rule.environment.types)
     lies = types**k * (types**k - 1) * k
     if rule.anonymous:
@@ -179,7 +179,7 @@ def _case_count(rule: Rule, k: int) -> int:
     return lies * types ** (game.players - k) * math.comb(game.players, k)
 
 
-def _every_case(rule: Rule, k: int) -> Iterator[Case]:
+def _every_case(rule: TruthRule, k: int) -> Iterator[Case]:
     """List every coalition, everybody's types, every joint misreport; where players are alike the first k stand for
     all, and the others count only by how many are of each type.
     """

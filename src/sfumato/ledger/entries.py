@@ -193,12 +193,12 @@ class Line:
 
     def to_json(self) -> str:
         """Write the line as JSON text, with a kind and a version."""
-        return codec.dumps(_Written(self.kind, _named(self), self.cost, self.spent, self.held))
+        return codec.dumps(_WrittenLine(self.kind, _named(self), self.cost, self.spent, self.held))
 
     @classmethod
     def from_json(cls, source: str) -> Line:
         """Read back what ``to_json`` wrote; any other text is refused."""
-        found = codec.loads_as(_Written, source, longest=2 * BODY)
+        found = codec.loads_as(_WrittenLine, source, longest=2 * BODY)
         amounts = {"cost": found.cost, "spent": found.spent, "held": found.held}
         if not isinstance(found.named, Mapping) or set(found.named) != _NAMED:
             raise InvalidParameter("named", found.named, "the parts of a line by their names")
@@ -268,7 +268,7 @@ _NAMED = {each.name for each in fields(Line)} - {"kind", "cost", "spent", "held"
 
 @codec.value("ledger-line")
 @dataclass(frozen=True)
-class _Written:
+class _WrittenLine:
     """A line is written so: its kind under another name, since what is written has a kind of its own."""
 
     entered: str

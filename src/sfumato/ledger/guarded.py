@@ -29,7 +29,7 @@ from sfumato.ledger import entries
 from sfumato.ledger.entries import Entry, Shelves, StoredAnswer
 from sfumato.ledger.local_files import locked
 from sfumato.ledger.proofs import anchors
-from sfumato.ledger.proofs.anchors import Anchor, Marks, Memory, Running
+from sfumato.ledger.proofs.anchors import Anchor, Marks, Memory, ProcessAnchor
 from sfumato.ledger.proofs.verifying import LOST
 from sfumato.ledger.sealed_rows import KeyedHash, Row
 from sfumato.ledger.spending import ROUNDINGS, read_spending
@@ -58,7 +58,7 @@ class GuardedStore:
     """
 
     def __init__(
-        self, store: Store, anchors: tuple[Anchor, ...], keyed: KeyedHash, running: tuple[Running, ...] = ()
+        self, store: Store, anchors: tuple[Anchor, ...], keyed: KeyedHash, running: tuple[ProcessAnchor, ...] = ()
     ) -> None:
         self.store = store
         self.anchors = (*anchors, *(each.anchor for each in running))

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.protocols import Additive, Interactive, Selection
+from sfumato.mechanisms.protocols import Additive, Interactive, SelectionMechanism
 from sfumato.privacy import Cost, Curve, Sensitivity, amounts, codec, compose
 from sfumato.privacy.amounts import Amount
 from sfumato.privacy.numbers import whole
@@ -142,12 +142,14 @@ class Charged:
     0.1
     """
 
-    mechanism: Additive | Selection | Interactive
+    mechanism: Additive | SelectionMechanism | Interactive
     sensitivity: Sensitivity | None = None
     times: int = 1
 
-    def __init__(self, mechanism: Additive | Selection | Interactive, sensitivity: Any = None, times: int = 1) -> None:
-        if not isinstance(mechanism, (Additive, Selection, Interactive)):
+    def __init__(
+        self, mechanism: Additive | SelectionMechanism | Interactive, sensitivity: Any = None, times: int = 1
+    ) -> None:
+        if not isinstance(mechanism, (Additive, SelectionMechanism, Interactive)):
             raise InvalidParameter("mechanism", mechanism, "a mechanism: additive, a selection or interactive")
         if isinstance(mechanism, Additive) is (sensitivity is None):
             rule = "given with additive noise, and left out with a mechanism that states its own"

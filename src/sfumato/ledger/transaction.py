@@ -10,7 +10,7 @@ from typing import Any
 from sfumato.errors import InvalidParameter, LedgerDamaged
 from sfumato.ledger.sealed_rows import LATEST, Row
 from sfumato.ledger.spending import NOTHING, read_cost, read_spending, write_cost
-from sfumato.ledger.stores.store import Rows, Starting, UnderWay, Where
+from sfumato.ledger.stores.store import PendingCharge, Starting, StoreRows, Where
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
 
@@ -48,7 +48,7 @@ class Transaction:
     seal.
     """
 
-    def __init__(self, rows: Rows, origin: str) -> None:
+    def __init__(self, rows: StoreRows, origin: str) -> None:
         self._rows = rows
         self._origin = origin
         self._found: dict[frozenset[tuple[str, str | int]], Row | None] = {}
@@ -102,11 +102,11 @@ class Transaction:
             raise LedgerDamaged(number, "it does not hold an account's terms")
         return value
 
-    def under_way(self, equal: Where) -> Sequence[UnderWay]:
+    def under_way(self, equal: Where) -> Sequence[PendingCharge]:
         """List charges that are not answered yet, whose columns equal these."""
         return self._rows.under_way(equal)
 
-    def begin(self, charge: UnderWay) -> None:
+    def begin(self, charge: PendingCharge) -> None:
         self._rows.begin(charge)
 
     def end(self, number: int) -> None:

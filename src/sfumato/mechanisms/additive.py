@@ -286,7 +286,7 @@ class Sampler:
         return np.array([self._distinct[size] for size in self.sizes])
 
     @cached_property
-    def _many(self) -> laplace.Many | gaussian.Many:
+    def _many(self) -> laplace.LaplaceBatch | gaussian.GaussianBatch:
         return self._law.Many(list(self._distinct))
 
 

@@ -44,7 +44,7 @@ def kept(y: int, sigma: Fraction, v: int) -> bool:
     return bits.less(v, _WIDTH, chance)
 
 
-class Single:
+class GaussianSampler:
     """One deviation is drawn from here, one number at a time without numpy, in a time that does not tell the number's
     size: how many proposals were refused is independent of the one that is kept.
     """
@@ -52,7 +52,7 @@ class Single:
     def __init__(self, sigma: Fraction) -> None:
         self.sigma = sigma
         t, self._centre, self._twice = proposal(sigma)
-        self._proposal = laplace.Single(t)
+        self._proposal = laplace.LaplaceSampler(t)
 
     def draw(self) -> int:
         """Draw one discrete Gaussian number."""
@@ -75,7 +75,7 @@ class Single:
 
 def draw_one(sigma: Fraction) -> int:
     """Draw one discrete Gaussian number, without numpy."""
-    return Single(sigma).draw()
+    return GaussianSampler(sigma).draw()
 
 
 def draw(sigma: Fraction, count: int) -> Integers:
@@ -92,13 +92,13 @@ def draw(sigma: Fraction, count: int) -> Integers:
     return found
 
 
-class Many:
+class GaussianBatch:
     """Many deviations are drawn side by side."""
 
     def __init__(self, sigmas: list[Fraction]) -> None:
         self.sigmas = sigmas
         settings = [proposal(sigma) for sigma in sigmas]
-        self._proposals = laplace.Many([t for t, _, _ in settings])
+        self._proposals = laplace.LaplaceBatch([t for t, _, _ in settings])
         self._centres = np.array([centre for _, centre, _ in settings])
         self._twices = np.array([twice for _, _, twice in settings])
 

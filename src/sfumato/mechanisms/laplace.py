@@ -82,7 +82,7 @@ def exact_magnitude(v: int, scale: Fraction, *, folded: bool, width: int = _WIDT
     return bits.settle(v, width, decide)
 
 
-class Single:
+class LaplaceSampler:
     """One scale is drawn from here, one number at a time, without numpy; what floating point needs is computed once.
 
     A draw's time must not tell its size. So every draw reads 128 bits, of which 127 are V, more than the longest noise
@@ -133,7 +133,7 @@ class Single:
 
 def draw_one(scale: Fraction) -> int:
     """Draw one discrete Laplace number, without numpy."""
-    return Single(scale).draw()
+    return LaplaceSampler(scale).draw()
 
 
 def half_width(scale: Fraction, miss: float) -> int:
@@ -154,7 +154,7 @@ def draw(scale: Fraction, count: int) -> Integers:
     return _signed(size, words)
 
 
-class Many:
+class LaplaceBatch:
     """Many scales are drawn side by side; what floating point needs is computed once."""
 
     def __init__(self, scales: list[Fraction]) -> None:

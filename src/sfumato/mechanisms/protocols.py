@@ -82,7 +82,7 @@ class Additive(Mechanism, Protocol):
 
 
 @runtime_checkable
-class Selection(Mechanism, Protocol):
+class SelectionMechanism(Mechanism, Protocol):
     """A selection chooses one candidate, or a few, of many: by scores, ranks or counts, or the report that stands for a
     unit's own answer.
 

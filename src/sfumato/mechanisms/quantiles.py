@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import grids, rank_choices
-from sfumato.mechanisms.rank_choices import Rows, Rule
+from sfumato.mechanisms.rank_choices import RankedValues, RankRule
 from sfumato.privacy import Curve, Neighbours, codec, compose
 from sfumato.privacy.numbers import CONFIDENCE, NONNEGATIVE, POSITIVE, Number, exact, shown, text, whole
 
@@ -200,7 +200,7 @@ class Quantiles:
         first = np.flatnonzero(np.concatenate([[True], array[1:] != array[:-1]])[: array.size])
         distinct = array if first.size == array.size else array[first]
         before = np.append(first, array.size).astype(np.int64, copy=False)
-        return self._released(Rows(distinct, before), np.array([0, distinct.size]))[0].tolist()
+        return self._released(RankedValues(distinct, before), np.array([0, distinct.size]))[0].tolist()
 
     def choose_histogram(self, values: Any, counts: Any) -> list[int]:
         """Choose from distinct values and how many rows have each, as an engine returns them."""
@@ -212,21 +212,21 @@ class Quantiles:
         distinct, start = np.unique(points[order], return_index=True)
         ranks = _cumulated(rows[order])
         before = np.append(ranks[start], ranks[-1])
-        return self._released(Rows(distinct, before), np.array([0, distinct.size]))[0].tolist()
+        return self._released(RankedValues(distinct, before), np.array([0, distinct.size]))[0].tolist()
 
     def choose_groups(self, values: GroupedValues) -> NDArray[np.int64]:
         """Choose the quantiles of every group, with rows or without: a row for each, a column for each probability."""
         if values.groups > 1 and not self.grouped:
             raise InvalidParameter("groups", values.groups, "one, unless the mechanism is for several: grouped=True")
         starts = np.searchsorted(values.group, np.arange(values.groups + 1))
-        return self._released(Rows(values.steps, _cumulated(values.counts)), starts)
+        return self._released(RankedValues(values.steps, _cumulated(values.counts)), starts)
 
-    def _released(self, rows: Rows, starts: NDArray[np.intp]) -> NDArray[np.int64]:
+    def _released(self, rows: RankedValues, starts: NDArray[np.intp]) -> NDArray[np.int64]:
         parts = {(Fraction(0), Fraction(1)): rank_choices.whole_parts(rows, starts, self.bounds)}
         found: dict[Fraction, NDArray[np.int64]] = {}
         for node in self._nodes:
             part = parts.pop((node.below, node.above))
-            rule = Rule(node.share, self._level_epsilon / (2 * self._score_sensitivity(node)), self.offset)
+            rule = RankRule(node.share, self._level_epsilon / (2 * self._score_sensitivity(node)), self.offset)
             found[node.chance], lower, upper = rank_choices.choose(rows, part, rule)
             parts |= {(node.below, node.chance): lower, (node.chance, node.above): upper}
         return np.column_stack([found[q] for q in self.probabilities])

@@ -36,7 +36,7 @@ _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
-class Kind:
+class RaceKey:
     """A kind says how a key is made: in floating point for arrays, and exactly for one candidate.
 
     Winners under Gumbel noise have the smallest E, so there E = −ln(1 − U), precise near U = 0; the others have the
@@ -54,9 +54,9 @@ def _gumbel_exact(e: Decimal, _: bool, gap: Decimal, context: Context) -> Decima
     return context.add(e.ln(context) if e else Decimal("-Infinity"), gap)
 
 
-GUMBEL = Kind(lambda e, _, gap: np.log(e) + gap, _gumbel_exact, smallest=True)
-EXPONENTIAL = Kind(lambda e, _, gap: gap - e, lambda e, _, gap, context: context.subtract(gap, e), smallest=False)
-LAPLACE = Kind(
+GUMBEL = RaceKey(lambda e, _, gap: np.log(e) + gap, _gumbel_exact, smallest=True)
+EXPONENTIAL = RaceKey(lambda e, _, gap: gap - e, lambda e, _, gap, context: context.subtract(gap, e), smallest=False)
+LAPLACE = RaceKey(
     lambda e, sign, gap: np.where(sign, gap + e, gap - e),
     lambda e, sign, gap, context: context.add(gap, e) if sign else context.subtract(gap, e),
     smallest=False,
@@ -74,7 +74,7 @@ class _Runner:
     gap: Fraction
     places: int
 
-    def key(self, kind: Kind, context: Context) -> tuple[Decimal, Decimal]:
+    def key(self, kind: RaceKey, context: Context) -> tuple[Decimal, Decimal]:
         """Bound the key over the interval that U is known to lie in."""
         # 1 − U cancels where U is small: as many more digits as U has places.
         wide = bits.digits(context.prec + self.width // 3 + 5)
@@ -95,7 +95,7 @@ class _Runner:
 
 
 def winners(
-    kind: Kind, gaps: Gaps, rate: Fraction, count: int = 1, places: NDArray[Any] | None = None
+    kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1, places: NDArray[Any] | None = None
 ) -> NDArray[np.int64]:
     """Find the ``count`` candidates with the least keys, first to last."""
     words = np.concatenate([bits.words(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
@@ -120,7 +120,7 @@ def winners(
     return np.array(_photo_finish(kind, order, words, gaps, rate, places)[:count], np.int64)
 
 
-def winners_of_rows(kind: Kind, gaps: Gaps, rate: Fraction, count: int = 1) -> NDArray[np.int64]:
+def winners_of_rows(kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1) -> NDArray[np.int64]:
     """Find in each row of a table the ``count`` candidates with the least keys, first to last."""
     words = np.concatenate([bits.words(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
     words = words.reshape(gaps.shape)
@@ -139,7 +139,7 @@ def winners_of_rows(kind: Kind, gaps: Gaps, rate: Fraction, count: int = 1) -> N
 
 
 def winners_of_groups(
-    kind: Kind, gaps: Gaps, rate: Fraction, begin: NDArray[np.intp], places: NDArray[Any]
+    kind: RaceKey, gaps: Gaps, rate: Fraction, begin: NDArray[np.intp], places: NDArray[Any]
 ) -> NDArray[np.intp]:
     """Find in each group the candidate with the least key; a group's candidates follow one another from ``begin`` on,
     and the best of each has a gap of 0.
@@ -158,7 +158,7 @@ def winners_of_groups(
 
 
 def _float_keys(
-    kind: Kind,
+    kind: RaceKey,
     words: NDArray[np.uint64],
     gaps: Gaps,
     base: np.uint64 | Gaps,
@@ -186,7 +186,7 @@ def _float_keys(
 
 
 def _photo_finish(
-    kind: Kind,
+    kind: RaceKey,
     order: NDArray[np.intp],
     words: NDArray[np.uint64],
     gaps: Gaps,

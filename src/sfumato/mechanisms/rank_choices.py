@@ -46,7 +46,7 @@ _LARGEST = 1 << 62
 
 
 @dataclass(frozen=True)
-class Rows:
+class RankedValues:
     """These are the different values of every group's rows, rising within a group, group after group. PRIVATE."""
 
     values: Integers
@@ -81,14 +81,14 @@ class Parts:
             self.unit,
         )
 
-    def weight(self, rows: Rows) -> Weights:
+    def weight(self, rows: RankedValues) -> Weights:
         """Add up what counts in each group, in units."""
         inside = (rows.before[self.last] - rows.before[self.first]).astype(self.low_weight.dtype)
         return self.low_weight + inside * self.unit + self.high_weight
 
 
 @dataclass(frozen=True)
-class Rule:
+class RankRule:
     """A rule says what is aimed at in every part, and how sharply."""
 
     share: Fraction
@@ -100,7 +100,7 @@ class Rule:
     """
 
 
-def whole_parts(rows: Rows, starts: Places, bounds: tuple[int, int]) -> Parts:
+def whole_parts(rows: RankedValues, starts: Places, bounds: tuple[int, int]) -> Parts:
     """Give every group with all its rows; values outside the bounds count as the nearest bound."""
     low, high = bounds
     begin, end = starts[:-1], starts[1:]
@@ -122,7 +122,7 @@ def _places(values: Integers, begin: Places, end: Places, least: int) -> Places:
     return low
 
 
-def choose(rows: Rows, parts: Parts, rule: Rule) -> tuple[Integers, Parts, Parts]:
+def choose(rows: RankedValues, parts: Parts, rule: RankRule) -> tuple[Integers, Parts, Parts]:
     """Choose a number in every group's part, and give what lies below and above it.
 
     Rows equal to the number count in both parts, with the share below and the rest above; where the target leans, in
@@ -136,18 +136,18 @@ def choose(rows: Rows, parts: Parts, rule: Rule) -> tuple[Integers, Parts, Parts
     first, last = (each[todo] for each in _windows(rows, parts, rule))
     for chunk in _chunks(2 * (last - first) + 3):
         groups = todo[chunk]
-        runs = Runs.of(rows, parts[groups], rule, (first[chunk], last[chunk]), _reach(parts, rule))
+        runs = ValueRuns.of(rows, parts[groups], rule, (first[chunk], last[chunk]), _reach(parts, rule))
         numbers[groups], cut[groups], tied[groups] = runs.chosen()
         for index in runs.suspected():
             one = parts[groups[[index]]]
-            whole = Runs.of(rows, one, rule, (one.first, one.last), None)
+            whole = ValueRuns.of(rows, one, rule, (one.first, one.last), None)
             if whole.falls_beyond(near := runs.of_group(index)):
                 numbers[groups[[index]]], cut[groups[[index]]], tied[groups[[index]]] = whole.beyond(near).chosen()
     return numbers, *_halves(rows, parts, rule, numbers, cut, tied)
 
 
 def _halves(
-    rows: Rows, parts: Parts, rule: Rule, numbers: Integers, cut: Places, tied: NDArray[np.bool_]
+    rows: RankedValues, parts: Parts, rule: RankRule, numbers: Integers, cut: Places, tied: NDArray[np.bool_]
 ) -> tuple[Parts, Parts]:
     whole = rule.share.denominator
     under = rule.share.numerator if rule.offset == 0 else whole * (rule.offset > 0)
@@ -177,7 +177,7 @@ def _halves(
     return lower, upper
 
 
-def _wide_enough(rows: Rows, parts: Parts, rule: Rule) -> Parts:
+def _wide_enough(rows: RankedValues, parts: Parts, rule: RankRule) -> Parts:
     """Hold weights as Python's own numbers where a distance might not fit into 64 bits."""
     most = int(parts.weight(rows).max(initial=0)) + (abs(rule.offset) + _reach(parts, rule)) * parts.unit
     if 4 * (most + parts.unit) * rule.share.denominator < _LARGEST:
@@ -185,18 +185,18 @@ def _wide_enough(rows: Rows, parts: Parts, rule: Rule) -> Parts:
     return replace(parts, low_weight=parts.low_weight.astype(object), high_weight=parts.high_weight.astype(object))
 
 
-def _reach(parts: Parts, rule: Rule) -> int:
+def _reach(parts: Parts, rule: RankRule) -> int:
     """Say how many rows away numbers have together at most 2⁻¹⁰⁰ of the weight of one at distance 0."""
     numbers = int((parts.high - parts.low).max(initial=0)) + 1
     return math.ceil((_FAR_BITS + numbers.bit_length()) * math.log(2) / float(rule.per_row)) + 1
 
 
-def _target(parts: Parts, weight: Weights, rule: Rule) -> Weights:
+def _target(parts: Parts, weight: Weights, rule: RankRule) -> Weights:
     """Give the target in units, times the share's denominator."""
     return weight * rule.share.numerator + rule.offset * parts.unit * rule.share.denominator
 
 
-def _windows(rows: Rows, parts: Parts, rule: Rule) -> tuple[Places, Places]:
+def _windows(rows: RankedValues, parts: Parts, rule: RankRule) -> tuple[Places, Places]:
     """Find the values of each part that lie within reach of its target, and perhaps one more on each side."""
     target, reach = _target(parts, parts.weight(rows), rule) // rule.share.denominator, _reach(parts, rule)
     middle = rows.before[parts.first] + ((target - parts.low_weight) // parts.unit).astype(np.int64)
@@ -218,7 +218,7 @@ def _chunks(sizes: Places) -> list[slice]:
 
 
 @dataclass(frozen=True)
-class Runs:
+class ValueRuns:
     """A run is numbers that follow one another at one distance: low, then the gap before each value and that value, the
     last gap, and high; of one group after the other.
     """
@@ -238,7 +238,9 @@ class Runs:
     """For each group, whether all numbers of its part are here."""
 
     @classmethod
-    def of(cls, rows: Rows, parts: Parts, rule: Rule, window: tuple[Places, Places], reach: int | None) -> Runs:
+    def of(
+        cls, rows: RankedValues, parts: Parts, rule: RankRule, window: tuple[Places, Places], reach: int | None
+    ) -> ValueRuns:
         """Make the runs around the values of each group's window: those within reach of the target, if one is given."""
         layout = _Layout.of(parts, window)
         rate = rule.per_row / (parts.unit * rule.share.denominator)
@@ -276,16 +278,16 @@ class Runs:
         """
         return np.flatnonzero((bits.words(self.covered.size) == 0) & ~self.covered).tolist()
 
-    def of_group(self, index: int) -> Runs:
+    def of_group(self, index: int) -> ValueRuns:
         """Give the runs of one group, as if it were alone."""
         own = self._only(self.group == index)
         return replace(own, group=np.zeros_like(own.group), covered=self.covered[[index]])
 
-    def beyond(self, near: Runs) -> Runs:
+    def beyond(self, near: ValueRuns) -> ValueRuns:
         """Give what lies outside nearer runs of the same group."""
         return self._only(self._is_beyond(near))
 
-    def _only(self, held: NDArray[np.bool_]) -> Runs:
+    def _only(self, held: NDArray[np.bool_]) -> ValueRuns:
         return replace(
             self,
             starts=self.starts[held],
@@ -296,14 +298,14 @@ class Runs:
             group=self.group[held],
         )
 
-    def _is_beyond(self, near: Runs) -> NDArray[np.bool_]:
+    def _is_beyond(self, near: ValueRuns) -> NDArray[np.bool_]:
         return (self.starts < near.starts[0]) | (self.starts > near.starts[-1])
 
-    def falls_beyond(self, near: Runs) -> bool:
+    def falls_beyond(self, near: ValueRuns) -> bool:
         """Decide whether the choice lies outside nearer runs, given that the first 64 bits say nothing against it."""
         return bits.less(0, 64, self.share_beyond(near))
 
-    def share_beyond(self, near: Runs) -> Callable[[Context], Decimal]:
+    def share_beyond(self, near: ValueRuns) -> Callable[[Context], Decimal]:
         """Compute the probability that the choice lies outside nearer runs, to any precision."""
         far = self._is_beyond(near)
 
@@ -341,7 +343,7 @@ class _Layout:
         seen = ~(at_low & (first > parts.first)[group]) & ~(at_high & (last < parts.last)[group])
         return cls(group, cut, at_low, at_high, (place % 2 == 0) & ~at_low & ~at_high, seen)
 
-    def numbers(self, rows: Rows, parts: Parts) -> tuple[Integers, Integers]:
+    def numbers(self, rows: RankedValues, parts: Parts) -> tuple[Integers, Integers]:
         """Give the first number of each run, and how many it holds."""
         low, high = parts.low[self.group], parts.high[self.group]
         before, after = self.cut > parts.first[self.group], self.cut < parts.last[self.group]
@@ -352,7 +354,7 @@ class _Layout:
         alone = self.at_low | self.at_high | self.tied
         return starts, np.where(alone, self.seen.astype(np.int64), end - begin)
 
-    def distances(self, rows: Rows, parts: Parts, rule: Rule) -> Weights:
+    def distances(self, rows: RankedValues, parts: Parts, rule: RankRule) -> Weights:
         """Measure how far the target lies outside the ranks of each run."""
         kind, whole = parts.low_weight.dtype, rule.share.denominator
         weight = parts.weight(rows)

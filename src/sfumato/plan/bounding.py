@@ -74,7 +74,7 @@ _FRACTION_BITS = 20
 
 
 @dataclass(frozen=True)
-class Scaled:
+class ScaledMeasure:
     """A measure is scaled to whole steps: each row's contribution is a whole number in [low, high]."""
 
     measure: Measure
@@ -137,16 +137,16 @@ class Scaled:
 
 
 @dataclass(frozen=True)
-class Bounded:
+class BoundedPlan:
     """The rows of such a plan are bounded: this says what the engine computes, and what one unit can change."""
 
     plan: Aggregate
-    measures: tuple[Scaled, ...]
+    measures: tuple[ScaledMeasure, ...]
     finds: bool = False
     """Groups are found in the data, and the last measure counts who holds a key: it selects, and gets no noise."""
 
     @property
-    def noised(self) -> tuple[Scaled, ...]:
+    def noised(self) -> tuple[ScaledMeasure, ...]:
         """List the measures whose totals are released with noise."""
         return self.measures[:-1] if self.finds else self.measures
 
@@ -171,7 +171,7 @@ class Bounded:
         return self.bound.limits
 
 
-def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ...]:
+def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[BoundedPlan, ...]:
     """List every sound strategy to limit one unit in this plan, cheapest first; where the plan limits it already, that
     one.
     """
@@ -208,7 +208,7 @@ def whole_rows(relation: Relation) -> int | None:
     return None
 
 
-def found_bounding(plan: Aggregate, limits: Limits) -> Bounded:
+def found_bounding(plan: Aggregate, limits: Limits) -> BoundedPlan:
     """Bound the rows where groups are found in the data: a unit's rows are sampled, so that it is in at most g groups
     and no more of them can show that it is there. One more measure counts who holds a key.
 
@@ -222,7 +222,7 @@ def found_bounding(plan: Aggregate, limits: Limits) -> Bounded:
     return replace(_bounded(measured, strategy, allowed, 2 * allowed.groups), finds=True)
 
 
-def whole_bounding(plan: Aggregate, limits: Limits, groups: int) -> Bounded:
+def whole_bounding(plan: Aggregate, limits: Limits, groups: int) -> BoundedPlan:
     """Bound the rows where each counts as it is or not at all: ranks have no parts of rows."""
     most = whole_rows(plan.source)
     if most is not None:
@@ -230,7 +230,7 @@ def whole_bounding(plan: Aggregate, limits: Limits, groups: int) -> Bounded:
     return _bounded(plan, Strategy.SAMPLE, limits, groups)
 
 
-def weighted_bounding(plan: Aggregate, limits: Limits, groups: int, bits: int = _FRACTION_BITS) -> Bounded:
+def weighted_bounding(plan: Aggregate, limits: Limits, groups: int, bits: int = _FRACTION_BITS) -> BoundedPlan:
     """Bound the rows where all rows of a unit count alike: each whole, or with one weight for all, which is a multiple
     of 2^-bits. Totals of fine groups then add up to those of coarse ones, and a unit is limited in all of them at once.
     """
@@ -240,7 +240,7 @@ def weighted_bounding(plan: Aggregate, limits: Limits, groups: int, bits: int = 
     return _bounded(plan, Strategy.REWEIGHT, limits, groups, bits)
 
 
-def for_neighbours(bounded: Bounded, neighbours: Neighbours) -> Bounded:
+def for_neighbours(bounded: BoundedPlan, neighbours: Neighbours) -> BoundedPlan:
     """State the sensitivities for these neighbours."""
     return replace(
         bounded,
@@ -248,7 +248,7 @@ def for_neighbours(bounded: Bounded, neighbours: Neighbours) -> Bounded:
     )
 
 
-def _for_neighbours(scaled: Scaled, neighbours: Neighbours) -> Sensitivity:
+def _for_neighbours(scaled: ScaledMeasure, neighbours: Neighbours) -> Sensitivity:
     """State the sensitivity for neighbours: two units may change instead of one, in a vector that is no longer for
     it; see the module's text.
     """
@@ -266,15 +266,17 @@ def _width(low: int, high: int) -> int:
     return max(1, high - low)
 
 
-def _bounded(plan: Aggregate, strategy: Strategy, limits: Limits, groups: int, bits: int = _FRACTION_BITS) -> Bounded:
+def _bounded(
+    plan: Aggregate, strategy: Strategy, limits: Limits, groups: int, bits: int = _FRACTION_BITS
+) -> BoundedPlan:
     """Rewrite a plan: a Bound is put between the aggregate and its rows."""
     effective = replace(limits, groups=min(limits.groups, groups))
     measured = cast("tuple[Measure, ...]", plan.measures)  # what is asked has become what is measured by now
     measures = tuple(_scaled(each, strategy, effective, groups, bits) for each in measured)
-    return Bounded(replace(plan, source=Bound(plan.source, strategy, effective)), measures)
+    return BoundedPlan(replace(plan, source=Bound(plan.source, strategy, effective)), measures)
 
 
-def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int, most_bits: int) -> Scaled:
+def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int, most_bits: int) -> ScaledMeasure:
     own = limits.of_measure(measure)
     reach = own.rows if strategy is Strategy.REWEIGHT else own.total
     coordinates = groups * measure.noises
@@ -286,7 +288,7 @@ def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int, m
     if bits < 0:
         scales = strategy is not Strategy.WHOLE and strategy is not Strategy.SAMPLE
         change = _rounded(change, 1 << -bits, coordinates if scales else min(coordinates, own.total * measure.noises))
-    return Scaled(measure, step, low, high, bits, change, change)
+    return ScaledMeasure(measure, step, low, high, bits, change, change)
 
 
 def _spare_bits(strategy: Strategy, coordinates: int) -> int:

@@ -51,7 +51,7 @@ MOST_STARTS = 10_000
 
 
 @dataclass(frozen=True)
-class Span:
+class KeySpan:
     """A span is so many whole numbers, days or hours one after another: it is told by the first, not written out."""
 
     first: int | dt.date | dt.datetime
@@ -68,7 +68,7 @@ class Span:
         return (self.first + each * step for each in range(self.count))
 
 
-Choices = tuple[Value, ...] | Span
+Choices = tuple[Value, ...] | KeySpan
 """What a column may hold; it may always be missing too."""
 
 
@@ -426,8 +426,8 @@ def _listed(domain: Domain) -> Choices | None:
     return None
 
 
-def _span(first: int | dt.date | dt.datetime, count: int) -> Span | None:
-    return Span(first, count) if count <= MOST_COMBINATIONS else None
+def _span(first: int | dt.date | dt.datetime, count: int) -> KeySpan | None:
+    return KeySpan(first, count) if count <= MOST_COMBINATIONS else None
 
 
 def _hours(domain: Domain) -> Choices | None:

@@ -28,12 +28,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from sfumato.plan.aggregates.measures import Asked
-from sfumato.plan.aggregates.unit_measures import Place, UnitMeasure, WindowFunction
+from sfumato.plan.aggregates.measures import AggregateRequest
+from sfumato.plan.aggregates.unit_measures import RowPosition, UnitMeasure, WindowFunction
 from sfumato.plan.limits import ONE_ROW, Limits, Strategy
 from sfumato.plan.noisy_rows import Finish, Outer, Output
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Reference, columns
-from sfumato.plan.values.narrowing import Comparison, as_comparison
+from sfumato.plan.values.narrowing import LiteralComparison, as_comparison
 from sfumato.policy import Domain, Value
 from sfumato.privacy import codec
 
@@ -212,12 +212,12 @@ def _row_number_limit(node: Filter) -> int | None:
         if comparison is None or not isinstance(comparison.operand, Column):
             continue
         row_number = window_functions.get(comparison.operand.reference)
-        if isinstance(row_number, Place) and row_number.distinct:
+        if isinstance(row_number, RowPosition) and row_number.distinct:
             limits.append(_admitted_numbers(comparison, row_number.cap))
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _admitted_numbers(comparison: Comparison, cap: int) -> int | None:
+def _admitted_numbers(comparison: LiteralComparison, cap: int) -> int | None:
     """Count the row numbers that a comparison admits, none as one; None where it may admit the cap."""
     operator, values = comparison.operator, comparison.values
     ranges = {"<": (1, values[0] - 1), "<=": (1, values[0]), "BETWEEN": (max(values[0], 1), values[-1])}
@@ -505,7 +505,7 @@ class Aggregate:
 
     source: Relation
     keys: tuple[Expression, ...]
-    measures: tuple[Asked, ...]
+    measures: tuple[AggregateRequest, ...]
     """What is asked of every group; under a bounding, what is measured."""
 
     @property

@@ -44,7 +44,7 @@ class RowTotal:
 
 @codec.value("over")
 @dataclass(frozen=True)
-class Over:
+class NoisyWindow:
     """This is a function of a noisy row among the rows that are equal in ``partition``: an aggregate of them, or its
     rank.
     """
@@ -65,7 +65,7 @@ class Finish:
     offset: int = 0
     sets: tuple[tuple[int, ...], ...] = ()
     """Which keys each grouping set has, by their places; none of them where rows are grouped by all keys, once."""
-    windows: tuple[Over, ...] = ()
+    windows: tuple[NoisyWindow, ...] = ()
     """Found after HAVING, before ORDER BY and LIMIT."""
 
 

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from sfumato.plan.aggregates.measures import Asked, Count, Mean, Measure, Reads, Sum
+from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, Reads, Sum
 from sfumato.plan.nodes import Aggregate
 
 
 @dataclass(frozen=True)
-class Part:
+class ReadingPart:
     """A part is measured by one reading of the rows of a question."""
 
     reads: Reads
     plan: Aggregate
     """The rows and keys of the question, with what is measured."""
-    asked: tuple[Asked, ...]
+    asked: tuple[AggregateRequest, ...]
     """What is made from it."""
 
     @property
@@ -34,7 +34,7 @@ class Part:
 class Made:
     """This says what an asked number is made from: measures of a part, by their places."""
 
-    asked: Asked
+    asked: AggregateRequest
     part: int
     measures: tuple[int, ...]
 
@@ -43,7 +43,7 @@ class Made:
 class Shared:
     """These are the parts of a question, and what each of its asked numbers is made from."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ReadingPart, ...]
     made: tuple[Made, ...]
 
 
@@ -51,7 +51,7 @@ def shared(plan: Aggregate) -> Shared:
     """Split what is asked into parts; equal measures are measured once. There is always a first part of totals, which
     may be of none.
     """
-    together: dict[object, list[Asked]] = {Reads.TOTALS: []}
+    together: dict[object, list[AggregateRequest]] = {Reads.TOTALS: []}
     for each in plan.measures:
         together.setdefault(each.together, []).append(each)
     known = {key: _known(asked) for key, asked in together.items()}
@@ -66,7 +66,7 @@ def measured(plan: Aggregate) -> Aggregate:
     return replace(plan, measures=tuple(each for part in shared(plan).parts for each in part.measures))
 
 
-def _known(asked: Sequence[Asked]) -> Sequence[Asked]:
+def _known(asked: Sequence[AggregateRequest]) -> Sequence[AggregateRequest]:
     """List what is asked and what each of it needs; and the mean of a value whose sum and number are asked.
 
     A mean is measured as two sums that take one price together, so that it gives the sum and the number with less noise
@@ -78,12 +78,14 @@ def _known(asked: Sequence[Asked]) -> Sequence[Asked]:
     return tuple(dict.fromkeys((*asked, *needed, *(mean for mean in means if mean.rows in numbers))))
 
 
-def _part(plan: Aggregate, asked: Sequence[Asked], known: Sequence[Asked]) -> Part:
+def _part(plan: Aggregate, asked: Sequence[AggregateRequest], known: Sequence[AggregateRequest]) -> ReadingPart:
     measured = dict.fromkeys(measure for each in asked for measure in each.measured(known))
-    return Part(asked[0].reads if asked else Reads.TOTALS, replace(plan, measures=tuple(measured)), tuple(asked))
+    return ReadingPart(asked[0].reads if asked else Reads.TOTALS, replace(plan, measures=tuple(measured)), tuple(asked))
 
 
-def _made(asked: Asked, number: int, parts: Sequence[Part], known: Sequence[Asked]) -> Made:
+def _made(
+    asked: AggregateRequest, number: int, parts: Sequence[ReadingPart], known: Sequence[AggregateRequest]
+) -> Made:
     part = parts[number]
     if part.reads is not Reads.TOTALS:
         return Made(asked, number, (part.asked.index(asked),))

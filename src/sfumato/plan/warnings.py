@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sfumato.plan.aggregates.measures import Asked, Reads
+from sfumato.plan.aggregates.measures import AggregateRequest, Reads
 from sfumato.plan.aggregates.ranked import Quantile
 from sfumato.plan.costs import MOST_PARTS, expressions
 from sfumato.plan.nodes import Join, Query, relations
@@ -49,7 +49,7 @@ def undeclared(query: Query) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))[:_MOST]
 
 
-def _beside_ties(measures: Sequence[Asked]) -> list[str]:
+def _beside_ties(measures: Sequence[AggregateRequest]) -> list[str]:
     """Say which errors in ranks suppose that few rows are equal: rows tied with a quantile lie on both sides of it by a
     fixed share, and what is found on either side of it is found among those.
     """

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from sfumato.plan.aggregates.measures import Asked, Distinct, rounding, value_range
+from sfumato.plan.aggregates.measures import AggregateRequest, Distinct, rounding, value_range
 from sfumato.plan.aggregates.spread import Pairs
 from sfumato.plan.aggregates.unit_measures import (
     End,
-    Place,
-    Running,
+    RowPosition,
+    RunningAggregate,
     Shifted,
     UnitCount,
     UnitDistinct,
@@ -19,10 +19,10 @@ from sfumato.plan.aggregates.unit_measures import (
     WindowFunction,
 )
 from sfumato.plan.aggregates.value_measures import FrequentValue
-from sfumato.plan.bounding import Bounded, Scaled
+from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Query
-from sfumato.plan.noisy_rows import Finish, Over, RowTotal
+from sfumato.plan.noisy_rows import Finish, NoisyWindow, RowTotal
 from sfumato.plan.values.expressions import (
     Call,
     Column,
@@ -32,7 +32,7 @@ from sfumato.plan.values.expressions import (
     Order,
     Reference,
     Result,
-    Shown,
+    ShownColumn,
     SummedOver,
     Windowed,
 )
@@ -76,7 +76,7 @@ def names(query: Query) -> list[dict[Reference, str]]:
     found = [_with_windows(keys | results, query.finish)]
     below = query.finish
     for outer in query.outer:
-        known: dict[Reference, str] = {Shown(index): each.name for index, each in enumerate(below.outputs)}
+        known: dict[Reference, str] = {ShownColumn(index): each.name for index, each in enumerate(below.outputs)}
         own: dict[Reference, str] = {Key(index): words(key, known) for index, key in enumerate(outer.keys)}
         own |= {Result(index): row_total(each, known) for index, each in enumerate(outer.totals)}
         found.append(_with_windows(known | own, outer.finish))
@@ -94,7 +94,7 @@ def _with_windows(known: dict[Reference, str], finish: Finish) -> dict[Reference
     return known | {Windowed(index): _over(each, known) for index, each in enumerate(finish.windows)}
 
 
-def _over(window: Over, names: Mapping[Reference, str]) -> str:
+def _over(window: NoisyWindow, names: Mapping[Reference, str]) -> str:
     of = words(window.argument, names) if window.argument is not None else "*" if window.function == "COUNT" else ""
     clauses = [f"PARTITION BY {', '.join(words(each, names) for each in window.partition)}"] if window.partition else []
     ordered = [words(each.expression, names) + " DESC" * each.descending for each in window.order]
@@ -102,7 +102,7 @@ def _over(window: Over, names: Mapping[Reference, str]) -> str:
     return f"{window.function}({of}) OVER ({' '.join(clauses)})"
 
 
-def measured(measure: Asked) -> str:
+def measured(measure: AggregateRequest) -> str:
     """Say what a measure counts or adds up."""
     of = "" if measure.value is None else f" of {words(measure.value)}"
     if isinstance(measure, Pairs):
@@ -128,13 +128,13 @@ def unit_words(measure: UnitMeasure) -> str:
 def window_words(function: WindowFunction) -> str:
     """Write what is found for every row of a unit as SQL."""
     match function:
-        case Place(counting=counting):
+        case RowPosition(counting=counting):
             found = f"{counting.value}()"
         case Shifted(value=value, places=places):
             found = f"{'LAG' if places <= 0 else 'LEAD'}({words(value)}, {abs(places)})"
         case End(value=value, last=last):
             found = f"{'LAST' if last else 'FIRST'}_VALUE({words(value)})"
-        case Running(measure=measure):
+        case RunningAggregate(measure=measure):
             found = unit_words(measure)
         case _:
             found = "a window"
@@ -165,14 +165,14 @@ def limits(allowed: Limits) -> str:
     return f"≤ {rows}, ≤ {groups}, ≤ {many(allowed.rows_per_group, 'row')} in a group, of one unit"
 
 
-def enforced(bounded: Bounded) -> str:
+def enforced(bounded: BoundedPlan) -> str:
     """Give the limits of one unit that a bounding keeps: weighting a unit's rows down limits their number in all."""
     if bounded.strategy is Strategy.REWEIGHT:
         return f"≤ {many(bounded.limits.rows, 'row')} of one unit, in all groups together"
     return limits(bounded.limits)
 
 
-def cutting(boundings: Iterable[Bounded]) -> str:
+def cutting(boundings: Iterable[BoundedPlan]) -> str:
     """Say what of one unit counts where the rest is left out or weighted down; empty where all rows count.
 
     Whether any unit has more rows is private, so the words are the same for all data.
@@ -181,13 +181,13 @@ def cutting(boundings: Iterable[Bounded]) -> str:
     return f"{' and '.join(kept)}; ranges are for the noise alone, and leave out what is beyond" if kept else ""
 
 
-def _cuts(bounded: Bounded) -> bool:
+def _cuts(bounded: BoundedPlan) -> bool:
     """Tell whether a unit with many rows counts less than all of them; a count of units, in one group, has it once."""
     once = not bounded.plan.keys and all(isinstance(each.measure, Distinct) for each in bounded.measures)
     return bounded.strategy is not Strategy.WHOLE and not once
 
 
-def bounds(scaled: Scaled) -> str | None:
+def bounds(scaled: ScaledMeasure) -> str | None:
     """Give the range of what is added up, as it is enforced up to a step; None for a count."""
     value, step = scaled.measure.value, scaled.step
     if value is None:

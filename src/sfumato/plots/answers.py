@@ -16,10 +16,10 @@ from sfumato.errors import InvalidParameter
 from sfumato.plots import bars, heat_maps
 from sfumato.plots.bars import aligned, edges, histogram
 from sfumato.plots.frame import INSIDE, Drawing, below, beside, framed
-from sfumato.plots.heat_maps import Grid, heat_map
-from sfumato.plots.lines import MOST_LINES, Line, Panel, numbers_room, panel
+from sfumato.plots.heat_maps import HeatMapGrid, heat_map
+from sfumato.plots.lines import MOST_LINES, Panel, PlottedLine, numbers_room, panel
 from sfumato.plots.picture import Picture
-from sfumato.plots.scales import ChartData, DayScale, KeyScale, Scale, TimeScale, seconds
+from sfumato.plots.scales import ChartData, DayScale, KeyScale, LinearScale, TimeScale, seconds
 
 _ROWS, _ACROSS = 10, 2
 """Bars of a small panel, and panels beside each other."""
@@ -56,7 +56,7 @@ _PANELS = {1: 320.0, 2: 280.0, 3: 230.0, 4: 190.0}
 
 
 @dataclass(frozen=True)
-class Key:
+class GroupColumn:
     """A key is a column that groups rows: the value of every row, and as it is written."""
 
     name: str
@@ -70,7 +70,7 @@ class Key:
         return bool(kinds) and (kinds <= {int, float} or kinds <= {dt.date} or kinds <= {dt.datetime})
 
     @property
-    def scale(self) -> type[Scale]:
+    def scale(self) -> type[LinearScale]:
         kinds = set(map(type, self.values))
         return TimeScale if dt.datetime in kinds else DayScale if dt.date in kinds else KeyScale
 
@@ -81,7 +81,7 @@ class Key:
 
 
 def draw(
-    columns: Sequence[ChartData], keys: Sequence[Key], foot: Sequence[str] = (), notes: Sequence[str] = ()
+    columns: Sequence[ChartData], keys: Sequence[GroupColumn], foot: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Picture:
     """Draw the columns of an answer in the way that suits its keys, with ``notes`` on how to read its marks."""
     require_numbers(columns)
@@ -95,7 +95,7 @@ def require_numbers(columns: Sequence[ChartData]) -> None:
         raise InvalidParameter("answer", "no numbers", "one with a column of numbers and a row")
 
 
-def title(columns: Sequence[ChartData], keys: Sequence[Key]) -> str:
+def title(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> str:
     """Say what a picture shows."""
     by = " and ".join(each.name for each in keys)
     return ", ".join(each.name for each in columns) + (f" by {by}" if by else "")
@@ -114,8 +114,8 @@ def draw_panels(
 
 def draw_lines(
     columns: Sequence[ChartData],
-    along: Key,
-    others: Sequence[Key],
+    along: GroupColumn,
+    others: Sequence[GroupColumn],
     foot: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> Picture:
@@ -125,7 +125,7 @@ def draw_lines(
     return framed(drawing, title(columns, [along, *others]), foot, [*said, *notes])
 
 
-def _drawing(columns: Sequence[ChartData], keys: Sequence[Key]) -> tuple[Drawing, list[str]]:
+def _drawing(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> tuple[Drawing, list[str]]:
     if len(keys) == 1:
         bins = edges(keys[0].labels)
         if bins is not None:
@@ -146,11 +146,11 @@ def _named(columns: Sequence[ChartData]) -> Sequence[ChartData]:
     return columns if len(columns) > 1 else [replace(columns[0], name="")]
 
 
-def _places(key: Key) -> int:
+def _places(key: GroupColumn) -> int:
     return len(set(key.values) - {None}) if key.ordered else 0
 
 
-def _goes_along(key: Key) -> bool:
+def _goes_along(key: GroupColumn) -> bool:
     """Tell whether rows follow each other along a key: each value once, rising or falling."""
     if _places(key) < _LEAST:
         return False
@@ -159,7 +159,7 @@ def _goes_along(key: Key) -> bool:
     return len(steps) == 1 and len(set(known)) == len(known) and known[-1] != known[0]
 
 
-def _are_pairs(keys: Sequence[Key]) -> bool:
+def _are_pairs(keys: Sequence[GroupColumn]) -> bool:
     """Tell whether every pair of two keys has one row at most, and each key more than one value."""
     pairs = list(zip(*(each.labels for each in keys), strict=True))
     return len(set(pairs)) == len(pairs) and all(len(set(each.labels)) > 1 for each in keys)
@@ -170,7 +170,9 @@ def _fewer(columns: Sequence[ChartData]) -> list[str]:
     return [f"drawn are the first {most} of {len(columns)} columns"] if len(columns) > most else []
 
 
-def _lines(columns: Sequence[ChartData], along: Key, others: Sequence[Key]) -> tuple[Drawing, list[str]]:
+def _lines(
+    columns: Sequence[ChartData], along: GroupColumn, others: Sequence[GroupColumn]
+) -> tuple[Drawing, list[str]]:
     """Draw a panel for each column, below each other, with a line for each combination of the other keys."""
     drawn = _named(columns[: max(_PANELS)])
     high = _PANELS[len(drawn)]
@@ -200,7 +202,7 @@ def _from_zero(data: ChartData) -> bool:
     return not known or min(known) < 0.6 * max(known)
 
 
-def _series(data: ChartData, along: Key, named: Sequence[str]) -> list[Line]:
+def _series(data: ChartData, along: GroupColumn, named: Sequence[str]) -> list[PlottedLine]:
     places: dict[str, list[int]] = {}
     for row, name in enumerate(named):
         if along.values[row] is not None:
@@ -208,8 +210,8 @@ def _series(data: ChartData, along: Key, named: Sequence[str]) -> list[Line]:
     return [_one(data, along, name, sorted(rows, key=along.place)) for name, rows in places.items()]
 
 
-def _one(data: ChartData, along: Key, name: str, rows: Sequence[int]) -> Line:
-    return Line(
+def _one(data: ChartData, along: GroupColumn, name: str, rows: Sequence[int]) -> PlottedLine:
+    return PlottedLine(
         name or data.name,
         tuple(along.place(row) for row in rows),
         tuple(data.values[row] for row in rows),
@@ -219,7 +221,7 @@ def _one(data: ChartData, along: Key, name: str, rows: Sequence[int]) -> Line:
     )
 
 
-def _maps(columns: Sequence[ChartData], keys: Sequence[Key]) -> tuple[Drawing, list[str]]:
+def _maps(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> tuple[Drawing, list[str]]:
     """Draw a map for each column, below each other, as many as a page holds."""
     rows, across = (list(dict.fromkeys(each.labels)) for each in keys)
     if len(across) > len(rows):
@@ -230,7 +232,7 @@ def _maps(columns: Sequence[ChartData], keys: Sequence[Key]) -> tuple[Drawing, l
     return below([heat_map(each, high=800 / len(grids)) for each in grids]), [*said, *heat_maps.left_out(grids[0])]
 
 
-def _grid(data: ChartData, keys: Sequence[Key], rows: Sequence[str], across: Sequence[str]) -> Grid:
+def _grid(data: ChartData, keys: Sequence[GroupColumn], rows: Sequence[str], across: Sequence[str]) -> HeatMapGrid:
     found = {pair: row for row, pair in enumerate(zip(keys[0].labels, keys[1].labels, strict=True))}
     at = [[found.get((one, other)) for other in across] for one in rows]
     values = tuple(tuple(None if row is None else data.values[row] for row in line) for line in at)
@@ -239,4 +241,4 @@ def _grid(data: ChartData, keys: Sequence[Key], rows: Sequence[str], across: Seq
     known = [each for line in values for each in line if each is not None]
     signed = bool(known) and min(known) < 0 and -min(known) > 0.2 * max(known)
     names = (keys[0].name, keys[1].name)
-    return Grid(data.name, tuple(rows), tuple(across), values, texts, noisy, names, signed)
+    return HeatMapGrid(data.name, tuple(rows), tuple(across), values, texts, noisy, names, signed)

@@ -32,7 +32,7 @@ from sfumato.plots.marks import (
     path,
     width,
 )
-from sfumato.plots.scales import ChartData, Interval, KeyScale, Scale, Tick, fitting, reach
+from sfumato.plots.scales import ChartData, Interval, KeyScale, LinearScale, Tick, fitting, reach
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Places:
         return Places([each + by for each in self.middles], cap)
 
 
-def drawn(data: ChartData, rows: range, scale: Scale, places: Places, *, standing: bool = False) -> list[str]:
+def drawn(data: ChartData, rows: range, scale: LinearScale, places: Places, *, standing: bool = False) -> list[str]:
     """Draw the ranges of these rows at the first places, lying or ``standing``, with what sampling adds beside them."""
     cap = places.cap
     heavy = min(1.6, max(0.8, cap / 3))
@@ -81,7 +81,7 @@ def sampled(data: ChartData, row: int) -> Interval:
     return None if value is None or half is None else (value - half, value + half)
 
 
-def _steps(ranges: Sequence[Interval], scale: Scale, places: Places, standing: bool) -> Iterator[str]:
+def _steps(ranges: Sequence[Interval], scale: LinearScale, places: Places, standing: bool) -> Iterator[str]:
     known = [
         (at, each) for at, each in zip(places.written, ranges, strict=False) if each is not None and each[0] != each[1]
     ]
@@ -129,7 +129,7 @@ class _Column:
     """A column is drawn on one scale in every block."""
 
     data: ChartData
-    scale: Scale
+    scale: LinearScale
     ticks: Sequence[Tick]
     wide: float
     texts: bool
@@ -178,7 +178,7 @@ def _column(data: ChartData, rows: int, wide: float, *, texts: bool) -> _Column:
     numbers = max((width(each, SMALL) for each in data.cells[:rows]), default=0.0) + 10 if texts and data.cells else 0.0
     if numbers > wide * 0.55:
         numbers = 0.0
-    scale = Scale(*reached(data, rows), 2.0, wide - numbers - 4)
+    scale = LinearScale(*reached(data, rows), 2.0, wide - numbers - 4)
     return _Column(data, scale, fitting(scale, SMALL, wide=True), wide, numbers > 0)
 
 
@@ -249,7 +249,7 @@ def paired_bars(
     left = min(max((width(each[:60]) for each in labels), default=0.0), 0.36 * wide) + 8
     most = max(*first, *second, 1e-9)
     texts = [f"{one:.3f} · {other:.3f}" for one, other in zip(first, second, strict=True)]
-    scale = Scale(0.0, most, left, wide - max(width(each, SMALL) for each in texts) - 10)
+    scale = LinearScale(0.0, most, left, wide - max(width(each, SMALL) for each in texts) - 10)
     foot = len(labels) * _PAIR_STEP + 4
     parts = bottom(scale, 0.0, foot)
     for place, (name, text) in enumerate(zip(labels, texts, strict=True)):
@@ -288,7 +288,7 @@ def edges(labels: Sequence[str]) -> list[tuple[float, float]] | None:
 def histogram(data: ChartData, bins: Sequence[tuple[float, float]], high: float = 300.0) -> Drawing:
     """Draw the bars of all bins with their ranges."""
     foot, top = high - BELOW - (16 if data.by else 0), 24.0 if data.name else 8.0
-    y = Scale(*reached(data, len(bins)), foot, top)
+    y = LinearScale(*reached(data, len(bins)), foot, top)
     ticks = fitting(y, SMALL, wide=False)
     start = left_room(ticks)
     x = KeyScale(bins[0][0], bins[-1][1], start + 2, INSIDE - 12)

@@ -25,7 +25,7 @@ from sfumato.plots.marks import (
     wrapped,
 )
 from sfumato.plots.picture import FITTING, Picture
-from sfumato.plots.scales import Scale, Tick, fitting, placed
+from sfumato.plots.scales import LinearScale, Tick, fitting, placed
 
 WIDE, HIGH, EDGE = 760.0, 1000.0, 20.0
 """Pixels of a page, and of the margin around what is drawn."""
@@ -99,12 +99,12 @@ BELOW = 20.0
 """Pixels that the numbers below an axis take."""
 
 
-def bottom(scale: Scale, top: float, y: float, *, zero: bool = True) -> list[str]:
+def bottom(scale: LinearScale, top: float, y: float, *, zero: bool = True) -> list[str]:
     """Draw an axis below, with a quiet line up from each of its numbers; that of zero is darker."""
     return bottom_of(scale, fitting(scale, SMALL, wide=True), top, y, zero=zero)
 
 
-def bottom_of(scale: Scale, ticks: Sequence[Tick], top: float, y: float, *, zero: bool = True) -> list[str]:
+def bottom_of(scale: LinearScale, ticks: Sequence[Tick], top: float, y: float, *, zero: bool = True) -> list[str]:
     """Draw an axis below whose numbers are chosen already."""
     marks = [path((upright(scale(each), top, y) for each, _ in ticks), RULE)]
     if zero and scale.low <= 0 <= scale.high:
@@ -122,7 +122,7 @@ def left_room(ticks: Sequence[Tick]) -> float:
     return max((width(text, SMALL) for _, text in ticks), default=0.0) + 8
 
 
-def left(scale: Scale, ticks: Sequence[Tick], x: float, end: float) -> list[str]:
+def left(scale: LinearScale, ticks: Sequence[Tick], x: float, end: float) -> list[str]:
     """Draw an axis on the left, with a quiet line from each of its numbers across the picture."""
     marks = [path((across(x, scale(each), end) for each, _ in ticks), RULE)]
     if scale.low <= 0 <= scale.high:

@@ -16,7 +16,7 @@ _DARK, _BELOW = (8, 55, 107), (166, 76, 0)
 
 
 @dataclass(frozen=True)
-class Grid:
+class HeatMapGrid:
     """A grid has a number for every pair of a row and a column, or None, with what is written and told of each."""
 
     name: str
@@ -31,7 +31,7 @@ class Grid:
     signed: bool = False
 
 
-def left_out(grid: Grid) -> list[str]:
+def left_out(grid: HeatMapGrid) -> list[str]:
     """Say in words what has no room on a page."""
     said = []
     for count, most, what in ((len(grid.rows), MOST_ROWS, "rows"), (len(grid.columns), MOST_COLUMNS, "columns")):
@@ -40,7 +40,7 @@ def left_out(grid: Grid) -> list[str]:
     return said
 
 
-def heat_map(grid: Grid, wide: float = INSIDE, high: float = 800.0) -> Drawing:
+def heat_map(grid: HeatMapGrid, wide: float = INSIDE, high: float = 800.0) -> Drawing:
     """Draw cells from white to blue, or to brown below zero, with what the colours mean below them."""
     rows, columns = grid.rows[:MOST_ROWS], grid.columns[:MOST_COLUMNS]
     left = min(max([width(each[:60]) for each in (*rows, grid.by[0])], default=0.0), 0.3 * wide) + 8
@@ -67,7 +67,7 @@ def heat_map(grid: Grid, wide: float = INSIDE, high: float = 800.0) -> Drawing:
     return Drawing(tuple(parts), max(wide, left + broad * len(columns)), foot + 28)
 
 
-def _top(grid: Grid) -> float:
+def _top(grid: HeatMapGrid) -> float:
     known = (each for row in grid.values for each in row if each is not None and math.isfinite(each))
     return max(map(abs, known), default=0.0) or 1.0
 
@@ -78,7 +78,7 @@ def _above(x: float, y: float, name: str, broad: float, turned: bool) -> str:
     return label(x + 4, y, name, size=SMALL, room=108, turned=True)
 
 
-def _cell(grid: Grid, row: int, column: int, where: tuple[float, float, float, float], top: float) -> str:
+def _cell(grid: HeatMapGrid, row: int, column: int, where: tuple[float, float, float, float], top: float) -> str:
     x, y, broad, deep = where
     value = grid.values[row][column]
     text = grid.texts[row][column] if grid.texts else "" if value is None else f"{value:.4g}"
@@ -131,7 +131,7 @@ def _luminance(fill: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _colours(grid: Grid, x: float, y: float, top: float) -> list[str]:
+def _colours(grid: HeatMapGrid, x: float, y: float, top: float) -> list[str]:
     """Draw what the colours mean."""
     shares = [place / 8 for place in range(-8 if grid.signed else 0, 9)]
     parts = [box(x + 12 * place, y, 12, 9, colour(share, signed=grid.signed)) for place, share in enumerate(shares)]

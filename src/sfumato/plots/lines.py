@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sfumato.plots.frame import BELOW, INSIDE, SMALL, Drawing, bottom, heading, left, left_room
 from sfumato.plots.marks import DASHES, LINES, PAPER, QUIET, area, digits, label, path, told, upright, width
-from sfumato.plots.scales import FURTHEST, Interval, LogScale, Scale, fitting
+from sfumato.plots.scales import FURTHEST, Interval, LinearScale, LogScale, fitting
 
 MOST_LINES = 8
 _DOTS = 40
@@ -16,7 +16,7 @@ _DOTS = 40
 
 
 @dataclass(frozen=True)
-class Line:
+class PlottedLine:
     """A line has a number for each place along it, or none, with the range of each."""
 
     name: str
@@ -36,8 +36,8 @@ class Panel:
 
     name: str
     across: str = ""
-    x: type[Scale] = Scale
-    y: type[Scale] = Scale
+    x: type[LinearScale] = LinearScale
+    y: type[LinearScale] = LinearScale
     zero: bool = True
     """Whether the height begins at zero where all numbers are above it."""
     ends: tuple[float, float] | None = None
@@ -47,7 +47,7 @@ class Panel:
 
 
 def panel(
-    lines: Sequence[Line], of: Panel, high: float = 280.0, wide: float = INSIDE, *, beside: float = 0.0
+    lines: Sequence[PlottedLine], of: Panel, high: float = 280.0, wide: float = INSIDE, *, beside: float = 0.0
 ) -> Drawing:
     """Draw lines on one panel; the names of several stand at their ends, none above another.
 
@@ -76,13 +76,13 @@ def panel(
     return Drawing(tuple(parts), wide, high)
 
 
-def numbers_room(lines: Sequence[Line], of: Panel, high: float) -> float:
+def numbers_room(lines: Sequence[PlottedLine], of: Panel, high: float) -> float:
     """Say how much room the numbers of the axis on the left take."""
     ends = of.ends or heights(lines[:MOST_LINES], log=of.y is LogScale, zero=of.zero)
     return left_room(fitting(of.y(*ends, high, 24.0), SMALL, wide=False))
 
 
-def heights(lines: Sequence[Line], *, log: bool = False, zero: bool = True) -> tuple[float, float]:
+def heights(lines: Sequence[PlottedLine], *, log: bool = False, zero: bool = True) -> tuple[float, float]:
     """Find the least and the largest number of all lines and their bands."""
     numbers = [each for line in lines for each in line.values if each is not None and math.isfinite(each)]
     own = max(map(abs, numbers), default=1.0)
@@ -101,7 +101,7 @@ def heights(lines: Sequence[Line], *, log: bool = False, zero: bool = True) -> t
     return (low, high) if low < high else (low - 0.5, high + 0.5)
 
 
-def _marked(x: Scale, place: float, word: str, top: float, foot: float) -> str:
+def _marked(x: LinearScale, place: float, word: str, top: float, foot: float) -> str:
     at = x(place)
     near = at > (x.start + x.end) / 2
     word_at = at - 5 if near else at + 5
@@ -110,7 +110,7 @@ def _marked(x: Scale, place: float, word: str, top: float, foot: float) -> str:
     return path([upright(at, top, foot)], QUIET, 1, ' stroke-dasharray="4 3"') + words
 
 
-def _line(line: Line, x: Scale, y: Scale, colour: str, dash: str) -> Iterator[str]:
+def _line(line: PlottedLine, x: LinearScale, y: LinearScale, colour: str, dash: str) -> Iterator[str]:
     for run in runs(line):
         more = f' stroke-linejoin="round"{f" stroke-dasharray={chr(34)}{dash}{chr(34)}" if dash else ""}'
         yield path(_steps(line, run, x, y), colour, 2, more)
@@ -121,7 +121,7 @@ def _line(line: Line, x: Scale, y: Scale, colour: str, dash: str) -> Iterator[st
                 yield _dot(line, place, x, y, colour)
 
 
-def _dot(line: Line, place: int, x: Scale, y: Scale, colour: str) -> str:
+def _dot(line: PlottedLine, place: int, x: LinearScale, y: LinearScale, colour: str) -> str:
     hollow = bool(line.noisy) and line.noisy[place]
     look = f'fill="{PAPER if hollow else colour}" stroke="{colour}"'
     value = line.values[place]
@@ -130,7 +130,7 @@ def _dot(line: Line, place: int, x: Scale, y: Scale, colour: str) -> str:
     return f"<circle {where} {look}>{told(line.said[place])}</circle>"
 
 
-def runs(line: Line) -> list[range]:
+def runs(line: PlottedLine) -> list[range]:
     """Find the places between numbers that are missing: no line is drawn across those."""
     found: list[range] = []
     start = None
@@ -143,7 +143,7 @@ def runs(line: Line) -> list[range]:
     return found
 
 
-def _steps(line: Line, run: range, x: Scale, y: Scale) -> Iterator[str]:
+def _steps(line: PlottedLine, run: range, x: LinearScale, y: LinearScale) -> Iterator[str]:
     for place in run:
         value = line.values[place]
         assert value is not None
@@ -155,7 +155,7 @@ def _steps(line: Line, run: range, x: Scale, y: Scale) -> Iterator[str]:
             yield f"L{digits(x(line.at[place]))} {digits(y(value))}"
 
 
-def _band(line: Line, run: range, x: Scale, y: Scale) -> list[tuple[float, float]]:
+def _band(line: PlottedLine, run: range, x: LinearScale, y: LinearScale) -> list[tuple[float, float]]:
     """Go along the upper ends and back along the lower; a band of one number is as wide as a dot."""
     ends = [(place, line.ranges[place] or (line.values[place],) * 2) for place in run]
     spread = 3.0 if len(run) == 1 else 0.0
@@ -173,7 +173,7 @@ def _far(end: float | None) -> float:
     return end if math.isfinite(end) else math.copysign(FURTHEST, end)
 
 
-def _names(lines: Sequence[Line], y: Scale, x: float, room: float) -> Iterator[str]:
+def _names(lines: Sequence[PlottedLine], y: LinearScale, x: float, room: float) -> Iterator[str]:
     """Write each name where its line ends, moved apart where two would meet."""
     ends = []
     for place, line in enumerate(lines):

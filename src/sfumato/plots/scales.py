@@ -23,7 +23,7 @@ _UNITS = ((1e9, 1e9, "bn"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
 
 
 @dataclass(frozen=True)
-class Scale:
+class LinearScale:
     """A scale takes a number between two ends to a place between two others, evenly."""
 
     low: float
@@ -56,7 +56,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class KeyScale(Scale):
+class KeyScale(LinearScale):
     """A scale of keys writes 1990, not 1,990; where both ends are whole, so is what is written."""
 
     def ticks(self, most: int) -> list[Tick]:
@@ -68,7 +68,7 @@ class KeyScale(Scale):
 
 
 @dataclass(frozen=True)
-class LogScale(Scale):
+class LogScale(LinearScale):
     """A scale of logarithms has equal ratios at equal distances; both ends are above zero."""
 
     def places(self, numbers: Sequence[float]) -> list[float]:
@@ -91,7 +91,7 @@ class LogScale(Scale):
 
 
 @dataclass(frozen=True)
-class TimeScale(Scale):
+class TimeScale(LinearScale):
     """A scale of times is in seconds since 1970; its ticks are the beginnings of days, months or years."""
 
     finest: ClassVar[int] = 1
@@ -176,7 +176,7 @@ def written(number: float, step: float, largest: float = 0.0) -> str:
     return (short.rstrip("0").rstrip(".") if "." in short else short).replace("-", "−")
 
 
-def fitting(scale: Scale, size: float, *, wide: bool) -> list[Tick]:
+def fitting(scale: LinearScale, size: float, *, wide: bool) -> list[Tick]:
     """List as many ticks as have room: beside each other along the width, or above each other."""
     room = abs(scale.end - scale.start)
     for most in range(9 if wide else 7, 1, -1):
@@ -188,7 +188,7 @@ def fitting(scale: Scale, size: float, *, wide: bool) -> list[Tick]:
     return scale.ticks(2)[:1]
 
 
-def placed(scale: Scale, tick: Tick, size: float) -> tuple[str, float, float]:
+def placed(scale: LinearScale, tick: Tick, size: float) -> tuple[str, float, float]:
     """Say how a tick's text is anchored, and from where to where it goes: none stands far out beside its axis."""
     at, wide = scale(tick[0]), width(tick[1], size)
     if at - wide / 2 < min(scale.start, scale.end) - 38:
@@ -198,7 +198,7 @@ def placed(scale: Scale, tick: Tick, size: float) -> tuple[str, float, float]:
     return "middle", at - wide / 2, at + wide / 2
 
 
-def _apart(scale: Scale, ticks: Sequence[Tick], size: float) -> bool:
+def _apart(scale: LinearScale, ticks: Sequence[Tick], size: float) -> bool:
     ends = [placed(scale, each, size)[1:] for each in ticks]
     return all(one[1] + 10 <= other[0] for one, other in pairwise(ends))
 

@@ -143,7 +143,7 @@ class PublicFace:
         return codec.loads_as(cls, source, longest=_LONGEST)
 
 
-class Told(Protocol):
+class FacedTable(Protocol):
     """This is a table of a policy, as far as its face is concerned: its source is no part of it."""
 
     @property
@@ -172,7 +172,7 @@ class Told(Protocol):
     def implies(self) -> Mapping[str, str]: ...
 
 
-def table_face(table: Told, period: str | None) -> PublicTable:
+def table_face(table: FacedTable, period: str | None) -> PublicTable:
     """Say of a table what its readers may know."""
     plain = [
         PublicColumn(name, domain, tuple(cell_words(table.codings.get(name)))) for name, domain in table.columns.items()

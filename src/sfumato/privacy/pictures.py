@@ -14,10 +14,10 @@ from datetime import datetime
 from fractions import Fraction
 
 from sfumato.plots.frame import BELOW, INSIDE, SMALL, Drawing, below, beside, bottom, framed, heading
-from sfumato.plots.lines import Line, Panel, panel
+from sfumato.plots.lines import Panel, PlottedLine, panel
 from sfumato.plots.marks import LINES, QUIET, SAMPLE, across, area, label, moved, path, told, upright, width
 from sfumato.plots.picture import Picture
-from sfumato.plots.scales import LogScale, Scale, TimeScale, seconds
+from sfumato.plots.scales import LinearScale, LogScale, TimeScale, seconds
 
 WORDS = {"pure": "ordinary answers", "renyi": "Gaussian answers", "failure": "chance of failure"}
 """What each currency is for; the two first ones are spent side by side, and one of them has to last."""
@@ -56,7 +56,7 @@ def draw_budget(
         shares = [None if each is None else 100 * float(each / whole) for each in parts]
         over = over or any(each is None or each > 100 for each in shares)
         kept = tuple(None if each is None else min(each, 110.0) for each in shares)
-        lines.append(Line(f"{WORDS.get(name, name)} {_now(shares[-1])}", at, kept, stepped=True))
+        lines.append(PlottedLine(f"{WORDS.get(name, name)} {_now(shares[-1])}", at, kept, stepped=True))
     notes = ["a line that ends, or lies at the top, is of a currency that is closed"] if over else []
     count = f"{len(moments):,} charges" if len(moments) != 1 else "1 charge"
     marked = ((seconds(moments[-1].time), "last charge"),) if moments else ()
@@ -93,13 +93,15 @@ def _profile(at: Sequence[float], deltas: Sequence[float]) -> Drawing:
     known = [each for each in shown if each is not None]
     if not known:
         return panel(
-            [Line("δ", tuple(at), tuple(deltas))], Panel("δ at each ε: none is needed", "ε", ends=(0.0, 1.0)), 240
+            [PlottedLine("δ", tuple(at), tuple(deltas))],
+            Panel("δ at each ε: none is needed", "ε", ends=(0.0, 1.0)),
+            240,
         )
     low = max(_LEAST, 10.0 ** math.floor(math.log10(min(known)) - 1e-9))
     ends = (low, max(known[0], 2 * low))
     return panel(
-        [Line("δ", tuple(at), shown)],
-        Panel("δ at each ε: the chance of losing more", "ε", Scale, LogScale, ends=ends),
+        [PlottedLine("δ", tuple(at), shown)],
+        Panel("δ at each ε: the chance of losing more", "ε", LinearScale, LogScale, ends=ends),
         260,
     )
 
@@ -115,8 +117,8 @@ def _tradeoff(at: Sequence[float], deltas: Sequence[float], wide: float) -> Draw
         both = ((1 - d - math.exp(min(e, 700)) * rate, math.exp(-e) * (1 - d - rate)) for e, d in lines)
         return max(0.0, max(max(each) for each in both))
 
-    own = Line("this release", rates, tuple(map(least, rates)))
-    blind = Line("guessing", (0.0, 1.0), (1.0, 0.0))
+    own = PlottedLine("this release", rates, tuple(map(least, rates)))
+    blind = PlottedLine("guessing", (0.0, 1.0), (1.0, 0.0))
     name = "What a test for one unit must miss"
     return panel([own, blind], Panel(name, "false alarms", ends=(0.0, 1.0)), 280, wide)
 
@@ -124,7 +126,7 @@ def _tradeoff(at: Sequence[float], deltas: Sequence[float], wide: float) -> Draw
 def _spread(at: Sequence[float], tail: Callable[[float], float], wide: float) -> Drawing:
     values = tuple(min(1.0, max(0.0, tail(each))) for each in at)
     name = "Chance that the loss is above ε"
-    return panel([Line("P(L > ε)", tuple(at), values)], Panel(name, "ε", ends=(0.0, 1.0)), 280, wide)
+    return panel([PlottedLine("P(L > ε)", tuple(at), values)], Panel(name, "ε", ends=(0.0, 1.0)), 280, wide)
 
 
 _STEP, _HEAD, _KEY = 16.0, 22.0, 24.0

@@ -56,8 +56,8 @@ from sfumato.policy import Domain, Type
 from sfumato.policy.domains import Value
 from sfumato.publish.cells.answering import Condition, Face, part_labels
 from sfumato.publish.cells.cell_functions import evaluate
-from sfumato.publish.cells.cell_values import Cells, Spans, Texts, Truths, truths
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range
+from sfumato.publish.cells.cell_values import Cells, PossibleTruths, Spans, Texts, truths
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell
 from sfumato.publish.marginals.chains import Floats, Integers
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ _LEAST_RANDOM = 24
 """Bits by which the rows of one parent are put in order, at least."""
 
 
-class Conditional(Protocol):
+class ConditionalLaw(Protocol):
     """This is the law of some columns given others."""
 
     @property
@@ -88,7 +88,7 @@ class Conditional(Protocol):
         """Give weights of all cells, with an axis for each given column and then for each new one."""
 
 
-def drawn(conditionals: Sequence[Conditional], rows: int, columns: int) -> Codes:
+def drawn(conditionals: Sequence[ConditionalLaw], rows: int, columns: int) -> Codes:
     """Draw so many rows: the cell of each in every column, one column after the other in memory."""
     found = np.zeros((rows, columns), np.int32, order="F")
     for each in conditionals:
@@ -99,14 +99,14 @@ def drawn(conditionals: Sequence[Conditional], rows: int, columns: int) -> Codes
     return found
 
 
-def _new_cells(law: Conditional) -> tuple[Codes, ...]:
+def _new_cells(law: ConditionalLaw) -> tuple[Codes, ...]:
     """Give the cell that each new column has, for every combination of them."""
     sizes = law.table.shape[len(law.given) :]
     grid = np.unravel_index(np.arange(math.prod(sizes)), sizes) if sizes else ()
     return tuple(each.astype(np.int32) for each in grid)
 
 
-def _draw(law: Conditional, function: Floats, cells: Sequence[Codes], codes: Codes) -> None:
+def _draw(law: ConditionalLaw, function: Floats, cells: Sequence[Codes], codes: Codes) -> None:
     """Draw the new columns of a clique for all rows."""
     parents = _joined(codes, law.given, law.table.shape)
     if len(function) > len(codes):  # most have no row
@@ -118,7 +118,7 @@ def _draw(law: Conditional, function: Floats, cells: Sequence[Codes], codes: Cod
         codes[order, place] = np.repeat(np.tile(each, len(function)), counts)
 
 
-def _distribution(law: Conditional) -> Floats:
+def _distribution(law: ConditionalLaw) -> Floats:
     """Give, for each parent in a row of its own, the distribution function of the new cells."""
     table = np.asarray(law.table, np.float64)
     if not table.size or not np.isfinite(table).all() or (table < 0).any() or not (table > 0).any():
@@ -202,7 +202,7 @@ def arrow_type(kind: Type) -> pyarrow.DataType:
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class DrawnColumn:
     """This draws the values of one column: numbers, days or microseconds, and NaN or 0 where a value is missing.
 
     Texts, truths and listed values are not drawn: their cells say what they are.
@@ -222,10 +222,10 @@ class Column:
     @property
     def binned(self) -> bool:
         """Tell whether some cell holds more than one value."""
-        return any(isinstance(each, Range) for each in self.attribute.cells)
+        return any(isinstance(each, RangeCell) for each in self.attribute.cells)
 
     @classmethod
-    def of(cls, attribute: Attribute, domain: Domain) -> Column:
+    def of(cls, attribute: Attribute, domain: Domain) -> DrawnColumn:
         """Find what each cell of a column holds."""
         step = _step(attribute, domain)
         spans = [_steps(each, attribute.type, step) for each in attribute.cells]
@@ -278,7 +278,7 @@ class Column:
         """Move a double that is by chance a value with a cell of its own to the next one."""
         free = (self.counts[codes] == 0) & (self.ends[codes, 0] < self.ends[codes, 1])
         for each in self.attribute.cells[:-1]:
-            if isinstance(each, Listed) and self.spikes:
+            if isinstance(each, ListedCell) and self.spikes:
                 here = free & (found == float(each.value))  # type: ignore[arg-type]
                 above = np.nextafter(found, np.inf)
                 beside = np.where(above <= self.ends[codes, 1], above, np.nextafter(found, -np.inf))
@@ -297,7 +297,9 @@ def _step(attribute: Attribute, domain: Domain) -> Fraction:
 
 
 def _written(cell: Any) -> tuple[Value, ...]:
-    return (cell.value,) if isinstance(cell, Listed) else (cell.low, cell.high) if isinstance(cell, Range) else ()
+    return (
+        (cell.value,) if isinstance(cell, ListedCell) else (cell.low, cell.high) if isinstance(cell, RangeCell) else ()
+    )
 
 
 def _number(value: Value) -> Any:
@@ -313,7 +315,7 @@ def _steps(cell: Any, kind: Type, step: Fraction) -> tuple[int, int]:
         return 0, 1
     if not step:
         return 0, 0
-    if isinstance(cell, Listed):
+    if isinstance(cell, ListedCell):
         place = _number(cell.value) / step
         return (int(place), 1) if place.denominator == 1 and abs(place) <= _MOST_STEPS else (0, 0)
     low, high = math.ceil(_number(cell.low) / step), math.floor(_number(cell.high) / step)
@@ -329,8 +331,8 @@ def _left_out(attribute: Attribute, step: Fraction) -> list[tuple[int, int]]:
     """Find the values that have cells of their own within bins, rising."""
     if attribute.type in (Type.TEXT, Type.BOOLEAN):
         return []
-    listed = sorted(_number(each.value) for each in attribute.cells if isinstance(each, Listed))
-    bins = [(place, each) for place, each in enumerate(attribute.cells) if isinstance(each, Range)]
+    listed = sorted(_number(each.value) for each in attribute.cells if isinstance(each, ListedCell))
+    bins = [(place, each) for place, each in enumerate(attribute.cells) if isinstance(each, RangeCell)]
     found = []
     for value in listed if bins else ():
         for place, each in bins:
@@ -343,9 +345,9 @@ def _left_out(attribute: Attribute, step: Fraction) -> list[tuple[int, int]]:
 
 def _doubles(cell: Any) -> tuple[float, float]:
     """Give the least and the greatest double of a cell of reals."""
-    if isinstance(cell, Listed):
+    if isinstance(cell, ListedCell):
         return float(cell.value), float(cell.value)  # type: ignore[arg-type]
-    if not isinstance(cell, Range):
+    if not isinstance(cell, RangeCell):
         return 0.0, 0.0
     low, high = float(cell.low), float(cell.high)  # type: ignore[arg-type]
     return low, high if cell.closed else max(low, math.nextafter(high, -math.inf))
@@ -364,15 +366,15 @@ def _multiples(steps: Integers, step: Fraction) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class DrawnRows:
     """These are rows as they are made: the cell of each in every column, and the values of columns that have bins."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[DrawnColumn, ...]
     codes: Codes
     values: dict[int, Values]
 
     @classmethod
-    def of(cls, columns: Sequence[Column], codes: Codes) -> Rows:
+    def of(cls, columns: Sequence[DrawnColumn], codes: Codes) -> DrawnRows:
         """Draw a value for every row in every column that has bins."""
         binned = [place for place, each in enumerate(columns) if each.binned]
         return cls(tuple(columns), codes, {place: columns[place].drawn(codes[:, place]) for place in binned})
@@ -417,7 +419,7 @@ _MOST_ENDS = 6
 """Columns of which the ends of bins are tried, in all combinations."""
 
 
-def mend(rows: Rows, conditions: Sequence[Condition], face: Face, fixed: Collection[int] = ()) -> None:
+def mend(rows: DrawnRows, conditions: Sequence[Condition], face: Face, fixed: Collection[int] = ()) -> None:
     """Change values, and where no value will do whole rows, until no row meets a condition; values of ``fixed`` columns
     stay as they are but for whole rows.
     """
@@ -442,7 +444,7 @@ def mend(rows: Rows, conditions: Sequence[Condition], face: Face, fixed: Collect
         _replace(rows, bad, used)
 
 
-def _replace(rows: Rows, bad: Places, used: Sequence[int]) -> None:
+def _replace(rows: DrawnRows, bad: Places, used: Sequence[int]) -> None:
     """Put copies of other rows in the place of some; NULL in the columns that were read where there are none."""
     good = np.setdiff1d(np.arange(len(rows.codes)), bad)
     if not good.size:
@@ -455,7 +457,7 @@ def _replace(rows: Rows, bad: Places, used: Sequence[int]) -> None:
         values[bad] = values[taken]
 
 
-def _met(rows: Rows, conditions: Sequence[Condition], face: Face, among: Places) -> Places:
+def _met(rows: DrawnRows, conditions: Sequence[Condition], face: Face, among: Places) -> Places:
     """Find the rows, of those named, that may meet one of the conditions."""
     found = np.zeros(among.size, bool)
     for each in conditions:
@@ -472,7 +474,7 @@ def _true(condition: Condition, known: dict[Reference, Cells], count: int) -> ND
     return np.broadcast_to(truths(evaluate(condition.expression, known, 1)).true, (count,))
 
 
-def _cells(rows: Rows, face: Face, among: Places, place: int, level: int | None) -> Cells:
+def _cells(rows: DrawnRows, face: Face, among: Places, place: int, level: int | None) -> Cells:
     """Say what a column is in each row."""
     attribute, codes = face.attributes[place], rows.codes[among, place]
     if level is not None:
@@ -483,7 +485,9 @@ def _cells(rows: Rows, face: Face, among: Places, place: int, level: int | None)
     if place not in rows.values:
         fields = (getattr(cells, name)[codes] for name in cells.__dataclass_fields__)
         found = type(cells)(*fields)
-        return found if isinstance(found, (Texts, Truths)) else _without_outside(found, rows.missing(place, among))
+        return (
+            found if isinstance(found, (Texts, PossibleTruths)) else _without_outside(found, rows.missing(place, among))
+        )
     return _numbers(rows.values[place][among], rows.missing(place, among), attribute.type)
 
 

@@ -25,9 +25,9 @@ from sfumato.publish.marginals.attributes import Attribute, Attributes
 from sfumato.publish.marginals.blocks import Block, Set, checked_set
 from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
 from sfumato.publish.marginals.faces import TableFace
-from sfumato.publish.marginals.group_totals import Known
+from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.measuring import largest_sets
-from sfumato.publish.mwem import CellView, Model, Round, replayed
+from sfumato.publish.mwem import CellView, Model, MwemRound, replayed
 from sfumato.release.prices import Price
 
 _MOST_ROUNDS = 1000
@@ -116,16 +116,16 @@ class Fit:
         """Compute the model again, always in the same way."""
         shape = tuple(each.size for each in self.attributes)
         start = Model.uniform(shape, self.rows, self.planned, textbook=self.textbook)
-        return replayed(start, (Round(CellView(each.places, each.cells), each.values) for each in self.rounds))
+        return replayed(start, (MwemRound(CellView(each.places, each.cells), each.values) for each in self.rounds))
 
     @property
-    def known(self) -> Known:
+    def known(self) -> SynopsisEstimates:
         """Combine what was measured: the number of rows, and every marginal that rounds measured as a whole."""
         measured = [self._measured((), (self.rows,), self.rows_noise)]
         measured += [self._measured(each.places, each.values, self.noise) for each in self.rounds if each.cells is None]
         estimates = least_squares(self.attributes, (), measured)
         sets = largest_sets([each.places for each in measured])
-        return Known(estimates, sets, {block: self._eta(block) for block in estimates.parts})
+        return SynopsisEstimates(estimates, sets, {block: self._eta(block) for block in estimates.parts})
 
     def _measured(self, places: Set, values: tuple[int, ...], noise: Additive) -> MeasuredMarginal:
         shape = tuple(self.attributes[place].size for place in places)

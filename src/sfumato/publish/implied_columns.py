@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from sfumato.policy import Table, Type
 from sfumato.publish.marginals.attributes import attribute_of
-from sfumato.publish.synthesis.released import Implied
+from sfumato.publish.synthesis.released import ImpliedColumn
 
 
 def implied_columns(table: Table, names: Sequence[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -40,6 +40,6 @@ def decided_cells(table: Table, by: str, decided: str) -> tuple[int, ...] | None
     return None
 
 
-def implied_of(table: Table, decided: str, by: int, cells: tuple[int, ...]) -> Implied:
+def implied_of(table: Table, decided: str, by: int, cells: tuple[int, ...]) -> ImpliedColumn:
     """Say of a column how the cell of another one, at this place of the model, decides its cell."""
-    return Implied(attribute_of(decided, table.columns[decided], table.codings.get(decided)).flat, by, cells)
+    return ImpliedColumn(attribute_of(decided, table.columns[decided], table.codings.get(decided)).flat, by, cells)

@@ -49,7 +49,7 @@ class NoisyCounts:
 # ── the model, from what was released alone ────────────────────────────────────────────────────
 
 
-class View(Protocol):
+class MwemView(Protocol):
     """This is what a round measures: all cells of some attributes, or some of these cells as one count."""
 
     @property
@@ -74,10 +74,10 @@ class CellView:
 
 
 @dataclass(frozen=True)
-class Round:
+class MwemRound:
     """This is what one round released: which view was chosen, and its noisy counts."""
 
-    view: View
+    view: MwemView
     values: tuple[int, ...]
 
 
@@ -89,7 +89,7 @@ class Model:
     total: float
     measured: int
     """The noisy number of rows, in steps, as it was measured."""
-    rounds: tuple[Round, ...] = ()
+    rounds: tuple[MwemRound, ...] = ()
     textbook: bool = False
     passes: int = 1
     added: Floats | None = None
@@ -102,7 +102,7 @@ class Model:
         passes = 1 if textbook else max(1, min(_MOST_PASSES, 2 * _MOST_UPDATES // (cells * rounds * (rounds + 1))))
         return cls(np.full(shape, total / cells), total, rows, (), textbook, passes)
 
-    def updated(self, found: Round) -> Model:
+    def updated(self, found: MwemRound) -> Model:
         """Give the model after one more measurement: the textbook's once, otherwise all in turn, several times."""
         rounds, weights = (*self.rounds, found), self.weights
         for _ in range(self.passes):
@@ -116,12 +116,12 @@ class Model:
         """Give the weights to answer from: the last, or of the textbook's the mean over all rounds (Theorem 2.2)."""
         return self.weights if self.added is None else self.added / len(self.rounds)
 
-    def predicted(self, view: View) -> Integers:
+    def predicted(self, view: MwemView) -> Integers:
         """Say what counts the model has, in whole steps: public numbers, to which the truth is compared."""
         return np.rint(view.summed(self.weights)).astype(np.int64)
 
 
-def multiplied(weights: Floats, total: float, found: Round) -> Floats:
+def multiplied(weights: Floats, total: float, found: MwemRound) -> Floats:
     """Multiply every weight by e^{(measured − predicted)/2n̂} of the counts it is part of, and scale to n̂ again.
 
     What was measured is held to [0, n̂]: so is every count that a table with so many rows has.
@@ -139,7 +139,7 @@ def multiplied(weights: Floats, total: float, found: Round) -> Floats:
     return scaled
 
 
-def replayed(start: Model, rounds: Iterable[Round]) -> Model:
+def replayed(start: Model, rounds: Iterable[MwemRound]) -> Model:
     """Compute a model anew from its beginning and what the rounds released: the same to the bit."""
     model = start
     for each in rounds:
@@ -148,7 +148,7 @@ def replayed(start: Model, rounds: Iterable[Round]) -> Model:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class CandidateCounts:
     """These are the counts to choose from: whole views, or with ``each`` every single number of them."""
 
     views: tuple[Counted, ...]

@@ -42,9 +42,9 @@ from sfumato.privacy import Neighbours
 from sfumato.privacy.numbers import Number
 from sfumato.publish.cells.answering import Quantity
 from sfumato.publish.marginals.blocks import Set, summed
-from sfumato.publish.marginals.bounds import Weights, model
+from sfumato.publish.marginals.bounds import CellWeights, model
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.group_totals import Known
+from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.measuring import PublishDraw, Published
 from sfumato.release.measurement import Batch
 from sfumato.release.releasing import Read
@@ -103,7 +103,7 @@ class SessionBatch(Batch):
         """Give the noise of totals of which a row adds up to so much: the same loss on a finer grid."""
         return self.noise if reach == 1 else Gaussian(reach * max(self.noise.sizes))
 
-    def can_weigh(self, asked: Weighed) -> bool:
+    def can_weigh(self, asked: WeighedMeasure) -> bool:
         """Tell whether such totals can be bought; this is decided by what is public."""
         most = max(self.noise.sizes)
         return asked.reach == 1 or (most >= _LEAST_DEVIATION and asked.reach * most <= MOST_STEPS)
@@ -166,7 +166,7 @@ class Gates(SecretSession):
         """Say how many answers may still be bought; 0 where it was closed, and in another process."""
         return 0 if self._exact is None or self._process != os.getpid() else self._left
 
-    def ask(self, asked: Weighed, guess: Integers) -> Integers | None:
+    def ask(self, asked: WeighedMeasure, guess: Integers) -> Integers | None:
         """Give None where the guess is close, and else noisy totals, in steps.
 
         What is stopped on its way may have used up an answer or not: nothing more is said.
@@ -204,7 +204,7 @@ def score(exact: Integers, guess: Integers, reach: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Weighed:
+class WeighedMeasure:
     """This is a measure as gates compare it: its totals, with whole numbers as weights."""
 
     parts: tuple[Quantity, ...]
@@ -235,7 +235,7 @@ class Weighed:
         return np.clip(found, -_FARTHEST, _FARTHEST).astype(np.int64)
 
 
-def weighed(asked: Sequence[Quantity]) -> Weighed | None:
+def weighed(asked: Sequence[Quantity]) -> WeighedMeasure | None:
     """Make weights whole, as decimals of few digits are; None where they are not, or are too large."""
     for digits in range(_MOST_DIGITS + 1):
         scale = 10**digits
@@ -244,17 +244,17 @@ def weighed(asked: Sequence[Quantity]) -> Weighed | None:
         if any(float(np.abs(new).max()) >= _MOST_WEIGHT for _, new in pairs):
             return None
         if all(bool((np.abs(old * scale - new) <= _ROUNDING).all()) for old, new in pairs):
-            return Weighed(parts, scale)
+            return WeighedMeasure(parts, scale)
     return None
 
 
-def _pairs(one: Quantity, other: Quantity) -> Iterable[tuple[Weights, Weights]]:
+def _pairs(one: Quantity, other: Quantity) -> Iterable[tuple[CellWeights, CellWeights]]:
     return zip(one.weights, other.weights, strict=True)
 
 
 def _scaled(asked: Quantity, scale: int) -> Quantity:
     whole = [np.rint(each.low * scale) for each in asked.weights]
-    return replace(asked, weights=tuple(Weights(each, each) for each in whole))
+    return replace(asked, weights=tuple(CellWeights(each, each) for each in whole))
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,7 +275,7 @@ class Hypothesis:
         gone = tuple(axis for axis in range(self.counts.ndim) if axis not in axes)
         return np.asarray(self.counts.sum(gone))
 
-    def updated(self, asked: Weighed, bought: Floats, near: float, far: float) -> Hypothesis:
+    def updated(self, asked: WeighedMeasure, bought: Floats, near: float, far: float) -> Hypothesis:
         """Move totals toward what was bought of them, where that is further off than its noise (``near``), and scale
         all to the total; ``far`` is the threshold of the gates, in rows.
 
@@ -289,7 +289,7 @@ class Hypothesis:
             moved = moved._tilted(asked, steps)
         return moved
 
-    def _steps(self, asked: Weighed, bought: Floats, now: Floats, far: float) -> Floats:
+    def _steps(self, asked: WeighedMeasure, bought: Floats, now: Floats, far: float) -> Floats:
         if self.textbook:
             return np.sign(bought - now) * min(1.0, far / self.total / 2)
         if any(bool((each.low < 0).any()) for part in asked.parts for each in part.weights):
@@ -297,7 +297,7 @@ class Hypothesis:
         least = self.total * asked.reach * 1e-12
         return np.log(np.maximum(bought, least) / np.maximum(now, least))
 
-    def _tilted(self, asked: Weighed, steps: Floats) -> Hypothesis:
+    def _tilted(self, asked: WeighedMeasure, steps: Floats) -> Hypothesis:
         each = np.split(steps, np.cumsum([len(part.groups.places) for part in asked.parts])[:-1])
         table = sum(part.spread(own) for part, own in zip(asked.parts, each, strict=True)) / asked.reach
         shape = [1] * self.counts.ndim
@@ -307,7 +307,7 @@ class Hypothesis:
         return replace(self, counts=moved * (self.total / max(float(moved.sum()), 1e-300)))
 
 
-def first_hypothesis(known: Known, *, textbook: bool = False) -> Hypothesis:
+def first_hypothesis(known: SynopsisEstimates, *, textbook: bool = False) -> Hypothesis:
     """Start from the table of the largest entropy that has the measured marginals, and a little of an even one."""
     sizes = tuple(each.size for each in known.attributes)
     cells = int(np.prod(sizes))

@@ -56,7 +56,7 @@ class FittedRound:
 
 @codec.value("fitted-model")
 @dataclass(frozen=True)
-class _Written:
+class _FittedModelFile:
     """A model is written as what was released for it, with the receipt: it is fitted again where it is read."""
 
     fit: Fit
@@ -181,12 +181,12 @@ class FittedModel:
 
     def to_json(self) -> str:
         """Write all that was released, and the receipt, as JSON text."""
-        return codec.dumps(_Written(self.fit, self.receipt))
+        return codec.dumps(_FittedModelFile(self.fit, self.receipt))
 
     @classmethod
     def from_json(cls, source: str) -> FittedModel:
         """Read back what ``to_json`` wrote, and fit the model again to the bit. Any other text is refused."""
-        found = codec.loads_as(_Written, source, longest=_LONGEST)
+        found = codec.loads_as(_FittedModelFile, source, longest=_LONGEST)
         with refusing(lambda: InvalidParameter("source", source, "the JSON text of a fitted model")):
             return cls(found.fit, found.receipt, found.fit.model)
 

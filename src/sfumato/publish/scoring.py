@@ -36,7 +36,7 @@ from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Count
-from sfumato.plan.bounding import Bounded, weighted_bounding
+from sfumato.plan.bounding import BoundedPlan, weighted_bounding
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows
 from sfumato.plan.readings.total_readings import Integers
@@ -117,7 +117,7 @@ class SetDistance:
             raise InvalidParameter("candidate", "nothing", "a table with rows, and at least one set of columns")
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.reading.bounded
 
     @property

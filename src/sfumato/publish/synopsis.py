@@ -26,13 +26,13 @@ from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text
 from sfumato.publish.cells import answering
 from sfumato.publish.files import synopsis_files
 from sfumato.publish.marginals import blocks as block_algebra
-from sfumato.publish.marginals.attributes import Attribute, Attributes, Cell, Listed, Range
+from sfumato.publish.marginals.attributes import Attribute, Attributes, Cell, ListedCell, RangeCell
 from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.consistency import Consistent, Zeros, consistent
 from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
-from sfumato.publish.marginals.group_totals import Known
-from sfumato.publish.marginals.implied import Implied, implied
+from sfumato.publish.marginals.group_totals import SynopsisEstimates
+from sfumato.publish.marginals.implied import ImpliedCells, implied
 from sfumato.publish.marginals.measuring import Published, Several, shapes_of
 from sfumato.publish.marginals.planning import Plan
 from sfumato.release.answers.answer import MEASURED, Answer, free
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sfumato.ledger import Anchor
-    from sfumato.publish.marginals.verifying import Verification
+    from sfumato.publish.marginals.verifying import SynopsisVerification
 
 _MOST_STEPS = 2 * 10**9
 """Additions that looking for consistent marginals may take."""
@@ -126,8 +126,8 @@ class Synopsis:
         return self._several.asked
 
     @cached_property
-    def _known(self) -> Known:
-        return Known(self.estimates, self._several.measured, self._etas())
+    def _known(self) -> SynopsisEstimates:
+        return SynopsisEstimates(self.estimates, self._several.measured, self._etas())
 
     def _etas(self) -> dict[block_algebra.Block, float] | None:
         """Give a precision for every block that was fixed before any noise was known: that of the first release, which
@@ -143,7 +143,7 @@ class Synopsis:
         """Give what questions in SQL see of it."""
         return self._face(replace(self._known, zeros=lambda: self._zeros))
 
-    def _face(self, known: Known) -> answering.Face:
+    def _face(self, known: SynopsisEstimates) -> answering.Face:
         own = self.table, self.attributes, self._several.domains, known, self.receipt, self.published.where
         return answering.Face(*own)
 
@@ -236,7 +236,7 @@ class Synopsis:
                 found[places] = found.get(places, False) | own
         return found
 
-    def _implied(self, pair: Sequence[int], zeros: Any) -> Implied:
+    def _implied(self, pair: Sequence[int], zeros: Any) -> ImpliedCells:
         """Find what the first column of a pair decides of the second, from the counts of both."""
         places = tuple(sorted(pair))
         counts, noise = self._known.totals(np.ones((1, 1)), places, places, places)
@@ -335,7 +335,7 @@ class Synopsis:
             raise InvalidParameter("synopsis", "a sum of several", rule, fix=fix)
         synopsis_files.save(self.published, self.receipt, path)
 
-    def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> Verification:
+    def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> SynopsisVerification:
         """Check charge and promise from the plan alone, and the line in an export or an anchor of the ledger."""
         from sfumato.publish.marginals.verifying import verify
 
@@ -390,7 +390,7 @@ def _check_same(one: Synopsis, other: Synopsis) -> None:
 
 
 def key_type(attribute: Attribute) -> Type:
-    return Type.TEXT if any(isinstance(each, Range) for each in attribute.cells) else attribute.type
+    return Type.TEXT if any(isinstance(each, RangeCell) for each in attribute.cells) else attribute.type
 
 
 def cell_keys(attributes: Sequence[Attribute]) -> list[tuple[Any, ...]]:
@@ -403,7 +403,7 @@ def cell_keys(attributes: Sequence[Attribute]) -> list[tuple[Any, ...]]:
 
 
 def _label(cell: Cell, kind: Type) -> Any:
-    if not isinstance(cell, Listed) or kind is Type.TEXT:
+    if not isinstance(cell, ListedCell) or kind is Type.TEXT:
         return answering.cell_name(cell)
     return float(cell.value) if kind is Type.REAL else cell.value  # type: ignore[arg-type]
 

@@ -39,17 +39,17 @@ from sfumato.privacy import Curve, Neighbours, codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, text, whole
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import Condition
-from sfumato.publish.drawn_rows import MOST_AT_ONCE, Column, Rows, drawn, mend
+from sfumato.publish.drawn_rows import MOST_AT_ONCE, DrawnColumn, DrawnRows, drawn, mend
 from sfumato.publish.files import model_files
 from sfumato.publish.graph.models import GraphModel
-from sfumato.publish.marginals.attributes import Attributes, Listed
+from sfumato.publish.marginals.attributes import Attributes, ListedCell
 from sfumato.publish.marginals.blocks import Block, Set, maximal
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import Estimates, MeasuredMarginal, least_squares
 from sfumato.publish.marginals.faces import BARE
-from sfumato.publish.marginals.group_totals import Known
+from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.half_widths import noise_size
-from sfumato.publish.marginals.verifying import Check, Verification, line_checks, step_cost
+from sfumato.publish.marginals.verifying import Check, SynopsisVerification, line_checks, step_cost
 from sfumato.publish.synthesis.implications import (
     deciding_cells,
     deciding_pairs,
@@ -57,7 +57,7 @@ from sfumato.publish.synthesis.implications import (
     required_places,
     zeros_of_model,
 )
-from sfumato.publish.synthesis.released import Implied, SynthesisRound, Synthesized
+from sfumato.publish.synthesis.released import ImpliedColumn, SynthesisRound, Synthesized
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.answer_pictures import foot, notes
 from sfumato.release.answers.receipts import Receipt
@@ -191,7 +191,7 @@ _LONGEST = 1 << 31
 
 @codec.value("synthetic")
 @dataclass(frozen=True)
-class _Written:
+class _SyntheticFile:
     """A synthetic table is written as its file is, in letters."""
 
     file: str
@@ -305,7 +305,7 @@ class Synthetic:
         codes[:, :own] = drawn(self._conditionals, rows, own)
         for place, each in enumerate(self.released.implied, own):
             codes[:, place] = np.array(each.cells, np.int32)[codes[:, each.by]]
-        found = Rows.of(self._row_columns, codes)
+        found = DrawnRows.of(self._row_columns, codes)
         for by, place in self._decided_bins:
             found.take_middles(place, deciding_cells(self.attributes, by)[codes[:, by]])
         mend(found, self._conditions, self._row_face, fixed={place for _, place in self._decided_bins})
@@ -366,12 +366,14 @@ class Synthetic:
         return answering.Face(self.released.table or "rows", (*self.attributes, *implied), domains, nothing, nothing)
 
     @cached_property
-    def _row_columns(self) -> tuple[Column, ...]:
-        return tuple(Column.of(*each) for each in zip(self._row_face.attributes, self._row_face.domains, strict=True))
+    def _row_columns(self) -> tuple[DrawnColumn, ...]:
+        return tuple(
+            DrawnColumn.of(*each) for each in zip(self._row_face.attributes, self._row_face.domains, strict=True)
+        )
 
     @property
     def _schema(self) -> pyarrow.Schema:
-        return Rows.of(self._row_columns, np.zeros((0, len(self._row_columns)), np.int32)).to_arrow().schema
+        return DrawnRows.of(self._row_columns, np.zeros((0, len(self._row_columns)), np.int32)).to_arrow().schema
 
     @cached_property
     def _conditions(self) -> tuple[Condition, ...]:
@@ -392,9 +394,9 @@ class Synthetic:
         return least_squares(self.attributes, (), self.released.measured)
 
     @cached_property
-    def _known(self) -> Known:
+    def _known(self) -> SynopsisEstimates:
         sets = maximal([(), *self.released.sets])
-        return Known(self.estimates, tuple(sets), self._etas(), lambda places: self.model.marginal(places))
+        return SynopsisEstimates(self.estimates, tuple(sets), self._etas(), lambda places: self.model.marginal(places))
 
     def _etas(self) -> dict[Block, float] | None:
         """Give a precision for every block that was fixed before its noise was known: that of the first measurement
@@ -459,12 +461,12 @@ class Synthetic:
     def to_json(self) -> str:
         """Write all of it as JSON text: its file, in base64."""
         content = model_files.written((self.released, self.model, self.steps, self.receipt))
-        return codec.dumps(_Written(base64.b64encode(content).decode()))
+        return codec.dumps(_SyntheticFile(base64.b64encode(content).decode()))
 
     @classmethod
     def from_json(cls, source: str) -> Synthetic:
         """Read back what ``to_json`` wrote, without what the buyer has left; any other text is refused."""
-        found = codec.loads_as(_Written, source, longest=_LONGEST)
+        found = codec.loads_as(_SyntheticFile, source, longest=_LONGEST)
         with refusing(lambda: InvalidParameter("file", found.file, "the bytes of a file in base64")):
             return cls.read(base64.b64decode(found.file, validate=True), "the JSON text")
 
@@ -478,12 +480,12 @@ class Synthetic:
         """Write one file, from which ``sf.synopsis(path)`` reads it without data, curator or ledger."""
         model_files.save((self.released, self.model, self.steps, self.receipt), path)
 
-    def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> Verification:
+    def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> SynopsisVerification:
         """Check the charge, added up from the steps, against the promise; and the line in an export or an anchor of the
         ledger.
         """
         checks = _checks(self.released, self.steps, self.receipt)
-        return Verification((*checks, *(() if ledger is None else line_checks(self.receipt, ledger))))
+        return SynopsisVerification((*checks, *(() if ledger is None else line_checks(self.receipt, ledger))))
 
     def __repr__(self) -> str:
         """Say in a few lines what was released, and what was promised."""
@@ -512,9 +514,9 @@ class Synthetic:
         return preformatted(repr(self)) + drawn + folded("receipt", preformatted(str(self.receipt)))
 
 
-def _texts(implied: Implied) -> tuple[str | None, ...]:
+def _texts(implied: ImpliedColumn) -> tuple[str | None, ...]:
     """Give the text of an implied column for each cell of the one that decides it."""
-    named = [str(each.value) if isinstance(each, Listed) else None for each in implied.attribute.cells]
+    named = [str(each.value) if isinstance(each, ListedCell) else None for each in implied.attribute.cells]
     return tuple(named[cell] for cell in implied.cells)
 
 

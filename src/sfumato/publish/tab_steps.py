@@ -19,7 +19,7 @@ from sfumato.mechanisms import Exponential
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.cell_rows import CellCounts, SetMisfits
 from sfumato.plan.readings.dense_readings import Counted, Misfits
-from sfumato.plan.readings.total_readings import E, Integers, Reading
+from sfumato.plan.readings.total_readings import E, Integers, PlanReading
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
@@ -55,7 +55,7 @@ class MeasureStep(Generic[T]):
         return Batch((Measurement(self.view, self.noise),))
 
     @property
-    def readings(self) -> tuple[Reading[Any]]:
+    def readings(self) -> tuple[PlanReading[Any]]:
         return (self.view.reading,)
 
     @property
@@ -82,7 +82,7 @@ class ChooseStep:
         return Batch((Measurement(self.scores, self.mechanism),))
 
     @property
-    def readings(self) -> tuple[Reading[Any]]:
+    def readings(self) -> tuple[PlanReading[Any]]:
         return (self.scores.views[0].reading,)
 
     @property
@@ -104,14 +104,14 @@ class ReadOnce:
         self._engine = engine
         self._found: dict[Any, Any] = {}
 
-    def check(self, *readings: Reading[Any]) -> OpenReading:
+    def check(self, *readings: PlanReading[Any]) -> OpenReading:
         missing = [each for each in readings if each not in self._found]
         return _Once(self, self._engine.check(*missing)) if missing else Unheld(self)
 
-    def read(self, reading: Reading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], key: int) -> E:
         return self.kept(reading, key, self._engine)
 
-    def kept(self, reading: Reading[E], key: int, source: Reader | OpenReading) -> E:
+    def kept(self, reading: PlanReading[E], key: int, source: Reader | OpenReading) -> E:
         """Give what was read before, or read it now from this source and keep it."""
         if reading not in self._found:
             self._found[reading] = source.read(reading, key)
@@ -129,7 +129,7 @@ class _Once:
     steps: ReadOnce
     opened: OpenReading
 
-    def read(self, reading: Reading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], key: int) -> E:
         return self.steps.kept(reading, key, self.opened)
 
     def close(self) -> None:

@@ -21,14 +21,14 @@ from sfumato.publish.synopsis import cell_keys
 from sfumato.quality.distances import Coded, Set, associations, correlations, distances, summed_up
 from sfumato.quality.learning import learning, propensity
 from sfumato.quality.nearest_rows import nearest_rows
-from sfumato.quality.page import HEADING, Compared, ComparedColumn, Matrix, body, page, told
+from sfumato.quality.page import HEADING, ComparedColumn, Matrix, QualityFigures, body, page, told
 from sfumato.quality.paired_columns import PairedColumn, paired_columns
 
 MOST_BINS = 1_000
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Compared):
+class Comparison(QualityFigures):
     """A comparison says how far a synthetic table is from the real one. Every number in it is exact and PRIVATE."""
 
     def to_json(self) -> str:

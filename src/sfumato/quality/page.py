@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sfumato.plots.bars import FIRST as REAL, SECOND as SYNTHETIC, aligned, paired_bars
 from sfumato.plots.frame import Drawing, bare
-from sfumato.plots.heat_maps import MOST_ROWS, Grid, heat_map
-from sfumato.plots.lines import Line, Panel, panel
+from sfumato.plots.heat_maps import MOST_ROWS, HeatMapGrid, heat_map
+from sfumato.plots.lines import Panel, PlottedLine, panel
 from sfumato.plots.scales import ChartData
 from sfumato.quality.distances import Ways
 from sfumato.quality.learning import Learning, Propensity
@@ -37,7 +37,7 @@ class ComparedColumn:
 
 
 @dataclass(frozen=True)
-class Compared:
+class QualityFigures:
     """These are all figures of how far a synthetic table is from the real one: every one is exact and PRIVATE."""
 
     real_rows: int
@@ -85,7 +85,7 @@ figcaption { color: #6a7382; }
 """
 
 
-def told(found: Compared) -> list[tuple[str, str]]:
+def told(found: QualityFigures) -> list[tuple[str, str]]:
     """Say everything in a line each: a name, and what it is."""
     one, other = found.left_out
     lines = [
@@ -108,7 +108,7 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
 
 
-def _associated(found: Compared) -> Iterator[tuple[str, str]]:
+def _associated(found: QualityFigures) -> Iterator[tuple[str, str]]:
     for name, names, both in (
         ("Cramér's V", found.names, found.associations),
         ("correlations", found.numbers, found.correlations),
@@ -126,20 +126,20 @@ def _associated(found: Compared) -> Iterator[tuple[str, str]]:
             yield name, f"differ by {mean:.4f} in the mean, at most by {gap:.4f}: {where} ({ends})"
 
 
-def _propensity(found: Compared) -> Iterator[tuple[str, str]]:
+def _propensity(found: QualityFigures) -> Iterator[tuple[str, str]]:
     own = found.propensity
     words = f"{own.pmse:.5f}; {own.ratio:.1f} times what two samples of one population have"
     yield "pMSE", f"{words} ({own.rows:,} rows, {own.parameters:,} parameters)"
 
 
-def _learned(found: Compared) -> Iterator[tuple[str, str]]:
+def _learned(found: QualityFigures) -> Iterator[tuple[str, str]]:
     own = found.learning
     if own is not None:
         words = f"{own.synthetic:.3f} learned from synthetic rows, {own.real:.3f} from real ones"
         yield f"AUC of {own.target}", f"{words}; tried on {own.rows:,} other real rows"
 
 
-def _nearest(found: Compared) -> Iterator[tuple[str, str]]:
+def _nearest(found: QualityFigures) -> Iterator[tuple[str, str]]:
     own = found.nearest
     if own is not None:
         middle = own.shares.index(0.5)
@@ -152,7 +152,7 @@ def _nearest(found: Compared) -> Iterator[tuple[str, str]]:
 # ── the page ───────────────────────────────────────────────────────────────────────────────────
 
 
-def page(found: Compared) -> str:
+def page(found: QualityFigures) -> str:
     """Write the whole page."""
     head = '<meta charset="utf-8"><meta name="robots" content="noindex">'
     title = "<title>Synthetic and real: not for publication</title>"
@@ -162,14 +162,14 @@ def page(found: Compared) -> str:
     )
 
 
-def body(found: Compared) -> str:
+def body(found: QualityFigures) -> str:
     """Write what a notebook shows: the figures in words, and the pictures."""
     private = f'<p class="private" style="color:#b03a2e;font-weight:600">{html.escape(HEADING)}</p>'
     rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(words)}</td></tr>" for name, words in told(found))
     return f"{private}<table>{rows}</table>{''.join(_pictures(found))}{private}"
 
 
-def _pictures(found: Compared) -> Iterator[str]:
+def _pictures(found: QualityFigures) -> Iterator[str]:
     ordered = sorted(found.columns, key=lambda each: -each.variation)[:_SHOWN_NAMES]
     yield _section(
         "How far each column is off",
@@ -197,7 +197,7 @@ def _pictures(found: Compared) -> Iterator[str]:
     own = found.nearest
     if own is not None:
         lines = [
-            Line(name, tuple(100 * each for each in own.shares), tuple(values))
+            PlottedLine(name, tuple(100 * each for each in own.shares), tuple(values))
             for name, values in (("synthetic rows", own.synthetic), ("real rows, to another", own.real))
         ]
         words = f"Distance to the nearest real row that so many rows do not exceed. Mind: {CAVEAT}."
@@ -229,7 +229,7 @@ def _square(names: Sequence[str], cells: Matrix, *, signed: bool = False) -> Dra
     """Draw a map of every two columns."""
     texts = tuple(tuple(f"{round(each, 2) + 0.0:.2f}" for each in row) for row in cells)
     values = tuple(tuple(row) for row in cells)
-    return heat_map(Grid("", tuple(names), tuple(names), values, texts, signed=signed))
+    return heat_map(HeatMapGrid("", tuple(names), tuple(names), values, texts, signed=signed))
 
 
 def _gap(both: tuple[Matrix, Matrix]) -> Matrix:

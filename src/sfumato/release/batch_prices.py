@@ -25,8 +25,8 @@ from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.readings.combining import Combined, combined
-from sfumato.plan.readings.total_readings import GroupTotals, Integers, Reading
+from sfumato.plan.readings.combining import CombinedReading, combined
+from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading
 from sfumato.privacy import Budget, Curve, codec, compose
 from sfumato.privacy.calibration import least_by
 from sfumato.privacy.numbers import Number
@@ -35,7 +35,7 @@ from sfumato.release.measurement import Batch
 from sfumato.release.parts.question_parts import Family, rounded_down, rounded_up as size_rounded_up
 from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price, rounded_up
-from sfumato.release.releasing import Kind, Read
+from sfumato.release.releasing import Read, ReleaseStrategy
 
 _PRECISION = Fraction(1, 2**16)
 
@@ -51,7 +51,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Priced:
+class PricedBatch:
     """This holds several questions at one price: each prepared, and what all of them promise together."""
 
     prepared: tuple[Prepared, ...]
@@ -77,7 +77,7 @@ class Priced:
         steps = [(float(each.mechanism.error("0.95")), each.sensitivity) for each in noised]
         return sum(math.log(20) * float(change.l1) / max(width, 1.0) for width, change in steps if change is not None)
 
-    def only(self, places: Sequence[int]) -> Priced:
+    def only(self, places: Sequence[int]) -> PricedBatch:
         """Give the same without what was bought before: everything else as it is, and the price of that alone."""
         if len(places) == len(self.prepared):
             return self
@@ -85,7 +85,7 @@ class Priced:
         return replace(kept, price=promised(kept, self.price.delta)) if places else kept
 
 
-def priced(offers: Sequence[Offer], price: Price, family: Family | None, account: Budget | None) -> Priced:
+def priced(offers: Sequence[Offer], price: Price, family: Family | None, account: Budget | None) -> PricedBatch:
     """Give each question its share of a price, with the family of noise that it allows and that errs least.
 
     Gaussian noise would close the account's pure currency, so while that is open it must halve the error to be chosen
@@ -107,12 +107,12 @@ def within(
     delta: Fraction,
     family: Family | None,
     account: Budget | None,
-) -> Priced:
+) -> PricedBatch:
     """Give each question the least price at which it is accurate enough, and say what all of them promise together."""
 
-    def at(chosen: Family) -> Priced:
+    def at(chosen: Family) -> PricedBatch:
         parts = [offer.prepare(own, chosen) for offer, own in zip(offers, least_prices(chosen), strict=True)]
-        found = Priced(tuple(parts), Price(1), f"{chosen.__name__} noise, each question at its least price")
+        found = PricedBatch(tuple(parts), Price(1), f"{chosen.__name__} noise, each question at its least price")
         return replace(found, price=promised(found, delta))
 
     if family is not None or not delta:
@@ -122,7 +122,7 @@ def within(
     return gaussian if gain >= _wanted_gain(laplace, account) else laplace
 
 
-def promised(found: Priced, delta: Fraction) -> Price:
+def promised(found: PricedBatch, delta: Fraction) -> Price:
     """State what some prepared questions promise together: the least ε beside this δ."""
     paid = [each.price for each in found.prepared]
     if all(each.epsilon is not None for each in paid):  # ε's and δ's add up, whatever composition would prove
@@ -137,7 +137,7 @@ def promised(found: Priced, delta: Fraction) -> Price:
     return Price(epsilon, delta)
 
 
-def _laplace(offers: Sequence[Offer], price: Price) -> Priced:
+def _laplace(offers: Sequence[Offer], price: Price) -> PricedBatch:
     """Give each question its share of ε; those that find groups share the δ."""
     finding = sum((each.share for each in offers if each.finds), Fraction(0))
     parts = []
@@ -150,15 +150,15 @@ def _laplace(offers: Sequence[Offer], price: Price) -> Priced:
         )
         parts.append(each.prepare(own, Laplace))
     kept = price if finding or price.rho is not None else Price(price.epsilon)
-    return Priced(tuple(parts), kept, "Laplace noise, whose ε's add up to the price")
+    return PricedBatch(tuple(parts), kept, "Laplace noise, whose ε's add up to the price")
 
 
-def _gaussian(offers: Sequence[Offer], price: Price) -> Priced:
+def _gaussian(offers: Sequence[Offer], price: Price) -> PricedBatch:
     """Give each question its share of the largest ρ that keeps the price."""
     reason = "Gaussian noise, calibrated to what all questions leak together"
 
-    def at(rho: Fraction) -> Priced:
-        return Priced(
+    def at(rho: Fraction) -> PricedBatch:
+        return PricedBatch(
             tuple(each.prepare(_gaussian_price(each, rho, price), Gaussian) for each in offers), price, reason
         )
 
@@ -197,13 +197,13 @@ def _weakened(charged: Sequence[Charged], factor: Fraction) -> Curve:
     )
 
 
-def _wanted_gain(laplace: Priced, account: Budget | None) -> float:
+def _wanted_gain(laplace: PricedBatch, account: Budget | None) -> float:
     """Say how many times smaller the error, or the price, must be for Gaussian noise."""
     keeps = account is not None and "pure" in account.remaining and account.affords(laplace.curve)
     return 2.0 if keeps else 1.0
 
 
-def _noise(found: Priced) -> float:
+def _noise(found: PricedBatch) -> float:
     """Give the mean of the logarithms of all half-widths."""
     widths = [width for each in found.prepared for width in each.half_widths()]
     return sum(math.log(float(max(width, Fraction(1, 10**9)))) for width in widths) / max(1, len(widths))
@@ -226,23 +226,23 @@ class MeasuredTogether:
 class Together:
     """Several kinds of release are one: their measurements are one batch."""
 
-    kinds: tuple[Kind[Measured], ...]
+    kinds: tuple[ReleaseStrategy[Measured], ...]
 
     @cached_property
     def batch(self) -> Batch:
         return Batch(tuple(each for kind in self.kinds for each in kind.batch.measurements))
 
     @cached_property
-    def shared(self) -> tuple[Combined, ...]:
+    def shared(self) -> tuple[CombinedReading, ...]:
         """Say which readings of totals are made by which statement."""
         return combined([each for each in self._every if isinstance(each, GroupTotals)])
 
     @property
-    def _every(self) -> Sequence[Reading[Any]]:
+    def _every(self) -> Sequence[PlanReading[Any]]:
         return [each for kind in self.kinds for each in kind.readings]
 
     @property
-    def readings(self) -> Sequence[Reading[Any]]:
+    def readings(self) -> Sequence[PlanReading[Any]]:
         others = [each for each in self._every if not isinstance(each, GroupTotals)]
         return [*(each.reading for each in self.shared), *others]
 
@@ -257,7 +257,7 @@ class Together:
             exact = read(each.reading)
             totals.update({own: exact[:, columns] for own, columns in each.parts})
 
-        def already(reading: Reading[Any]) -> Any:
+        def already(reading: PlanReading[Any]) -> Any:
             if not isinstance(reading, GroupTotals) or reading not in totals:
                 return read(reading)
             return totals[reading]

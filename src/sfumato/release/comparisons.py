@@ -36,7 +36,7 @@ from sfumato.release.releasing import Read
 
 @codec.value("compared")
 @dataclass(frozen=True)
-class Compared:
+class ThresholdAnswer:
     """A question of a session was answered: it is, noisily, above the threshold, or below it.
 
     It is true where it is above. Where values are paid for, an "above" comes with the noisy value.
@@ -70,7 +70,7 @@ class Compared:
         return codec.dumps(self)
 
     @classmethod
-    def from_json(cls, source: str) -> Compared:
+    def from_json(cls, source: str) -> ThresholdAnswer:
         """Read back what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
@@ -87,7 +87,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ThresholdComparison:
     """A question of a session is released as what the open session says of it."""
 
     reading: GroupTotals
@@ -107,7 +107,7 @@ class Comparison:
     def readings(self) -> tuple[GroupTotals]:
         return (self.reading,)
 
-    def draw(self, read: Read) -> Compared:
+    def draw(self, read: Read) -> ThresholdAnswer:
         exactly = int(self.compared.of(read(self.reading))[0, 0])
         try:
             above = self.session.ask(exactly)
@@ -116,14 +116,14 @@ class Comparison:
             self.session.close()
             raise
 
-    def rehearsal(self) -> Compared:
+    def rehearsal(self) -> ThresholdAnswer:
         return self._said(True, LARGEST_INTEGER)
 
-    def _said(self, above: bool, value: int | None) -> Compared:
+    def _said(self, above: bool, value: int | None) -> ThresholdAnswer:
         if not above or self.mechanism.values_epsilon is None or value is None:
-            return Compared(above)
+            return ThresholdAnswer(above)
         noise, step = Laplace(self.mechanism.scales[2]), self.compared.grid
-        return Compared(above, value * step, noise, step, self.compared.rounding)
+        return ThresholdAnswer(above, value * step, noise, step, self.compared.rounding)
 
 
 T = TypeVar("T", covariant=True)

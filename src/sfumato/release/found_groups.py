@@ -18,7 +18,7 @@ import numpy as np
 from sfumato.mechanisms import KeyThreshold
 from sfumato.plan.keys import MOST_GROUPS, sorting
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals, Integers, Places, Reading
+from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals, Integers, Places, PlanReading
 from sfumato.plan.sharing import Made
 from sfumato.policy import Value
 from sfumato.privacy.numbers import Number
@@ -53,7 +53,7 @@ class FoundGroups:
         return self.prepared.batch
 
     @property
-    def readings(self) -> tuple[Reading[Any], ...]:
+    def readings(self) -> tuple[PlanReading[Any], ...]:
         """Other parts are read of the groups that are shown; how many they are changes no statement."""
         return (self.reading, *(each.reading(()) for each in self.prepared.others))
 
@@ -70,7 +70,7 @@ class FoundGroups:
         totals = found.of(kept[order], len(self.reading.declared))
         groups, places = crossed([names[place] for place in order], self.reading)
 
-        def known(reading: Reading[Any]) -> Any:
+        def known(reading: PlanReading[Any]) -> Any:
             return totals[places] if isinstance(reading, GroupTotals) else read(reading)
 
         return self._shown(drawn(self.prepared, tuple(groups), known), groups)

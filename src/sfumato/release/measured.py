@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sfumato.mechanisms import KeyThreshold
-from sfumato.plan.aggregates.measures import Combined, Estimate, Estimator, Floats, Total, Width
+from sfumato.plan.aggregates.measures import CombinedEstimate, Estimator, Floats, GroupEstimate, TotalEstimate, Width
 from sfumato.plan.nodes import GroupKey, Query
-from sfumato.plan.readings.total_readings import Integers, Reading
+from sfumato.plan.readings.total_readings import Integers, PlanReading
 from sfumato.plan.sharing import Made
 from sfumato.plan.values.expressions import Column, Result
 from sfumato.privacy import codec
@@ -20,7 +20,7 @@ from sfumato.privacy.numbers import Number, exact
 from sfumato.release.measurement import Batch
 from sfumato.release.noisy_rows.key_functions import AnswerRows
 from sfumato.release.parts.question_parts import ENDS
-from sfumato.release.parts.scales import ONE_GROUP, CombinedScale, GroupKeys, NamedScale, Scale
+from sfumato.release.parts.scales import ONE_GROUP, CombinedScale, GroupKeys, NamedScale, NoiseScale
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.preparing import Prepared
 from sfumato.release.releasing import Read
@@ -49,7 +49,7 @@ class Derived:
 class Measured:
     """This holds what was drawn for every group, how it is read, and the terms on which it was bought."""
 
-    scales: tuple[Scale, ...]
+    scales: tuple[NoiseScale, ...]
     results: tuple[Derived, ...]
     """For everything that is asked, in its order."""
     columns: tuple[tuple[int, ...], ...]
@@ -75,7 +75,7 @@ class KnownGroups:
         return self.prepared.batch
 
     @property
-    def readings(self) -> tuple[Reading[Any], ...]:
+    def readings(self) -> tuple[PlanReading[Any], ...]:
         parts = zip(self.prepared.parts, self.prepared.measured, strict=True)
         return tuple(part.reading(self.groups) for part, measured in parts if measured)
 
@@ -125,7 +125,7 @@ def with_noise(
     return Measured(scales(prepared), results(prepared, made), columns, keys, terms)
 
 
-def scales(prepared: Prepared) -> tuple[Scale, ...]:
+def scales(prepared: Prepared) -> tuple[NoiseScale, ...]:
     """List the scales of all parts in turn."""
     parts = zip(prepared.parts, prepared.measured, strict=True)
     return tuple(each for part, measured in parts for each in part.scales(measured))
@@ -167,13 +167,13 @@ def by_column(query: Query, said: Sequence[T | None]) -> dict[str, T]:
 class _Numbers:
     """These are the columns of one scale, in its own terms."""
 
-    scale: Scale
+    scale: NoiseScale
     columns: tuple[Floats, ...]
 
 
 def estimating(
     measured: Measured, confidence: Number, rows: AnswerRows | None = None
-) -> Callable[[int], list[Estimate]]:
+) -> Callable[[int], list[GroupEstimate]]:
     """Make a function from ``parts`` to everything that is asked, with ranges that hold for so many noises at once.
 
     With subtotals among the rows, ``parts`` are sums of noises.
@@ -185,9 +185,9 @@ def estimating(
         numbers.append(_Numbers(scale, tuple(_in_own_terms(totals[k], scale.unit_value) for k in own)))
         index = own.stop
     read = [_combined(each.estimator, [numbers[k] for k in each.scales]) for each in measured.results]
-    found: dict[int, list[Estimate]] = {}
+    found: dict[int, list[GroupEstimate]] = {}
 
-    def estimates(parts: int) -> list[Estimate]:
+    def estimates(parts: int) -> list[GroupEstimate]:
         if parts not in found:
             found[parts] = [
                 _summed(estimator, own, rows, confidence, parts)
@@ -204,14 +204,14 @@ def _combined(estimator: Estimator, numbers: list[_Numbers]) -> tuple[Estimator,
     """Read two totals that are put together as one, whose noise is that of both together; but for those that say, each
     by itself, how far rounding may have moved the number.
     """
-    if not isinstance(estimator, Combined) or estimator.rounding:
+    if not isinstance(estimator, CombinedEstimate) or estimator.rounding:
         return estimator, numbers
     (only,) = numbers
     scale = CombinedScale(only.scale, abs(estimator.first), abs(estimator.second))
-    return Total(estimator.whole), [_Numbers(scale, (estimator.combined(only.columns),))]
+    return TotalEstimate(estimator.whole), [_Numbers(scale, (estimator.combined(only.columns),))]
 
 
-def _plain(estimator: Estimator, numbers: Sequence[_Numbers], confidence: Number, parts: int) -> Estimate:
+def _plain(estimator: Estimator, numbers: Sequence[_Numbers], confidence: Number, parts: int) -> GroupEstimate:
     """Estimate the groups themselves, whose noises are independent.
 
     Of n statements k are about single noises, which all hold but with probability 1 − (1 − β)^{k/n}, and n − k about
@@ -234,12 +234,12 @@ def _plain(estimator: Estimator, numbers: Sequence[_Numbers], confidence: Number
 
 def _statements(estimator: Estimator, parts: int) -> int:
     """Count the noises that hold together: a number that is put together of two counts as one until here."""
-    return 2 * parts if isinstance(estimator, Combined) else parts
+    return 2 * parts if isinstance(estimator, CombinedEstimate) else parts
 
 
 def _summed(
     estimator: Estimator, numbers: Sequence[_Numbers], rows: AnswerRows, confidence: Number, parts: int
-) -> Estimate:
+) -> GroupEstimate:
     """Estimate rows that are sums of groups. What adds up is the sum of what the groups show, so that totals agree
     where they are rounded too.
     """
@@ -254,7 +254,7 @@ def _summed(
     if not estimator.adds_up:
         return found
     value = rows.summed(estimator.estimate(totals, [0.0] * len(totals)).value)
-    return Estimate(value, np.minimum(found.low, value), np.maximum(found.high, value))
+    return GroupEstimate(value, np.minimum(found.low, value), np.maximum(found.high, value))
 
 
 def _in_own_terms(totals: Floats, unit_value: Fraction) -> Floats:

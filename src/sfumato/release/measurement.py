@@ -17,8 +17,8 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
-from sfumato.mechanisms.protocols import Additive, Selection
-from sfumato.plan.bounding import Bounded
+from sfumato.mechanisms.protocols import Additive, SelectionMechanism
+from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.readings.cell_rows import SetMisfits
 from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.dense_readings import Marginal, Misfits, Ranks
@@ -37,7 +37,7 @@ from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.numbers import text
 
 
-class Scoring(Selection, Protocol):
+class Scoring(SelectionMechanism, Protocol):
     """A scoring is a selection by scores: it looks at nothing but their differences."""
 
     @property
@@ -61,7 +61,7 @@ class Noised(Protocol):
     """
 
     @property
-    def bounded(self) -> Bounded: ...
+    def bounded(self) -> BoundedPlan: ...
 
     @property
     def sensitivity(self) -> Sensitivity: ...
@@ -140,7 +140,7 @@ class Batch:
             raise InvalidParameter("measurements", "none", "at least one measurement")
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         """Give the plan that the first of them reads."""
         return self.measurements[0].reading.bounded
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Account, Entry, Line, StoredAnswer, Tab
-from sfumato.ledger.accounts.holds import Settled
+from sfumato.ledger.accounts.holds import SettledAnswer
 from sfumato.plan import words
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.prices import Price, weak_words
 
 if TYPE_CHECKING:
-    from sfumato.plan.bounding import Bounded
+    from sfumato.plan.bounding import BoundedPlan
 
 
 class Paying(Protocol):
@@ -124,7 +124,7 @@ class _PaidStep(_Step):
 
 
 @dataclass(frozen=True)
-class Question:
+class PaidQuestion:
     """This says what one of several questions that are paid together is written down as."""
 
     text: str
@@ -140,7 +140,7 @@ class AllAtOnce:
     def __init__(
         self,
         opening: Callable[[Entry], Tab | StoredAnswer],
-        questions: Sequence[Question],
+        questions: Sequence[PaidQuestion],
         bodies: Callable[[str], Sequence[str]],
         *,
         more: bool = False,
@@ -195,7 +195,7 @@ class AllAtOnce:
         nothing, data = Curve((), self._entry.curve.neighbours), self._entry.data
         self.lines = self.tab.settle(
             [
-                Settled(Entry(nothing, each.text, each.plan, data), written, each.accuracy)
+                SettledAnswer(Entry(nothing, each.text, each.plan, data), written, each.accuracy)
                 for each, written in zip(self._questions, self._bodies(body), strict=True)
             ],
             more=self._more,
@@ -235,7 +235,7 @@ NOT_BOUGHT = Purchase()
 """The terms of what was never bought, such as a forecast."""
 
 
-def purchase(bounded: Sequence[Bounded], price: Price, version: str) -> Purchase:
+def purchase(bounded: Sequence[BoundedPlan], price: Price, version: str) -> Purchase:
     """State the terms of a release that is made now, of what is measured under these boundings."""
     from sfumato.mechanisms import bits  # whoever reads a purchase draws nothing
 

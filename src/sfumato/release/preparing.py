@@ -25,7 +25,7 @@ from sfumato.mechanisms import KeyThreshold
 from sfumato.mechanisms.additive import FAMILIES
 from sfumato.mechanisms.key_thresholds import MOST_KEYS, MOST_WEIGHT
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.bounding import Bounded
+from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import Holders
 from sfumato.privacy import Budget, Curve, Neighbours
@@ -33,9 +33,9 @@ from sfumato.privacy.budget_words import ENDS
 from sfumato.privacy.calibration import least_by
 from sfumato.privacy.numbers import Number, chance
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.parts.question_parts import Family, NoisyTotals, OtherPart, Part, Strength
+from sfumato.release.parts.question_parts import Family, NoisyTotals, OtherPart, QuestionPart, Strength
 from sfumato.release.parts.scales import NoisyScale
-from sfumato.release.parts.shares import Split, Weighed, shared_out
+from sfumato.release.parts.shares import PriceSplit, WeightedRequest, shared_out
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price
 
 _PRECISION = Fraction(1, 2**16)
@@ -54,14 +54,14 @@ class Prepared:
     """The measurements of each part, in units of its totals,"""
     chosen: tuple[Measurement, ...]
     """and the choice of groups, if any."""
-    split: Split
+    split: PriceSplit
     price: Price
     reason: str
     idle: str = ""
     """Why a δ that was given changes nothing; empty where none was, or it buys something."""
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[QuestionPart, ...]:
         return (self.totals, *self.others)
 
     @cached_property
@@ -70,12 +70,12 @@ class Prepared:
         return Batch((*(each for part in self.measured for each in part), *self.chosen))
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         """Give the plan of the totals."""
         return self.totals.bounded
 
     @property
-    def used(self) -> tuple[Bounded, ...]:
+    def used(self) -> tuple[BoundedPlan, ...]:
         """List the plans under which something is measured: that of the totals, and those of what is beside them."""
         found = [part.bounded for part, measured in zip(self.parts, self.measured, strict=True) if measured]
         return tuple(found or [self.bounded])
@@ -112,11 +112,11 @@ class Prepared:
 
 
 def prepare(
-    options: Sequence[Bounded],
+    options: Sequence[BoundedPlan],
     price: Price,
     *,
     others: tuple[OtherPart, ...] = (),
-    asked: Weighed | None = None,
+    asked: WeightedRequest | None = None,
     account: Budget | None = None,
     family: Family | None = None,
 ) -> Prepared:
@@ -163,7 +163,7 @@ def _idle(chosen: Prepared, best: Sequence[Prepared]) -> str:
     return f'{would} {keep}; mechanism="gaussian" (--mechanism gaussian) names it'
 
 
-def _suited(options: Sequence[Bounded], family: Family) -> list[Bounded]:
+def _suited(options: Sequence[BoundedPlan], family: Family) -> list[BoundedPlan]:
     """Lengths are clipped for Gaussian noise, sums of sizes for Laplace noise; all other ways suit both."""
     return [each for each in options if each.strategy.order in (None, family.order)]
 
@@ -201,7 +201,11 @@ def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None)
 
 
 def _best(
-    options: Sequence[Bounded], others: tuple[OtherPart, ...], asked: Weighed | None, price: Price, family: Family
+    options: Sequence[BoundedPlan],
+    others: tuple[OtherPart, ...],
+    asked: WeightedRequest | None,
+    price: Price,
+    family: Family,
 ) -> Prepared:
     """Choose the strategy with the least sensitivity: noise grows with Δ₁ (Laplace) or Δ₂ (Gaussian), all else being
     equal.
@@ -218,7 +222,7 @@ def _best(
     return _calibrated(Prepared(totals, others, (), (), split, price, reason), family)
 
 
-def _reach(bounded: Bounded, family: Family) -> float:
+def _reach(bounded: BoundedPlan, family: Family) -> float:
     """Give the sum of the logarithms of all sensitivities, in the measures' own terms."""
     return sum(math.log(family.norm(each.sensitivity) * each.unit_value) for each in bounded.noised)
 
@@ -249,14 +253,14 @@ def _calibrated(planned: Prepared, family: Family) -> Prepared:
     return weakened(least_by(lambda factor: price.shortfall(weakened(factor).curve), str(price), _PRECISION))
 
 
-def _closed_form(price: Price, family: Family, others: Sequence[Part]) -> bool:
+def _closed_form(price: Price, family: Family, others: Sequence[QuestionPart]) -> bool:
     """Tell whether shares of this price are bought without a search."""
     if others and price.epsilon is None:
         return False
     return family.closed_form(epsilon=price.epsilon, rho=price.rho) is not None
 
 
-def _selection(bounded: Bounded, epsilon: Fraction | None, delta: Fraction) -> tuple[Measurement, ...]:
+def _selection(bounded: BoundedPlan, epsilon: Fraction | None, delta: Fraction) -> tuple[Measurement, ...]:
     """Choose among groups that are found by the noise with which smaller ones are shown."""
     if not bounded.finds or epsilon is None:
         return ()

@@ -29,7 +29,7 @@ from sfumato.release.answers.receipts import Receipt, paying, promise
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import Purchase
 from sfumato.release.prices import Price, warn_if_weak
-from sfumato.release.releasing import Asked, Kind, Progress, Released
+from sfumato.release.releasing import Progress, ReleaseRequest, ReleaseStrategy, StoredResult
 from sfumato.version import __version__
 
 
@@ -69,7 +69,7 @@ S = TypeVar("S")
 class Proposal(Protocol):
     """A proposal is something that can be released. All but ``release`` is free and reads no data.
 
-    Each method takes a price in its own keywords; ``release`` also takes those of a ``Call``.
+    Each method takes a price in its own keywords; ``release`` also takes those of a ``ReleaseCall``.
     """
 
     @property
@@ -146,7 +146,7 @@ class Surroundings(Protocol):
 
 
 @dataclass(frozen=True)
-class Call:
+class ReleaseCall:
     """This says how one release is called for; what is None is as the curator has it."""
 
     fresh: bool = False
@@ -168,14 +168,14 @@ class Call:
 
 
 def released(
-    kind: Kind[T],
+    kind: ReleaseStrategy[T],
     price: Price,
-    show: Callable[[Released[T]], S],
+    show: Callable[[StoredResult[T]], S],
     *,
     question: str,
     plan: str,
     here: Surroundings,
-    call: Call,
+    call: ReleaseCall,
     rehearsed: bool = False,
 ) -> S:
     """Give what is shown of a release: of one that was bought before if it is good enough, or else of one made now.
@@ -183,7 +183,7 @@ def released(
     ``rehearsed`` says that the same was rehearsed before: data have no part in it, so once is enough.
     """
     _require_paid(kind.batch, here)
-    asked = Asked(question, plan, here.engine.identity(), here.analyst, call.request_id)
+    asked = ReleaseRequest(question, plan, here.engine.identity(), here.analyst, call.request_id)
     found = releasing.stored(kind, asked, here.account, fresh=call.fresh)
     if found is None:
         if not rehearsed:
@@ -208,13 +208,13 @@ def warn(price: Price, here: Surroundings) -> None:
         warn_if_weak(price)
 
 
-def is_stored(kind: Kind[Any], plan: str, here: Surroundings) -> bool:
+def is_stored(kind: ReleaseStrategy[Any], plan: str, here: Surroundings) -> bool:
     """Tell whether an answer was bought that is as good as this release: asking for it again is free."""
     found = here.account.stored(plan=plan, data=here.engine.identity(), accuracy=kind.good_enough)
     return found is not None
 
 
-def rehearse(kind: Kind[T], show: Callable[[Released[T]], S]) -> None:
+def rehearse(kind: ReleaseStrategy[T], show: Callable[[StoredResult[T]], S]) -> None:
     """Go the whole way of an answer without data: what cannot be computed, written or shown is refused for free."""
     try:
         repr(show(releasing.rehearse(kind)))
@@ -227,7 +227,7 @@ def rehearse(kind: Kind[T], show: Callable[[Released[T]], S]) -> None:
 
 
 def receipt(
-    found: Released[Any],
+    found: StoredResult[Any],
     bought: Purchase,
     mechanisms: tuple[str, ...],
     *,

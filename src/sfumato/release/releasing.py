@@ -19,7 +19,7 @@ from sfumato.engine.seam import OpenReading, Reader
 from sfumato.errors import EngineFailed, LedgerInDoubt, Unanswered, Unsupported
 from sfumato.ledger import Account, Entry, StoredAnswer, entries
 from sfumato.mechanisms import bits
-from sfumato.plan.readings.total_readings import E, Reading
+from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.measurement import Batch
@@ -42,17 +42,17 @@ def quietly(phase: str) -> None:
 class Read(Protocol):
     """This gives what a reading means, exactly: handed to a release that has been charged, and to nothing else."""
 
-    def __call__(self, reading: Reading[E]) -> E: ...
+    def __call__(self, reading: PlanReading[E]) -> E: ...
 
 
-class Kind(Protocol[T]):
+class ReleaseStrategy(Protocol[T]):
     """A kind of release says what is read and measured, what is made of it, and when a stored answer is as good."""
 
     @property
     def batch(self) -> Batch: ...
 
     @property
-    def readings(self) -> Sequence[Reading[Any]]:
+    def readings(self) -> Sequence[PlanReading[Any]]:
         """Say what the engine reads for the measurements of the batch: each is checked before the charge."""
         ...
 
@@ -83,12 +83,12 @@ class TellsMore(Protocol):
         ...
 
 
-def _written_accuracy(kind: Kind[Any]) -> Mapping[str, Number]:
+def _written_accuracy(kind: ReleaseStrategy[Any]) -> Mapping[str, Number]:
     return kind.written_accuracy if isinstance(kind, TellsMore) else kind.good_enough
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReleaseRequest:
     """This says who asks what, about which data: everything about a release that is not its mathematics."""
 
     question: str
@@ -104,7 +104,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Released(Generic[T]):
+class StoredResult(Generic[T]):
     """This is what was released, and the line that holds it."""
 
     value: T
@@ -115,7 +115,9 @@ class Released(Generic[T]):
     """It had been bought before: nothing was charged now."""
 
 
-def stored(kind: Kind[T], asked: Asked, account: Account, *, fresh: bool = False) -> Released[T] | None:
+def stored(
+    kind: ReleaseStrategy[T], asked: ReleaseRequest, account: Account, *, fresh: bool = False
+) -> StoredResult[T] | None:
     """Find an answer already bought to this request, or, unless it shall be ``fresh``, to the same question on the same
     data if it is good enough.
     """
@@ -129,7 +131,7 @@ def stored(kind: Kind[T], asked: Asked, account: Account, *, fresh: bool = False
     return None if found is None else _read(found)
 
 
-def rehearse(kind: Kind[T]) -> Released[T]:
+def rehearse(kind: ReleaseStrategy[T]) -> StoredResult[T]:
     """Try everything that becomes of totals, with totals at the ends of what they can be: what cannot be written down
     and read back is refused here, before the charge.
     """
@@ -138,19 +140,19 @@ def rehearse(kind: Kind[T]) -> Released[T]:
     if len(written) > entries.BODY:
         rule = f"an answer is kept as a text of at most {entries.BODY:,} characters; this one has {len(written):,}"
         raise Unsupported("answer-too-large", rule, fix="ask for fewer groups, or fewer columns, at once")
-    return Released(codec.loads(written, longest=len(written)), 0, datetime.now(UTC), "", free=False)
+    return StoredResult(codec.loads(written, longest=len(written)), 0, datetime.now(UTC), "", free=False)
 
 
 def release(
-    kind: Kind[T],
-    asked: Asked,
+    kind: ReleaseStrategy[T],
+    asked: ReleaseRequest,
     *,
     payer: Payer,
     engine: Reader,
     fresh: bool = False,
     seconds: float | None = None,
     progress: Progress = quietly,
-) -> Released[T]:
+) -> StoredResult[T]:
     """Release a batch, the only way to exact totals: it is charged before they are read, and written down before
     anything is returned.
 
@@ -163,8 +165,8 @@ def release(
 
 
 def _bought(
-    kind: Kind[T],
-    asked: Asked,
+    kind: ReleaseStrategy[T],
+    asked: ReleaseRequest,
     payer: Payer,
     engine: Reader,
     opened: OpenReading,
@@ -172,7 +174,7 @@ def _bought(
     fresh: bool,
     seconds: float | None,
     progress: Progress,
-) -> Released[T]:
+) -> StoredResult[T]:
     """Charge what was bound, read it, draw and write down."""
     progress("charging")
     paying = payer.ask(asked.entry(kind.batch), kind.good_enough, fresh=fresh)
@@ -184,7 +186,7 @@ def _bought(
         body = codec.dumps(drawn)
         progress("writing down")
         line = payer.answer(paying.line, body, _written_accuracy(kind))
-        return Released(drawn, line.number, line.time, line.hash, free=False)
+        return StoredResult(drawn, line.number, line.time, line.hash, free=False)
     except BaseException as error:
         # One fixed refusal for whatever goes wrong after the charge, a Ctrl-C included: why may depend on private rows.
         if not paying.stands():
@@ -197,7 +199,7 @@ def _bought(
         raise Unanswered(paying.line.number) from None
 
 
-def _checked(engine: Reader, readings: Sequence[Reading[Any]], seconds: float | None) -> OpenReading:
+def _checked(engine: Reader, readings: Sequence[PlanReading[Any]], seconds: float | None) -> OpenReading:
     """Bind each statement within half of the time: what cannot be planned in it would be charged and not answered.
 
     No row is read, so how long it takes depends on the question alone.
@@ -224,7 +226,7 @@ def _reading(engine: Reader, opened: OpenReading, seconds: float | None, progres
     """Read within the time that is left, each time with a fresh key for samples."""
     end = None if seconds is None else time.monotonic() + seconds
 
-    def read(reading: Reading[E]) -> E:
+    def read(reading: PlanReading[E]) -> E:
         progress("reading")
         with limited(engine, None if end is None else max(0.0, end - time.monotonic())):
             found = opened.read(reading, bits.integer(62))
@@ -234,9 +236,9 @@ def _reading(engine: Reader, opened: OpenReading, seconds: float | None, progres
     return read
 
 
-def _read(found: StoredAnswer) -> Released[T]:
+def _read(found: StoredAnswer) -> StoredResult[T]:
     value = cast("T", codec.loads(found.body, longest=len(found.body)))  # our own line: as long as it was written
-    return Released(value, found.number, found.time, found.hash, free=True)
+    return StoredResult(value, found.number, found.time, found.hash, free=True)
 
 
 @contextmanager

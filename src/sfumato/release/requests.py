@@ -22,7 +22,7 @@ from sfumato.privacy.numbers import CONFIDENCE, Number, exact
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import Price
-from sfumato.release.proposal import Call, Surroundings, remaining
+from sfumato.release.proposal import ReleaseCall, Surroundings, remaining
 
 Within = Mapping[str, Number] | Number
 """Half-widths by column, or one for every column of numbers."""
@@ -76,7 +76,7 @@ class Request:
         return Price(self.epsilon, self.delta, self.rho)
 
 
-class Written(Protocol):
+class WrittenSeries(Protocol):
     """This is what a series comes to, which can be written down."""
 
     def to_json(self) -> str: ...
@@ -90,7 +90,7 @@ class RequestedSeries:
     question: str
     plan: str
     """Hash of all that is asked, by which a request id that was used for something else is told."""
-    call: Call
+    call: ReleaseCall
 
     def known(self) -> StoredAnswer | None:
         """Find what the same request came to."""
@@ -122,7 +122,7 @@ class RequestedSeries:
             raise one_session()
         return found
 
-    def finish(self, tab: Tab, made: Written) -> None:
+    def finish(self, tab: Tab, made: WrittenSeries) -> None:
         """Write down what the series came to. Where that cannot be done it is given all the same, this once."""
         if self.call.request_id is not None:
             with suppress(LedgerUnavailable, InvalidParameter):

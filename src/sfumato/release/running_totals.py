@@ -18,7 +18,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.factorisations import Factorisation
 from sfumato.mechanisms.noise_sums import continuous_widths, gaussian_widths, laplace_widths
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.bounding import Scaled
+from sfumato.plan.bounding import ScaledMeasure
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plots.answers import draw_lines
@@ -58,7 +58,7 @@ class RunningNoise:
         object.__setattr__(self, "lengths", tuple(codec.real(each, "lengths") for each in self.lengths))
 
     @classmethod
-    def of(cls, factorisation: Factorisation, mechanism: Additive, scaled: Scaled) -> RunningNoise:
+    def of(cls, factorisation: Factorisation, mechanism: Additive, scaled: ScaledMeasure) -> RunningNoise:
         lengths = tuple(factorisation.lengths.tolist())
         return cls(factorisation, mechanism, scaled.unit_value, lengths, scaled.rounding)
 

@@ -25,7 +25,7 @@ from sfumato.publish.files.sealed_files import check_place, save, zipped
 from sfumato.release.answers.answer import Answer
 from sfumato.reports.page import page
 from sfumato.reports.signing_keys import SigningKey
-from sfumato.reports.telling import Asked, Questions, Told, told
+from sfumato.reports.telling import AccountReport, Questions, ReportedQuestion, told
 from sfumato.version import __version__
 
 MANIFEST, CHAIN, PAGE, README, SIGNATURE = "manifest.json", "chain.json", "report.html", "README.txt", "signature.json"
@@ -138,7 +138,7 @@ def bundle(
     *,
     questions: Questions = False,
     title: str | None = None,
-) -> Told:
+) -> AccountReport:
     """Write the signed bundle of a policy's account, and give what it tells: answers are in it whose questions are
     shown, all of them or those of these lines.
     """
@@ -150,7 +150,7 @@ def bundle(
     return found
 
 
-def written(found: Told, key: SigningKey, title: str | None = None) -> bytes:
+def written(found: AccountReport, key: SigningKey, title: str | None = None) -> bytes:
     """Give the bytes of a signed bundle."""
     beside = {
         CHAIN: codec.dumps(chain(found)).encode(),
@@ -174,7 +174,7 @@ def written(found: Told, key: SigningKey, title: str | None = None) -> bytes:
     return zipped({MANIFEST: manifest, **beside, SIGNATURE: codec.dumps(signed).encode()})
 
 
-def promised(found: Told) -> tuple[str, str, tuple[Budget, ...], str]:
+def promised(found: AccountReport) -> tuple[str, str, tuple[Budget, ...], str]:
     """Give what a manifest states of the account: the unit, the neighbours, every budget, and what is held."""
     return str(found.unit), found.neighbours.value, found.budgets, write_cost(_newest(found.lines).held)
 
@@ -184,14 +184,14 @@ def signed_text(manifest: bytes) -> bytes:
     return _SIGNED + manifest
 
 
-def answers(asked: Sequence[Asked]) -> Iterator[tuple[str, Answer]]:
+def answers(asked: Sequence[ReportedQuestion]) -> Iterator[tuple[str, Answer]]:
     """List the answers that are shown, each with the name of its member."""
     for each in asked:
         if each.answer is not None:
             yield f"answers/{each.answer_line:08d}.json", each.answer
 
 
-def chain(found: Told) -> BundleChain:
+def chain(found: AccountReport) -> BundleChain:
     """Give the proof of the chain."""
     places: dict[str, int] = {}
     asked = {each.number: each for each in found.asked}
@@ -199,7 +199,7 @@ def chain(found: Told) -> BundleChain:
     return BundleChain(tuple(lines), found.hashes)
 
 
-def _line(line: Line, places: dict[str, int], asked: Asked | None) -> BundleLine:
+def _line(line: Line, places: dict[str, int], asked: ReportedQuestion | None) -> BundleLine:
     told_of = BundleLine(
         line.number,
         line.time.isoformat(),

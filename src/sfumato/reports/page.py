@@ -14,8 +14,8 @@ from sfumato.privacy.numbers import chance, percent, shown, text
 from sfumato.privacy.pictures import History, Moment
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers.answer_pages import answer_parts, attacker, limits_of_it, protected
-from sfumato.release.answers.web_pages import Page, block, escaped, facts, figure, listed, paragraph, table
-from sfumato.reports.telling import Asked, Questions, Told, told
+from sfumato.release.answers.web_pages import HtmlPage, block, escaped, facts, figure, listed, paragraph, table
+from sfumato.reports.telling import AccountReport, Questions, ReportedQuestion, told
 from sfumato.version import __version__
 
 _SETS = 12
@@ -29,7 +29,7 @@ def report(
     *,
     questions: Questions = False,
     title: str | None = None,
-) -> Page:
+) -> HtmlPage:
     """Tell an account as one web page: who is protected, what was asked, the answers, what they cost, what an attacker
     could gain at most, and how to verify it.
 
@@ -39,7 +39,7 @@ def report(
     return page(told(policy, ledger, questions=questions), title)
 
 
-def page(found: Told, title: str | None = None) -> Page:
+def page(found: AccountReport, title: str | None = None) -> HtmlPage:
     """Write the whole page."""
     name = title or f"What was asked about {_plural(found.unit.name)}, and what it could reveal"
     sections = [
@@ -53,14 +53,14 @@ def page(found: Told, title: str | None = None) -> Page:
         f"<footer>Made by sfumato {__version__} on {found.made.strftime('%Y-%m-%d')}. "
         "This page loads nothing from anywhere.</footer>",
     ]
-    return Page(name, "\n".join(sections))
+    return HtmlPage(name, "\n".join(sections))
 
 
 def _plural(name: str) -> str:
     return name if name.endswith("s") else f"{name}s"
 
 
-def _summary(found: Told) -> str:
+def _summary(found: AccountReport) -> str:
     answered = sum(each.answer_line is not None for each in found.asked)
     delta = f", δ = {chance(found.promised.delta)}" if found.promised.delta else ""
     return facts(
@@ -73,21 +73,21 @@ def _summary(found: Told) -> str:
     )
 
 
-def _each(found: Told) -> str:
+def _each(found: AccountReport) -> str:
     return ", in the account of each period" if found.periods else ""
 
 
-def _left(found: Told) -> str:
+def _left(found: AccountReport) -> str:
     if found.periods:
         return f"ε = {text(found.budget.epsilon)} of {text(found.budget.epsilon)} in a new one"
     return f"ε = {at_most(found.budget.largest_pure())} of {text(found.budget.epsilon)}"
 
 
-def _periods(found: Told) -> str:
+def _periods(found: AccountReport) -> str:
     return paragraph(f"Every period has an account of its own. Promised is {found.periods}.") if found.periods else ""
 
 
-def _asked(found: Told) -> Iterator[str]:
+def _asked(found: AccountReport) -> Iterator[str]:
     """Write the questions that are shown with their answers, then a line for each of the others."""
     shown_ones = [each for each in found.asked if each.question is not None]
     for is_part, some in groupby(shown_ones, lambda each: each.is_part):
@@ -106,7 +106,7 @@ def _asked(found: Told) -> Iterator[str]:
         yield paragraph("Nothing was asked yet.")
 
 
-def _card(each: Asked) -> str:
+def _card(each: ReportedQuestion) -> str:
     head = f"<h3>Line {each.number}, {each.day}: {escaped(each.cost)}</h3>"
     if each.answer is not None:
         shown_answer = "".join(answer_parts(each.answer))
@@ -119,12 +119,12 @@ def _card(each: Asked) -> str:
     return f'<section class="card">{head}{block(cleandoc(each.question or ""))}{shown_answer}{_proof(each)}</section>'
 
 
-def _proof(each: Asked) -> str:
+def _proof(each: ReportedQuestion) -> str:
     words = f"salt {each.salt}, SHA-256 of salt, NUL and question as the bundle has it {each.hash}"
     return f'<p class="quiet hash">{escaped(words)}</p>'
 
 
-def _parts(several: list[Asked]) -> str:
+def _parts(several: list[ReportedQuestion]) -> str:
     """Write the steps of a model as one card, each of them folded away with its proof."""
     first, last = several[0].number, several[-1].number
     head = f"<h3>Lines {first} to {last}, {several[0].day}: {len(several):,} steps</h3>"
@@ -145,7 +145,7 @@ def _synopsis(published: Synopsis) -> Iterator[str]:
     )
 
 
-def _hidden(hidden: list[Asked]) -> Iterator[str]:
+def _hidden(hidden: list[ReportedQuestion]) -> Iterator[str]:
     yield "<ul>"
     for each in hidden:
         what = _KINDS[each.kind] + ("" if each.answer_line or each.kind == "tab-open" else ", not answered")
@@ -154,7 +154,7 @@ def _hidden(hidden: list[Asked]) -> Iterator[str]:
     yield "</ul>"
 
 
-def _cost(found: Told) -> Iterator[str]:
+def _cost(found: AccountReport) -> Iterator[str]:
     if len(found.amended) > 1:
         changed = ", then ".join(text(each) for each in found.amended)
         yield paragraph(
@@ -173,21 +173,21 @@ def _cost(found: Told) -> Iterator[str]:
         yield paragraph("Gaussian noise was used, which is paid for from a part of the budget of its own.", "quiet")
 
 
-def _amount(found: Told) -> str:
+def _amount(found: AccountReport) -> str:
     delta = f" and δ = {chance(found.budget.delta)}" if found.budget.delta else ""
     return f"ε = {shown(float(found.budget.epsilon))}{delta}"
 
 
-def _moments(found: Told) -> list[Moment]:
+def _moments(found: AccountReport) -> list[Moment]:
     return [Moment(each.time, each.spent.amounts) for each in found.lines if not each.cost.nothing]
 
 
-def _gained(found: Told) -> str:
+def _gained(found: AccountReport) -> str:
     what = "everything that this account has answered and will ever answer"
     return attacker(found.promised, found.neighbours.value, what)
 
 
-def _verifying(found: Told) -> str:
+def _verifying(found: AccountReport) -> str:
     last = found.last
     return (
         paragraph(

@@ -51,7 +51,7 @@ from sfumato.release.answers.receipts import promise
 from sfumato.release.measured import Measured
 from sfumato.release.payers import Purchase
 from sfumato.release.proposal import receipt
-from sfumato.release.releasing import Released, quietly
+from sfumato.release.releasing import StoredResult, quietly
 from sfumato.release.running_totals import RunningMeasured
 
 T = TypeVar("T")
@@ -105,13 +105,13 @@ class Rebuilder:
             return OF_A_MODEL
         return CHANGED
 
-    def _released(self, line: Line, kind: type[T]) -> Released[T] | None:
+    def _released(self, line: Line, kind: type[T]) -> StoredResult[T] | None:
         """Read what a line holds, if it is of this kind."""
         body = self.ledger.body(line)
         if not body or json.loads(body).get("kind") != codec.kind(kind):
             return None
         value = codec.loads_as(kind, body, longest=len(body))
-        return Released(value, line.number, line.time, line.hash, free=False)
+        return StoredResult(value, line.number, line.time, line.hash, free=False)
 
     def _asked(self, text: str, plan: str, bought: Purchase, made: Callable[[Question], P]) -> P | None:
         """Understand the question with the limits that it was bought under, if what is made of it then is what the line
@@ -174,7 +174,7 @@ ASKING = ("charge", "tab-open", "step")
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReportedQuestion:
     """This is one line that asked something, as it is told."""
 
     number: int
@@ -210,7 +210,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Told:
+class AccountReport:
     """This is all that is told of an account."""
 
     unit: PrivacyUnit
@@ -222,7 +222,7 @@ class Told:
     periods: str
     """What accounts of periods promise, in words; empty where there is one account."""
     budget: Budget
-    asked: tuple[Asked, ...]
+    asked: tuple[ReportedQuestion, ...]
     lines: tuple[Line, ...]
     """All lines of the account."""
     made: datetime
@@ -260,7 +260,7 @@ def told(
     *,
     questions: Questions = False,
     until: int | None = None,
-) -> Told:
+) -> AccountReport:
     """Collect what is told of a policy's account, up to a line; of a ledger that does not hold nothing is told."""
     declared = read_policy(policy)
     path = ledger_address(declared, ledger)
@@ -275,13 +275,13 @@ def told(
         return _told(declared, opened, account, questions, until)
 
 
-def _told(policy: Policy, ledger: Ledger, account: Account, questions: Questions, until: int | None) -> Told:
+def _told(policy: Policy, ledger: Ledger, account: Account, questions: Questions, until: int | None) -> AccountReport:
     lines = tuple(each for each in lines_of(ledger, policy, None) if until is None or each.number <= until)
     every = [each.budget for each in _terms(lines, account.name)]
     asked = tuple(_asked(policy, ledger, account, lines, questions))
     most = Guarantee(max(each.epsilon for each in every), max(each.delta for each in every))
     spent = next(each for each in reversed(lines) if each.account == account.name)
-    return Told(
+    return AccountReport(
         unit=account.unit,
         neighbours=account.budget.neighbours,
         promised=most,
@@ -304,7 +304,7 @@ def _terms(lines: Collection[Line], account: str) -> list[Terms]:
 
 def _asked(
     policy: Policy, ledger: Ledger, account: Account, lines: Collection[Line], questions: Questions
-) -> Iterator[Asked]:
+) -> Iterator[ReportedQuestion]:
     asking = [each for each in lines if each.kind in ASKING]
     answers = {each.about: each for each in lines if each.kind == "answer" and each.about}
     visible = _shown(questions, asking, answers)
@@ -312,7 +312,7 @@ def _asked(
         again = opened.enter_context(rebuilder(policy, ledger, account)) if visible else None
         for line in asking:
             found, salt = answers.get(line.number), ledger.salt(line.number)
-            hidden = Asked(
+            hidden = ReportedQuestion(
                 line.number,
                 line.time,
                 line.kind,

@@ -41,21 +41,21 @@ from sfumato.server.people.known_people import Act, Caller, Credentials, Role, T
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.token_limits import ChargePermit, NothingSpent, NotStored
 from sfumato.server.releases.answer_clock import AnswerClock, doublings
-from sfumato.server.releases.flights import Flight, Flights, Released
+from sfumato.server.releases.flights import Flight, FlightResult, Flights
 from sfumato.server.releases.known_proposals import Proposed, Sent, given_again
 from sfumato.server.releases.running_releases import (
     LINES,
-    Kept,
     Phase,
-    Request,
+    ReleaseKey,
     RunningReleases,
+    StoredRelease,
     for_what_is_proposed,
     for_what_was_sent,
     written,
 )
 from sfumato.server.releases.turns import FreeQuestions, Turns
-from sfumato.server.served import Page, Served, page_of
-from sfumato.server.settings import Settings
+from sfumato.server.served import HistoryBatch, Served, page_of
+from sfumato.server.settings import ServerSettings
 
 T = TypeVar("T")
 Propose = Callable[[Curator, str, Mapping[str, Any]], Any]
@@ -83,7 +83,7 @@ class Counter:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ServerSettings,
         people: PeopleFile,
         served: Served,
         propose: Propose,
@@ -239,8 +239,8 @@ class Counter:
             entries.name(request_id, "request_id")
             self._questions.take(caller.user, for_what_was_sent("release", spec))
             self._require_seen(caller, name)
-            request = Request(name, caller.user, request_id)
-            kept = Kept.asked(kind, spec, price)
+            request = ReleaseKey(name, caller.user, request_id)
+            kept = StoredRelease.asked(kind, spec, price)
             known = self._known(request, kept)
             if known is not None:
                 return known
@@ -254,11 +254,11 @@ class Counter:
         spec: Mapping[str, Any],
         price: Mapping[str, Any],
         request_id: str,
-    ) -> Released:
+    ) -> FlightResult:
         """Release, and wait for the answer in this thread."""
         return self.start(caller, name, kind, spec, price, request_id).result()
 
-    async def wait(self, flight: Flight) -> Released:
+    async def wait(self, flight: Flight) -> FlightResult:
         """Wait for an answer in an event loop. Whoever stops waiting stops nothing."""
         if flight.future.done():  # it was stored
             return flight.result()
@@ -268,7 +268,7 @@ class Counter:
         """Tell how far a caller's own release is: queued, charged or done. A refusal is told again."""
         with self._logged(caller, "progress"):
             self._require_seen(caller, name)
-            request = Request(name, caller.user, entries.name(request_id, "request_id"))
+            request = ReleaseKey(name, caller.user, entries.name(request_id, "request_id"))
             flight = self._flights.find(request)
             if flight is not None:
                 now = flight.phase  # it may end meanwhile
@@ -278,15 +278,15 @@ class Counter:
                 raise NotThere(f"request {request_id}")
             return Progress(Phase.DONE, kept.line) if phase is None and kept else Progress(phase or Phase.QUEUED)
 
-    def answered(self, caller: Caller, name: str, request_id: str) -> Released:
+    def answered(self, caller: Caller, name: str, request_id: str) -> FlightResult:
         """Show again, for nothing, what a caller's own request was answered with: also where that has no line."""
         with self._logged(caller, "released"):
             self._require_seen(caller, name)
-            request = Request(name, caller.user, entries.name(request_id, "request_id"))
+            request = ReleaseKey(name, caller.user, entries.name(request_id, "request_id"))
             kept = self._running.kept(request)
             return self._told_again(request, kept, f"request {request_id}")
 
-    def released(self, caller: Caller, name: str, line: int) -> Released:
+    def released(self, caller: Caller, name: str, line: int) -> FlightResult:
         """Show an answer again, for nothing: to whom it was given, and to owners and auditors."""
         with self._logged(caller, "released", line=line):
             self._require_seen(caller, name)
@@ -296,7 +296,7 @@ class Counter:
                 raise NotThere(f"line {line}")
             return self._told_again(*found, f"line {line}")
 
-    def history(self, caller: Caller, name: str, after: int = 0, limit: int = 100) -> Page:
+    def history(self, caller: Caller, name: str, after: int = 0, limit: int = 100) -> HistoryBatch:
         """List lines of the ledger after a number: all for owners and auditors, their own for analysts."""
         with self._logged(caller, "history"):
             curator = self.served.view(caller, name)
@@ -307,7 +307,7 @@ class Counter:
             lines = reader.history(analyst, after=after, limit=most + 1)
             return page_of(self._running, name, lines, most, analyst, curator.policy.analysts)
 
-    def latest(self, caller: Caller, name: str, before: int | None = None, limit: int = 100) -> Page:
+    def latest(self, caller: Caller, name: str, before: int | None = None, limit: int = 100) -> HistoryBatch:
         """List the last lines before a number, or of all, newest first: as ``history`` shows them."""
         with self._logged(caller, "history"):
             curator = self.served.view(caller, name)
@@ -449,7 +449,7 @@ class Counter:
         if name not in self.served.seen_by(caller):
             raise NotThere(f"policy {name}")
 
-    def _known(self, request: Request, asked: Kept) -> Flight | None:
+    def _known(self, request: ReleaseKey, asked: StoredRelease) -> Flight | None:
         """Find the same request under way here, or answered before; its id names one release for ever."""
         flight = self._flights.find(request)
         if flight is not None and flight.phase is not Phase.DONE:
@@ -458,7 +458,7 @@ class Counter:
         answer = self._answered(request, asked)
         return None if answer is None else Flight.landed(request, asked, answer)
 
-    def _answered(self, request: Request, asked: Kept) -> Released | None:
+    def _answered(self, request: ReleaseKey, asked: StoredRelease) -> FlightResult | None:
         """Show again what the same request was answered with, in whatever process; None for a new one."""
         kept = self._running.kept(request)
         if kept is None:
@@ -467,7 +467,12 @@ class Counter:
         return self._told_again(request, kept, f"the answer of request {request.id}")
 
     def _started(
-        self, caller: Caller, request: Request, kept: Kept, spec: Mapping[str, Any], price: Mapping[str, Any]
+        self,
+        caller: Caller,
+        request: ReleaseKey,
+        kept: StoredRelease,
+        spec: Mapping[str, Any],
+        price: Mapping[str, Any],
     ) -> Flight:
         stored = self._stored(caller, request.account, kept.kind, spec, price, request.id)
         if stored is not None:
@@ -525,7 +530,7 @@ class Counter:
         spec: Mapping[str, Any],
         price: Mapping[str, Any],
         request_id: str,
-    ) -> Released | None:
+    ) -> FlightResult | None:
         """Find an answer that was stored, without charging anything or reading a row.
 
         It is asked for where nothing can be spent, and given up at the first step towards a charge.
@@ -556,20 +561,20 @@ class Counter:
 
         return self.served.proposals(name).of(sent, view.policy, make)
 
-    def _told_again(self, request: Request, kept: Kept | None, what: str) -> Released:
+    def _told_again(self, request: ReleaseKey, kept: StoredRelease | None, what: str) -> FlightResult:
         answer = None if kept is None else self._shown_again(request, kept)
         if answer is None:
             raise NotThere(what)
         return answer
 
-    def _shown_again(self, request: Request, kept: Kept) -> Released | None:
+    def _shown_again(self, request: ReleaseKey, kept: StoredRelease) -> FlightResult | None:
         """Show an answer that was given before: a line is one answer, whatever others buy later, and whatever becomes
         of the policy and of who bought it. Of those that an earlier version gave, and of free ones beyond the first
         few of a line, it was not kept how they are shown: they are found as they were asked for, or else as the line
         was shown to the same user first.
         """
         if kept.answer:
-            return Released(kept.line, given_again(kept.answer), free=True)
+            return FlightResult(kept.line, given_again(kept.answer), free=True)
         buyer = Caller(request.user, self.people.user(request.user).role)
         spec, price = json.loads(kept.spec), json.loads(kept.price)
         proposal = self._proposal(buyer, request.account, kept.kind, spec, spends=False, until=kept.line)
@@ -577,7 +582,11 @@ class Counter:
         if found is not None:
             return replace(found, free=True)
         first = self._running.kept_line(request.account, kept.line, request.user)
-        return None if first is None or not first[1].answer else Released(kept.line, given_again(first[1].answer), True)
+        return (
+            None
+            if first is None or not first[1].answer
+            else FlightResult(kept.line, given_again(first[1].answer), True)
+        )
 
     def _with_new_data(self, caller: Caller, name: str, ask: Callable[[], T]) -> T:
         """Ask, and once more of the data as they are now where they have changed since they were opened."""
@@ -606,7 +615,7 @@ class Counter:
         if not quiet:
             self._log.write(user=caller.user, route=route, status=200, line=line)
 
-    def _say(self, caller: Caller, route: str, status: int, released: Released) -> None:
+    def _say(self, caller: Caller, route: str, status: int, released: FlightResult) -> None:
         price = "" if released.free else str(getattr(getattr(released.answer, "receipt", None), "guarantee", ""))
         self._log.write(user=caller.user, route=route, status=status, line=released.line, price=price)
 
@@ -623,10 +632,10 @@ def _telling(role: Role | None) -> Iterator[None]:
         raise said from None
 
 
-def _found(proposal: Any, price: Mapping[str, Any], request_id: str) -> Released | None:
+def _found(proposal: Any, price: Mapping[str, Any], request_id: str) -> FlightResult | None:
     """Find what was stored for a proposal that may spend nothing."""
     try:
-        return Released.of(proposal.release(**price, request_id=request_id, progress=_nothing_new))
+        return FlightResult.of(proposal.release(**price, request_id=request_id, progress=_nothing_new))
     except NotStored:
         return None
 

@@ -306,7 +306,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True)
-class Page:
+class HistoryBatch:
     """A page holds lines of history, and the number after which the next page begins; None on the last."""
 
     lines: tuple[Line, ...]
@@ -323,18 +323,18 @@ class Page:
 
 def page_of(
     running: RunningReleases, account: str, lines: Iterable[Line], most: int, analyst: str | None, named: Iterable[str]
-) -> Page:
+) -> HistoryBatch:
     """Make a page of the first so many lines, for an analyst or for whoever sees all; ``named`` have shares."""
     found = list(lines)
     shown = found[:most]
     after = shown[-1].number if len(found) > most else None
     answered = running.kept_lines(account, (each.number for each in shown), analyst)
     if analyst is not None:
-        return Page(tuple(_own(each) for each in shown), after, answered)
+        return HistoryBatch(tuple(_own(each) for each in shown), after, answered)
     unnamed = {each.number: each.request_id for each in shown if each.analyst is None and each.request_id}
     users = running.users(account, unnamed.values(), besides=named)
     bought_by = {number: users[request] for number, request in unnamed.items() if request in users}
-    return Page(tuple(shown), after, answered, bought_by)
+    return HistoryBatch(tuple(shown), after, answered, bought_by)
 
 
 def _own(line: Line) -> Line:

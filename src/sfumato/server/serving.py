@@ -38,10 +38,10 @@ from sfumato.server.people.known_people import Role, User
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.processes.connections import HEAD_SECONDS, BoundedConnection, admitted_peers
 from sfumato.server.processes.listening import address, listening
-from sfumato.server.processes.spawned_processes import Processes, confirm, handed
+from sfumato.server.processes.spawned_processes import WorkerProcesses, confirm, handed
 from sfumato.server.requests.proposals import propose
 from sfumato.server.served import Served
-from sfumato.server.settings import Settings
+from sfumato.server.settings import ServerSettings
 
 _CLOSING = 5
 """Seconds that a process has to close its files after what was charged has ended."""
@@ -51,12 +51,12 @@ _BY = "sfumato serve"
 
 
 @dataclass(frozen=True)
-class Given:
+class ProcessSettings:
     """This is what every process of a server is given."""
 
     policies: tuple[Path, ...]
     ledger: Path | str | None
-    settings: Settings
+    settings: ServerSettings
 
     @property
     def people(self) -> Path:
@@ -64,7 +64,7 @@ class Given:
         return Path(f"{os.path.realpath(people_place(read_policy(self.policies[0]), self.ledger))}.people")
 
 
-def serve(given: Given, ready: Callable[[str], None]) -> int:
+def serve(given: ProcessSettings, ready: Callable[[str], None]) -> int:
     """Serve until the process is told to stop, and give its exit code; ``ready`` is told a link that lets the owner in
     once.
     """
@@ -77,10 +77,10 @@ def serve(given: Given, ready: Callable[[str], None]) -> int:
         if many == 1:
             return run(given, listener, told)
         patience = given.settings.drain_seconds + _CLOSING
-        return Processes(partial(_spawned, given), listener, many, _WAITING, patience).run(told)
+        return WorkerProcesses(partial(_spawned, given), listener, many, _WAITING, patience).run(told)
 
 
-def _owners_link(given: Given, where: str) -> str:
+def _owners_link(given: ProcessSettings, where: str) -> str:
     """Make a link for an owner; where there is none yet, the first is called owner."""
     with closing(PeopleFile(given.people)) as people:
         users = people.users()
@@ -96,7 +96,7 @@ def _free_name(users: Collection[User]) -> str:
 
 
 @contextmanager
-def opened(given: Given) -> Iterator[Counter]:
+def opened(given: ProcessSettings) -> Iterator[Counter]:
     """Open what one process serves, and close it at the end."""
     with (
         Served(given.policies, given.ledger) as served,
@@ -122,7 +122,7 @@ def _shown(log: ActivityLog, message: Warning | str, category: type[Warning], *_
 
 
 def run(
-    given: Given,
+    given: ProcessSettings,
     listener: socket.socket | None,
     ready: Callable[[], None] = lambda: None,
     channel: socket.socket | None = None,
@@ -131,13 +131,13 @@ def run(
     log = ActivityLog(given.settings.log)  # until this process ends: a ledger may say what is weak when it is closed
     show_warnings(log)
     with opened(given) as counter:
-        server = Server(application(counter), given.settings, ready, channel)
+        server = UvicornServer(application(counter), given.settings, ready, channel)
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve([] if listener is None else [listener]))
     return 0
 
 
-def _spawned(given: Given, channel: socket.socket, ready: Connection) -> None:
+def _spawned(given: ProcessSettings, channel: socket.socket, ready: Connection) -> None:
     """Answer in a process of its own, and say so when it does; a refusal is said without a traceback."""
     try:
         sys.exit(run(given, None, lambda: ready.send(True), channel))
@@ -146,7 +146,7 @@ def _spawned(given: Given, channel: socket.socket, ready: Connection) -> None:
         sys.exit(outcome(refusal).exit_code)
 
 
-def _config(app: Starlette, settings: Settings) -> uvicorn.Config:
+def _config(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=BoundedConnection,
@@ -165,13 +165,13 @@ def _config(app: Starlette, settings: Settings) -> uvicorn.Config:
     )
 
 
-class Server(uvicorn.Server):
+class UvicornServer(uvicorn.Server):
     """It ends when it is told to, and then the process goes on: uvicorn's own would kill it by the same signal."""
 
     def __init__(
         self,
         app: Starlette,
-        settings: Settings,
+        settings: ServerSettings,
         ready: Callable[[], None] = lambda: None,
         channel: socket.socket | None = None,
     ) -> None:

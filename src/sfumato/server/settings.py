@@ -23,7 +23,7 @@ _LONG = ("session_hours", "drain_seconds")
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """Settings say where a server listens, how much of it one person may use, and when it answers."""
 
     listen: str = "127.0.0.1:8765"
@@ -98,7 +98,7 @@ class Settings:
             )
 
 
-def read_settings(path: str | os.PathLike[str]) -> Settings:
+def read_settings(path: str | os.PathLike[str]) -> ServerSettings:
     """Read the settings in a TOML file; paths in it are relative to it."""
     file = Path(path)
     try:
@@ -112,10 +112,10 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
     return settings_of(_parsed(written, str(file)), file.parent)
 
 
-def settings_of(written: Mapping[str, Any], folder: Path) -> Settings:
+def settings_of(written: Mapping[str, Any], folder: Path) -> ServerSettings:
     """Make settings of keys and values; files are found in a folder."""
     try:
-        check_keys(written, [field.name for field in fields(Settings)], "")
+        check_keys(written, [field.name for field in fields(ServerSettings)], "")
     except InvalidPolicy as refused:
         raise InvalidSettings(refused.rule, place=refused.place, fix=refused.fix) from None
     given = dict(written)
@@ -123,7 +123,7 @@ def settings_of(written: Mapping[str, Any], folder: Path) -> Settings:
         if given.get(name):
             _text(name, given[name])
             given[name] = str(folder / given[name])
-    return Settings(**given)
+    return ServerSettings(**given)
 
 
 def _parsed(written: bytes, place: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
 from sfumato.publish.files import sealed_files
 from sfumato.publish.files.sealed_files import MANIFEST, FileKind, content_of, damaged, members_of, save
-from sfumato.publish.marginals.attributes import Attribute, Cell, Listed, Other, Range
+from sfumato.publish.marginals.attributes import Attribute, Cell, ListedCell, Other, RangeCell
 from sfumato.surveys import counts
 from sfumato.surveys.counts import Counts, PairCounts, Refused, SurveyEstimate
 from sfumato.surveys.encodings import Chances, Encoding, Report, fits, randomised
@@ -78,7 +78,7 @@ def _question(name: object, answers: Any) -> Attribute:
         raise InvalidParameter(name, answers, allowed)
     if len(set(answers)) != len(answers):
         raise InvalidParameter(name, answers, "a list of answers in which none stands twice")
-    return Attribute(name, kind, (*map(Listed, answers), Other()))
+    return Attribute(name, kind, (*map(ListedCell, answers), Other()))
 
 
 def _binned(name: str, edges: Any) -> Attribute:
@@ -90,7 +90,7 @@ def _binned(name: str, edges: Any) -> Attribute:
     pairs: list[Any] = list(pairwise(as_value(kind, each, name) for each in edges))
     if not all(low < high for low, high in pairs):
         raise InvalidParameter(name, edges, rule)
-    ranges = [Range(low, high, closed=place == len(pairs) - 1) for place, (low, high) in enumerate(pairs)]
+    ranges = [RangeCell(low, high, closed=place == len(pairs) - 1) for place, (low, high) in enumerate(pairs)]
     return Attribute(name, kind, (*ranges, Other()))
 
 
@@ -106,18 +106,18 @@ def cell_of(question: Attribute, answer: object) -> int:
 
 
 def _holds(cell: Cell, value: Any) -> bool:
-    if isinstance(cell, Listed):
+    if isinstance(cell, ListedCell):
         return bool(cell.value == value)
-    if isinstance(cell, Range):
+    if isinstance(cell, RangeCell):
         return bool(cell.low <= value and (value < cell.high or (cell.closed and value == cell.high)))
     return False
 
 
 def label(cell: Cell) -> str:
     """Write a cell for people."""
-    if isinstance(cell, Listed):
+    if isinstance(cell, ListedCell):
         return printable(str(cell.value))
-    if isinstance(cell, Range):
+    if isinstance(cell, RangeCell):
         return f"{cell.low} to {'' if cell.closed else 'below '}{cell.high}"
     return "no answer or another"
 

@@ -14,11 +14,11 @@ import pytest
 import sfumato as sf
 from sfumato.audit.invented_tables import (
     MOST_ROWS,
-    Cells,
     Ends,
+    InventedCells,
+    InventedPopulation,
     ListCells,
     NeighbouringTables,
-    Population,
     as_text,
     neighbours_of,
 )
@@ -58,7 +58,7 @@ def policy(
     return Policy(whose, Budget(3, "1e-6", neighbours=relation), {"visits": table}, size=100)
 
 
-def _unit(population: Population, table: str = "visits") -> list[dict[str, Any]]:
+def _unit(population: InventedPopulation, table: str = "visits") -> list[dict[str, Any]]:
     """The rows of the unit that was added: it has the last id."""
     rows = population.tables[table].to_pylist()
     return [row for row in rows if row["who"] == "1000"]
@@ -208,11 +208,11 @@ def test_the_account_is_thrown_away_and_the_terms_are_the_policys() -> None:
     ],
 )
 def test_what_is_outside_is_just_outside(domain: Domain, outside: tuple[Any, ...]) -> None:
-    assert Cells(domain).outside == outside
+    assert InventedCells(domain).outside == outside
 
 
 def test_numbers_are_at_the_ends_that_are_asked_for() -> None:
-    cells = Cells(Domain("integer", bounds=(3, 5)))
+    cells = InventedCells(Domain("integer", bounds=(3, 5)))
     assert [cells.plain(n, Ends.HIGH) for n in range(3)] == [5, 5, 5]
     assert [cells.plain(n, Ends.LOW) for n in range(3)] == [3, 3, 3]
     assert [cells.plain(n, Ends.BOTH) for n in range(3)] == [5, 3, 5]

@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit.lower_bounds import falsifying
-from sfumato.audit.lower_bounds.events import View
+from sfumato.audit.lower_bounds.events import LabelView
 from sfumato.mechanisms import confidence_limits
 
 COLUMNS = 12
@@ -78,7 +78,7 @@ def test_events_are_measured_on_samples_they_were_not_picked_on(columns: int, mo
     """No sample that a classifier, a bin or an event was found with is counted, and every other is."""
     seen: dict[str, set[int]] = {"found": set(), "counted": set()}
     phase = ["found"]
-    events, counts = falsifying._events, View.counts
+    events, counts = falsifying._events, LabelView.counts
 
     def picking(training: Any, picked: Any, delta: float) -> Any:
         for side in (*training, *picked):
@@ -87,12 +87,12 @@ def test_events_are_measured_on_samples_they_were_not_picked_on(columns: int, mo
         phase[0] = "counted"
         return found
 
-    def counted(view: View, outputs: Any) -> Any:
+    def counted(view: LabelView, outputs: Any) -> Any:
         seen[phase[0]] |= set(outputs.ravel().tolist())
         return counts(view, outputs)
 
     monkeypatch.setattr(falsifying, "_events", picking)
-    monkeypatch.setattr(View, "counts", counted)
+    monkeypatch.setattr(LabelView, "counts", counted)
     size = 1000 * columns
     worlds = [
         lambda n: np.arange(n * columns).reshape(n, columns),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.audit.lower_bounds.events import View, by_value, discriminant, grown, one_column, whole_row
+from sfumato.audit.lower_bounds.events import LabelView, by_value, discriminant, grown, one_column, whole_row
 
 Sampler = Callable[[int], Any]
 SAMPLES = 40_000
@@ -182,5 +182,5 @@ def test_the_joint_law_of_sound_noise_is_nearly_tight() -> None:
 def test_views_count_every_output_once() -> None:
     rows = _noise(500, 2)
     for view in (whole_row(rows, rows), by_value("a column", lambda outputs: outputs[:, 0], rows, rows)):
-        assert isinstance(view, View)
+        assert isinstance(view, LabelView)
         assert view.counts(rows + 1).sum() == 500

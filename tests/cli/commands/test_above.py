@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from cli.running import run, spent
-from sfumato.release.comparisons import Compared
+from sfumato.release.comparisons import ThresholdAnswer
 
 LATE, ALL = "SELECT COUNT(*) FROM flights WHERE delay > 179", "SELECT COUNT(*) FROM flights"
 
@@ -42,7 +42,7 @@ def test_lines_are_read_and_a_bad_one_is_refused_by_itself(policy: Path) -> None
     done = run(*session(policy, "--json", "--values-epsilon", "0.5"), given=f"SELECT nonsense\n\n{LATE};\n{ALL}\n{ALL}")
     assert done.exit_code == 0, done.stderr
     assert "fix:" in done.stderr
-    low, high = (Compared.from_json(line) for line in done.stdout.splitlines())
+    low, high = (ThresholdAnswer.from_json(line) for line in done.stdout.splitlines())
     assert (low.above, high.above, high.value is not None) == (False, True, True)
     assert spent(policy) == 1
 

@@ -15,7 +15,7 @@ from cli.running import run, spent
 from cli.terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
 from sfumato.cli.shell.completion import pieces
 from sfumato.cli.shell.lines import TypedHistory, usual_path
-from sfumato.cli.shell.session import COMMANDS, Session, Settings
+from sfumato.cli.shell.session import COMMANDS, ShellSession, ShellSettings
 from sfumato.errors import SfumatoError
 
 COUNT = "SELECT COUNT(*) AS n FROM flights"
@@ -253,7 +253,7 @@ def test_a_picture_is_not_drawn_over_the_policy(policy: Path) -> None:
 def test_an_analyst_sees_the_share(policy: Path) -> None:
     with sf.open(policy) as flights:
         own = flights.as_analyst("ana")
-        assert Session(own, _Nobody(), None, False, True).prompt == "flights ε 1.5 of 1.5> "
+        assert ShellSession(own, _Nobody(), None, False, True).prompt == "flights ε 1.5 of 1.5> "
 
 
 class _Nobody:
@@ -279,7 +279,7 @@ def test_only_a_yes_spends(
     policy: Path, raises: type[BaseException] | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with sf.open(policy) as flights:
-        Session(flights, _Unwilling(raises), None, False, True, Settings(epsilon="0.5")).obey(COUNT)
+        ShellSession(flights, _Unwilling(raises), None, False, True, ShellSettings(epsilon="0.5")).obey(COUNT)
     assert capsys.readouterr().out.endswith("Nothing was spent.\n")
     assert spent(policy) == 0
 
@@ -294,7 +294,7 @@ def test_an_interruption_says_whether_the_answer_is_stored(
 
     monkeypatch.setattr(shell_session, "show", interrupted)
     with sf.open(policy) as flights:
-        session = Session(flights, _Nobody(), None, False, True, Settings(epsilon="0.5"))
+        session = ShellSession(flights, _Nobody(), None, False, True, ShellSettings(epsilon="0.5"))
         session.obey(COUNT)
         assert "interrupted after its answer was stored" in capsys.readouterr().err
         monkeypatch.undo()
@@ -305,7 +305,7 @@ def test_an_interruption_says_whether_the_answer_is_stored(
 
 def test_what_the_account_refuses_is_not_asked_for(policy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with sf.open(policy) as flights:
-        Session(flights, _Nobody(), None, False, True, Settings(epsilon="4")).obey(COUNT)
+        ShellSession(flights, _Nobody(), None, False, True, ShellSettings(epsilon="4")).obey(COUNT)
     assert "would REFUSE it now\n" in (out := capsys.readouterr().out)
     assert "Nothing was spent" in out
 
@@ -332,7 +332,7 @@ def test_texts_are_cut_into_pieces(text: str, found: list[str], rest: str) -> No
 
 
 def test_a_price_takes_the_place_of_an_accuracy() -> None:
-    settings = Settings().with_within("n=5 total=7").with_limit("rows=3").with_limit("groups=2")
+    settings = ShellSettings().with_within("n=5 total=7").with_limit("rows=3").with_limit("groups=2")
     assert str(settings) == "within n=5 total=7; limit rows=3 groups=2"
     assert settings.with_epsilon("1").within is None
     assert settings.with_epsilon("1").with_within("2").price == {"epsilon": None, "delta": "0", "within": "2"}

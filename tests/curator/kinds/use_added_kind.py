@@ -44,11 +44,11 @@ def main(folder: Path) -> dict[str, object]:
         told["rest"] = "TallySpec" in json.dumps(remote._place.wire.get("openapi.json"))
     with sf.Curator(policy) as curator:
         told["spent at last"] = float(curator.standing().spent["pure"] or 0)
-    from sfumato.server.pages.browser_sessions import Form
+    from sfumato.server.pages.browser_sessions import SentForm
     from sfumato.server.pages.released_pages import _body, _fields, page_kinds
 
     kind = page_kinds()["tallies"]
-    form = Form({"table": ("visits",), "column": ("region",), "values": ("north\r\nsouth",), "count": ("rows",)})
+    form = SentForm({"table": ("visits",), "column": ("region",), "values": ("north\r\nsouth",), "count": ("rows",)})
     told["form"] = [field.form for field in _fields(kind, form)]
     told["sent"] = _body(kind, form)
     return told

@@ -19,7 +19,7 @@ from sfumato.publish.published_files import FittedModel
 from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.receipts import INVENTED, REHEARSED
-from sfumato.release.comparisons import Compared
+from sfumato.release.comparisons import ThresholdAnswer
 
 POLICY = """
 [unit]
@@ -154,7 +154,7 @@ def test_every_proposal_is_rehearsed_without_data_or_ledger_and_says_so(clinic: 
     assert "rehears" in f"{found!r} {found}"
     again = type(found).from_json(found.to_json())
     assert again.rehearsed is True
-    if isinstance(found, Compared | Answers) and getattr(found, "receipt", None) is None:
+    if isinstance(found, ThresholdAnswer | Answers) and getattr(found, "receipt", None) is None:
         return
     assert (found.receipt.rehearsed, found.receipt.line, found.receipt.hash) == (True, 0, "")
     assert found.receipt.remaining == "not told by a rehearsal"

@@ -17,7 +17,7 @@ import pytest
 import sfumato as sf
 from sfumato.curator.proposals.sessions import ThresholdSession
 from sfumato.errors import EngineClosed
-from sfumato.release.comparisons import Compared
+from sfumato.release.comparisons import ThresholdAnswer
 
 COLUMNS = {
     "kind": {"values": ["a", "b", "c"]},
@@ -72,7 +72,7 @@ def test_all_is_charged_at_the_opening_and_nothing_by_a_question(clinic: sf.Cura
         assert "ended" in repr(session)
     assert spent(clinic) == 2
     assert kinds(clinic) == ["tab-open", *["step", "answer"] * 5, "tab-close"]
-    written = [Compared.from_json(line.body) for line in clinic.history() if line.kind == "answer"]
+    written = [ThresholdAnswer.from_json(line.body) for line in clinic.history() if line.kind == "answer"]
     assert [(text, said.above) for text, said in session.answers] == list(
         zip((LOW, LOW, HIGH, LOW, HIGH), [each.above for each in written], strict=True)
     )
@@ -191,15 +191,18 @@ def test_values_come_with_what_is_above(clinic: sf.Curator) -> None:
 
 def test_an_answer_reads_back_what_it_writes() -> None:
     for said in (
-        Compared(True),
-        Compared(False),
-        Compared(True, Fraction(7, 2), sf.Laplace(3), Fraction(1, 2), Fraction(1, 2)),
+        ThresholdAnswer(True),
+        ThresholdAnswer(False),
+        ThresholdAnswer(True, Fraction(7, 2), sf.Laplace(3), Fraction(1, 2), Fraction(1, 2)),
     ):
-        assert Compared.from_json(said.to_json()) == said
-    for broken in ('{"kind": "compared"}', "null", "[]", Compared(True).to_json().replace("true", '"yes"')):
+        assert ThresholdAnswer.from_json(said.to_json()) == said
+    for broken in ('{"kind": "compared"}', "null", "[]", ThresholdAnswer(True).to_json().replace("true", '"yes"')):
         with pytest.raises(sf.SfumatoError):
-            Compared.from_json(broken)
-    for wrong in (lambda: Compared(False, Fraction(1), sf.Laplace(1)), lambda: Compared(True, Fraction(1))):
+            ThresholdAnswer.from_json(broken)
+    for wrong in (
+        lambda: ThresholdAnswer(False, Fraction(1), sf.Laplace(1)),
+        lambda: ThresholdAnswer(True, Fraction(1)),
+    ):
         with pytest.raises(sf.InvalidParameter, match="with its noise"):
             wrong()
 

@@ -34,7 +34,7 @@ from sfumato.privacy import codec
 from sfumato.publish.graph.fitting import Observation, fitted
 from sfumato.publish.marginals.measuring import packed
 from sfumato.publish.synthesis.candidates import NoisyCells
-from sfumato.publish.synthesis.course import Course
+from sfumato.publish.synthesis.course import SynthesisState
 from sfumato.publish.synthesis.released import Synthesized
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 from sfumato.release.prices import Price
@@ -48,9 +48,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 def test_the_ledger_has_every_step_and_nothing_else(
     tmp_path: Path, method: str, relation: str, price: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    courses: list[Course] = []
-    begin = Course.__init__
-    monkeypatch.setattr(Course, "__init__", lambda own, setting: (courses.append(own), begin(own, setting))[1])
+    courses: list[SynthesisState] = []
+    begin = SynthesisState.__init__
+    monkeypatch.setattr(SynthesisState, "__init__", lambda own, setting: (courses.append(own), begin(own, setting))[1])
     with curator(tmp_path, people(1, 40), relation=relation) as clinic:
         found = clinic.synthesize("people", method, 2).release(**price).released
         account, lines = clinic._context.account, list(clinic.history())
@@ -178,15 +178,15 @@ def test_an_interrupt_between_steps_gives_the_rest_back(tmp_path: Path, after: i
 def test_an_interrupt_while_the_model_is_fitted_keeps_what_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit, seen = Course.fit, []
+    fit, seen = SynthesisState.fit, []
 
-    def interrupted(course: Course, *given: Any) -> None:
+    def interrupted(course: SynthesisState, *given: Any) -> None:
         seen.append(course)
         if len(seen) > 2:
             raise KeyboardInterrupt
         fit(course, *given)
 
-    monkeypatch.setattr(Course, "fit", interrupted)
+    monkeypatch.setattr(SynthesisState, "fit", interrupted)
     with curator(tmp_path, people(1, 40)) as clinic:
         found = clinic.synthesize("people", "mst", 2).release(epsilon=2).released
         steps = [each for each in clinic.history() if each.kind == "step"]
@@ -409,7 +409,7 @@ def test_the_number_of_rows_is_never_exact_and_rests_on_what_was_released(tmp_pa
     assert len({each.total for each in found}) > 1
     assert len({int(each.measured[0].values) for each in found}) > 1
     proposal, _ = exact(policy_of(people(1, 400)), Price("0.1"), method="independent")
-    again = Course(proposal.setting(Price("0.1")))
+    again = SynthesisState(proposal.setting(Price("0.1")))
     again.released = [(own, told) for own, told in zip(found[0].measured, (None, *found[0].rounds), strict=True)]  # type: ignore[misc]
     assert again.total == found[0].total
 

@@ -20,7 +20,7 @@ from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count, Sum
-from sfumato.plan.bounding import Bounded, boundings, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.dense_readings import MOST_CELLS, Marginal, Marginals, ValueCounts
@@ -65,7 +65,7 @@ def engine(found: list[Row], *, units: bool) -> DuckDB:
     return DuckDB(policy_of(Table("t", table, COLUMNS, id="who" if units else "row", **limits)))
 
 
-def bounded(opened: DuckDB, strategy: Strategy, names: tuple[str, ...], measures: Any, groups: int = 48) -> Bounded:
+def bounded(opened: DuckDB, strategy: Strategy, names: tuple[str, ...], measures: Any, groups: int = 48) -> BoundedPlan:
     """The plan with these columns as keys, under which every row counts."""
     source = parse("SELECT COUNT(*) FROM t", opened.catalog()).plan.source
     fields = {field.name: Column(field, replace(domain, nullable=True)) for field, domain in source.columns.items()}

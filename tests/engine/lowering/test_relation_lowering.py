@@ -13,7 +13,7 @@ from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import total_lowering
 from sfumato.plan.aggregates.measures import Count, Distinct, Sum
-from sfumato.plan.bounding import Bounded, boundings
+from sfumato.plan.bounding import BoundedPlan, boundings
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate, Cut, Filter, Relation, Scan, SemiJoin, Union, UnitJoin
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -62,7 +62,7 @@ EARLIER = call("<", AX, BX)
 LARGE = call(">", BX, literal(Type.INTEGER, 1))
 
 
-def bounded(relation: Relation, value: Column, strategy: Strategy = Strategy.SAMPLE) -> Bounded:
+def bounded(relation: Relation, value: Column, strategy: Strategy = Strategy.SAMPLE) -> BoundedPlan:
     plan = Aggregate(relation, (), (Count(), Sum(value)))
     return next(each for each in boundings(plan, LIMITS, 1) if each.strategy in (strategy, Strategy.WHOLE))
 
@@ -105,7 +105,7 @@ def test_joins_and_unions_of_private_tables(seed: int, strategy: Strategy) -> No
     engine.close()
 
 
-def _read(engine: DuckDB, made: Bounded, key: int = 7) -> tuple[int, int]:
+def _read(engine: DuckDB, made: BoundedPlan, key: int = 7) -> tuple[int, int]:
     bits = made.measures[0].bits
     ((count, total),) = tuples(engine.read(GroupTotals(made, ((),)), key))
     return count >> bits, total >> made.measures[1].bits

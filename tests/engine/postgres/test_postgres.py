@@ -30,7 +30,7 @@ from sfumato.curator.checking import check
 from sfumato.engine import carried_tables
 from sfumato.engine.opening import open_engine
 from sfumato.engine.postgres import driver as postgres_driver
-from sfumato.engine.postgres.connection import Server
+from sfumato.engine.postgres.connection import ServerSessions
 from sfumato.engine.postgres.driver import Postgres
 from sfumato.errors import (
     EngineClosed,
@@ -266,32 +266,32 @@ def test_a_failure_after_the_charge_is_the_one_refusal(
     sessions: Sessions, visits: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The server ends the session of a release that has been charged: no cause is told, and the charge stands."""
-    real = Server.rows
+    real = ServerSessions.rows
 
-    def ended(server: Server, session: Any, statement: str, parameters: Any = ()) -> Any:
+    def ended(server: ServerSessions, session: Any, statement: str, parameters: Any = ()) -> Any:
         if not statement.startswith("EXPLAIN") and "SUM(" in statement:
             session.execute("SELECT pg_terminate_backend(pg_backend_pid())")
         return real(server, session, statement, parameters)
 
     with Curator(declared(sessions.server, visits), tmp_path / "one.ledger") as curator:
         spent = curator.budget.remaining
-        monkeypatch.setattr(Server, "rows", ended)
+        monkeypatch.setattr(ServerSessions, "rows", ended)
         with pytest.raises(Unanswered) as refusal:
             curator.sql("SELECT SUM(age) FROM visits").release(epsilon=1)
         assert refusal.value.__cause__ is None
         assert curator.budget.remaining != spent
-        monkeypatch.setattr(Server, "rows", real)
+        monkeypatch.setattr(ServerSessions, "rows", real)
         assert curator.sql("SELECT SUM(age) FROM visits").release(epsilon=1).rows  # a new session is taken
 
 
 def test_a_slow_reading_is_interrupted(sessions: Sessions, visits: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A statement that would run for ten minutes is cancelled at the server, and only that of the thread named."""
-    real = Server.rows
+    real = ServerSessions.rows
     engine = Postgres(declared(sessions.server, visits))
     reading = _reading(engine, BY_WARD, Strategy.REWEIGHT)
     outcome: list[BaseException] = []
 
-    def slow(server: Server, session: Any, statement: str, parameters: Any = ()) -> Any:
+    def slow(server: ServerSessions, session: Any, statement: str, parameters: Any = ()) -> Any:
         if threading.current_thread() is worker and not statement.startswith("EXPLAIN") and "SUM(" in statement:
             session.execute("SELECT pg_sleep(600)")
         return real(server, session, statement, parameters)
@@ -303,7 +303,7 @@ def test_a_slow_reading_is_interrupted(sessions: Sessions, visits: str, monkeypa
             outcome.append(error)
 
     worker = threading.Thread(target=work)
-    monkeypatch.setattr(Server, "rows", slow)
+    monkeypatch.setattr(ServerSessions, "rows", slow)
     worker.start()
     running = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT pg_sleep(%'"
     end = time.monotonic() + 200

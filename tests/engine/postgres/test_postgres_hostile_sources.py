@@ -492,6 +492,6 @@ def test_settings_of_newer_servers_are_pinned_there(monkeypatch: pytest.MonkeyPa
     """A setting that this version does not know is left alone, and one that it knows is pinned."""
     number = installations()[0].version * 10000
     monkeypatch.setattr(connection, "_SINCE", {"no_such_setting": (number + 10000, "0"), "work_mem": (number, "99kB")})
-    server = connection.Server(sessions.server.address(), "tables")
+    server = connection.ServerSessions(sessions.server.address(), "tables")
     assert server.run("SELECT current_setting('work_mem')") == [("99kB",)]
     server.close()

@@ -31,7 +31,7 @@ from sfumato.engine.seam import Engine
 from sfumato.engine.spellings.duckdb import DuckDBSpelling, name as quoted
 from sfumato.engine.spellings.postgres import TYPES as POSTGRES_TYPES, PostgresSpelling
 from sfumato.errors import EngineFailed, InvalidPolicy, Unsupported
-from sfumato.plan.bounding import Bounded, boundings, found_bounding
+from sfumato.plan.bounding import BoundedPlan, boundings, found_bounding
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sharing import measured
 from sfumato.policy import Policy, Type
@@ -96,10 +96,10 @@ def test_every_function_means_the_same_in_every_place(
 
 EVERY = 99
 """More boundings than any question has."""
-Choose = Callable[[tuple[Bounded, ...]], Sequence[Bounded]]
+Choose = Callable[[tuple[BoundedPlan, ...]], Sequence[BoundedPlan]]
 
 
-def _bounded(engine: Engine, policy: Policy, asked: str) -> tuple[Any, tuple[Bounded, ...]] | None:
+def _bounded(engine: Engine, policy: Policy, asked: str) -> tuple[Any, tuple[BoundedPlan, ...]] | None:
     """A question with its boundings; None where its text is refused."""
     try:
         plan = question(engine, policy, asked)  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ def _bounded(engine: Engine, policy: Policy, asked: str) -> tuple[Any, tuple[Bou
     return plan, tuple(boundings(totals, plan.limits, len(plan.groups)))
 
 
-Asked = tuple[str, Any, Bounded]
+Asked = tuple[str, Any, BoundedPlan]
 """A question's text, itself, and one bounding of its plan."""
 
 
@@ -134,7 +134,7 @@ def _asked(first: Engine, second: Engine, policy: Policy, text: str, choose: Cho
     return [(text, plan, bounded) for bounded in choose(boundings)]
 
 
-def _totals(opened: Any, plan: Any, bounded: Bounded, key: int) -> Any:
+def _totals(opened: Any, plan: Any, bounded: BoundedPlan, key: int) -> Any:
     if not plan.found:
         return tuples(opened.read(GroupTotals(bounded, plan.groups), key))
     own = reading(plan, bounded)
@@ -146,7 +146,7 @@ def _equal(first: Engine, second: Engine, policy: Policy, texts: Sequence[str], 
     read in one go, on one snapshot of each.
     """
 
-    def choose(boundings: tuple[Bounded, ...]) -> Sequence[Bounded]:
+    def choose(boundings: tuple[BoundedPlan, ...]) -> Sequence[BoundedPlan]:
         return random.sample(boundings, min(most, len(boundings)))
 
     asked = [each for text in texts for each in _asked(first, second, policy, text, choose)]

@@ -27,7 +27,7 @@ from sfumato.plan.bounding import boundings, found_bounding
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.dense_readings import Marginals, Values
-from sfumato.plan.readings.total_readings import Found, FoundTotals, GroupTotals, Reading
+from sfumato.plan.readings.total_readings import Found, FoundTotals, GroupTotals, PlanReading
 from sfumato.plan.sharing import measured
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column
@@ -57,7 +57,7 @@ def _found(random: Random) -> str:
     return f"SELECT {', '.join((*keys, *measures))} FROM people{where} GROUP BY {places}"
 
 
-def _readings(engine: Engine, policy: Policy, text: str) -> list[Reading[Any]]:
+def _readings(engine: Engine, policy: Policy, text: str) -> list[PlanReading[Any]]:
     """What a question reads beside totals of known groups; nothing where it is refused."""
     try:
         asked = worlds.question(engine, policy, text)  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ def _marginals(engine: Engine, policy: Policy, random: Random) -> Marginals:
     return Marginals(random.choice(known), (REGIONS, (False, True), (1, 2, 3)), ((), (0,), (0, 1), (1, 2), (0, 1, 2)))
 
 
-def _same(reading: Reading[Any], one: Any, other: Any) -> bool:
+def _same(reading: PlanReading[Any], one: Any, other: Any) -> bool:
     if isinstance(one, Found) and isinstance(reading, FoundTotals):
         return found.rows(one, len(reading.declared)) == found.rows(other, len(reading.declared))
     if isinstance(one, Values):
@@ -103,7 +103,9 @@ def _compared(sessions: Sessions, seed: int, each_kind: int) -> list[type]:
     random, _, own, server, policy = _both(sessions, seed)
     texts = [ask(random) for ask in (_ranked, _found) for _ in range(each_kind)]
     texts += [test_values.text(random, found=random.random() < 0.3) for _ in range(each_kind)]
-    asked: list[tuple[str, Reading[Any]]] = [("marginals", _marginals(own, policy, random)) for _ in range(each_kind)]
+    asked: list[tuple[str, PlanReading[Any]]] = [
+        ("marginals", _marginals(own, policy, random)) for _ in range(each_kind)
+    ]
     asked += [(text, each) for text in texts for each in _readings(own, policy, text)]
     with own.check() as here, server.check() as there:
         for text, reading in asked:

@@ -15,13 +15,13 @@ from engine.tables import policy_of
 from plan.samples import read
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import reading_statements, total_lowering
-from sfumato.engine.lowering.relational import Operation, Wide
+from sfumato.engine.lowering.relational import ScalarFunction, Wide
 from sfumato.engine.spellings import generator
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spelling import Spelling
 from sfumato.plan.bounding import Limits, boundings
-from sfumato.plan.keys import Span, World
+from sfumato.plan.keys import KeySpan, World
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Field
 from sfumato.policy import Domain, Table, Type
@@ -83,10 +83,10 @@ def test_statements_have_no_word_of_a_dialect(question: str) -> None:
 def test_public_values_have_no_word_of_a_dialect() -> None:
     key = read("CASE WHEN age > 3 THEN colour END")
     age, colour = (Field(0, "visits", name) for name in ("age", "colour"))
-    world = World(((age, Domain("integer"), Span(1, 10)), (colour, Domain("text"), ("a", "b"))), (key,))
+    world = World(((age, Domain("integer"), KeySpan(1, 10)), (colour, Domain("text"), ("a", "b"))), (key,))
     written = Generator(Marked(), str.upper).statement(reading_statements.distinct(world))  # type: ignore[arg-type]
     assert not OWN.search(written), written
 
 
 def test_every_operation_is_written() -> None:
-    assert set(generator._WRITERS) == set(Operation)
+    assert set(generator._WRITERS) == set(ScalarFunction)

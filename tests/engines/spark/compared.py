@@ -28,7 +28,7 @@ from sfumato.engine.lowering.reading_statements import counted_statement, in_arr
 from sfumato.engine.spark.driver import Spark
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import boundings, found_bounding
-from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals, Reading
+from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals, PlanReading
 from sfumato.plan.sharing import measured
 from sfumato.policy import Policy, Type
 
@@ -55,7 +55,7 @@ class Asked:
     """One question about one policy, bounded in one way."""
 
     words: str
-    reading: Reading[Any]
+    reading: PlanReading[Any]
     inexact: bool
     """Whether functions are in it whose last digit engines may differ in."""
 
@@ -149,7 +149,7 @@ def _same(question: Asked, wanted: Any, found: Any, most: int) -> bool:
     return bool((np.abs(wanted.astype(object) - found.astype(object)) <= steps).all())
 
 
-def totals(spark: Spark, readings: Sequence[Reading[Any]], key: int, scan: Scan | None = None) -> list[Any]:
+def totals(spark: Spark, readings: Sequence[PlanReading[Any]], key: int, scan: Scan | None = None) -> list[Any]:
     """What the readings give, computed by one job, of the clean rows or of copies of them."""
     expression, frames = spark.tables.session.expression, []
     for number, reading in enumerate(readings):

@@ -14,7 +14,7 @@ import pytest
 from engine.hostile_functions import batches, compared_rows, hostile_columns, with_columns
 from engine.lowered import selected
 from engines.spark.conftest import PANDAS, Cluster
-from sfumato.engine.spark.sessions import Session, at_address, quietly
+from sfumato.engine.spark.sessions import SparkConnection, at_address, quietly
 from sfumato.engine.spellings.spark import SparkSpelling
 from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.policy import Type
@@ -31,7 +31,7 @@ STORED = {
 
 
 @pytest.fixture(scope="module")
-def hostile(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Session, Path]]:
+def hostile(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, SparkConnection, Path]]:
     """The same tables of hostile values on both; Spark reads them from files, so that it knows no value beforehand."""
     folder, session = tmp_path_factory.mktemp("hostile"), at_address(cluster.address, "here")
     with duckdb.connect() as duck:
@@ -48,7 +48,7 @@ def hostile(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     ids=["some", "every place"],
 )
 def test_functions_mean_the_same_on_hostile_values(
-    hostile: tuple[Any, Session, Path], most_tables: int, share: int, code: bool, least: int
+    hostile: tuple[Any, SparkConnection, Path], most_tables: int, share: int, code: bool, least: int
 ) -> None:
     """Once in code that Spark writes for a statement, and once, in every place, as it computes without."""
     duck, session, folder = hostile

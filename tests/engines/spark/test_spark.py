@@ -20,7 +20,7 @@ from engines.spark import compared
 from engines.spark.conftest import PANDAS, Cluster
 from sfumato.engine import carried_tables, proving
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering.relational import Aggregation, Exists, Operation, Total
+from sfumato.engine.lowering.relational import AggregateFunction, Exists, GroupTotal, ScalarFunction
 from sfumato.engine.opening import open_engine, open_inspector
 from sfumato.engine.proofs import statement_cases
 from sfumato.engine.spark import frames, sessions
@@ -245,24 +245,24 @@ def test_a_wrong_spelling_is_found_by_its_name(cluster: Cluster) -> None:
     session.close()
 
 
-OPERATIONS: dict[str, tuple[Operation, Callable[..., str]]] = {
-    "<> of whole numbers": (Operation.UNEQUAL, lambda _, x, y: f"(NOT ({x} <=> {y}))"),
-    "< of reals": (Operation.LESS, lambda _, x, y: f"({x} <= {y})"),
-    "<= of reals": (Operation.AT_MOST, lambda _, x, y: f"({x} < {y})"),
-    ">= of reals": (Operation.AT_LEAST, lambda _, x, y: f"({x} > {y})"),
-    "AND": (Operation.AND, lambda _, x, y: f"({x} AND COALESCE({y}, FALSE))"),
-    "OR": (Operation.OR, lambda _, x, y: f"({x} OR COALESCE({y}, FALSE))"),
-    "NOT": (Operation.NOT, lambda _, x: f"({x} IS NOT TRUE)"),
-    "IN": (Operation.IN, lambda _, x, *xs: f"COALESCE({x} IN ({', '.join(xs)}), FALSE)"),
-    "IS NULL": (Operation.IS_NULL, lambda _, x: f"({x} IS NOT TRUE)"),
-    "IS FALSE": (Operation.IS_FALSE, lambda _, x: f"({x} IS NOT TRUE)"),
-    "COALESCE": (Operation.COALESCE, lambda _, x, *__: x),
-    "- of whole numbers": (Operation.SUBTRACT, lambda _, x, y: f"({x} + {y})"),
-    "the negative of a whole number": (Operation.NEGATE, lambda _, x: x),
-    "ABS of a whole number": (Operation.ABS, lambda _, x: x),
-    "SIGN of a whole number": (Operation.SIGN, lambda _, x: f"ABS(SIGN({x}))"),
-    "EXP": (Operation.EXP, lambda _, x: f"expm1({x})"),
-    "POWER": (Operation.POWER, lambda _, x, __: f"({x} * {x})"),
+OPERATIONS: dict[str, tuple[ScalarFunction, Callable[..., str]]] = {
+    "<> of whole numbers": (ScalarFunction.UNEQUAL, lambda _, x, y: f"(NOT ({x} <=> {y}))"),
+    "< of reals": (ScalarFunction.LESS, lambda _, x, y: f"({x} <= {y})"),
+    "<= of reals": (ScalarFunction.AT_MOST, lambda _, x, y: f"({x} < {y})"),
+    ">= of reals": (ScalarFunction.AT_LEAST, lambda _, x, y: f"({x} > {y})"),
+    "AND": (ScalarFunction.AND, lambda _, x, y: f"({x} AND COALESCE({y}, FALSE))"),
+    "OR": (ScalarFunction.OR, lambda _, x, y: f"({x} OR COALESCE({y}, FALSE))"),
+    "NOT": (ScalarFunction.NOT, lambda _, x: f"({x} IS NOT TRUE)"),
+    "IN": (ScalarFunction.IN, lambda _, x, *xs: f"COALESCE({x} IN ({', '.join(xs)}), FALSE)"),
+    "IS NULL": (ScalarFunction.IS_NULL, lambda _, x: f"({x} IS NOT TRUE)"),
+    "IS FALSE": (ScalarFunction.IS_FALSE, lambda _, x: f"({x} IS NOT TRUE)"),
+    "COALESCE": (ScalarFunction.COALESCE, lambda _, x, *__: x),
+    "- of whole numbers": (ScalarFunction.SUBTRACT, lambda _, x, y: f"({x} + {y})"),
+    "the negative of a whole number": (ScalarFunction.NEGATE, lambda _, x: x),
+    "ABS of a whole number": (ScalarFunction.ABS, lambda _, x: x),
+    "SIGN of a whole number": (ScalarFunction.SIGN, lambda _, x: f"ABS(SIGN({x}))"),
+    "EXP": (ScalarFunction.EXP, lambda _, x: f"expm1({x})"),
+    "POWER": (ScalarFunction.POWER, lambda _, x, __: f"({x} * {x})"),
 }
 """What the generator writes for all engines, written wrong; no case has two of them in it."""
 
@@ -275,9 +275,9 @@ def test_wrong_operations_and_statements_are_found_by_their_names(
     joined, tested = FrameWriter._joined, FrameWriter._tested
     total, grouped = Generator._total, FrameWriter._grouped
 
-    def other_total(self: Generator, asked: Total, over: str = "") -> str:
-        counted = asked.aggregation is Aggregation.UNITS
-        return total(self, replace(asked, aggregation=Aggregation.COUNT) if counted else asked, over)
+    def other_total(self: Generator, asked: GroupTotal, over: str = "") -> str:
+        counted = asked.aggregation is AggregateFunction.UNITS
+        return total(self, replace(asked, aggregation=AggregateFunction.COUNT) if counted else asked, over)
 
     for operation, wrong in OPERATIONS.values():
         monkeypatch.setitem(generator._WRITERS, operation, wrong)

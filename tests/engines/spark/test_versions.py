@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sfumato.engine.spark.sources import Source, _as_of
+from sfumato.engine.spark.sources import SparkSource, _as_of
 from sfumato.errors import InvalidPolicy
 from sfumato.policy.table_sources import SparkTable
 
@@ -37,7 +37,7 @@ class Said:
         return call
 
 
-def _opened(form: str, spark: Said, **said: Any) -> Source:
+def _opened(form: str, spark: Said, **said: Any) -> SparkSource:
     session: Any = SimpleNamespace(spark=spark)
     source = SparkTable("sc://host:15002", **said)
     return _as_of(source, form, session, ("spark://here",), _PLACE)

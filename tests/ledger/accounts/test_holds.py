@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from ledger.small_accounts import account, pure
-from sfumato.ledger.accounts.holds import Settled
+from sfumato.ledger.accounts.holds import SettledAnswer
 from sfumato.ledger.spending import NOTHING, Spending
 from sfumato.privacy.numbers import UNIT
 
@@ -382,11 +382,11 @@ def test_a_tab_is_settled_at_once_with_what_was_charged(ledger: sf.Ledger, monke
     """Several answers of one charge: all lines or none, each found by its own question."""
     clinic = account(ledger)
     answers = [
-        Settled(sf.Entry(NOTHING_LEAKED, f"question {name}", plan=name, data="v1"), f'"{name}"', {"m0": 5})
+        SettledAnswer(sf.Entry(NOTHING_LEAKED, f"question {name}", plan=name, data="v1"), f'"{name}"', {"m0": 5})
         for name in ("p1", "p2")
     ]
     with pytest.raises(sf.InvalidParameter, match="leaks nothing more"):
-        Settled(pure("0.1"), "{}", {})
+        SettledAnswer(pure("0.1"), "{}", {})
     tab = clinic.open_tab(pure("0.5"), whole=True)
     with monkeypatch.context() as broken:
         broken.setattr("sfumato.ledger.transaction.Transaction.close_tab", _failing)

@@ -25,7 +25,7 @@ from sfumato.ledger.moving import copy_ledger
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.stores import postgres_schema
 from sfumato.ledger.stores.opening import make_ledger
-from sfumato.ledger.stores.postgres_sessions import Session, refusal
+from sfumato.ledger.stores.postgres_sessions import PostgresSession, refusal
 from sfumato.ledger.stores.server_addresses import ServerAddress
 from sfumato.ledger.transaction import Transaction
 from sfumato.mechanisms import bits
@@ -130,13 +130,15 @@ def test_a_charge_takes_four_round_trips(place: Place, monkeypatch: pytest.Monke
     with place.open() as ledger:
         account(ledger).charge(pure("0.01"))
     for name in ("run", "run_all", "send"):
-        plain = getattr(Session, name)
+        plain = getattr(PostgresSession, name)
 
-        def counted(self: Session, *given: object, plain: Any = plain, name: str = name, **named: object) -> object:
+        def counted(
+            self: PostgresSession, *given: object, plain: Any = plain, name: str = name, **named: object
+        ) -> object:
             trips.append(name)
             return plain(self, *given, **named)
 
-        monkeypatch.setattr(Session, name, counted)
+        monkeypatch.setattr(PostgresSession, name, counted)
     with place.open() as ledger:
         clinic, other = account(ledger), account(ledger, name="other")
         clinic.analyst("ana", share="0.5")

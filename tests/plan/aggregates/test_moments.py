@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, Line, Spread
+from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, RegressionLine, SpreadEstimate
 from sfumato.privacy import codec
 
 X, Y = Axis(-10, 30, 10), Axis(2, 3, Fraction(5, 2))
 ESTIMATORS = {
-    "var_pop": Spread(X, Fraction(0), sample=False, root=False),
-    "var_samp": Spread(X, Fraction(0), sample=True, root=False),
-    "stddev_pop": Spread(X, Fraction(0), sample=False, root=True),
-    "stddev_samp": Spread(X, Fraction(0), sample=True, root=True),
+    "var_pop": SpreadEstimate(X, Fraction(0), sample=False, root=False),
+    "var_samp": SpreadEstimate(X, Fraction(0), sample=True, root=False),
+    "stddev_pop": SpreadEstimate(X, Fraction(0), sample=False, root=True),
+    "stddev_samp": SpreadEstimate(X, Fraction(0), sample=True, root=True),
     "covar_pop": Covariance(X, Y, Fraction(0), sample=False),
     "covar_samp": Covariance(X, Y, Fraction(0), sample=True),
     "corr": Correlation(X, Y, (Fraction(0),) * 3, squared=False),
     "regr_r2": Correlation(X, Y, (Fraction(0),) * 3, squared=True),
-    "regr_slope": Line(X, Y, (Fraction(0),) * 2, intercept=False),
-    "regr_intercept": Line(X, Y, (Fraction(0),) * 2, intercept=True),
+    "regr_slope": RegressionLine(X, Y, (Fraction(0),) * 2, intercept=False),
+    "regr_intercept": RegressionLine(X, Y, (Fraction(0),) * 2, intercept=True),
 }
 
 
@@ -208,7 +208,7 @@ def test_what_was_rounded_per_row_widens_the_range() -> None:
     totals = [np.array([each]) for each in (np.sum(held + 10), np.sum(30 - held), np.sum(squares))]
     axis = Axis(-10, 30, 10, Fraction(1, 2))
     exact, rounded = (
-        Spread(each, rounding, sample=False, root=False).estimate(totals, [0.0] * 3)
+        SpreadEstimate(each, rounding, sample=False, root=False).estimate(totals, [0.0] * 3)
         for each, rounding in ((X, Fraction(0)), (axis, Fraction(4)))
     )
     assert exact.high[0] - exact.low[0] < 1e-9
@@ -242,6 +242,6 @@ def test_an_axis_has_its_middle_between_two_ends(bad: Any) -> None:
 
 def test_no_rounding_is_negative() -> None:
     with pytest.raises(InvalidParameter, match="rounding"):
-        Spread(X, Fraction(-1), sample=True, root=True)
+        SpreadEstimate(X, Fraction(-1), sample=True, root=True)
     with pytest.raises(InvalidParameter, match="roundings"):
-        Line(X, Y, (Fraction(0), Fraction(-1)), intercept=True)
+        RegressionLine(X, Y, (Fraction(0), Fraction(-1)), intercept=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from plan.described import CATALOG
-from sfumato.plan.bounding import Bounded, for_neighbours, whole_bounding
+from sfumato.plan.bounding import BoundedPlan, for_neighbours, whole_bounding
 from sfumato.plan.limits import Limits
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, SetMisfits
 from sfumato.plan.readings.dense_readings import Counted, Marginals, Misfits, moved_in_cells
@@ -22,7 +22,7 @@ _SIZE = 3
 """Cells of the one column: two values, and what is missing."""
 
 
-def _bounded(rows: int, neighbours: Neighbours) -> Bounded:
+def _bounded(rows: int, neighbours: Neighbours) -> BoundedPlan:
     plan = parse("SELECT urgent, COUNT(*) FROM visits GROUP BY urgent", CATALOG).plan
     keys = tuple(replace(key, domain=replace(key.domain, nullable=True)) for key in plan.keys)  # type: ignore[type-var]
     return for_neighbours(whole_bounding(replace(plan, keys=keys), Limits(rows, rows, rows), _SIZE), neighbours)

@@ -13,7 +13,7 @@ import pytest
 from plan.described import CATALOG, VISITS
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.factorisations import Factorisation
-from sfumato.plan.bounding import Bounded, boundings, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.total_readings import Totals
@@ -31,7 +31,7 @@ MATRICES = (
 )
 
 
-def bounded(table: Table, relation: Neighbours, text: str, strategy: Strategy, groups: int = 3) -> Bounded:
+def bounded(table: Table, relation: Neighbours, text: str, strategy: Strategy, groups: int = 3) -> BoundedPlan:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
     found = {each.strategy: each for each in boundings(query.plan, Limits.of(table), groups)}

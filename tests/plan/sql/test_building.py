@@ -17,14 +17,14 @@ from sfumato.plan.catalog import Described, Period
 from sfumato.plan.limits import Limits
 from sfumato.plan.sql import building
 from sfumato.plan.sql.aggregations import Asked
-from sfumato.plan.sql.building import Selection, Statement
+from sfumato.plan.sql.building import QuestionBuilder, RowSelection
 from sfumato.plan.sql.statements import parse
 
-Step = Callable[[Selection], Selection]
-Finishing = Callable[[Statement], Statement]
+Step = Callable[[RowSelection], RowSelection]
+Finishing = Callable[[QuestionBuilder], QuestionBuilder]
 
 
-def built(*steps: Step, keys: dict[str, str] | None = None, **asked: Asked) -> Statement:
+def built(*steps: Step, keys: dict[str, str] | None = None, **asked: Asked) -> QuestionBuilder:
     rows = building.selection(CATALOG, "visits")
     for step in steps:
         rows = step(rows)
@@ -41,7 +41,7 @@ def derive(name: str, text: str) -> Step:
     return lambda rows: building.derive(rows, name, text)
 
 
-def join(other: Selection | str, on: building.On = None, *, left: bool = False) -> Step:
+def join(other: RowSelection | str, on: building.On = None, *, left: bool = False) -> Step:
     return lambda rows: building.join(rows, other, on, left=left)
 
 
@@ -51,7 +51,7 @@ def per_unit(*keys: str, **asked: Asked) -> Step:
 
 N = sf.count()
 REGION = {"region": "region"}
-PAIRS: list[tuple[Callable[[], Statement], str]] = [
+PAIRS: list[tuple[Callable[[], QuestionBuilder], str]] = [
     (lambda: built(n=N), "SELECT COUNT(*) AS n FROM visits"),
     (
         lambda: built(keys=REGION, m=sf.median("cost", where="urgent"), p=sf.quantile("age + 1", 0.9)),
@@ -178,14 +178,14 @@ PAIRS: list[tuple[Callable[[], Statement], str]] = [
 
 
 @pytest.mark.parametrize(("build", "text"), PAIRS, ids=lambda each: each[:60] if isinstance(each, str) else "")
-def test_a_statement_and_its_text_have_the_same_plan(build: Callable[[], Statement], text: str) -> None:
+def test_a_statement_and_its_text_have_the_same_plan(build: Callable[[], QuestionBuilder], text: str) -> None:
     made, wanted = build().query, parse(text, CATALOG)
     assert made == wanted
     assert digest(made) == digest(wanted)
 
 
 @pytest.mark.parametrize(("build", "text"), PAIRS, ids=lambda each: each[:60] if isinstance(each, str) else "")
-def test_what_a_receipt_shows_is_what_was_asked(build: Callable[[], Statement], text: str) -> None:
+def test_what_a_receipt_shows_is_what_was_asked(build: Callable[[], QuestionBuilder], text: str) -> None:
     assert digest(parse(build().text, CATALOG)) == digest(parse(text, CATALOG))
 
 

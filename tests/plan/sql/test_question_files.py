@@ -7,12 +7,15 @@ import pytest
 import sfumato as sf
 from sfumato.errors import SfumatoError
 from sfumato.plan.sql import question_files
-from sfumato.plan.sql.question_files import Written, placed, questions
+from sfumato.plan.sql.question_files import WrittenQuestion, placed, questions
 
 
 def test_questions_stand_between_semicolons() -> None:
     source = "-- first; a comment\nSELECT ';' AS x FROM t;\n\n;;SELECT\n 2 /* ; */ FROM t ; -- the end"
-    assert questions(source) == (Written("SELECT ';' AS x FROM t", 2), Written("SELECT\n 2 /* ; */ FROM t", 4))
+    assert questions(source) == (
+        WrittenQuestion("SELECT ';' AS x FROM t", 2),
+        WrittenQuestion("SELECT\n 2 /* ; */ FROM t", 4),
+    )
 
 
 @pytest.mark.parametrize("source", ["", "  \n", ";;", "-- nothing\n"])
@@ -30,7 +33,7 @@ def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_refusal_says_which_question_it_is_about() -> None:
-    with pytest.raises(sf.InvalidParameter) as refused, placed(3, Written("SELECT\n  1", 7)):
+    with pytest.raises(sf.InvalidParameter) as refused, placed(3, WrittenQuestion("SELECT\n  1", 7)):
         raise sf.InvalidParameter("x", 1, "2", fix="give 2")
     assert refused.value.place == "question 3, line 7 of the file, 'SELECT 1': x"
     assert str(refused.value).splitlines() == [

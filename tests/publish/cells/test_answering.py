@@ -12,7 +12,7 @@ import pytest
 import sfumato as sf
 from publish.tables import ATTRIBUTES, NAMES, RECEIPT, asked_of_rows, counts, holds, people, planned, published
 from sfumato.errors import Unsupported
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
 from sfumato.publish.marginals.measuring import Published, packed, shapes_of
 from sfumato.publish.synopsis import Synopsis
 
@@ -234,7 +234,7 @@ def test_what_cannot_be_answered_is_refused(question: str) -> None:
 
 
 def test_too_many_cells_are_refused_with_the_columns_to_drop() -> None:
-    large = tuple(Attribute(f"c{k}", "integer", (*map(Listed, range(240)), Other())) for k in range(3))
+    large = tuple(Attribute(f"c{k}", "integer", (*map(ListedCell, range(240)), Other())) for k in range(3))
     plan = planned([["c0"], ["c1"], ["c2"]], attributes=large)
     zeros = tuple(packed(np.zeros(shape, np.int64)) for shape in shapes_of(plan))
     synopsis = Synopsis(Published(plan, zeros, "people"), RECEIPT)
@@ -270,8 +270,8 @@ def test_attributes_of_the_world_are_those_of_the_rows() -> None:
 
 SINGLE = (
     Attribute("a", "integer", (Other(),)),
-    Attribute("b", "text", (Listed("x"), Other())),
-    Attribute("c", "boolean", (Listed(False), Listed(True), Other())),
+    Attribute("b", "text", (ListedCell("x"), Other())),
+    Attribute("c", "boolean", (ListedCell(False), ListedCell(True), Other())),
 )
 
 

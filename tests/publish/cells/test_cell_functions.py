@@ -18,7 +18,7 @@ from sfumato.plan.values.expressions import columns
 from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.policy import Type
 from sfumato.publish.cells.cell_functions import _FUNCTIONS, evaluate
-from sfumato.publish.cells.cell_values import Cells, Spans, Texts, Truths, point
+from sfumato.publish.cells.cell_values import Cells, PossibleTruths, Spans, Texts, point
 
 NUMBERS = [
     "LN(weight)",
@@ -118,7 +118,7 @@ def cells(name: str, pairs: list[tuple[Any, Any]]) -> Cells:
     null = np.array([low is None for low, _ in pairs])
     if kind is Type.BOOLEAN:
         true, false = (np.array([low is each for low, _ in pairs]) for each in (True, False))
-        return Truths(true, false, null)
+        return PossibleTruths(true, false, null)
     ends = [(math.nan, math.nan) if low is None else (point(low)[0], point(high)[1]) for low, high in pairs]
     return Spans(np.array([low for low, _ in ends]), np.array([high for _, high in ends]), ~null, null)
 
@@ -139,7 +139,7 @@ def number(value: Any) -> float:
 
 def allowed(found: Cells, place: int, value: Any) -> bool:
     """Whether a value may be in a cell."""
-    if isinstance(found, Truths):
+    if isinstance(found, PossibleTruths):
         return bool((found.null if value is None else found.true if value else found.false)[place])
     if isinstance(found, Texts):
         return bool(found.open[place]) or found.value[place] == value

@@ -13,8 +13,8 @@ from scipy.stats import chi2
 
 from sfumato.policy import Table
 from sfumato.publish.cells.answering import Face, condition
-from sfumato.publish.drawn_rows import Column, Rows, mend, schema
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range, attribute_of
+from sfumato.publish.drawn_rows import DrawnColumn, DrawnRows, mend, schema
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell, attribute_of
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m", "ü"]},
@@ -43,25 +43,27 @@ COLUMNS: dict[str, Any] = {
 }
 
 
-def column(name: str) -> Column:
+def column(name: str) -> DrawnColumn:
     table = Table("t", object(), {name: COLUMNS[name]}, id="row")
-    return Column.of(attribute_of(name, table.columns[name], table.codings.get(name)), table.columns[name])
+    return DrawnColumn.of(attribute_of(name, table.columns[name], table.codings.get(name)), table.columns[name])
 
 
-def rows_of(name: str, codes: Any) -> Rows:
+def rows_of(name: str, codes: Any) -> DrawnRows:
     found = np.asarray(codes, np.int32).reshape(-1, 1)
-    return Rows.of([column(name)], np.asfortranarray(found))
+    return DrawnRows.of([column(name)], np.asfortranarray(found))
 
 
 def place(attribute: Attribute, value: Any) -> int:
     """Code a value again, by comparisons of what a row stores."""
     if value is None:
         return attribute.size - 1
-    listed = [k for k, cell in enumerate(attribute.cells) if isinstance(cell, Listed) and plain(cell.value) == value]
+    listed = [
+        k for k, cell in enumerate(attribute.cells) if isinstance(cell, ListedCell) and plain(cell.value) == value
+    ]
     if listed:
         return listed[0]
     for k, cell in enumerate(attribute.cells):
-        if isinstance(cell, Range) and plain(cell.low) <= value <= plain(cell.high):
+        if isinstance(cell, RangeCell) and plain(cell.low) <= value <= plain(cell.high):
             inside = cell.closed or value < plain(cell.high)
             if inside:
                 return k
@@ -137,19 +139,19 @@ def test_a_column_of_missing_values_keeps_its_type() -> None:
 
 def test_a_column_may_have_one_cell_alone() -> None:
     bare = Attribute("none", "integer", (Other(),))
-    made = Rows.of([Column.of(bare, Table("t", object(), {"none": COLUMNS["code"]}, id="row").columns["none"])],
-                   np.zeros((3, 1), np.int32))  # fmt: skip
+    table = Table("t", object(), {"none": COLUMNS["code"]}, id="row")
+    made = DrawnRows.of([DrawnColumn.of(bare, table.columns["none"])], np.zeros((3, 1), np.int32))
     assert made.to_arrow().column(0).to_pylist() == [None] * 3
 
 
 # ── what the policy rules out ──────────────────────────────────────────────────────────────────
 
 
-def ruled(names: list[str], conditions: list[str], codes: Any) -> tuple[Rows, Face]:
+def ruled(names: list[str], conditions: list[str], codes: Any) -> tuple[DrawnRows, Face]:
     table = Table("t", object(), {name: COLUMNS[name] for name in names}, id="row")
     attributes = tuple(attribute_of(name, table.columns[name], table.codings.get(name)) for name in names)
     face = Face("t", attributes, tuple(table.columns.values()), None, None)  # type: ignore[arg-type]
-    rows = Rows.of([Column.of(*each) for each in zip(attributes, face.domains, strict=True)],
+    rows = DrawnRows.of([DrawnColumn.of(*each) for each in zip(attributes, face.domains, strict=True)],
                    np.asfortranarray(np.asarray(codes, np.int32)))  # fmt: skip
     mend(rows, [condition(face, each) for each in conditions], face)
     return rows, face

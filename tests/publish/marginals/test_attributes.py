@@ -11,10 +11,13 @@ import pytest
 from publish.worlds import attribute, leveled
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range, branched
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell, branched
 
-DATES = (Range(dt.date(2024, 1, 1), dt.date(2024, 2, 1)), Range(dt.date(2024, 2, 1), dt.date(2024, 2, 29), True))
-TIMES = Range(dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 12))
+DATES = (
+    RangeCell(dt.date(2024, 1, 1), dt.date(2024, 2, 1)),
+    RangeCell(dt.date(2024, 2, 1), dt.date(2024, 2, 29), True),
+)
+TIMES = RangeCell(dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 12))
 
 
 @pytest.mark.parametrize(
@@ -23,9 +26,9 @@ TIMES = Range(dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 12))
         *leveled(),
         Attribute("on", "date", (*DATES, Other()), ((0, 0, 1),)),
         Attribute("at", "timestamp", (TIMES, Other())),
-        Attribute("code", "integer", (Listed(1), Listed(2), Other()), ((0, 1, 2), (0, 0, 1)), ((), ("all",))),
-        Attribute("share", "real", (Range(Fraction(1, 3), Fraction(1, 2)), Listed(2), Other())),
-        Attribute("yes", "boolean", (Listed(True), Listed(False), Other())),
+        Attribute("code", "integer", (ListedCell(1), ListedCell(2), Other()), ((0, 1, 2), (0, 0, 1)), ((), ("all",))),
+        Attribute("share", "real", (RangeCell(Fraction(1, 3), Fraction(1, 2)), ListedCell(2), Other())),
+        Attribute("yes", "boolean", (ListedCell(True), ListedCell(False), Other())),
         Attribute("nothing", "text", (Other(),)),
     ],
 )
@@ -40,19 +43,19 @@ def test_attributes_read_back(own: Attribute) -> None:
     ("cells", "levels"),
     [
         ((), ()),
-        ((Listed(1),), ()),
-        ((Other(), Listed(1)), ()),
+        ((ListedCell(1),), ()),
+        ((Other(), ListedCell(1)), ()),
         ((Other(), Other()), ()),
-        ((Listed(1), Listed(1), Other()), ()),
-        ((Listed("x"), Other()), ()),
-        ((Range(2, 1), Other()), ()),
-        ((Range(2, 2), Other()), ()),
+        ((ListedCell(1), ListedCell(1), Other()), ()),
+        ((ListedCell("x"), Other()), ()),
+        ((RangeCell(2, 1), Other()), ()),
+        ((RangeCell(2, 2), Other()), ()),
         ((1, Other()), ()),
-        ((Listed(1), Listed(2), Other()), ((0, 1),)),
-        ((Listed(1), Listed(2), Other()), ((0, 1, 1),)),
-        ((Listed(1), Listed(2), Other()), ((0, -1, 1),)),
-        ((Listed(1), Listed(2), Listed(3), Other()), ((0, 0, 1, 2), (0, 1, 1, 2))),
-        ((Listed(1), Listed(2), Other()), (5,)),
+        ((ListedCell(1), ListedCell(2), Other()), ((0, 1),)),
+        ((ListedCell(1), ListedCell(2), Other()), ((0, 1, 1),)),
+        ((ListedCell(1), ListedCell(2), Other()), ((0, -1, 1),)),
+        ((ListedCell(1), ListedCell(2), ListedCell(3), Other()), ((0, 0, 1, 2), (0, 1, 1, 2))),
+        ((ListedCell(1), ListedCell(2), Other()), (5,)),
         (7, ()),
     ],
 )
@@ -64,12 +67,12 @@ def test_wrong_cells_and_levels_are_refused(cells: object, levels: object) -> No
 @pytest.mark.parametrize("labels", [7, ("ab",), ((1, 2),), (("x", "x"),), (("x",),), (("x", ""),), (("x", "y"), ())])
 def test_wrong_names_of_parts_are_refused(labels: object) -> None:
     with pytest.raises(InvalidParameter):
-        Attribute("a", "integer", (Listed(1), Listed(2), Other()), ((0, 1, 2),), labels)  # type: ignore[arg-type]
+        Attribute("a", "integer", (ListedCell(1), ListedCell(2), Other()), ((0, 1, 2),), labels)  # type: ignore[arg-type]
 
 
 def test_texts_have_no_ranges() -> None:
     with pytest.raises(InvalidParameter):
-        Attribute("a", "text", (Range("a", "b"), Other()))
+        Attribute("a", "text", (RangeCell("a", "b"), Other()))
 
 
 def test_a_difference_gives_back_what_it_was_made_of() -> None:

@@ -28,7 +28,7 @@ from sfumato.plan.sql.rows import rows
 from sfumato.plan.sql.text import select
 from sfumato.policy import Domain, Table
 from sfumato.publish.cells.answering import part_labels
-from sfumato.publish.marginals.attributes import Listed, Other, Range, attribute_of, coded, coded_names
+from sfumato.publish.marginals.attributes import ListedCell, Other, RangeCell, attribute_of, coded, coded_names
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"]},
@@ -91,7 +91,7 @@ def counted(name: str, cells: list[Any]) -> np.ndarray:
 def told(name: str, cell: Any, cells: list[Any]) -> int:
     """How many rows SQL over the column finds in a cell, by comparisons written out."""
     table = table_of(name, cells)
-    written = f"{name} = {_sql(cell.value)}" if isinstance(cell, Listed) else _between(name, cell)
+    written = f"{name} = {_sql(cell.value)}" if isinstance(cell, ListedCell) else _between(name, cell)
     with closing(DuckDB(policy_of(table))) as engine:
         source = rows(select(f"SELECT * FROM t WHERE {written}"), engine.catalog(), {})
         (bounded,) = boundings(Aggregate(source.relation, (), (Count(),)), Limits.of(table), 1)
@@ -99,7 +99,7 @@ def told(name: str, cell: Any, cells: list[Any]) -> int:
         return int(total)
 
 
-def _between(name: str, cell: Range) -> str:
+def _between(name: str, cell: RangeCell) -> str:
     return f"{name} >= {_sql(cell.low)} AND {name} {'<=' if cell.closed else '<'} {_sql(cell.high)}"
 
 
@@ -124,7 +124,7 @@ def test_a_row_is_in_the_cell_that_sql_says(name: str) -> None:
     empty = [place for place in range(attribute.size - 1) if not found[place]][:2]
     for place in (*shown, *empty):
         cell = attribute.cells[place]
-        apart = [each for each in attribute.cells if isinstance(each, Listed) and isinstance(cell, Range)]
+        apart = [each for each in attribute.cells if isinstance(each, ListedCell) and isinstance(cell, RangeCell)]
         inside = [each for each in apart if cell.low <= each.value < cell.high]
         wanted = told(name, cell, cells) - sum(told(name, each, cells) for each in inside)
         assert wanted == found[place], cell
@@ -133,7 +133,7 @@ def test_a_row_is_in_the_cell_that_sql_says(name: str) -> None:
 def test_cells_are_those_of_the_policy() -> None:
     table = table_of("age", [1])
     attribute = attribute_of("age", table.columns["age"], table.codings["age"])
-    assert attribute.cells == (Range(0, 18), Range(18, 30), Range(30, 65, closed=True), Other())
+    assert attribute.cells == (RangeCell(0, 18), RangeCell(18, 30), RangeCell(30, 65, closed=True), Other())
     day = table_of("day", [DAYS[0]])
     (level,) = attribute_of("day", day.columns["day"], day.codings["day"]).levels
     assert (level[0], level[-2:]) == (0, (3, 4))  # what is missing is a part of its own

@@ -15,14 +15,14 @@ from sfumato.publish.marginals.blocks import Block
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.consistency import consistent
 from sfumato.publish.marginals.estimating import Estimates, MeasuredMarginal, least_squares
-from sfumato.publish.marginals.planning import Workload, plan_gaussian
+from sfumato.publish.marginals.planning import MarginalWorkload, plan_gaussian
 
 RNG = np.random.default_rng(8)
 PAIRS = ((0, 1), (0, 2), (1, 2))
 
 
 def noisy(own: Attributes, table: np.ndarray, rho: str) -> tuple[Estimates, Estimates]:
-    plan = plan_gaussian(Workload(PAIRS), own, rho=rho)
+    plan = plan_gaussian(MarginalWorkload(PAIRS), own, rho=rho)
     found, exact = (least_squares(own, measured(plan, table, noisy=each)) for each in (True, False))
     return found, exact
 
@@ -32,7 +32,7 @@ def distance(one: Estimates, parts: dict[Block, Floats], other: Estimates) -> fl
 
 
 def noiseless(own: Attributes, table: np.ndarray) -> Estimates:
-    return least_squares(own, measured(plan_gaussian(Workload(PAIRS), own), table, noisy=False))
+    return least_squares(own, measured(plan_gaussian(MarginalWorkload(PAIRS), own), table, noisy=False))
 
 
 def inner(found: Estimates, parts: dict[Block, Floats], other: Estimates) -> float:

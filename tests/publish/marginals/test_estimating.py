@@ -18,7 +18,7 @@ from sfumato.publish.marginals import blocks
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import Set, asked
 from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
-from sfumato.publish.marginals.planning import Plan, Workload, plan_gaussian, plan_laplace
+from sfumato.publish.marginals.planning import MarginalWorkload, Plan, plan_gaussian, plan_laplace
 
 RNG = np.random.default_rng(7)
 DRAWS, QUERIES, BETA = 2_000, 200, 0.05
@@ -46,7 +46,7 @@ def measured(plan: Plan, table: np.ndarray, noisy: bool) -> list[MeasuredBlock]:
 @pytest.mark.parametrize("unit_value", [1, Fraction(1, 16)])
 def test_without_noise_every_marginal_comes_back(own: Attributes, unit_value: Fraction) -> None:
     table = RNG.integers(0, 1000, sizes_of(own))
-    plan = plan_gaussian(Workload.ways(len(own), len(own)), own, unit_value=unit_value)
+    plan = plan_gaussian(MarginalWorkload.ways(len(own), len(own)), own, unit_value=unit_value)
     found = least_squares(own, measured(plan, table, noisy=False))
     for places in subsets(range(len(own))):
         values, variances = found.marginal(places)
@@ -124,7 +124,7 @@ def test_two_measurements_of_one_block_are_weighed_by_precision() -> None:
 @pytest.mark.parametrize("own", [leveled()[1:3], (rounded(), *attributes((2,)))])
 def test_variances_are_those_of_the_noise_under_uneven_levels(own: Attributes) -> None:
     """The variance of every query is the exact quadratic form of the matrix that makes the estimate from y."""
-    plan = plan_gaussian(Workload(((0, 1),)), own)
+    plan = plan_gaussian(MarginalWorkload(((0, 1),)), own)
     query = RNG.normal(size=sizes_of(own))
     exact = 0.0
     for each in plan.blocks:
@@ -160,7 +160,7 @@ def test_planned_intervals_hold_for_the_real_sampler() -> None:
     """Each block is drawn for all releases at once; a release's estimate is linear in what was drawn."""
     own = attributes((2, 3, 4))
     table = RNG.integers(0, 30, (2, 3, 4))
-    plan = plan_gaussian(Workload.ways(3, 2), own)
+    plan = plan_gaussian(MarginalWorkload.ways(3, 2), own)
     drawn, first = {}, []
     for each in plan.blocks:
         counts = marginal(table, blocks.places(each.block))
@@ -180,7 +180,7 @@ def test_planned_intervals_hold_for_the_real_sampler() -> None:
 @seeded(2)
 def test_laplace_intervals_hold_for_the_real_sampler() -> None:
     own = attributes((2, 3, 4))
-    plan = plan_laplace(Workload.ways(3, 2), own, epsilon="0.5")
+    plan = plan_laplace(MarginalWorkload.ways(3, 2), own, epsilon="0.5")
     table = RNG.integers(0, 30, (2, 3, 4))
     drawn = [Laplace(p.scale).apply(np.stack([marginal(table, p.places)] * DRAWS)) for p in plan.marginals]
     pairs = list(zip(plan.marginals, drawn, strict=True))
@@ -228,7 +228,7 @@ def test_adaptive_intervals_add_their_blocks() -> None:
 
 def test_a_marginal_of_millions_of_cells_is_made_at_once() -> None:
     own = attributes((100, 100, 100))
-    plan = plan_gaussian(Workload(((0, 1, 2),)), own)
+    plan = plan_gaussian(MarginalWorkload(((0, 1, 2),)), own)
     table = RNG.integers(0, 5, (100, 100, 100))
     values, variances = least_squares(own, measured(plan, table, noisy=False)).marginal((0, 1, 2))
     assert np.abs(values - table).max() < 1e-6

@@ -11,9 +11,9 @@ from publish.tables import counts, people, planned, published
 from publish.worlds import attributes, leveled
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.marginals.group_totals import Known
+from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.half_widths import adaptive_half_width, half_width
-from sfumato.publish.marginals.planning import Workload, plan_gaussian, plan_laplace
+from sfumato.publish.marginals.planning import MarginalWorkload, plan_gaussian, plan_laplace
 from sfumato.publish.synopsis import Synopsis
 
 WORLDS = {"plain": attributes((2, 3, 4)), "levels": leveled()[:3]}
@@ -22,7 +22,7 @@ WORLDS = {"plain": attributes((2, 3, 4)), "levels": leveled()[:3]}
 def _synopsis(own: Attributes, *, laplace: bool) -> Synopsis:
     make = plan_laplace if laplace else plan_gaussian
     table = np.random.default_rng(1).integers(0, 50, [each.size for each in own])
-    return published(make(Workload(((0, 1, 2),)), own), table, noisy=True)
+    return published(make(MarginalWorkload(((0, 1, 2),)), own), table, noisy=True)
 
 
 def _query(weights: np.ndarray, own: Attributes, keys: Set, group: tuple[int, ...]) -> np.ndarray:
@@ -41,7 +41,7 @@ def test_totals_are_queries(world: str, keys: Set, laplace: bool) -> None:
     if laplace:
         own = tuple(each.flat for each in own)
     found, places = _synopsis(own, laplace=laplace).estimates, (0, 1, 2)
-    known = Known(found, ((0, 1, 2),))
+    known = SynopsisEstimates(found, ((0, 1, 2),))
     sizes = [each.size for each in own]
     for flat in itertools.product([False, True], repeat=3):
         shape = [1 if one else size for one, size in zip(flat, sizes, strict=True)]
@@ -58,7 +58,7 @@ def test_totals_are_queries(world: str, keys: Set, laplace: bool) -> None:
 
 def test_axes_outside_the_marginal_stay() -> None:
     own = WORLDS["plain"]
-    found = Known(_synopsis(own, laplace=False).estimates, ((0, 1, 2),))
+    found = SynopsisEstimates(_synopsis(own, laplace=False).estimates, ((0, 1, 2),))
     weights = np.random.default_rng(3).normal(size=(2, 3, 4))
     values, noise = found.totals(weights, (0, 1, 2), (0, 2), (0, 1))
     assert values.shape == (2, 3, 1)

@@ -16,7 +16,7 @@ from publish.tables import DOMAINS, asked_of_rows, counts, holds, people, planne
 from publish.worlds import attributes
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Type
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other, Range
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other, RangeCell
 from sfumato.publish.marginals.faces import TableFace
 from sfumato.publish.marginals.implied import holds_one_value, implied
 
@@ -46,20 +46,20 @@ def test_what_is_certain_is_true_whatever_the_noise_within_its_widths() -> None:
 
 def test_the_last_cell_and_wide_bins_decide_nothing() -> None:
     day = dt.date(2024, 1, 1)
-    one = [Range(day, day + dt.timedelta(days=1)), Range(day, day, True)]
+    one = [RangeCell(day, day + dt.timedelta(days=1)), RangeCell(day, day, True)]
     assert all(holds_one_value(each, Type.DATE) for each in one)
-    assert holds_one_value(Range(3, 4), Type.INTEGER)
-    assert holds_one_value(Range(3, 3, True), Type.INTEGER)
-    assert holds_one_value(Listed("x"), Type.TEXT)
+    assert holds_one_value(RangeCell(3, 4), Type.INTEGER)
+    assert holds_one_value(RangeCell(3, 3, True), Type.INTEGER)
+    assert holds_one_value(ListedCell("x"), Type.TEXT)
     for cell, kind in (
         (Other(), Type.TEXT),
-        (Range(3, 5), Type.INTEGER),
-        (Range(3, 4, True), Type.INTEGER),
-        (Range("0", "1"), Type.REAL),
-        (Range(day, day + dt.timedelta(days=31)), Type.DATE),
+        (RangeCell(3, 5), Type.INTEGER),
+        (RangeCell(3, 4, True), Type.INTEGER),
+        (RangeCell("0", "1"), Type.REAL),
+        (RangeCell(day, day + dt.timedelta(days=31)), Type.DATE),
     ):
         assert not holds_one_value(cell, kind)
-    age = Attribute("age", "integer", (Range(0, 1), Range(1, 9, True), Other()))
+    age = Attribute("age", "integer", (RangeCell(0, 1), RangeCell(1, 9, True), Other()))
     read = implied(np.full((3, 2), 90.0) * [1, 0], age, widths=1.0)
     assert read.certain.tolist() == [True, False, False]
 

@@ -17,10 +17,10 @@ from sfumato.publish.marginals import blocks
 from sfumato.publish.marginals.attributes import Attributes, branched
 from sfumato.publish.marginals.chains import Chain
 from sfumato.publish.marginals.planning import (
+    MarginalWorkload,
     Plan,
     PlannedBlock,
     PlannedMarginal,
-    Workload,
     closure,
     finest_unit_value,
     independent_variances,
@@ -30,7 +30,7 @@ from sfumato.publish.marginals.planning import (
     suited_to_ranges,
 )
 
-PAIRS = Workload.ways(3, 2)
+PAIRS = MarginalWorkload.ways(3, 2)
 
 
 def total(plan: Plan) -> float:
@@ -57,7 +57,7 @@ def test_the_best_plan_equals_its_vectors() -> None:
 
 def test_the_least_worst_plan_equals_its_vectors() -> None:
     assert worst(plan_gaussian(PAIRS, attributes((2, 3, 4)), objective="worst")) == pytest.approx(2.03958, rel=3e-6)
-    own, pairs = attributes((85, 9, 16, 7, 2)), Workload.ways(5, 2)
+    own, pairs = attributes((85, 9, 16, 7, 2)), MarginalWorkload.ways(5, 2)
     assert worst(plan_gaussian(pairs, own, objective="worst")) == pytest.approx(8.15056, rel=3e-6)
     assert independent_variances(pairs, own, 1, "0.5", "worst") == pytest.approx(np.full(10, 10))
 
@@ -65,7 +65,7 @@ def test_the_least_worst_plan_equals_its_vectors() -> None:
 @pytest.mark.parametrize("sizes", SIZES)
 def test_the_best_plan_meets_the_singular_value_bound(sizes: tuple[int, ...]) -> None:
     """Li & Miklau: no linear mechanism has less than (sum of singular values)²/(number of cells), at 2ρ = 1."""
-    workload = Workload.ways(len(sizes), 2)
+    workload = MarginalWorkload.ways(len(sizes), 2)
     stacked = np.vstack([summing(sizes, each) for each in workload.sets])
     bound = np.linalg.svd(stacked, compute_uv=False).sum() ** 2 / math.prod(sizes)
     assert total(plan_gaussian(workload, attributes(sizes))) == pytest.approx(bound, rel=1e-7)
@@ -74,7 +74,7 @@ def test_the_best_plan_meets_the_singular_value_bound(sizes: tuple[int, ...]) ->
 @pytest.mark.parametrize("sizes", SIZES)
 def test_every_cell_attains_the_price(sizes: tuple[int, ...]) -> None:
     """diag(Σ P_B/σ_B²), over the full table, is constant and 2ρ: blocks add up without loss."""
-    plan = plan_gaussian(Workload.ways(len(sizes), 2), attributes(sizes))
+    plan = plan_gaussian(MarginalWorkload.ways(len(sizes), 2), attributes(sizes))
     spent = np.zeros(math.prod(sizes))
     for block, variance in plan.block_variances.items():
         maker = average(sizes, blocks.places(block)) @ summing(sizes, blocks.places(block))
@@ -85,7 +85,7 @@ def test_every_cell_attains_the_price(sizes: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("sizes", SIZES)
 def test_cell_variances_are_those_of_brute_force(sizes: tuple[int, ...]) -> None:
     """The covariance of the full table's projection on what was measured, by the pseudo-inverse."""
-    workload = Workload.ways(len(sizes), 2)
+    workload = MarginalWorkload.ways(len(sizes), 2)
     plan = plan_gaussian(workload, attributes(sizes))
     precision = np.zeros((math.prod(sizes), math.prod(sizes)))
     for block, variance in plan.block_variances.items():
@@ -102,7 +102,7 @@ def test_cell_variances_are_those_of_brute_force(sizes: tuple[int, ...]) -> None
 @pytest.mark.parametrize("own", [attributes((2, 3, 4)), attributes((5, 1, 4)), leveled()[:3]])
 def test_no_other_split_of_the_price_does_better(own: Attributes, objective: str) -> None:
     rng = np.random.default_rng(3)
-    workload = Workload(((0, 1), (0, 2), (1, 2)), (2, 1, "1/3"))
+    workload = MarginalWorkload(((0, 1), (0, 2), (1, 2)), (2, 1, "1/3"))
     plan = plan_gaussian(workload, own, objective=objective)
     weights = np.array([float(each) for each in workload.weights])
     costs = np.array([float(blocks.squared_length(each.block, own)) for each in plan.blocks])
@@ -172,7 +172,7 @@ def test_every_deviation_has_enough_steps_and_the_least_grid() -> None:
 
 @pytest.mark.parametrize("own", [attributes((2, 3)), attributes((215, 215, 216)), leveled(), attributes((3000, 3000))])
 def test_weights_are_counted_as_finely_as_64_bits_allow(own: Attributes) -> None:
-    workload = Workload((tuple(range(len(own))),))
+    workload = MarginalWorkload((tuple(range(len(own))),))
     step = finest_unit_value(workload, own)
     plan = plan_gaussian(workload, own, 10, rho="0.01", unit_value=step)
     assert plan.cut_at >= 2**31
@@ -197,9 +197,11 @@ def test_rows_and_prices_only_scale_a_plan() -> None:
 
 def test_a_weight_buys_accuracy() -> None:
     own = attributes((2, 3, 4))
-    plain, heavy = plan_gaussian(PAIRS, own), plan_gaussian(Workload(PAIRS.sets, (10, 1, 1)), own)
+    plain, heavy = plan_gaussian(PAIRS, own), plan_gaussian(MarginalWorkload(PAIRS.sets, (10, 1, 1)), own)
     assert heavy.cell_variances((0, 1)).max() < plain.cell_variances((0, 1)).max()
-    assert plan_gaussian(Workload(PAIRS.sets, (7, 7, 7)), own).block_variances == pytest.approx(plain.block_variances)
+    assert plan_gaussian(MarginalWorkload(PAIRS.sets, (7, 7, 7)), own).block_variances == pytest.approx(
+        plain.block_variances
+    )
 
 
 def test_all_ranges_have_the_variances_of_the_vectors() -> None:
@@ -214,7 +216,7 @@ def test_all_ranges_have_the_variances_of_the_vectors() -> None:
 
 def test_ranges_are_added_up_as_brute_force_does() -> None:
     own = leveled()[1:2]
-    plan = plan_gaussian(Workload(((0,),), (), (0,)), own)
+    plan = plan_gaussian(MarginalWorkload(((0,),), (), (0,)), own)
     cells = own[0].size - 1
     variances = []
     for low, high in itertools.combinations(range(cells + 1), 2):
@@ -229,7 +231,7 @@ def test_ranges_are_added_up_as_brute_force_does() -> None:
 def test_levels_pay_for_ranges_and_parts_but_not_for_cells() -> None:
     plain = attribute(65)
     tree = branched(plain, 4)
-    ranges, cells = Workload(((0,),), (), (0,)), Workload(((0,),))
+    ranges, cells = MarginalWorkload(((0,),), (), (0,)), MarginalWorkload(((0,),))
     query = np.zeros(65)
     query[10:50] = 1
     one, other = plan_gaussian(ranges, (plain,)), plan_gaussian(ranges, (tree,))
@@ -240,7 +242,7 @@ def test_levels_pay_for_ranges_and_parts_but_not_for_cells() -> None:
 def test_levels_are_chosen_for_ranges() -> None:
     assert suited_to_ranges(attribute(3)).levels == ()
     chosen = suited_to_ranges(attribute(65))
-    ranges = Workload(((0,),), (), (0,))
+    ranges = MarginalWorkload(((0,),), (), (0,))
     errors = []
     for own in (chosen, attribute(65), branched(attribute(65), 2), branched(attribute(65), 16)):
         plan = plan_gaussian(ranges, (own,))
@@ -293,13 +295,13 @@ def test_a_closure_has_every_subset_and_level() -> None:
     own = attributes((2, 3, 4))
     assert {blocks.places(each) for each in closure(PAIRS.sets, own)} == {e for e in subsets(range(3)) if len(e) < 3}
     assert len(closure([(0, 1)], leveled())) == 2 * 4
-    plan = plan_gaussian(Workload(((0, 1),)), leveled())
+    plan = plan_gaussian(MarginalWorkload(((0, 1),)), leveled())
     assert [each.block for each in plan.blocks] == list(closure([(0, 1)], leveled()))
 
 
 def test_thousands_of_marginals_are_planned() -> None:
     sizes = [97, 2, 10, 5, 21, 7, 3, 20, 51, 16, 38, 8, 12, 4, 2, 2, 9, 24, 6, 3]
-    plan = plan_gaussian(Workload.ways(20, 3, fewer=True), attributes(sizes))
+    plan = plan_gaussian(MarginalWorkload.ways(20, 3, fewer=True), attributes(sizes))
     assert len(plan.workload.sets) == 1350
     assert len(plan.blocks) == 1351
     assert float(plan.rho) == pytest.approx(0.5, rel=1e-8)
@@ -308,25 +310,25 @@ def test_thousands_of_marginals_are_planned() -> None:
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda: Workload(()), "sets"),
-        (lambda: Workload(((0,), (0,))), "sets"),
-        (lambda: Workload(((0,),), (0,)), "weights"),
-        (lambda: Workload(((0,),), (-1,)), "weights"),
-        (lambda: Workload(((0,),), (1, 2)), "weights"),
-        (lambda: Workload.ways(3, 4), "ways"),
-        (lambda: Workload.ways(3, 0), "ways"),
-        (lambda: plan_gaussian(Workload(((0, 9),)), attributes((2, 3))), "set"),
-        (lambda: plan_gaussian(Workload(((1, 0),)), attributes((2, 3))), "set"),
+        (lambda: MarginalWorkload(()), "sets"),
+        (lambda: MarginalWorkload(((0,), (0,))), "sets"),
+        (lambda: MarginalWorkload(((0,),), (0,)), "weights"),
+        (lambda: MarginalWorkload(((0,),), (-1,)), "weights"),
+        (lambda: MarginalWorkload(((0,),), (1, 2)), "weights"),
+        (lambda: MarginalWorkload.ways(3, 4), "ways"),
+        (lambda: MarginalWorkload.ways(3, 0), "ways"),
+        (lambda: plan_gaussian(MarginalWorkload(((0, 9),)), attributes((2, 3))), "set"),
+        (lambda: plan_gaussian(MarginalWorkload(((1, 0),)), attributes((2, 3))), "set"),
         (lambda: plan_gaussian(PAIRS, attributes((2, 3, 4)), objective="mean"), "objective"),
         (lambda: plan_gaussian(PAIRS, attributes((2, 3, 4)), rho=0), "rho"),
         (lambda: plan_gaussian(PAIRS, attributes((2, 3, 4)), 0), "rows"),
         (lambda: plan_gaussian(PAIRS, attributes((2, 3, 4)), rho="1e-24"), "deviation"),
-        (lambda: plan_gaussian(Workload(((0, 1),)), attributes((4000, 4000))), "sets"),
-        (lambda: plan_gaussian(Workload(((0,),), (), (0,)), attributes((4000,))), "ranges"),
-        (lambda: plan_gaussian(Workload(((0,),), (), (0,)), attributes((4,)), objective="worst"), "objective"),
+        (lambda: plan_gaussian(MarginalWorkload(((0, 1),)), attributes((4000, 4000))), "sets"),
+        (lambda: plan_gaussian(MarginalWorkload(((0,),), (), (0,)), attributes((4000,))), "ranges"),
+        (lambda: plan_gaussian(MarginalWorkload(((0,),), (), (0,)), attributes((4,)), objective="worst"), "objective"),
         (lambda: plan_laplace(PAIRS, attributes((2, 3, 4)), objective="mean"), "objective"),
-        (lambda: Plan(attributes((2,)), Workload(((0,),))), "blocks"),
-        (lambda: Plan(attributes((2,)), Workload(((0,),)), (PlannedBlock((), 1),) * 2), "blocks"),  # type: ignore[arg-type]
+        (lambda: Plan(attributes((2,)), MarginalWorkload(((0,),))), "blocks"),
+        (lambda: Plan(attributes((2,)), MarginalWorkload(((0,),)), (PlannedBlock((), 1),) * 2), "blocks"),  # type: ignore[arg-type]
         (lambda: PlannedMarginal((0,), 0), "scale"),  # type: ignore[arg-type]
     ],
 )

@@ -13,7 +13,7 @@ import sfumato as sf
 from publish.synthesis.clinic import PRICES, RELATIONS, exact, people, policy_of
 from sfumato.privacy import Curve, Sensitivity
 from sfumato.publish.synthesis.budget import Amounts, Concentrated, Funds, Pure, currency, rounded
-from sfumato.publish.synthesis.course import Course
+from sfumato.publish.synthesis.course import SynthesisState
 from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
 from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release.prices import Price
@@ -21,10 +21,10 @@ from sfumato.release.prices import Price
 RUN = {"aim": aim, "mst": mst, "mwem": mwem, "independent": independent}
 
 
-def steps_of(method: str, price: Price, **more: Any) -> Iterator[tuple[Course, Any]]:
+def steps_of(method: str, price: Price, **more: Any) -> Iterator[tuple[SynthesisState, Any]]:
     """All steps of a run, each drawn from the rows without a ledger."""
     proposal, rows = exact(policy_of(people(1, 40), **more), price, method=method)
-    course = Course(proposal.setting(price))
+    course = SynthesisState(proposal.setting(price))
     steps = RUN[method](course)
     step = next(steps)
     while True:

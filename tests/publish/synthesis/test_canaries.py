@@ -25,7 +25,7 @@ from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.publish.marginals.measuring import packed
 from sfumato.publish.synthesis.budget import size_of
 from sfumato.publish.synthesis.candidates import NoisyCells
-from sfumato.publish.synthesis.course import Course
+from sfumato.publish.synthesis.course import SynthesisState
 from sfumato.publish.synthesis.methods import aim
 from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release.prices import Price
@@ -70,7 +70,7 @@ def audited(worlds: Worlds, price: Price, *auditors: Auditor, spent: Price | Non
 
 
 def run(proposal: Any, rows: CodedRows, price: Price) -> Seen:
-    steps, seen = aim(Course(proposal.setting(price))), []
+    steps, seen = aim(SynthesisState(proposal.setting(price))), []
     step: Any = next(steps)
     try:
         while True:

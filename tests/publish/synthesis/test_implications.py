@@ -16,8 +16,8 @@ import pytest
 import sfumato as sf
 from publish.synthesis.clinic import METHODS
 from sfumato.publish.graph.models import GraphModel, Potential
-from sfumato.publish.marginals.attributes import Attribute, Listed, Other
-from sfumato.publish.synthesis.course import CLOSE, Course
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
+from sfumato.publish.synthesis.course import CLOSE, SynthesisState
 from sfumato.publish.synthesis.implications import zeros_of_model
 from sfumato.publish.synthetic import Synthetic
 
@@ -86,8 +86,8 @@ def test_every_row_keeps_what_columns_decide(method: str, tmp_path: Path) -> Non
 
 def test_the_decided_cell_is_none_that_is_known_to_be_empty() -> None:
     """The largest counts are of what is missing, where nothing is, and then of a cell that is declared to be empty."""
-    one = Attribute("one", "text", (Listed("x"), Listed("y"), Other()))
-    two = Attribute("two", "text", (Listed("a"), Listed("b"), Listed("c"), Other()))
+    one = Attribute("one", "text", (ListedCell("x"), ListedCell("y"), Other()))
+    two = Attribute("two", "text", (ListedCell("a"), ListedCell("b"), ListedCell("c"), Other()))
     counts = np.array([[1.0, 5.0, 3.0, 9.0], [2.0, 1.0, 1.0, 8.0], [4.0, 4.0, 4.0, 4.0]])
     empty = np.zeros((3, 4), bool)
     empty[0, 1] = True
@@ -161,7 +161,7 @@ def test_files_and_written_rows_keep_it(tmp_path: Path) -> None:
 
 def test_models_that_were_fitted_without_it_open_and_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an older version fitted them, and as an interrupt leaves them: the pair is in a clique."""
-    monkeypatch.setattr(Course, "finish", lambda self: self.fit(CLOSE))
+    monkeypatch.setattr(SynthesisState, "finish", lambda self: self.fit(CLOSE))
     found = made(tmp_path, {"town": "region"}, ["region", "town"])
     assert (found.model.marginal((1, 0)) > 0).sum(axis=1).max() > 1
     found.save(tmp_path / "people.sfu")

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from plan.described import CATALOG
-from sfumato.plan.aggregates.measures import Estimate
+from sfumato.plan.aggregates.measures import GroupEstimate
 from sfumato.plan.sql.statements import parse
 from sfumato.release.noisy_rows.finishing import finish
 from sfumato.release.noisy_rows.key_functions import answer_rows
-from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, Truths
+from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, TruthColumn
 
 GROUPS = (("north",), ("south",), (None,), ("west",))
 COUNTS = (10.0, -3.0, 0.0, 250.0)
@@ -45,15 +45,15 @@ def split(text: str) -> list[str]:
     return [*parts, current.strip()]
 
 
-def estimate(values: tuple[float, ...], width: float = 0.0) -> Estimate:
+def estimate(values: tuple[float, ...], width: float = 0.0) -> GroupEstimate:
     array = np.array(values)
-    return Estimate(array, array - width, array + width)
+    return GroupEstimate(array, array - width, array + width)
 
 
-def plain(column: Numbers | Truths | Keys) -> list[object]:
+def plain(column: Numbers | TruthColumn | Keys) -> list[object]:
     if isinstance(column, Numbers):
         return [None if math.isnan(value) else value for value in column.value.tolist()]
-    if isinstance(column, Truths):
+    if isinstance(column, TruthColumn):
         return [bool(true) if known else None for true, known in zip(column.true, column.known, strict=True)]
     return list(column.value)
 
@@ -124,7 +124,7 @@ def test_having_order_limit_and_offset_pick_rows() -> None:
 def test_picked_rows_keep_only_simultaneous_ranges() -> None:
     asked: list[int] = []
 
-    def estimated(parts: int) -> list[Estimate]:
+    def estimated(parts: int) -> list[GroupEstimate]:
         asked.append(parts)
         return [estimate(COUNTS)]
 

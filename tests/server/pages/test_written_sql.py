@@ -12,7 +12,7 @@ from sfumato.curator.policy_account import read_policy
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.policy.public_faces import PublicFace
 from sfumato.server.pages.ask_pages import Clicked, clicks, written_sql
-from sfumato.server.pages.browser_sessions import Form
+from sfumato.server.pages.browser_sessions import SentForm
 from sfumato.server.pages.rendering import start_of, underlined
 
 
@@ -56,7 +56,7 @@ def test_what_no_page_offers_is_refused(hostile: Path, clicked: Clicked) -> None
 
 
 def test_a_form_is_read_as_it_was_sent() -> None:
-    form = Form({"sql": ("SELECT 1\r\nFROM t",), "key": ("a", "b"), "x": (" y ",)})
+    form = SentForm({"sql": ("SELECT 1\r\nFROM t",), "key": ("a", "b"), "x": (" y ",)})
     assert form.text("sql") == "SELECT 1\nFROM t"
     assert (form.every("key"), form.one("key"), form.one("x"), form.one("none")) == (("a", "b"), "b", "y", "")
 

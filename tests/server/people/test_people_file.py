@@ -25,7 +25,7 @@ from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.server.people.database import beside
 from sfumato.server.people.known_people import Caller, Credentials, Role
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.releases.running_releases import Kept, Request, RunningReleases
+from sfumato.server.releases.running_releases import ReleaseKey, RunningReleases, StoredRelease
 
 
 class Clock:
@@ -301,7 +301,7 @@ def test_a_backup_of_a_ledger_has_its_people(tmp_path: Path) -> None:
 
 
 def test_a_file_of_the_version_before_is_made_one_of_this(tmp_path: Path) -> None:
-    path, kept = tmp_path / "people", Kept(7, "questions", "{}", "{}", "an answer")
+    path, kept = tmp_path / "people", StoredRelease(7, "questions", "{}", "{}", "an answer")
     PeopleFile(path).close()
     with closing(sqlite3.connect(path)) as rows:
         rows.execute("DROP TABLE texts")
@@ -312,9 +312,9 @@ def test_a_file_of_the_version_before_is_made_one_of_this(tmp_path: Path) -> Non
     for _ in range(2):
         with closing(PeopleFile(path)) as people:
             running = RunningReleases(people.database, 2)
-            assert running.kept(Request("clinic", "ana", "old")) == Kept(6, "questions", "{}", "{}")
-            running.keep(Request("clinic", "ana", "new"), kept)
-            assert running.kept(Request("clinic", "ana", "new")) == kept
+            assert running.kept(ReleaseKey("clinic", "ana", "old")) == StoredRelease(6, "questions", "{}", "{}")
+            running.keep(ReleaseKey("clinic", "ana", "new"), kept)
+            assert running.kept(ReleaseKey("clinic", "ana", "new")) == kept
 
 
 def test_a_ledger_without_people_is_backed_up_without(tmp_path: Path) -> None:

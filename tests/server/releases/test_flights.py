@@ -10,8 +10,8 @@ from typing import Any
 
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.releases.flights import Flight, Flights, Released
-from sfumato.server.releases.running_releases import Kept, Request, RunningReleases
+from sfumato.server.releases.flights import Flight, FlightResult, Flights
+from sfumato.server.releases.running_releases import ReleaseKey, RunningReleases, StoredRelease
 from sfumato.server.releases.turns import Turns, Work
 
 
@@ -27,7 +27,7 @@ def test_a_flight_begins_while_another_is_taken(tmp_path: Path) -> None:
     begins, taking = threading.Event(), threading.Event()
 
     class Slow(RunningReleases):
-        def begin(self, request: Request, landed: Iterable[Request] = ()) -> bool:
+        def begin(self, request: ReleaseKey, landed: Iterable[ReleaseKey] = ()) -> bool:
             begins.set()
             assert taking.wait(60)
             return super().begin(request, landed)
@@ -53,9 +53,9 @@ def test_of_equal_requests_under_way_there_is_one_flight(tmp_path: Path) -> None
     """Whoever found none a moment ago, and brings the same request, is given the one that another brought meanwhile."""
     held = threading.Event()
 
-    def buy(_: object) -> Released:
+    def buy(_: object) -> FlightResult:
         assert held.wait(60)
-        return Released(7, Answer(), free=False)
+        return FlightResult(7, Answer(), free=False)
 
     with closing(PeopleFile(tmp_path / "people")) as people:
         turns = Turns(2, 16, 2)
@@ -70,10 +70,10 @@ def test_of_equal_requests_under_way_there_is_one_flight(tmp_path: Path) -> None
         assert not second.future.done()
 
 
-def _flight(name: str, buy: Callable[[Any], Any] = lambda _: Released(7, Answer(), free=False)) -> Flight:
+def _flight(name: str, buy: Callable[[Any], Any] = lambda _: FlightResult(7, Answer(), free=False)) -> Flight:
     return Flight(
-        Request("clinic", "ana", name),
-        Kept(0, "questions", "{}", "{}"),
+        ReleaseKey("clinic", "ana", name),
+        StoredRelease(0, "questions", "{}", "{}"),
         buy,
         0,
         lambda _: None,

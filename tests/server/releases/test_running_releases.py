@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.ledger import local_files
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.releases.running_releases import MOST_TEXTS, Kept, Phase, Request, RunningReleases
+from sfumato.server.releases.running_releases import MOST_TEXTS, Phase, ReleaseKey, RunningReleases, StoredRelease
 
 
 def test_what_a_killed_process_left_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,54 +19,56 @@ def test_what_a_killed_process_left_holds_nobody_up(tmp_path: Path, monkeypatch:
         running = RunningReleases(people.database, 2)
         with monkeypatch.context() as patch:
             patch.setattr(local_files, "this_process", lambda: f"{boot} {space} {number} 1")  # one that started before
-            assert [running.begin(Request("clinic", "ana", key)) for key in ("a", "b")] == [True, True]
-            running.charged(Request("clinic", "ana", "b"))
-        assert running.phase(Request("clinic", "ana", "b")) is None  # nobody is told to wait for what never comes
-        assert running.begin(Request("clinic", "ana", "a"))  # the same request, too
-        assert running.begin(Request("clinic", "ana", "c"))
-        assert not running.begin(Request("clinic", "ana", "d"))  # two are under way here
-        assert running.phase(Request("clinic", "ana", "b")) is None
-        assert running.phase(Request("clinic", "ana", "a")) is Phase.QUEUED
+            assert [running.begin(ReleaseKey("clinic", "ana", key)) for key in ("a", "b")] == [True, True]
+            running.charged(ReleaseKey("clinic", "ana", "b"))
+        assert running.phase(ReleaseKey("clinic", "ana", "b")) is None  # nobody is told to wait for what never comes
+        assert running.begin(ReleaseKey("clinic", "ana", "a"))  # the same request, too
+        assert running.begin(ReleaseKey("clinic", "ana", "c"))
+        assert not running.begin(ReleaseKey("clinic", "ana", "d"))  # two are under way here
+        assert running.phase(ReleaseKey("clinic", "ana", "b")) is None
+        assert running.phase(ReleaseKey("clinic", "ana", "a")) is Phase.QUEUED
 
 
 def test_many_ids_of_one_answer_keep_its_text_once(tmp_path: Path) -> None:
-    kept = Kept(3, "questions", "{}", "{}", "an answer " * 50_000)
+    kept = StoredRelease(3, "questions", "{}", "{}", "an answer " * 50_000)
     with closing(PeopleFile(tmp_path / "people")) as people:
         running = RunningReleases(people.database, 2)
         for number in range(20):
-            running.keep(Request("clinic", "ana", f"r{number}"), kept)
-        running.end(Request("clinic", "ben", "r"), kept, 0)
-        running.keep(Request("clinic", "ana", "r0"), Kept(4, "questions", "{}", "{}", "other"))  # an id has one answer
-        running.keep(Request("clinic", "ana", "old"), Kept(5, "questions", "{}", "{}"))
+            running.keep(ReleaseKey("clinic", "ana", f"r{number}"), kept)
+        running.end(ReleaseKey("clinic", "ben", "r"), kept, 0)
+        running.keep(
+            ReleaseKey("clinic", "ana", "r0"), StoredRelease(4, "questions", "{}", "{}", "other")
+        )  # an id has one answer
+        running.keep(ReleaseKey("clinic", "ana", "old"), StoredRelease(5, "questions", "{}", "{}"))
         for user, request in (("ana", "r0"), ("ana", "r19"), ("ben", "r")):
-            assert running.kept(Request("clinic", user, request)) == kept
-        assert running.kept_line("clinic", 3, "ben") == (Request("clinic", "ben", "r"), kept)
-        assert running.kept_line("clinic", 3, None) == (Request("clinic", "ana", "r0"), kept)
-        assert running.kept(Request("clinic", "ana", "old")) == Kept(5, "questions", "{}", "{}")
+            assert running.kept(ReleaseKey("clinic", user, request)) == kept
+        assert running.kept_line("clinic", 3, "ben") == (ReleaseKey("clinic", "ben", "r"), kept)
+        assert running.kept_line("clinic", 3, None) == (ReleaseKey("clinic", "ana", "r0"), kept)
+        assert running.kept(ReleaseKey("clinic", "ana", "old")) == StoredRelease(5, "questions", "{}", "{}")
         with people.database.reading() as rows:
             assert rows.execute("SELECT text FROM texts").fetchall() == [(kept.answer,)]
     assert sum(each.stat().st_size for each in tmp_path.glob("people*")) < 2 * len(kept.answer)
 
 
 def test_many_texts_of_one_line_take_so_much_room_and_no_more(tmp_path: Path) -> None:
-    def told(number: int, line: int = 3) -> Kept:
-        return Kept(line, "questions", f"{{{number}}}", "{}", f"{line}: answer {number}")
+    def told(number: int, line: int = 3) -> StoredRelease:
+        return StoredRelease(line, "questions", f"{{{number}}}", "{}", f"{line}: answer {number}")
 
     with closing(PeopleFile(tmp_path / "people")) as people:
         running = RunningReleases(people.database, 2)
-        running.end(Request("clinic", "ben", "bought"), told(100), 0)
+        running.end(ReleaseKey("clinic", "ben", "bought"), told(100), 0)
         for number in range(MOST_TEXTS + 1):
-            running.keep(Request("clinic", "ana", f"r{number}"), told(number))
-            running.keep(Request("clinic", "ana", f"s{number}"), told(number, line=4))
-        running.keep(Request("clinic", "ana", "same"), told(100))  # a text that is there takes no room
-        running.keep(Request("clinic", "ben", "r"), told(MOST_TEXTS))  # others have room of their own
-        running.end(Request("clinic", "ana", "paid"), told(200), 0)  # what is paid for is always kept
-        assert running.kept(Request("clinic", "ana", f"r{MOST_TEXTS - 1}")) == told(MOST_TEXTS - 1)
-        beyond = running.kept(Request("clinic", "ana", f"s{MOST_TEXTS}"))
+            running.keep(ReleaseKey("clinic", "ana", f"r{number}"), told(number))
+            running.keep(ReleaseKey("clinic", "ana", f"s{number}"), told(number, line=4))
+        running.keep(ReleaseKey("clinic", "ana", "same"), told(100))  # a text that is there takes no room
+        running.keep(ReleaseKey("clinic", "ben", "r"), told(MOST_TEXTS))  # others have room of their own
+        running.end(ReleaseKey("clinic", "ana", "paid"), told(200), 0)  # what is paid for is always kept
+        assert running.kept(ReleaseKey("clinic", "ana", f"r{MOST_TEXTS - 1}")) == told(MOST_TEXTS - 1)
+        beyond = running.kept(ReleaseKey("clinic", "ana", f"s{MOST_TEXTS}"))
         assert beyond == replace(told(MOST_TEXTS, line=4), answer="")
-        assert running.kept(Request("clinic", "ana", "same")) == told(100)
-        assert running.kept(Request("clinic", "ben", "r")) == told(MOST_TEXTS)
-        assert running.kept(Request("clinic", "ana", "paid")) == told(200)
+        assert running.kept(ReleaseKey("clinic", "ana", "same")) == told(100)
+        assert running.kept(ReleaseKey("clinic", "ben", "r")) == told(MOST_TEXTS)
+        assert running.kept(ReleaseKey("clinic", "ana", "paid")) == told(200)
         with people.database.reading() as rows:
             assert rows.execute("SELECT count(*) FROM texts").fetchone() == (2 * MOST_TEXTS + 3,)
 
@@ -74,7 +76,7 @@ def test_many_texts_of_one_line_take_so_much_room_and_no_more(tmp_path: Path) ->
 def test_what_has_landed_here_is_taken_over_and_what_runs_elsewhere_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other, new = (Request("clinic", "ana", key) for key in ("a", "b", "c"))
+    one, other, new = (ReleaseKey("clinic", "ana", key) for key in ("a", "b", "c"))
     with closing(PeopleFile(tmp_path / "people")) as people:
         running = RunningReleases(people.database, 2)
         assert running.begin(one)

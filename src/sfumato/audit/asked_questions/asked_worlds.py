@@ -115,7 +115,7 @@ def serve() -> None:
             sink.flush()
 
 
-class Processes:
+class SamplingProcesses:
     """These are two processes that buy releases, begun when they are first wanted and ended with this."""
 
     def __init__(self) -> None:
@@ -229,7 +229,7 @@ def _bought(
     policies = [tables.opened(each) for each in pair]
     text = _as_text(question, policies[0]) if count >= _TOGETHER else None
     if text is not None:
-        with Processes() as processes:
+        with SamplingProcesses() as processes:
             return processes.buy([Job(each, text, price, count, math.inf) for each in policies])
     return [bought_here(policy, _Moved(question), price, count) for policy in policies]
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.invented_tables import Population
+from sfumato.audit.invented_tables import InventedPopulation
 from sfumato.curator import Curator, Question
 from sfumato.errors import SfumatoError
 from sfumato.release.answers.answer import Answer
@@ -37,12 +37,12 @@ Outcome = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Difference:
+class OutcomeDifference:
     """A difference is something that an analyst sees in one table and not in its neighbour."""
 
     what: str
-    first: Population
-    second: Population
+    first: InventedPopulation
+    second: InventedPopulation
     seen: tuple[str, str]
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ def _drawn_keys(question: Question) -> bool:
     )
 
 
-def differences(outcomes: Sequence[tuple[Population, Outcome]]) -> tuple[Difference, ...]:
+def differences(outcomes: Sequence[tuple[InventedPopulation, Outcome]]) -> tuple[OutcomeDifference, ...]:
     """List what is not the same in every table, each compared with the first of them."""
     (first, expected), *others = outcomes
     found = []
@@ -112,7 +112,7 @@ def differences(outcomes: Sequence[tuple[Population, Outcome]]) -> tuple[Differe
         for what in dict.fromkeys([*expected, *seen]):
             pair = expected.get(what, "nothing"), seen.get(what, "nothing")
             if pair[0] != pair[1]:
-                found.append(Difference(what, first, other, pair))
+                found.append(OutcomeDifference(what, first, other, pair))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.invented_tables import Population
+from sfumato.audit.invented_tables import InventedPopulation
 from sfumato.curator import Question
 from sfumato.engine.seam import Engine
 from sfumato.plan.nodes import GroupKey
@@ -28,7 +28,7 @@ _KEY = 7
 """Decides which rows samples keep: the same in all tables, since for every key the claim has to hold."""
 _SUM = "the sum of changes"
 
-Pair = tuple[Population, Population]
+Pair = tuple[InventedPopulation, InventedPopulation]
 
 
 @dataclass(frozen=True)

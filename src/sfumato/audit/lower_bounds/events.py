@@ -42,7 +42,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
-class View:
+class LabelView:
     """A view gives every output one of ``size`` labels."""
 
     name: str
@@ -61,7 +61,7 @@ class Event:
     """An event is a set of labels of one view that the first world has more often, or the second where ``swapped``."""
 
     name: str
-    view: View
+    view: LabelView
     chosen: NDArray[np.bool_]
     swapped: bool
 
@@ -70,7 +70,7 @@ class Event:
         return int(counts[self.chosen].sum())
 
 
-def candidates(views: Iterable[View], first: Outputs, second: Outputs, delta: float) -> Iterator[Event]:
+def candidates(views: Iterable[LabelView], first: Outputs, second: Outputs, delta: float) -> Iterator[Event]:
     """Find, for each view and each direction, the most telling ray and the most telling set of labels."""
     for view in views:
         p, q = view.counts(first), view.counts(second)
@@ -119,7 +119,7 @@ def _rough(a: NDArray[np.int64], b: NDArray[np.int64], total: int, delta: float)
 # ── views ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def plain_views(first: Outputs, second: Outputs) -> Iterator[View]:
+def plain_views(first: Outputs, second: Outputs) -> Iterator[LabelView]:
     """List ways to see an output without training: columns, pairs of columns, the whole row, and last bits."""
     columns = first.shape[1]
     for i in range(columns):
@@ -127,7 +127,7 @@ def plain_views(first: Outputs, second: Outputs) -> Iterator[View]:
         yield by_value(name, partial(one_column, i), first, second)
         if first.dtype.kind == "f":
             ending = f" in column {i}" if columns > 1 else ""
-            yield View(f"the last bit a float uses{ending}", partial(_last_bit, i), _BITS)
+            yield LabelView(f"the last bit a float uses{ending}", partial(_last_bit, i), _BITS)
     if columns > 1:
         yield whole_row(first, second)
         for name, column in telling_pairs(first, second, _MOST_PAIRS):
@@ -168,11 +168,11 @@ def _apart(first: NDArray[Any], second: NDArray[Any]) -> float:
     return float(np.abs(p - q).sum())
 
 
-def by_value(name: str, column: Column, first: Outputs, second: Outputs) -> View:
+def by_value(name: str, column: Column, first: Outputs, second: Outputs) -> LabelView:
     """Give each distinct value its own label when there are few; else quantile bins, and frequent values their own."""
     edges = _edges(np.concatenate([column(first), column(second)]))
     shown = tuple(edges.astype(np.float64).tolist()) if edges.dtype.kind != "O" else ()
-    return View(name, partial(_binned, edges, column), len(edges) + 1, shown)
+    return LabelView(name, partial(_binned, edges, column), len(edges) + 1, shown)
 
 
 def _binned(edges: NDArray[Any], column: Column, outputs: Outputs) -> Labels:
@@ -192,12 +192,12 @@ def _edges(seen: NDArray[Any]) -> NDArray[Any]:
     return np.unique(np.concatenate([cuts, frequent, after.astype(seen.dtype), odd]))
 
 
-def whole_row(first: Outputs, second: Outputs) -> View:
+def whole_row(first: Outputs, second: Outputs) -> LabelView:
     """Give each of the most frequent rows its own label, and all others one: rows are compared by a hash."""
     seen = np.concatenate([_hashed(first), _hashed(second)])
     distinct, times = np.unique(seen, return_counts=True)
     known = np.sort(distinct[np.argsort(-times, kind="stable")[:BINS]])
-    return View("the whole row", partial(_known_row, known), len(known) + 1)
+    return LabelView("the whole row", partial(_known_row, known), len(known) + 1)
 
 
 def _known_row(known: NDArray[np.uint64], outputs: Outputs) -> Labels:
@@ -227,7 +227,7 @@ def _last_bit(column: int, outputs: Outputs) -> Labels:
     return np.where(finite, np.clip(lowest + exponent + _LOWEST_BIT, 0, _BITS - 2), _BITS - 1)
 
 
-def lies_on_a_line(view: View) -> bool:
+def lies_on_a_line(view: LabelView) -> bool:
     """Tell whether labels stand in the order of numbers, so that two worlds can be drawn above one axis."""
     return len(view.edges) > 0 and all(abs(edge) < _LARGEST_DRAWN for edge in view.edges)
 
@@ -310,7 +310,7 @@ _LEAST_WEIGHT = 5.0
 """A leaf weighs at least as much as twenty rows of which nothing is known."""
 
 
-def trained_views(training: tuple[Outputs, Outputs], picking: tuple[Outputs, Outputs]) -> Iterator[View]:
+def trained_views(training: tuple[Outputs, Outputs], picking: tuple[Outputs, Outputs]) -> Iterator[LabelView]:
     """Build both classifiers, and bin their scores on other samples than those."""
     few = [side[:MOST_ROWS] for side in training]
     line = discriminant(few[0], few[1])
@@ -357,13 +357,13 @@ def _finite(outputs: Outputs, middle: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Split:
+class TreeSplit:
     """A split asks of a feature whether its cell lies beyond a place; ``value`` is what a leaf adds."""
 
     feature: int = -1
     cell: int = 0
-    below: Split | None = None
-    beyond: Split | None = None
+    below: TreeSplit | None = None
+    beyond: TreeSplit | None = None
     value: float = 0.0
 
     def added(self, codes: Codes) -> Floats:
@@ -379,7 +379,7 @@ class Trees:
 
     features: tuple[Column, ...]
     edges: tuple[NDArray[Any], ...]
-    trees: tuple[Split, ...]
+    trees: tuple[TreeSplit, ...]
 
     def scores(self, outputs: Outputs) -> Floats:
         """Add up what all trees say of each output."""
@@ -416,9 +416,9 @@ def _cuts(values: NDArray[Any]) -> NDArray[Any]:
     return np.unique(np.sort(values)[np.linspace(0, values.size - 1, _CELLS + 1).astype(int)[1:-1]])
 
 
-def _tree(codes: Codes, slope: Floats, weight: Floats, rows: NDArray[np.intp], depth: int) -> Split:
+def _tree(codes: Codes, slope: Floats, weight: Floats, rows: NDArray[np.intp], depth: int) -> TreeSplit:
     """Split rows where that gains most, as deep as is allowed; a leaf takes one step of Newton's."""
-    leaf = Split(value=_RATE * float(slope[rows].sum() / (weight[rows].sum() + 1.0)))
+    leaf = TreeSplit(value=_RATE * float(slope[rows].sum() / (weight[rows].sum() + 1.0)))
     if depth == 0 or len(rows) < 2:
         return leaf
     gain, feature, cell = max(
@@ -428,7 +428,7 @@ def _tree(codes: Codes, slope: Floats, weight: Floats, rows: NDArray[np.intp], d
         return leaf
     beyond = codes[feature][rows] > cell
     below, above = (_tree(codes, slope, weight, rows[side], depth - 1) for side in (~beyond, beyond))
-    return Split(feature, cell, below, above)
+    return TreeSplit(feature, cell, below, above)
 
 
 def _best_cut(codes: Codes, slope: Floats, weight: Floats, feature: int) -> tuple[float, int, int]:

@@ -40,7 +40,7 @@ from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, Verdict, missed
 from sfumato.errors import InvalidParameter, SessionClosed
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.confidence_limits import at_least, at_most
-from sfumato.mechanisms.protocols import Additive, Selection
+from sfumato.mechanisms.protocols import Additive, SelectionMechanism
 from sfumato.mechanisms.response import OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse
 from sfumato.mechanisms.selection import Scored
 from sfumato.privacy import Guarantee, Neighbours
@@ -81,7 +81,7 @@ def _run(mechanism: Any, inputs: tuple[Any, Any]) -> Callable[[Any, int], Any]:
         return partial(_frequent, mechanism)
     if isinstance(mechanism, Quantiles) and (mechanism.grouped or mechanism.neighbours is Neighbours.ADD_REMOVE):
         return partial(_quantiles, replace(mechanism, grouped=True))
-    if isinstance(mechanism, Scored | Quantiles) and isinstance(mechanism, Selection):
+    if isinstance(mechanism, Scored | Quantiles) and isinstance(mechanism, SelectionMechanism):
         return lambda value, count: [mechanism.choose(value) for _ in range(count)]
     if isinstance(mechanism, AboveThreshold):
         return lambda value, count: [_answers(mechanism, value) for _ in range(count)]

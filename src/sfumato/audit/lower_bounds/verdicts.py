@@ -20,7 +20,7 @@ from sfumato.plots.bars import paired_bars
 from sfumato.plots.frame import BELOW, INSIDE, SMALL, Drawing, below, bottom, framed, heading, left, left_room
 from sfumato.plots.marks import LINES, QUIET, SAMPLE, box, digits, label, path
 from sfumato.plots.picture import Picture, saved
-from sfumato.plots.scales import Scale, fitting
+from sfumato.plots.scales import LinearScale, fitting
 from sfumato.privacy import Guarantee, codec
 from sfumato.privacy.numbers import Range
 
@@ -57,10 +57,10 @@ def _steps(laws: ToldLaws, names: Names) -> Drawing:
     ]
     most = max(max(each) for each in heights) or 1.0
     top, foot = 46.0, _HIGH - BELOW - 16
-    y = Scale(0.0, most, foot, top)
+    y = LinearScale(0.0, most, foot, top)
     ticks = fitting(y, SMALL, wide=False)
     start = left_room(ticks)
-    x = Scale(laws.edges[0], laws.edges[-1], start + 4, INSIDE - 10)
+    x = LinearScale(laws.edges[0], laws.edges[-1], start + 4, INSIDE - 10)
     parts = [heading(0, 12, f"How often each gave which output, by {laws.seen}", INSIDE)]
     parts += _shaded(laws, x, top, foot)
     parts += [*left(y, ticks, start, INSIDE - 10), *bottom(x, foot, foot, zero=False)]
@@ -74,14 +74,14 @@ def _sides(laws: ToldLaws) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return laws.first, laws.second
 
 
-def _shaded(laws: ToldLaws, x: Scale, top: float, foot: float) -> list[str]:
+def _shaded(laws: ToldLaws, x: LinearScale, top: float, foot: float) -> list[str]:
     cells = zip(laws.edges[:-1], laws.edges[1:], laws.inside, strict=True)
     return [
         box(x(low), top, x(high) - x(low), foot - top, SAMPLE, more=_SHADE) for low, high, inside in cells if inside
     ]
 
 
-def _stairs(edges: Sequence[float], heights: Sequence[float], x: Scale, y: Scale, place: int) -> str:
+def _stairs(edges: Sequence[float], heights: Sequence[float], x: LinearScale, y: LinearScale, place: int) -> str:
     steps = [f"M{digits(x(edges[0]))} {digits(y(0.0))}"]
     steps += [f"V{digits(y(high))}H{digits(x(end))}" for high, end in zip(heights, edges[1:], strict=True)]
     dash = ' stroke-dasharray="7 3"' if place else ""

@@ -61,7 +61,7 @@ class Paid:
 
 
 @dataclass(frozen=True)
-class Stage:
+class AuditStage:
     """This holds everything that is open while one policy is audited."""
 
     tables: NeighbouringTables
@@ -98,23 +98,23 @@ def prepared(question: Question, paid: Paid) -> Prepared:
 
 
 @contextmanager
-def set_up(policy: Policy, *, texts: bool = False) -> Iterator[Stage]:
+def set_up(policy: Policy, *, texts: bool = False) -> Iterator[AuditStage]:
     """Invent the tables of a policy and open them all."""
     tables = neighbours_of(policy, texts=texts)
     with ExitStack() as stack:
         engines = dict(_engines(tables, stack))
         curators = {each.name: stack.enter_context(throw_away(tables.opened(each))) for each in tables.populations}
-        yield Stage(tables, engines, curators)
+        yield AuditStage(tables, engines, curators)
 
 
 @contextmanager
-def read_by(stage: Stage, policy: Policy) -> Iterator[Stage]:
+def read_by(stage: AuditStage, policy: Policy) -> Iterator[AuditStage]:
     """Let another policy read the same tables: one with a fault in it, beside which the stage's own stands."""
     other = replace(stage.tables, policy=policy)
     with ExitStack() as stack:
         engines = dict(_engines(other, stack))
         curator = stack.enter_context(throw_away(other.opened(other.others)))
-        yield Stage(other, engines, {"": curator})
+        yield AuditStage(other, engines, {"": curator})
 
 
 def _engines(tables: NeighbouringTables, stack: ExitStack) -> Iterator[tuple[str, Engine]]:

@@ -23,13 +23,20 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
-from sfumato.audit.asked_questions.asked_worlds import LEAST_PILOT, PILOT, AskedText, Job, Processes, largest_pair
+from sfumato.audit.asked_questions.asked_worlds import (
+    LEAST_PILOT,
+    PILOT,
+    AskedText,
+    Job,
+    SamplingProcesses,
+    largest_pair,
+)
 from sfumato.audit.asked_questions.compared_outcomes import Coordinates, differences, forecast, outcome
 from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion, drawn_questions, questions_of, templates
 from sfumato.audit.asked_questions.replayed_totals import replayed
 from sfumato.audit.lower_bounds.falsifying import falsify, least_samples
 from sfumato.audit.lower_bounds.verdicts import Verdict
-from sfumato.audit.whole_policies.audit_stages import Paid, Stage, drawn_again, prepared, set_up
+from sfumato.audit.whole_policies.audit_stages import AuditStage, Paid, drawn_again, prepared, set_up
 from sfumato.audit.whole_policies.curator_findings import DRAWN, OWN, TEMPLATE, CuratorAudit, Sampled, TriedQuestion
 from sfumato.audit.whole_policies.planted_faults import CaughtFault, Planted, planted_faults
 from sfumato.audit.whole_policies.shared_noise import compare_noise
@@ -83,7 +90,7 @@ def curator(
     progress("inventing tables")
     with set_up(declared) as stage:
         asked = tuple(_asked(stage, questions, drawn_from, max(_LEAST_DRAWN, round(_DRAWN_A_MINUTE * allowed))))
-        run = _Run(stage, begun + 60 * allowed, _share(level, len(asked)), progress)
+        run = _AuditRun(stage, begun + 60 * allowed, _share(level, len(asked)), progress)
         planned = planted_faults(stage, tuple(each.text for each in asked if each.origin != DRAWN), run.level)
         faults, unplanted = run.faults(planned, (time.time() + run.until) / 2)
         tried, untried = run.questions(asked)
@@ -118,7 +125,7 @@ def _require_price(policy: Policy) -> None:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _TriedQuestion:
     """This is a question that is tried."""
 
     ask: str | DrawnQuestion
@@ -131,15 +138,15 @@ class _Asked:
         return str(self.ask)
 
 
-def _asked(stage: Stage, questions: Any, seed: int, drawn: int) -> Iterator[_Asked]:
+def _asked(stage: AuditStage, questions: Any, seed: int, drawn: int) -> Iterator[_TriedQuestion]:
     """List the questions to be tried: the owner's own, templates of everything that can be asked, and drawn ones."""
     fixed = {**dict.fromkeys(questions_of(questions), OWN)}
     fixed = {**fixed, **{each: TEMPLATE for each in templates(stage.catalog) if each not in fixed}}
     delta = bool(stage.policy.budget.delta)
     for place, (text, origin) in enumerate(fixed.items()):
-        yield _Asked(text, origin, delta and place < _GAUSSIAN)
+        yield _TriedQuestion(text, origin, delta and place < _GAUSSIAN)
     for each in islice(drawn_questions(stage.catalog, seed), drawn):
-        yield _Asked(each, DRAWN, delta and each.gaussian)
+        yield _TriedQuestion(each, DRAWN, delta and each.gaussian)
 
 
 def _share(level: Fraction, questions: int) -> Fraction:
@@ -162,14 +169,14 @@ def _notes(untried: tuple[str, ...], unbought: tuple[str, ...], unplanted: tuple
         )
 
 
-def _capped(stage: Stage) -> Iterator[str]:
+def _capped(stage: AuditStage) -> Iterator[str]:
     for name in stage.tables.capped:
         yield f"no invented unit reaches the limit of rows of {name}, which is beyond what is invented"
 
 
 @dataclass(frozen=True)
-class _Run:
-    stage: Stage
+class _AuditRun:
+    stage: AuditStage
     until: float
     level: Fraction
     progress: Progress
@@ -192,7 +199,7 @@ class _Run:
             found += tuple(plant())
         return found, {}
 
-    def questions(self, asked: Sequence[_Asked]) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
+    def questions(self, asked: Sequence[_TriedQuestion]) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
         """Try every question there is time for."""
         found: list[TriedQuestion] = []
         for number, each in enumerate(asked):
@@ -203,7 +210,7 @@ class _Run:
             found.append(self._at(each, question, self.stage.paid(question)))
         return tuple(found), ()
 
-    def gaussian(self, asked: Sequence[_Asked]) -> Iterator[TriedQuestion]:
+    def gaussian(self, asked: Sequence[_TriedQuestion]) -> Iterator[TriedQuestion]:
         """Try some with Gaussian noise, after everything else that is compared: it changes what an account still pays,
         and is released over a few of the tables only.
         """
@@ -213,13 +220,13 @@ class _Run:
                 self.progress(f"Gaussian noise: {each.text}")
                 yield self._at(each, question, self.stage.paid(question, gaussian=True))
 
-    def _understood(self, asked: _Asked) -> Any:
+    def _understood(self, asked: _TriedQuestion) -> Any:
         try:
             return self.stage.question(asked.ask)
         except SfumatoError:
             return None
 
-    def _at(self, asked: _Asked, question: Any, paid: Paid) -> TriedQuestion:
+    def _at(self, asked: _TriedQuestion, question: Any, paid: Paid) -> TriedQuestion:
         populations = self.stage.tables.populations
         ends = (populations[0], *populations[-2:])  # of what needs no row, a few tables tell as much as all
         over = ends if paid.gaussian else populations
@@ -252,7 +259,7 @@ class _Run:
                 kinds.setdefault(kind, place)
         found = list(tried)
         places = sorted(kinds.values(), key=lambda each: found[each].drawn is not None)[:_KINDS]
-        with Processes() as processes:
+        with SamplingProcesses() as processes:
             for place in places:
                 if self._late:
                     break
@@ -268,7 +275,7 @@ class _Run:
         measured = tuple(type(each).__name__ for each in question.query.plan.measures)
         return measured, bool(question.found), bool(question.query.plan.keys) and not question.found
 
-    def _bought(self, processes: Processes, tried: TriedQuestion, count: int) -> Sampled | None:
+    def _bought(self, processes: SamplingProcesses, tried: TriedQuestion, count: int) -> Sampled | None:
         """Buy releases in two neighbouring worlds and try to refute the claim by them."""
         paid = self.stage.paid(self.stage.question(tried.question))
         telling = None if tried.replay is None else tried.replay.telling

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sfumato.audit.asked_questions.compared_outcomes import Difference
+from sfumato.audit.asked_questions.compared_outcomes import OutcomeDifference
 from sfumato.audit.asked_questions.replayed_totals import Replayed
 from sfumato.audit.lower_bounds.verdicts import Verdict
 from sfumato.audit.whole_policies.planted_faults import CaughtFault
 from sfumato.audit.whole_policies.shared_noise import ComparedNoise
 from sfumato.notebook_html import paragraphs, table
 from sfumato.privacy.numbers import percent, shown
-from sfumato.release.answers.web_pages import Page, escaped, facts, listed, paragraph, table as html_table
+from sfumato.release.answers.web_pages import HtmlPage, escaped, facts, listed, paragraph, table as html_table
 from sfumato.version import __version__
 
 TEMPLATE, OWN, DRAWN = "template", "the owner's", "drawn"
@@ -46,7 +46,7 @@ class TriedQuestion:
     origin: str
     price: str
     answered: bool
-    differences: tuple[Difference, ...]
+    differences: tuple[OutcomeDifference, ...]
     replay: Replayed | None = None
     drawn: Sampled | None = None
     bought: Sampled | None = None
@@ -223,7 +223,7 @@ def told(sampled: Sampled | None) -> str:
     return f"{doubt}{proven} of {sampled.samples:,}{power}"
 
 
-def page(audit: CuratorAudit) -> Page:
+def page(audit: CuratorAudit) -> HtmlPage:
     """Write the whole page."""
     name = f"An audit of {audit.policy}"
     sections = [
@@ -235,7 +235,7 @@ def page(audit: CuratorAudit) -> Page:
         f"<h2>What this does not show</h2>{_limits()}",
         f"<footer>Made by sfumato {__version__}. This page loads nothing from anywhere.</footer>",
     ]
-    return Page(name, "\n".join(sections))
+    return HtmlPage(name, "\n".join(sections))
 
 
 def _summary(audit: CuratorAudit) -> str:

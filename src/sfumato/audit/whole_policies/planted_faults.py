@@ -17,9 +17,9 @@ import numpy as np
 
 from sfumato.audit.asked_questions.compared_outcomes import Coordinates, Outcome, differences, outcome
 from sfumato.audit.asked_questions.replayed_totals import Recorded, record, replayed
-from sfumato.audit.invented_tables import Population
+from sfumato.audit.invented_tables import InventedPopulation
 from sfumato.audit.lower_bounds.falsifying import falsify
-from sfumato.audit.whole_policies.audit_stages import Paid, Stage, drawn_again, prepared, read_by
+from sfumato.audit.whole_policies.audit_stages import AuditStage, Paid, drawn_again, prepared, read_by
 from sfumato.audit.whole_policies.shared_noise import Noise, Spoil, compare_noise
 from sfumato.curator import Question
 from sfumato.errors import SfumatoError
@@ -51,7 +51,7 @@ Planted = Callable[[], "Iterator[CaughtFault]"]
 """A fault that is planted when this is called; there is nothing where a policy has no place for it."""
 
 
-def planted_faults(stage: Stage, texts: tuple[str, ...], confidence: Fraction) -> dict[str, Planted]:
+def planted_faults(stage: AuditStage, texts: tuple[str, ...], confidence: Fraction) -> dict[str, Planted]:
     """Name every fault, each with what plants it in the first question that it fits."""
     found: dict[str, Planted] = {}
     for name, plant in _PLANTS.items():
@@ -63,10 +63,10 @@ def planted_faults(stage: Stage, texts: tuple[str, ...], confidence: Fraction) -
     return found
 
 
-Plant = Callable[[Stage, str, Question, Fraction], "CaughtFault | None"]
+Plant = Callable[[AuditStage, str, Question, Fraction], "CaughtFault | None"]
 
 
-def _first(plant: Plant, stage: Stage, texts: tuple[str, ...], confidence: Fraction) -> Iterator[CaughtFault]:
+def _first(plant: Plant, stage: AuditStage, texts: tuple[str, ...], confidence: Fraction) -> Iterator[CaughtFault]:
     for text in texts:
         try:
             question = stage.question(text)
@@ -78,11 +78,11 @@ def _first(plant: Plant, stage: Stage, texts: tuple[str, ...], confidence: Fract
             return
 
 
-def _recorded(stage: Stage, question: Question, paid: Paid) -> tuple[Recorded, ...]:
+def _recorded(stage: AuditStage, question: Question, paid: Paid) -> tuple[Recorded, ...]:
     return () if question.found else stage.recorded(question, paid)
 
 
-def _half_the_noise(stage: Stage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
+def _half_the_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
     """Let the noise be half of what the claim needs: twice as much is paid as is claimed."""
     claim = stage.paid(question).claim
     recorded = _recorded(stage, question, Paid(Guarantee(2 * claim.epsilon)))
@@ -91,7 +91,7 @@ def _half_the_noise(stage: Stage, text: str, question: Question, confidence: Fra
     return None if tried is None else CaughtFault(_HALF, text, not tried[0].holds, str(tried[0]))
 
 
-def _one_noise(stage: Stage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
+def _one_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
     """Give all numbers of a measurement the noise of the first: their differences are exact."""
     paid = stage.paid(question)
     recorded = [each for each in _recorded(stage, question, paid) if each.exact[""].size > 1]
@@ -120,7 +120,7 @@ def _for_equal_measures(noise: Noise, mechanisms: Sequence[Additive]) -> Noise:
 
 
 def _shared_noise(
-    name: str, spoil: Spoil, stage: Stage, text: str, question: Question, confidence: Fraction
+    name: str, spoil: Spoil, stage: AuditStage, text: str, question: Question, confidence: Fraction
 ) -> CaughtFault | None:
     """Spoil the noise of a release that has several numbers of the kind; there is no fault where it stays as it is."""
     made = prepared(question, stage.paid(question))
@@ -171,7 +171,7 @@ _MISREAD: Mapping[str, Callable[[Policy], Policy]] = {
 
 
 def _misread(
-    stage: Stage, texts: tuple[str, ...], name: str, change: Callable[[Policy], Policy]
+    stage: AuditStage, texts: tuple[str, ...], name: str, change: Callable[[Policy], Policy]
 ) -> Iterator[CaughtFault]:
     """Read with another policy what the stage's policy makes the noise for, in the first question that looks at it."""
     policy = change(stage.policy)
@@ -188,7 +188,7 @@ def _misread(
                 return
 
 
-def _exceeded(stage: Stage, other: Stage, text: str) -> float | None:
+def _exceeded(stage: AuditStage, other: AuditStage, text: str) -> float | None:
     """Say what share of a claim is reached by totals that another policy reads; None where it claims the same."""
     question, twin = stage.question(text), other.question(text)
     if not isinstance(question, Question) or question.found or question.table.name in stage.tables.capped:
@@ -218,7 +218,7 @@ def _scaled(claim: Sensitivity, by: Fraction) -> Sensitivity:
     return Sensitivity(claim.groups, claim.per_group * by, claim.total * by, claim.squares * by**2, claim.neighbours)
 
 
-def _bare_groups(stage: Stage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
+def _bare_groups(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
     """Show only the groups of one column that have rows."""
     del confidence
     keys = [each for each in question.table.columns if text.startswith(f"SELECT {quoted(each)},")]
@@ -233,11 +233,11 @@ def _bare_groups(stage: Stage, text: str, question: Question, confidence: Fracti
     return CaughtFault(_GROUPS, text, bool(found), str(found[0]) if found else "nothing")
 
 
-def _values(population: Population, question: Question, key: str) -> list[Any]:
+def _values(population: InventedPopulation, question: Question, key: str) -> list[Any]:
     return sorted(set(population.tables[question.table.name][key].to_pylist()), key=repr)
 
 
-def _bare_keys(stage: Stage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
+def _bare_keys(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
     """Show every key that is found in the data, without a threshold."""
     keys = [each for each in question.table.columns if text.startswith(f"SELECT {quoted(each)},")]
     if not question.found or not keys or question.table.columns[keys[0]].type is not Type.TEXT:
@@ -251,10 +251,10 @@ def _bare_keys(stage: Stage, text: str, question: Question, confidence: Fraction
     return CaughtFault(_KEYS, text, not tried.holds, str(tried))
 
 
-def _apart(stage: Stage, question: Question, key: str) -> tuple[Population, Population]:
+def _apart(stage: AuditStage, question: Question, key: str) -> tuple[InventedPopulation, InventedPopulation]:
     """Choose the neighbours that share fewest keys."""
 
-    def apart(pair: tuple[Population, Population]) -> int:
+    def apart(pair: tuple[InventedPopulation, InventedPopulation]) -> int:
         first, second = (set(_values(each, question, key)) for each in pair)
         return len(first ^ second)
 
@@ -271,7 +271,7 @@ _PLANTS: Mapping[str, Plant] = {
 }
 
 
-def _rows(population: Population) -> int:
+def _rows(population: InventedPopulation) -> int:
     return sum(each.num_rows for each in population.tables.values())
 
 
@@ -282,7 +282,9 @@ _TELLING: Mapping[str, Callable[[Outcome, int], Outcome]] = {
 }
 
 
-def _telling(stage: Stage, text: str, name: str, change: Callable[[Outcome, int], Outcome]) -> Iterator[CaughtFault]:
+def _telling(
+    stage: AuditStage, text: str, name: str, change: Callable[[Outcome, int], Outcome]
+) -> Iterator[CaughtFault]:
     """Let what is seen of a question depend on how many rows there are beside those of the others."""
     paid = stage.paid(stage.question(text)).keywords
     seen = [(each, outcome(stage.curators[each.name], text, paid)) for each in stage.tables.populations]

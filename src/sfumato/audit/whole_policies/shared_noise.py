@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sfumato.curator import Question
 from sfumato.engine.seam import Engine
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.readings.total_readings import Reading
+from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.release.preparing import Prepared
 from sfumato.release.releasing import Read
 
@@ -83,7 +83,7 @@ def _reading_once(engine: Engine) -> Read:
     """Read exact totals of invented rows, each reading once: draws differ in their noise alone."""
     kept: dict[Any, Any] = {}
 
-    def read(reading: Reading[E]) -> E:
+    def read(reading: PlanReading[E]) -> E:
         if reading not in kept:
             kept[reading] = engine.read(reading, _KEY)
         found: E = kept[reading]

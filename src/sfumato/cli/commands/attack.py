@@ -13,7 +13,7 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
 
 if TYPE_CHECKING:
-    from sfumato.attacks.game import Match, Round
+    from sfumato.attacks.game import GameRound, GuessingMatch
 
 ATTACKS = {
     "differencing": "differencing",
@@ -177,9 +177,9 @@ def _policy(what: str, given: dict[str, Any], html: Path | None) -> Any:
 
 
 def _play(against: str, rounds: int) -> None:
-    from sfumato.attacks.game import NAMES, WARDS, WORDS, Match, begun, ward
+    from sfumato.attacks.game import NAMES, WARDS, WORDS, GuessingMatch, begun, ward
 
-    match = Match(against, rounds)
+    match = GuessingMatch(against, rounds)
     click.echo(f"{len(NAMES)} people, and each has a secret with probability ½. Answers are {WORDS[against]}.")
     for own in WARDS:
         click.echo(f"  {own}: {', '.join(name for place, name in enumerate(NAMES) if ward(place) == own)}")
@@ -195,11 +195,11 @@ def _play(against: str, rounds: int) -> None:
     _end(match)
 
 
-def _has(current: Round) -> str:
+def _has(current: GameRound) -> str:
     return "has it" if current.secret[current.target] else "does not have it"
 
 
-def _round(current: Round) -> bool | None:
+def _round(current: GameRound) -> bool | None:
     """Take commands until there is a guess, and tell whether it is right; None where the player quits."""
     from sfumato.errors import Overspent, SfumatoError
 
@@ -226,6 +226,6 @@ def _round(current: Round) -> bool | None:
             click.echo("withheld: fewer than 5" if told is None else f"{told:,.0f}")
 
 
-def _end(match: Match) -> None:
+def _end(match: GuessingMatch) -> None:
     click.echo("")
     click.echo(click.wrap_text(match.score(), 100))

@@ -23,7 +23,7 @@ WIDTH = 92
 
 
 @dataclass(frozen=True)
-class Part:
+class TourStep:
     """A part is one step of the tour: what it is about, and the lines it runs."""
 
     title: str
@@ -32,7 +32,7 @@ class Part:
 
 
 PARTS = (
-    Part(
+    TourStep(
         "A question, and how wrong its answer will be",
         """
         The table: every flight that left New York in the summer of 2013 (real, public: see ORIGIN.md). The policy says
@@ -50,7 +50,7 @@ ask.error(epsilon=1)
 round(ask.price({"flights": 1000}), 3)      # the ε that would give ±1000
 ''',
     ),
-    Part(
+    TourStep(
         "The answer",
         """
         Only release spends. The charge is on disk before the first row is read; then noise is added, and every number
@@ -62,7 +62,7 @@ print(answer.bars("flights", width=40))
 print(answer.receipt.short())
 """,
     ),
-    Part(
+    TourStep(
         "Asked again: the same answer, free",
         """
         A second draw of noise would tell more about the planes, so it would cost; the stored answer tells nothing new.
@@ -71,7 +71,7 @@ print(answer.receipt.short())
 ask.release(epsilon=1).rows == answer.rows
 """,
     ),
-    Part(
+    TourStep(
         "A budget that holds",
         """
         The policy allows ε = 3 for life: for everybody together, across restarts. What does not fit is refused before
@@ -81,7 +81,7 @@ ask.release(epsilon=1).rows == answer.rows
 ask.release(epsilon=2.5, fresh=True)
 """,
     ),
-    Part(
+    TourStep(
         "An attack on exact answers",
         """
         On 28 August one flight only was SkyWest's. Whoever gets exact totals, with it and without it, subtracts.
@@ -97,7 +97,7 @@ without = pc.sum(others["delay"]).as_py()
 print(f"{everyone:,} - {without:,} = {everyone - without} minutes: its delay")
 """,
     ),
-    Part(
+    TourStep(
         "The same attack here",
         """
         The same two questions, to the curator (with a tighter limit, five flights of a plane, which means less noise).

@@ -15,7 +15,7 @@ from sfumato.cli.common.progress import ProgressLines
 from sfumato.cli.drafting import columns as init_columns, interview
 from sfumato.cli.drafting.columns import Declared, assumed_words, declare_words, unnamed_words, without_values_words
 from sfumato.cli.drafting.flags import given_answers
-from sfumato.cli.drafting.interview import ALL, SKIP, Asked, Interview, KeptAnswers, yes
+from sfumato.cli.drafting.interview import ALL, SKIP, Interview, InterviewQuestion, KeptAnswers, yes
 from sfumato.curator import Bounds, Curator
 from sfumato.curator.policy_drafts import (
     FoundTable,
@@ -272,7 +272,7 @@ class _Drafting:
 
         return self.interview.ask(interview.name(label), read)
 
-    def _whose(self, label: str, name: str, private: Mapping[str, Mapping[str, Any]]) -> Asked:
+    def _whose(self, label: str, name: str, private: Mapping[str, Mapping[str, Any]]) -> InterviewQuestion:
         """Make the question whose a table's rows are, with what names suggest."""
         guess: str | Via | None = suggested_id(private[name], self.unit) or suggested_path(name, self.unit, private)
         default = f"{guess.via}.{guess.on}" if isinstance(guess, Via) else guess
@@ -317,7 +317,7 @@ class _Drafting:
         ends = interview.bounds(label, name, suggested_bounds(name, choice))
         return self._in_part(ends, lambda answer: init_columns.numbers(choice, answer), part)
 
-    def _in_part(self, asked: Asked, read: Callable[[str], T], part: str) -> T:
+    def _in_part(self, asked: InterviewQuestion, read: Callable[[str], T], part: str) -> T:
         """Ask one of many questions of a kind: one answer takes the defaults of all that follow."""
 
         def accepting(answer: str) -> T:

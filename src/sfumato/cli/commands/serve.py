@@ -31,13 +31,13 @@ def command(
     Prints a link that lets the owner in once. Only this machine reaches it, unless the settings say otherwise.
     """
     try:
-        from sfumato.server.serving import Given, serve
-        from sfumato.server.settings import Settings, read_settings
+        from sfumato.server.serving import ProcessSettings, serve
+        from sfumato.server.settings import ServerSettings, read_settings
     except ImportError:
         raise SfumatoError("the server is not installed", place="sfumato serve", fix=installing("server")) from None
-    found = Settings() if settings is None else read_settings(settings)
+    found = ServerSettings() if settings is None else read_settings(settings)
     asked = replace(found, listen=listen or found.listen, processes=processes or found.processes)
-    sys.exit(serve(Given(policies, ledger, asked), _say))
+    sys.exit(serve(ProcessSettings(policies, ledger, asked), _say))
 
 
 def _say(link: str) -> None:

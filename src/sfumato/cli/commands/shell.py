@@ -13,7 +13,7 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES, in_shell, refusal_words, say
 from sfumato.cli.shell.completion import Completion, pieces
 from sfumato.cli.shell.lines import EditedLines, Lines, PlainLines, TypedHistory, can_edit, usual_path
-from sfumato.cli.shell.session import COMMANDS, Leave, Session, Settings
+from sfumato.cli.shell.session import COMMANDS, Leave, ShellSession, ShellSettings
 from sfumato.errors import SfumatoError, installing
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def command(
     """
     if history is not None and no_history:
         raise click.UsageError("give --history or --no-history, not both")
-    settings = Settings().with_delta(delta)
+    settings = ShellSettings().with_delta(delta)
     settings = settings if epsilon is None else settings.with_epsilon(epsilon)
     from sfumato.curator import Curator
 
@@ -70,7 +70,7 @@ def command(
         interactive = sys.stdin.isatty()
         typed = TypedHistory(history or usual_path()) if interactive and not no_history else None
         lines = _lines(asking, typed, lambda: f" {session.settings}   Tab completes, ; ends, \\help ")
-        session = Session(asking, lines, ledger, yes, interactive, settings)
+        session = ShellSession(asking, lines, ledger, yes, interactive, settings)
         if interactive:
             click.echo(_WELCOME)
         _converse(session)
@@ -87,7 +87,7 @@ def _lines(curator: Curator, typed: TypedHistory | None, below: Callable[[], str
     return EditedLines(Completion(columns, tuple(COMMANDS)), typed, below)
 
 
-def _converse(session: Session) -> None:
+def _converse(session: ShellSession) -> None:
     """Read and obey until there are no more lines; a Ctrl-C ends a line, or what is being done."""
     while True:
         try:
@@ -105,7 +105,7 @@ def _converse(session: Session) -> None:
             click.echo()
 
 
-def _obey(session: Session, text: str) -> None:
+def _obey(session: ShellSession, text: str) -> None:
     found, rest = pieces(text)
     for piece in [*found, *([rest] if rest else [])]:
         try:

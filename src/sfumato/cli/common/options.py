@@ -18,7 +18,7 @@ from sfumato.cli.common.progress import ProgressLines
 
 if TYPE_CHECKING:
     from sfumato.reports.signing_keys import SigningKey
-    from sfumato.reports.telling import Told
+    from sfumato.reports.telling import AccountReport
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -111,7 +111,7 @@ passphrase_file = click.option(
 )
 
 
-def shown(found: Told) -> str:
+def shown(found: AccountReport) -> str:
     """Say how many questions are shown, and how others are."""
     every, visible = len(found.asked), sum(each.question is not None for each in found.asked)
     lost = sum(each.is_lost for each in found.asked)

@@ -85,7 +85,7 @@ HELP = "?"
 
 
 @dataclass(frozen=True)
-class Asked:
+class InterviewQuestion:
     """A question has a key that flags and kept answers name it by, words, a default and an explanation."""
 
     key: str
@@ -108,7 +108,7 @@ class Interview:
     accepted: set[str] = field(default_factory=set)
     """Parts of the interview whose remaining questions are answered by their defaults."""
 
-    def ask(self, asked: Asked, read: Callable[[str], T], part: str = "") -> T:
+    def ask(self, asked: InterviewQuestion, read: Callable[[str], T], part: str = "") -> T:
         """Give the answer as it is read; one that was typed is asked for again until it can be."""
         if asked.key in self.given:
             return self._read(asked, self.given[asked.key], read)
@@ -129,25 +129,25 @@ class Interview:
             return self._read(asked, asked.default, read)
         return self._typed(asked, read)
 
-    def answered(self, asked: Asked) -> str | None:
+    def answered(self, asked: InterviewQuestion) -> str | None:
         """Give what a flag or an earlier interview answered, or what was typed in this one; None where nobody did."""
         given = self.given.get(asked.key)
         return self.kept.get(asked.key) if given is None else given
 
-    def require(self, several: Sequence[Asked]) -> None:
+    def require(self, several: Sequence[InterviewQuestion]) -> None:
         """Refuse all questions at once that --yes leaves open: those without a default, a flag or an earlier answer."""
         answered = (self.answered(each) or each.default for each in several)
         left = [each for each, answer in zip(several, answered, strict=True) if answer is None]
         if left and self.take_defaults:
             raise _left_open(left)
 
-    def _read(self, asked: Asked, answer: str, read: Callable[[str], T]) -> T:
+    def _read(self, asked: InterviewQuestion, answer: str, read: Callable[[str], T]) -> T:
         try:
             return read(answer)
         except (SfumatoError, click.UsageError) as refused:
             raise InvalidPolicy(_rule(refused), place=asked.words, fix=f"answer it with {asked.flag}") from None
 
-    def _typed(self, asked: Asked, read: Callable[[str], T]) -> T:
+    def _typed(self, asked: InterviewQuestion, read: Callable[[str], T]) -> T:
         while True:
             shown = {"default": asked.default, "show_default": bool(asked.default)}
             typed = str(click.prompt(asked.words, value_proc=str, **shown)).strip()  # type: ignore[arg-type]
@@ -163,7 +163,7 @@ class Interview:
             return found
 
 
-def _left_open(several: Sequence[Asked]) -> InvalidPolicy:
+def _left_open(several: Sequence[InterviewQuestion]) -> InvalidPolicy:
     these, them = ("this question has", "it") if len(several) == 1 else ("these questions have", "them")
     return InvalidPolicy(
         f"--yes takes every default, and {these} none that is safe to take unseen",
@@ -190,8 +190,8 @@ SKIP = "-"
 ALL = "*"
 
 
-def read_rows(files: str) -> Asked:
-    return Asked(
+def read_rows(files: str) -> InterviewQuestion:
+    return InterviewQuestion(
         "read rows",
         f"May rows of {files} be read, to find types and how they are written (yes/no)",
         "yes",
@@ -202,8 +202,8 @@ def read_rows(files: str) -> Asked:
     )
 
 
-def copy(label: str, target: str, reasons: Sequence[str]) -> Asked:
-    return Asked(
+def copy(label: str, target: str, reasons: Sequence[str]) -> InterviewQuestion:
+    return InterviewQuestion(
         f"copy {label}",
         f"Copy {label} as {target} beside it, because {'; '.join(reasons)} (yes/no)",
         "yes",
@@ -215,8 +215,8 @@ def copy(label: str, target: str, reasons: Sequence[str]) -> Asked:
     )
 
 
-def unit(default: str) -> Asked:
-    return Asked(
+def unit(default: str) -> InterviewQuestion:
+    return InterviewQuestion(
         "unit",
         "The unit you protect, in one word (patient, customer, household …)",
         default,
@@ -227,8 +227,8 @@ def unit(default: str) -> Asked:
     )
 
 
-def role(table: str, default: str) -> Asked:
-    return Asked(
+def role(table: str, default: str) -> InterviewQuestion:
+    return InterviewQuestion(
         f"{table}.role",
         f"{table}: private, public, or {SKIP} to leave it out",
         default,
@@ -238,8 +238,8 @@ def role(table: str, default: str) -> Asked:
     )
 
 
-def name(table: str) -> Asked:
-    return Asked(
+def name(table: str) -> InterviewQuestion:
+    return InterviewQuestion(
         f"{table}.name",
         f"A name for the table {table}",
         table,
@@ -248,8 +248,8 @@ def name(table: str) -> Asked:
     )
 
 
-def owner(table: str, unit: str, default: str | None) -> Asked:
-    return Asked(
+def owner(table: str, unit: str, default: str | None) -> InterviewQuestion:
+    return InterviewQuestion(
         f"{table}.id",
         f"{table}: the column that says whose row it is, or {ROW} when every row is one {unit}",
         default,
@@ -260,8 +260,8 @@ def owner(table: str, unit: str, default: str | None) -> Asked:
     )
 
 
-def max_rows(table: str, unit: str) -> Asked:
-    return Asked(
+def max_rows(table: str, unit: str) -> InterviewQuestion:
+    return InterviewQuestion(
         f"{table}.max_rows",
         f"{table}: rows of one {unit} that may count",
         "10",
@@ -274,8 +274,8 @@ def max_rows(table: str, unit: str) -> Asked:
     )
 
 
-def budget(unsafe: bool) -> Asked:
-    return Asked(
+def budget(unsafe: bool) -> InterviewQuestion:
+    return InterviewQuestion(
         "budget",
         "The budget for life: an epsilon, and a delta if any (such as 3 1e-6)",
         None if unsafe else "1",
@@ -288,8 +288,8 @@ def budget(unsafe: bool) -> Asked:
     )
 
 
-def kind(table: str, column: str, default: str) -> Asked:
-    return Asked(
+def kind(table: str, column: str, default: str) -> InterviewQuestion:
+    return InterviewQuestion(
         f"{table}.columns.{column}.type",
         f"{column}: type",
         default,
@@ -300,8 +300,8 @@ def kind(table: str, column: str, default: str) -> Asked:
     )
 
 
-def values(table: str, column: str) -> Asked:
-    return Asked(
+def values(table: str, column: str) -> InterviewQuestion:
+    return InterviewQuestion(
         f"{table}.columns.{column}.values",
         f"{column}: its values, separated by commas (empty: not known)",
         "",
@@ -312,8 +312,8 @@ def values(table: str, column: str) -> Asked:
     )
 
 
-def bounds(table: str, column: str, default: str) -> Asked:
-    return Asked(
+def bounds(table: str, column: str, default: str) -> InterviewQuestion:
+    return InterviewQuestion(
         f"{table}.columns.{column}.bounds",
         f"{column}: bounds, low and high; or values 0,1 (empty: none)"
         if not default

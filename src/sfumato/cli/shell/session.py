@@ -33,7 +33,7 @@ _LIMITS = ("rows", "groups", "rows_per_group")
 
 
 @dataclass(frozen=True)
-class Settings:
+class ShellSettings:
     """These are a price or an accuracy, and limits; at first none is set, since no price is safe to assume."""
 
     epsilon: str | None = None
@@ -63,7 +63,7 @@ class Settings:
             price = f"within ±{self.within}" if isinstance(self.within, str) else f"within {_pairs(self.within)}"
         return price + (f", δ = {self.delta}" if exact(self.delta, "delta") else "")
 
-    def with_epsilon(self, given: str) -> Settings:
+    def with_epsilon(self, given: str) -> ShellSettings:
         """Set the price of each question, and a δ with it if there is one: ``0.5`` or ``0.5 1e-6``."""
         epsilon, *rest = given.split() or [""]
         exact(epsilon, "epsilon", POSITIVE)
@@ -71,11 +71,11 @@ class Settings:
             raise InvalidParameter("epsilon", given, "a price, or a price and a δ", fix="write \\epsilon 0.5 1e-6")
         return replace(self.with_delta(rest[0]) if rest else self, epsilon=epsilon, within=None)
 
-    def with_delta(self, given: str) -> Settings:
+    def with_delta(self, given: str) -> ShellSettings:
         """Set the δ of each question: 0 is none."""
         return replace(self, delta=_checked(given, "delta", NONNEGATIVE))
 
-    def with_within(self, given: str) -> Settings:
+    def with_within(self, given: str) -> ShellSettings:
         """Set how wrong an answer may be: one number for every column, or ``COLUMN=NUMBER`` for each."""
         words = given.split()
         if len(words) == 1 and "=" not in words[0]:
@@ -87,7 +87,7 @@ class Settings:
         found = {name: _checked(width, f"within {name}", POSITIVE) for name, _, width in pairs}
         return replace(self, within=found, epsilon=None)
 
-    def with_limit(self, given: str) -> Settings:
+    def with_limit(self, given: str) -> ShellSettings:
         """Set what of one unit counts: ``rows=5 groups=2``, or ``off`` for what the policy says."""
         if given.strip() == OFF:
             return replace(self, limits={})
@@ -125,7 +125,7 @@ class Leave(Exception):
 
 
 @dataclass
-class Session:
+class ShellSession:
     """A session knows its settings, the last question and the last answer."""
 
     curator: Curator
@@ -134,7 +134,7 @@ class Session:
     spends: bool
     """Whether questions are asked without a yes to each: what ``--yes`` says."""
     interactive: bool
-    settings: Settings = field(default_factory=Settings)
+    settings: ShellSettings = field(default_factory=ShellSettings)
     question: Question | Listing | None = None
     answer: Answer | None = None
 
@@ -246,7 +246,7 @@ class Session:
             self._understand(sql)
         click.echo(in_shell(str(self._last().explain(**self.settings.price))))
 
-    def set(self, settings: Settings) -> None:
+    def set(self, settings: ShellSettings) -> None:
         """Take new settings, and put the last question anew where its limits changed."""
         changed, self.settings = settings.limits != self.settings.limits, settings
         if changed and self.question is not None and not self.question.free:
@@ -304,10 +304,10 @@ class Command:
 
     given: str
     does: str
-    act: Callable[[Session, str], None]
+    act: Callable[[ShellSession, str], None]
 
 
-def _help(_: Session, __: str) -> None:
+def _help(_: ShellSession, __: str) -> None:
     width = max(len(f"{name} {each.given}") for name, each in COMMANDS.items())
     click.echo("A question in SQL ends with ; and shows its price and its error before it spends.")
     for name, each in COMMANDS.items():

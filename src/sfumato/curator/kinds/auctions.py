@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from sfumato.curator.release_kinds import Name, Refusal, ReleaseKind, Size, Spec, Workspace, option
+from sfumato.curator.release_kinds import Name, ReleaseKind, Size, SkinRefusal, Spec, Workspace, option
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
@@ -37,5 +37,5 @@ KIND = ReleaseKind(
     ("epsilon", "counting", "within", "confidence", "fresh"),
     AuctionSpec((1, 2, 5, 10), "bids", "bid"),
     positional=("counting", "confidence"),
-    skins={"command": Refusal("auctions have a command of their own", "sfumato auction")},
+    skins={"command": SkinRefusal("auctions have a command of their own", "sfumato auction")},
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Name, Refusal, ReleaseKind, Spec, Workspace, option
+from sfumato.curator.release_kinds import Name, ReleaseKind, SkinRefusal, Spec, Workspace, option
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ def propose(workspace: Workspace, spec: LimitsSpec) -> LimitsSearch:
     return limits_search(workspace.context, spec.table, spec.by, spec.share)
 
 
-_OWNER = Refusal("a search for limits is not there at a server", "ask the owner to release it from the policy's file")
+_OWNER = SkinRefusal(
+    "a search for limits is not there at a server", "ask the owner to release it from the policy's file"
+)
 KIND = ReleaseKind(
     "limits",
     LimitsSpec,

@@ -11,8 +11,8 @@ from sfumato.curator.release_kinds import (
     Name,
     Names,
     NameSets,
-    Refusal,
     ReleaseKind,
+    SkinRefusal,
     Spec,
     Text,
     Workspace,
@@ -46,8 +46,8 @@ def propose(workspace: Workspace, spec: MarginalsSpec) -> MarginalsProposal:
     return marginals(workspace.context, workspace.catalog, **given)
 
 
-_PUBLISH = Refusal("marginals are published by a command of their own", "sfumato publish")
-_MODEL = Refusal("the page does not publish marginals", "publish them from Python: curator.marginals(table, ways)")
+_PUBLISH = SkinRefusal("marginals are published by a command of their own", "sfumato publish")
+_MODEL = SkinRefusal("the page does not publish marginals", "publish them from Python: curator.marginals(table, ways)")
 KIND = ReleaseKind(
     "marginals",
     MarginalsSpec,

@@ -12,8 +12,8 @@ from sfumato.curator.release_kinds import (
     Name,
     Names,
     NameSets,
-    Refusal,
     ReleaseKind,
+    SkinRefusal,
     Spec,
     Text,
     Workspace,
@@ -47,8 +47,8 @@ def propose(workspace: Workspace, spec: MwemSpec) -> MwemProposal:
     return mwem(workspace.context, workspace.catalog, **given)
 
 
-_PUBLISH = Refusal("models are published by a command of their own", "sfumato publish --method mwem")
-_MODEL = Refusal("the page does not publish models", "publish them from Python: curator.mwem(table, columns)")
+_PUBLISH = SkinRefusal("models are published by a command of their own", "sfumato publish --method mwem")
+_MODEL = SkinRefusal("the page does not publish models", "publish them from Python: curator.mwem(table, columns)")
 KIND = ReleaseKind(
     "synopses",
     MwemSpec,

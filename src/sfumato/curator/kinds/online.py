@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator.release_kinds import Count, Name, Names, Refusal, ReleaseKind, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, SkinRefusal, Spec, Text, Workspace, option
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.online import ProposedOnline
@@ -31,7 +31,7 @@ def propose(workspace: Workspace, spec: OnlineSpec) -> ProposedOnline:
     return proposed_online(workspace.context, workspace.catalog, **given)
 
 
-_OPEN = Refusal("an online session is not there at a server", "buy marginals once: questions to them are free")
+_OPEN = SkinRefusal("an online session is not there at a server", "buy marginals once: questions to them are free")
 KIND = ReleaseKind(
     "online",
     OnlineSpec,
@@ -43,6 +43,6 @@ KIND = ReleaseKind(
     skins={
         "rest": _OPEN,
         "page": _OPEN,
-        "command": Refusal("online sessions have a command of their own", "sfumato online"),
+        "command": SkinRefusal("online sessions have a command of their own", "sfumato online"),
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Count, Names, Refusal, ReleaseKind, Spec, Workspace, option
+from sfumato.curator.release_kinds import Count, Names, ReleaseKind, SkinRefusal, Spec, Workspace, option
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def propose(workspace: Workspace, spec: OpenSessionSpec) -> ProposedSession:
     return proposed_session(workspace.context, workspace.question, **vars(spec))
 
 
-_WAITS = Refusal(
+_WAITS = SkinRefusal(
     "a session that waits for its questions is not there at a server", "give them all: above(…, questions=[…])"
 )
 KIND = ReleaseKind(
@@ -43,6 +43,6 @@ KIND = ReleaseKind(
     skins={
         "rest": _WAITS,
         "page": _WAITS,
-        "command": Refusal("sessions have a command of their own", "sfumato above"),
+        "command": SkinRefusal("sessions have a command of their own", "sfumato above"),
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator.release_kinds import Count, Name, Names, Refusal, ReleaseKind, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, SkinRefusal, Spec, Text, Workspace, option
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def propose(workspace: Workspace, spec: ScoreSpec) -> ScoreProposal:
     return score(workspace.context, workspace.catalog, **given)
 
 
-_UPLOAD = Refusal(
+_UPLOAD = SkinRefusal(
     "the score of a candidate is not there at a server", "ask the owner to release it from the policy's file"
 )
 KIND = ReleaseKind(
@@ -47,6 +47,6 @@ KIND = ReleaseKind(
     skins={
         "rest": _UPLOAD,
         "page": _UPLOAD,
-        "command": Refusal("scores have a command of their own", "sfumato quality"),
+        "command": SkinRefusal("scores have a command of their own", "sfumato quality"),
     },
 )

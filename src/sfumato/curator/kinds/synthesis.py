@@ -11,8 +11,8 @@ from sfumato.curator.release_kinds import (
     Name,
     Names,
     NameSets,
-    Refusal,
     ReleaseKind,
+    SkinRefusal,
     Spec,
     Text,
     Workspace,
@@ -49,8 +49,8 @@ def propose(workspace: Workspace, spec: SynthesisSpec) -> SynthesisProposal:
     return synthesis(workspace.context, workspace.catalog, **given)
 
 
-_COMMAND = Refusal("synthetic tables are made by a command of their own", "sfumato synthesize")
-_MODEL = Refusal("the page makes no synthetic tables", "make them from Python: curator.synthesize(table)")
+_COMMAND = SkinRefusal("synthetic tables are made by a command of their own", "sfumato synthesize")
+_MODEL = SkinRefusal("the page makes no synthetic tables", "make them from Python: curator.synthesize(table)")
 KIND = ReleaseKind(
     "synthesis",
     SynthesisSpec,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sfumato.curator.release_kinds import Name, Refusal, ReleaseKind, Size, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import Name, ReleaseKind, Size, SkinRefusal, Spec, Text, Workspace, option
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.workloads import Workload
@@ -27,8 +27,8 @@ def propose(workspace: Workspace, spec: WorkloadSpec) -> Workload:
     return workload(workspace.context, lambda text: workspace.sql(text, None), spec.questions)
 
 
-_QUERY = Refusal("several questions are asked by sfumato query", "sfumato query POLICY questions.sql")
-_ALONE = Refusal("the page asks one question at a time", "ask a workload from Python: curator.workload([…])")
+_QUERY = SkinRefusal("several questions are asked by sfumato query", "sfumato query POLICY questions.sql")
+_ALONE = SkinRefusal("the page asks one question at a time", "ask a workload from Python: curator.workload([…])")
 KIND = ReleaseKind(
     "workloads",
     WorkloadSpec,

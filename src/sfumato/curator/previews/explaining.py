@@ -13,7 +13,7 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import KeyThreshold
 from sfumato.mechanisms.protocols import Additive
 from sfumato.notebook_html import paragraphs, table
-from sfumato.plan.bounding import Bounded, Scaled
+from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import (
@@ -302,7 +302,7 @@ def _limits(prepared: Prepared) -> list[Operator]:
     return list(dict.fromkeys(map(limited, prepared.used)))
 
 
-def limited(bounded: Bounded) -> Operator:
+def limited(bounded: BoundedPlan) -> Operator:
     """Explain how many rows of one unit count, and what becomes of the others."""
     if bounded.strategy is not Strategy.WHOLE or bounded.every_row:
         return Operator("limit", enforced(bounded), _HOW[bounded.strategy])
@@ -362,7 +362,7 @@ def _split(query: Query, prepared: Prepared) -> list[Operator]:
 
 
 def _subtotals(
-    scaled: Scaled, mechanism: Additive, rows: AnswerRows, confidence: Number, together: int
+    scaled: ScaledMeasure, mechanism: Additive, rows: AnswerRows, confidence: Number, together: int
 ) -> list[Operator]:
     """Explain what subtotals add: their noise is that of their groups together."""
     if not rows.sums:
@@ -379,7 +379,7 @@ def _outer(query: Outer, meant: Mapping[Reference, str]) -> Operator:
     return replace(found, name="outer", what=", ".join([*picked, found.what]))
 
 
-def _sensitivity(scaled: Scaled) -> str:
+def _sensitivity(scaled: ScaledMeasure) -> str:
     change = scaled.sensitivity
     known = bounds(scaled)
     most, once = (shown(float(each * scaled.unit_value), _DIGITS) for each in (change.l1, change.linf))

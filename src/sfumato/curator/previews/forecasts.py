@@ -25,7 +25,7 @@ from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.sharing import Made
 from sfumato.plan.values.expressions import Column, Expression, Result, walk
 from sfumato.plots.frame import INSIDE, Drawing, below, beside, framed
-from sfumato.plots.lines import Line, Panel, heights, panel
+from sfumato.plots.lines import Panel, PlottedLine, heights, panel
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import LogScale
 from sfumato.policy import Type
@@ -418,7 +418,7 @@ def draw_errors(
     return framed(_panels(drawn, marked), f"How wrong: {name}", terms, more)
 
 
-def _panels(drawn: Mapping[str, Sequence[Line]], marked: tuple[tuple[float, str], ...]) -> Drawing:
+def _panels(drawn: Mapping[str, Sequence[PlottedLine]], marked: tuple[tuple[float, str], ...]) -> Drawing:
     """Draw one panel over the whole width, or several, two beside each other."""
     high, wide = (340.0, INSIDE) if len(drawn) == 1 else (240.0, (INSIDE - _GAP) / 2)
     found = []
@@ -430,7 +430,7 @@ def _panels(drawn: Mapping[str, Sequence[Line]], marked: tuple[tuple[float, str]
     return below([beside(found[at : at + 2], _GAP) for at in range(0, len(found), 2)])
 
 
-def _lines(column: str, epsilons: Sequence[Fraction], every: Sequence[Mapping[str, Width]]) -> list[Line]:
+def _lines(column: str, epsilons: Sequence[Fraction], every: Sequence[Mapping[str, Width]]) -> list[PlottedLine]:
     """Give the line of a column, or of a mean one for each size of a group; none where no error is finite."""
     widths = [each.get(column) for each in every]
     sizes = next((tuple(each) for each in widths if isinstance(each, Mapping)), (0,))
@@ -443,9 +443,9 @@ def _lines(column: str, epsilons: Sequence[Fraction], every: Sequence[Mapping[st
     return found
 
 
-def _line(name: str, epsilons: Sequence[Fraction], halves: Sequence[float | None]) -> Line:
+def _line(name: str, epsilons: Sequence[Fraction], halves: Sequence[float | None]) -> PlottedLine:
     said = tuple(
         f"ε = {number(float(each))}: ±{'' if half is None else number(half)}"
         for each, half in zip(epsilons, halves, strict=True)
     )
-    return Line(name, tuple(map(float, epsilons)), tuple(halves), said=said)
+    return PlottedLine(name, tuple(map(float, epsilons)), tuple(halves), said=said)

@@ -18,11 +18,11 @@ from sfumato.curator.proposals.sessions import ProposedSession
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import StoredAnswer
 from sfumato.plan.canonical import digest
-from sfumato.plan.sql.question_files import Written, placed
+from sfumato.plan.sql.question_files import WrittenQuestion, placed
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.answers.answer_columns import Columns
-from sfumato.release.proposal import Call
+from sfumato.release.proposal import ReleaseCall
 from sfumato.release.releasing import Progress
 from sfumato.release.requests import RequestedSeries, given_again
 
@@ -81,7 +81,7 @@ class AskedSession:
 
         The same ``request_id`` gives the same answers again, for nothing.
         """
-        call = Call(request_id=request_id, seconds=seconds, progress=progress)
+        call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
         asked = RequestedSeries(self._context, self.session.words, self.identity, call)
         known = asked.known()
         if known is not None:
@@ -113,6 +113,6 @@ def asked_session(session: ProposedSession, questions: Sequence[str]) -> AskedSe
         raise InvalidParameter("questions", questions, "a list of at least one question in SQL")
     asked = {}
     for number, each in enumerate(listed, 1):
-        with placed(None, Written(each, 1), str(number)):
+        with placed(None, WrittenQuestion(each, 1), str(number)):
             asked[str(number)] = session.comparable(each)
     return AskedSession(session._context, session, asked)  # noqa: SLF001

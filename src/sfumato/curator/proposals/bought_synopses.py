@@ -45,7 +45,7 @@ from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers.answer import MEASURED, Answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.proposal import receipt
-from sfumato.release.releasing import Released
+from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import Within
 
 _MOST_ASKED = 8
@@ -141,7 +141,7 @@ class Outline:
 class Loaded:
     """The body of a publication."""
 
-    released: Released[Published]
+    released: StoredResult[Published]
     synopsis: Synopsis
 
 
@@ -169,11 +169,11 @@ def _load(publication: Publication, context: Context) -> Loaded:
     stored = context.account.read_published(publication)
     value = codec.loads(stored.body, longest=len(stored.body))
     assert isinstance(value, Published)
-    found = Released(value, stored.number, stored.time, stored.hash, free=True)
+    found = StoredResult(value, stored.number, stored.time, stored.hash, free=True)
     return Loaded(found, Synopsis(value, receipt_of(found, context)))
 
 
-def receipt_of(found: Released[Published], context: Context) -> Receipt:
+def receipt_of(found: StoredResult[Published], context: Context) -> Receipt:
     """Return the receipt of a synopsis for whoever asks now."""
     words = (noise_words(found.value.plan),)
     return receipt(found, found.value.purchase, words, question="", here=context, confidence="0.95")
@@ -208,7 +208,7 @@ _HOW = "release(free=True), or --free"
 
 
 @dataclass(frozen=True)
-class Asked:
+class SynopsisQuestion:
     """This is a question as it is put to a synopsis."""
 
     text: str
@@ -238,13 +238,13 @@ class FreeAnswer:
         return [name for name, goal in goals.items() if not self.widths[name] <= goal]
 
 
-def best(asked: Asked, context: Context) -> FreeAnswer | None:
+def best(asked: SynopsisQuestion, context: Context) -> FreeAnswer | None:
     """Find the synopsis that answers a question best; None where none answers it."""
     found, _ = _answers(asked, context)
     return min(found, key=_widest, default=None)
 
 
-def taken(asked: Asked, context: Context, within: Within | None) -> Answer:
+def taken(asked: SynopsisQuestion, context: Context, within: Within | None) -> Answer:
     """Give the answer of the best synopsis that was bought, if it is within what is wanted; else nothing is charged."""
     found, refusals = _answers(asked, context)
     if not found:
@@ -279,7 +279,7 @@ def _goals(within: Within | None, found: FreeAnswer) -> dict[str, Any]:
     return {name: exact(each, f"within {name}", POSITIVE) for name, each in wanted.items()}
 
 
-def _answers(asked: Asked, context: Context) -> tuple[list[FreeAnswer], list[str]]:
+def _answers(asked: SynopsisQuestion, context: Context) -> tuple[list[FreeAnswer], list[str]]:
     """Ask the synopses with the best forecasts; and say why those that do not answer do not."""
     table = asked.query.plan.table
     if context.policy.per is not None or context.policy.tables[table].public:
@@ -310,7 +310,9 @@ def _best_of(count: int, found: FreeAnswer, confidence: Number) -> FreeAnswer:
     return replace(found, answer=replace(found.answer, receipt=told, warnings=(*found.answer.warnings, said)))
 
 
-def _of_each(bought: Sequence[Publication], asked: Asked, context: Context) -> tuple[list[FreeAnswer], list[str]]:
+def _of_each(
+    bought: Sequence[Publication], asked: SynopsisQuestion, context: Context
+) -> tuple[list[FreeAnswer], list[str]]:
     table = asked.query.plan.table
     answers, refusals = [], []
     for each in bought:
@@ -329,7 +331,7 @@ def _weighted(table: str, limits: Limits, context: Context) -> tuple[str, ...]:
     return (f"{rule}, and so as less among the rows that a question keeps",)
 
 
-def _asked(face: answering.Face, asked: Asked, notes: tuple[str, ...]) -> FreeAnswer:
+def _asked(face: answering.Face, asked: SynopsisQuestion, notes: tuple[str, ...]) -> FreeAnswer:
     answering.check_same_meaning(face, asked.query)
     how: dict[str, Any] = {"confidence": asked.confidence, "together": asked.joint, "groups": asked.groups}
     made = answering.answered(face, asked.query, asked.text, **how)

@@ -32,7 +32,7 @@ from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import receipt
-from sfumato.release.releasing import Released
+from sfumato.release.releasing import StoredResult
 
 MOST_DEGREE = 100_000
 """No histogram is longer."""
@@ -103,7 +103,7 @@ class Degrees:
 
 
 @dataclass(frozen=True)
-class _Draw(OneReading[Degrees]):
+class _DegreesDraw(OneReading[Degrees]):
     """A histogram of degrees is released as noise on its counts."""
 
     batch: Batch
@@ -195,12 +195,12 @@ class DegreeHistogram(PricedByEpsilon[Degrees]):
         wanted = exact(within, "within", POSITIVE)
         return float(rounded_up(least(lambda epsilon: self.error(epsilon, confidence) <= wanted, "within")))
 
-    def _draw(self, epsilon: Number) -> _Draw:
+    def _draw(self, epsilon: Number) -> _DegreesDraw:
         paid, reading = exact(epsilon, "epsilon", POSITIVE), self.reading
         batch = Batch((Measurement(reading, Laplace(reading.sensitivity.l1 / paid)),))
-        return _Draw(batch, self.nodes, Price(epsilon), self._context.version)
+        return _DegreesDraw(batch, self.nodes, Price(epsilon), self._context.version)
 
-    def _shown(self, found: Released[Degrees], confidence: Number) -> Degrees:
+    def _shown(self, found: StoredResult[Degrees], confidence: Number) -> Degrees:
         known, here, said = found.value, self._context, self.question.text
         words = () if known.noise is None else (known.noise.words(),)
         told = receipt(found, known.purchase, words, question=said, here=here, confidence=confidence)

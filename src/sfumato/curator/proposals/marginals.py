@@ -26,7 +26,7 @@ from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MOST_STEPS
 from sfumato.plan import costs
 from sfumato.plan.aggregates.measures import Count
-from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
+from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.limits import Limits, Strategy
@@ -34,7 +34,7 @@ from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings.dense_readings import MOST_CELLS, Marginals
 from sfumato.plan.sql.building import selection, where as kept
-from sfumato.plan.sql.rows import Rows
+from sfumato.plan.sql.rows import RowSource
 from sfumato.plan.words import cutting, many
 from sfumato.policy import Domain, Table
 from sfumato.privacy import Curve, Guarantee, Sensitivity
@@ -58,8 +58,8 @@ from sfumato.publish.marginals.measuring import (
 from sfumato.publish.marginals.planning import (
     LARGEST_COUNT,
     MOST_RANGED,
+    MarginalWorkload,
     Plan,
-    Workload,
     independent_variances,
     plan_gaussian,
     plan_laplace,
@@ -69,8 +69,8 @@ from sfumato.release.answers.answer_columns import AnswerColumn, Columns, with_c
 from sfumato.release.measurement import Batch
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up
-from sfumato.release.proposal import Call, is_stored, receipt, released
-from sfumato.release.releasing import Progress, Released
+from sfumato.release.proposal import ReleaseCall, is_stored, receipt, released
+from sfumato.release.releasing import Progress, StoredResult
 
 Ways = int | Sequence[Sequence[str]]
 Weights = Sequence[Number] | Mapping[tuple[str, ...], Number] | None
@@ -90,7 +90,7 @@ class MarginalsProposal:
     _context: Context = field(repr=False)
     query: Query = field(repr=False)
     coded: tuple[CodedColumn, ...] = field(repr=False)
-    workload: Workload
+    workload: MarginalWorkload
     objective: str
     limits: Limits
     condition: str = ""
@@ -290,7 +290,7 @@ class MarginalsProposal:
             question=self.question,
             plan=self.identity,
             here=self._context,
-            call=Call(fresh, request_id, seconds, progress),
+            call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
     def rehearse(
@@ -308,7 +308,7 @@ class MarginalsProposal:
             lambda there: there.release(epsilon=epsilon, delta=delta, rho=rho, mechanism=mechanism),
         )
 
-    def _shown(self, found: Released[Published]) -> Synopsis:
+    def _shown(self, found: StoredResult[Published]) -> Synopsis:
         known, here = found.value, self._context
         words = (noise_words(known.plan),)
         told = receipt(found, known.purchase, words, question=self.question, here=here, confidence="0.95")
@@ -384,7 +384,7 @@ class MarginalsProposal:
         return self._bases[pure]
 
     @property
-    def _ranged(self) -> Workload:
+    def _ranged(self) -> MarginalWorkload:
         """Give the workload with all ranges of the columns that have levels, for whose sums levels are declared; they
         count as much together as the cells would.
         """
@@ -397,7 +397,7 @@ class MarginalsProposal:
             * math.prod((Fraction(2, sizes[place]) for place in ranges if place in each), start=1)
             for index, each in enumerate(self.workload.sets)
         )
-        return Workload(self.workload.sets, weights, ranges)
+        return MarginalWorkload(self.workload.sets, weights, ranges)
 
     @cached_property
     def _bases(self) -> dict[bool, Plan]:
@@ -429,7 +429,7 @@ class MarginalsProposal:
         cut = min(block_algebra.most_count(each.block, self.attributes) for each in base.blocks)
         return max(_LEAST_BITS, (cut // min(table.row_ceiling, LARGEST_COUNT)).bit_length() - 1)
 
-    def _bounded(self, bits: int) -> Bounded:
+    def _bounded(self, bits: int) -> BoundedPlan:
         cells = max(math.prod(self.attributes[place].size for place in each) for each in self.workload.sets)
         found = weighted_bounding(self.query.plan, self.limits, cells, bits)
         return for_neighbours(found, self._context.policy.neighbours)
@@ -498,7 +498,7 @@ def marginals(
     names, wanted = _wanted(declared, ways, columns)
     source = source if order is None else one_row_of_each(source, declared, order, names)
     found = coded(declared, names, source.rows.resolve)
-    workload = Workload(wanted, _weights(wanted, names, weights))
+    workload = MarginalWorkload(wanted, _weights(wanted, names, weights))
     _check_cells(workload, found)
     query, here = _restricted(source.rows, found, context)
     limits = _limits(declared, query, rows)
@@ -514,7 +514,7 @@ def marginals_of_select(
 ) -> MarginalsProposal:
     """Propose to count each column of a SELECT that treats every row by itself."""
     found = selected_columns(catalog, context.policy, text, columns)
-    workload = Workload(tuple((place,) for place in range(len(found.columns))), ())
+    workload = MarginalWorkload(tuple((place,) for place in range(len(found.columns))), ())
     _check_cells(workload, found.columns)
     query, here = _restricted(found.rows, found.columns, context)
     limits = _limits(context.policy.tables[found.rows.table.name], query, rows)
@@ -585,7 +585,7 @@ def _weights(sets: tuple[Set, ...], names: Sequence[str], weights: Weights) -> t
     return tuple(exact(each, "weights", POSITIVE) for each in weights)
 
 
-def _check_cells(workload: Workload, columns: Sequence[CodedColumn]) -> None:
+def _check_cells(workload: MarginalWorkload, columns: Sequence[CodedColumn]) -> None:
     """Refuse more cells than are read and measured at once, before any array is made."""
     sizes = [each.attribute.size for each in columns]
     cells = sum(math.prod(sizes[place] for place in each) for each in largest_sets(workload.sets))
@@ -597,7 +597,7 @@ def _check_cells(workload: Workload, columns: Sequence[CodedColumn]) -> None:
         )
 
 
-def _restricted(rows: Rows, columns: Sequence[CodedColumn], context: Context) -> tuple[Query, Context]:
+def _restricted(rows: RowSource, columns: Sequence[CodedColumn], context: Context) -> tuple[Query, Context]:
     """Make the plan under which every row counts; where periods have accounts, those that are read pay."""
     plan = Aggregate(rows.relation, tuple(each.key for each in columns), (Count(),))
     costs.check(plan)

@@ -28,7 +28,7 @@ from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.additive import MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
+from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.limits import Strategy
@@ -39,7 +39,7 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, 
 from sfumato.publish.fits import Fit, FitRound
 from sfumato.publish.marginals.attributes import Attribute, Attributes
 from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.mwem import Candidates, Model, NoisyCounts, Round
+from sfumato.publish.mwem import CandidateCounts, Model, MwemRound, NoisyCounts
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.synopsis import cell_keys
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL
@@ -48,8 +48,8 @@ from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.payers import purchase
 from sfumato.release.prices import Price, least_epsilon
-from sfumato.release.proposal import Call, receipt, warn
-from sfumato.release.releasing import Kind, Progress, Released
+from sfumato.release.proposal import ReleaseCall, receipt, warn
+from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
 from sfumato.release.requests import RequestedSeries, given_again
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ _DIGITS = 10**12
 
 
 @dataclass(frozen=True)
-class Steps:
+class MwemSteps:
     """These are the steps at one price: the number of rows once, a choice and a measurement in each round."""
 
     rows: MeasureStep[NoisyCounts]
@@ -208,7 +208,7 @@ class MwemProposal:
         one within that step is refused like any release that was interrupted, and all that was held is spent.
         """
         price, here = Price(epsilon, delta, rho), self._context
-        call = Call(request_id=request_id, seconds=seconds, progress=progress)
+        call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
         asked = RequestedSeries(here, self.question, self.identity, call)
         known = asked.known()
         if known is not None:
@@ -223,7 +223,7 @@ class MwemProposal:
                 return self._again(opened)
             with opened as tab:
                 on_tab = StepsOnTab(here, "mwem", self.identity, tab, call)
-                model = _Series(on_tab, self.question, steps, self._candidates(price), self._begin).run()
+                model = _MwemSeries(on_tab, self.question, steps, self._candidates(price), self._begin).run()
                 made = self._fitted(model, price, steps, tab)
                 asked.finish(tab, made)
         return made
@@ -241,10 +241,10 @@ class MwemProposal:
         shape = tuple(each.size for each in self.attributes)
         return Model.uniform(shape, rows, self.rounds, textbook=self.textbook)
 
-    def _fitted(self, model: Model, price: Price, steps: Steps, tab: Tab) -> FittedModel:
+    def _fitted(self, model: Model, price: Price, steps: MwemSteps, tab: Tab) -> FittedModel:
         here, bounded = self._context, self._reading(price).bounded
         line = tab.opening
-        opened = Released(None, line.number, line.time, line.hash, free=False)
+        opened = StoredResult(None, line.number, line.time, line.hash, free=False)
         step = bounded.measures[0].unit_value
         words = (steps.rows.noise.words(step), steps.choice.words(), steps.noise.words(step))
         terms = purchase([bounded], price, here.version)
@@ -272,15 +272,15 @@ class MwemProposal:
 
     # ── what is run at a price ─────────────────────────────────────────────────────────────────
 
-    def _candidates(self, price: Price) -> Candidates:
+    def _candidates(self, price: Price) -> CandidateCounts:
         reading = self._reading(price)
-        return Candidates(tuple(Counted(reading, *each) for each in self.asked), each=self.textbook)
+        return CandidateCounts(tuple(Counted(reading, *each) for each in self.asked), each=self.textbook)
 
     def _reading(self, price: Price) -> Marginals:
         codes = tuple(each.codes for each in self._coded.coded)
         return Marginals(self._bounded(self._bits(price)), codes, (tuple(range(len(codes))),))
 
-    def _bounded(self, bits: int) -> Bounded:
+    def _bounded(self, bits: int) -> BoundedPlan:
         found = weighted_bounding(self._coded.query.plan, self._coded.limits, self.cells, bits)
         return for_neighbours(found, self._context.policy.neighbours)
 
@@ -301,7 +301,7 @@ class MwemProposal:
             )
         return found
 
-    def _steps(self, price: Price) -> Steps:
+    def _steps(self, price: Price) -> MwemSteps:
         """Split the price: a share for the number of rows, the rest evenly over rounds, half of each for its choice."""
         if not price.allows_gaussian:
             assert price.epsilon is not None
@@ -315,7 +315,7 @@ class MwemProposal:
                 return found
         raise InvalidParameter("price", str(price), "one that so many steps can keep", fix="run fewer rounds")
 
-    def _pure(self, price: Price, epsilon: Fraction) -> Steps:
+    def _pure(self, price: Price, epsilon: Fraction) -> MwemSteps:
         """Give every step a price of fifteen decimals and the number of rows what is left, so that all add up to ε: the
         ledger rounds each charge up.
         """
@@ -323,16 +323,16 @@ class MwemProposal:
         all_rows, measured = Counted(self._reading(price), ()), self._measured(price)
         noise = Laplace(all_rows.sensitivity.total / (epsilon - 2 * self.rounds * each))
         rows = MeasureStep(all_rows, noise, NoisyCounts.of)
-        return Steps(rows, self._choice(price, each), Laplace(measured.total / each), measured, self.rounds)
+        return MwemSteps(rows, self._choice(price, each), Laplace(measured.total / each), measured, self.rounds)
 
-    def _concentrated(self, price: Price, rho: Fraction) -> Steps:
+    def _concentrated(self, price: Price, rho: Fraction) -> MwemSteps:
         """Split ρ: noise of deviation σ costs Δ₂²/2σ², and a choice of bounded range ε costs ε²/8."""
         each = rho * (1 - _FOR_ROWS) / (2 * self.rounds)
         all_rows, measured = Counted(self._reading(price), ()), self._measured(price)
         noise = Gaussian(_root_above(all_rows.sensitivity.squares / (2 * rho * _FOR_ROWS)))
         rows = MeasureStep(all_rows, noise, NoisyCounts.of)
         choice = self._choice(price, 1 / _root_above(1 / (8 * each)))
-        return Steps(rows, choice, Gaussian(_root_above(measured.squares / (2 * each))), measured, self.rounds)
+        return MwemSteps(rows, choice, Gaussian(_root_above(measured.squares / (2 * each))), measured, self.rounds)
 
     def _choice(self, price: Price, epsilon: Fraction) -> Exponential:
         """Choose by whole scores: their grid is one step, whatever they are."""
@@ -345,13 +345,13 @@ class MwemProposal:
 
 
 @dataclass
-class _Series:
+class _MwemSeries:
     """This runs the steps on a tab, one after the other."""
 
     on_tab: StepsOnTab
     question: str
-    steps: Steps
-    candidates: Candidates
+    steps: MwemSteps
+    candidates: CandidateCounts
     begin: Callable[[int], Model]
 
     def run(self) -> Model:
@@ -370,20 +370,22 @@ class _Series:
                 raise
         return model
 
-    def _round(self, model: Model) -> Round:
+    def _round(self, model: Model) -> MwemRound:
         scores = self.candidates.scores(model.predicted)
         chosen = self._released(ChooseStep(scores, self.steps.choice), "a choice")
         view = self.candidates.view(chosen.place)
-        return Round(view, self._released(MeasureStep(view, self.steps.noise, NoisyCounts.of), "a measurement").values)
+        return MwemRound(
+            view, self._released(MeasureStep(view, self.steps.noise, NoisyCounts.of), "a measurement").values
+        )
 
-    def _released(self, kind: Kind[T], what: str) -> T:
+    def _released(self, kind: ReleaseStrategy[T], what: str) -> T:
         own = self.on_tab
         own.between()
         limit = own.call.limit(own.here.seconds)
         return own.released(kind, f"{what} for the {self.question}", limit)
 
 
-def _hold(here: Context, steps: Steps) -> Cost:
+def _hold(here: Context, steps: MwemSteps) -> Cost:
     """Hold what all steps cost, added up as they are charged: nothing is left over after the last."""
     rows, choice, measured = map(here.account.cost, steps.curves)
     found = rows

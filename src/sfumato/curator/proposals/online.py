@@ -31,16 +31,16 @@ from sfumato.plan.words import many
 from sfumato.plan.written_names import quoted
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, shown, whole
 from sfumato.publish.cells import answering
-from sfumato.publish.cells.answering import Quantity, Settled
+from sfumato.publish.cells.answering import Quantity, SettledTotals
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.measuring import Published, batch_of
-from sfumato.publish.marginals.planning import Workload
+from sfumato.publish.marginals.planning import MarginalWorkload
 from sfumato.publish.online import (
     Gates,
     Hypothesis,
     OnlineDraw,
     SessionBatch,
-    Weighed,
+    WeighedMeasure,
     close_width,
     first_hypothesis,
     gate_for,
@@ -52,8 +52,8 @@ from sfumato.release.answers.answer import BOUGHT, HYPOTHESIS, UNVERIFIED, Answe
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price, least_epsilon
-from sfumato.release.proposal import Call, receipt, released
-from sfumato.release.releasing import Progress, Released
+from sfumato.release.proposal import ReleaseCall, receipt, released
+from sfumato.release.releasing import Progress, StoredResult
 from sfumato.release.requests import one_session
 
 _SHARES = Fraction(1, 2), Fraction(2, 5), Fraction(1, 10)
@@ -159,7 +159,7 @@ class ProposedOnline:
             question=self.words,
             plan="",
             here=self._context,
-            call=Call(True, request_id, seconds, progress),
+            call=ReleaseCall(True, request_id, seconds, progress),
         )
         if synopsis.receipt.free:
             raise one_session()
@@ -188,7 +188,7 @@ class ProposedOnline:
 
         return rehearsed(self, self._context, release)
 
-    def _shown(self, found: Released[Published]) -> Synopsis:
+    def _shown(self, found: StoredResult[Published]) -> Synopsis:
         words = (f"Gaussian on blocks, then up to {many(self.rounds, 'gate')} and as many noisy answers",)
         own = found.value.purchase
         told = receipt(found, own, words, question=self.words, here=self._context, confidence="0.95")
@@ -266,7 +266,7 @@ class OnlineSession(SecretSession):
         once all rounds are spent, which ``strict`` refuses. Where rows of one bin count differently, it is *bounded*.
         """
 
-        def settle(asked: tuple[Quantity, ...], share: float) -> tuple[Settled, ...] | None:
+        def settle(asked: tuple[Quantity, ...], share: float) -> tuple[SettledTotals, ...] | None:
             compared = weighed(asked)
             if compared is None or not self._batch.can_weigh(compared):
                 return None
@@ -276,13 +276,13 @@ class OnlineSession(SecretSession):
             return answering.ask(self._face, question, parameters, confidence=confidence, settle=settle)
 
     def _settled(
-        self, asked: tuple[Quantity, ...], compared: Weighed, share: float, strict: bool
-    ) -> tuple[Settled, ...]:
+        self, asked: tuple[Quantity, ...], compared: WeighedMeasure, share: float, strict: bool
+    ) -> tuple[SettledTotals, ...]:
         if not self._gates.left:
             if strict:
                 rule = "all rounds of this session are spent, so numbers outside its synopsis cannot be verified"
                 raise Unsupported("unverified", rule, fix="ask without strict=True, or open another session")
-            return tuple(Settled(self._hypothesis.of(each), _bounds(each), UNVERIFIED) for each in asked)
+            return tuple(SettledTotals(self._hypothesis.of(each), _bounds(each), UNVERIFIED) for each in asked)
         guess = np.concatenate([self._hypothesis.of(each) for each in compared.parts])
         try:
             found = self._gates.ask(compared, in_steps(guess, self._unit))
@@ -292,7 +292,7 @@ class OnlineSession(SecretSession):
             return tuple(self._close(each, compared, share) for each in asked)
         return self._bought(asked, compared, found)
 
-    def _close(self, asked: Quantity, compared: Weighed, share: float) -> Settled:
+    def _close(self, asked: Quantity, compared: WeighedMeasure, share: float) -> SettledTotals:
         guess, bounds = self._hypothesis.of(asked), _bounds(asked)
 
         def ranged(beta: float, cells: int) -> tuple[Floats, Floats]:
@@ -311,24 +311,26 @@ class OnlineSession(SecretSession):
             every = np.minimum(guess - width, low), np.maximum(guess + width, high)
             return np.where(apart, every[0], both[0]), np.where(apart, every[1], both[1])
 
-        return Settled(guess, ranged, HYPOTHESIS)
+        return SettledTotals(guess, ranged, HYPOTHESIS)
 
-    def _step(self, compared: Weighed) -> float:
+    def _step(self, compared: WeighedMeasure) -> float:
         """Say how much one step of gates is, of what is asked."""
         return float(self._unit) * compared.reach / compared.scale
 
-    def _bought(self, asked: tuple[Quantity, ...], compared: Weighed, noisy: Integers) -> tuple[Settled, ...]:
+    def _bought(
+        self, asked: tuple[Quantity, ...], compared: WeighedMeasure, noisy: Integers
+    ) -> tuple[SettledTotals, ...]:
         noise, step = self._batch.noise_for(compared.reach), float(self._unit)
         totals = noisy.astype(np.float64) * step
         near, far = float(max(noise.sizes)) * step, self._batch.gate.threshold * step
         self._hypothesis = self._hypothesis.updated(compared, totals, near, far)
 
-        def settled(values: Floats) -> Settled:
+        def settled(values: Floats) -> SettledTotals:
             def ranged(beta: float, cells: int) -> tuple[Floats, Floats]:
                 width = float(noise.error(f"{1 - beta:.12g}", cells)) * step / compared.scale
                 return values - width, values + width
 
-            return Settled(values, ranged, BOUGHT)
+            return SettledTotals(values, ranged, BOUGHT)
 
         ends = np.cumsum([len(each.groups.places) for each in asked])[:-1]
         return tuple(map(settled, np.split(totals / compared.scale, ends)))
@@ -380,6 +382,6 @@ def proposed_online(
         )
     if not isinstance(textbook, bool):
         raise InvalidParameter("textbook", textbook, "True or False")
-    found = replace(found, workload=Workload(((),))) if textbook else found
+    found = replace(found, workload=MarginalWorkload(((),))) if textbook else found
     here = found._context  # noqa: SLF001 - of the periods that pay
     return ProposedOnline(here, found, whole(rounds, "rounds", at_least=1), textbook)

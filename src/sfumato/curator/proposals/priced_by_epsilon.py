@@ -10,14 +10,14 @@ from sfumato.curator.previews.rehearsing import rehearsed
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.prices import Price
-from sfumato.release.proposal import Call, released
-from sfumato.release.releasing import Kind, Progress, Released
+from sfumato.release.proposal import ReleaseCall, released
+from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
 
 T = TypeVar("T")
 K = TypeVar("K", covariant=True)
 
 
-class Draw(Kind[K], Protocol[K]):
+class Draw(ReleaseStrategy[K], Protocol[K]):
     """This kind of release knows its price."""
 
     @property
@@ -52,7 +52,7 @@ class PricedByEpsilon(ABC, Generic[T]):
         """Say what is drawn at this price."""
 
     @abstractmethod
-    def _shown(self, found: Released[T], confidence: Number) -> T:
+    def _shown(self, found: StoredResult[T], confidence: Number) -> T:
         """Give what was drawn, with its receipt."""
 
     def release(
@@ -75,7 +75,7 @@ class PricedByEpsilon(ABC, Generic[T]):
             question=self.text,
             plan=self.identity,
             here=self._where,
-            call=Call(fresh, request_id, seconds, progress),
+            call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
     def rehearse(self, epsilon: Number, *, confidence: Number = "0.95") -> T:

@@ -22,7 +22,7 @@ from sfumato.curator.proposals.priced_by_epsilon import PricedByEpsilon
 from sfumato.curator.step_counts import Ladder, StepSearch, ladder, least_price
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count
-from sfumato.plan.bounding import Bounded, boundings, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
 from sfumato.plan.canonical import digest
 from sfumato.plan.limits import ONE_ROW
 from sfumato.plan.nodes import Aggregate, Filter, GroupKey, Scan, cut
@@ -37,11 +37,11 @@ from sfumato.release.measurement import Batch
 from sfumato.release.payers import purchase
 from sfumato.release.prices import Price
 from sfumato.release.proposal import receipt
-from sfumato.release.releasing import Released
+from sfumato.release.releasing import StoredResult
 
 
 @dataclass(frozen=True)
-class _Draw(OneReading[Bounds]):
+class _BoundsDraw(OneReading[Bounds]):
     """A range is released as a search among the steps of a ladder."""
 
     search: StepSearch
@@ -99,7 +99,7 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
         return ladder(self._declared.columns[self.column])
 
     @cached_property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         """Give the plan, held to the periods whose accounts pay."""
         (whole,) = boundings(self._paid[0], ONE_ROW, len(self.ladder))
         return for_neighbours(whole, self._context.policy.neighbours)
@@ -160,13 +160,13 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
     def _declared(self) -> Table:
         return self._context.policy.tables[self.table]
 
-    def _draw(self, epsilon: Number) -> _Draw:
+    def _draw(self, epsilon: Number) -> _BoundsDraw:
         paid, steps, rest = exact(epsilon, "epsilon", POSITIVE), range(len(self.ladder)), (1 - self.cover) / 2
         search = StepSearch.of(self.bounded, tuple(steps), paid, (rest, rest))
         groups = tuple((step,) for step in steps)
-        return _Draw(search, groups, self.ladder, self.column, Price(epsilon), self._context.version)
+        return _BoundsDraw(search, groups, self.ladder, self.column, Price(epsilon), self._context.version)
 
-    def _shown(self, found: Released[Bounds], confidence: Number) -> Bounds:
+    def _shown(self, found: StoredResult[Bounds], confidence: Number) -> Bounds:
         known, here = found.value, self._where
         words = (known.steps.noise.words(), known.steps.counter.words())
         said = receipt(found, known.purchase, words, question=self.text, here=here, confidence=confidence)

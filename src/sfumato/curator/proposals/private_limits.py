@@ -22,7 +22,7 @@ from sfumato.curator.step_counts import Ladder, StepCounts, StepSearch, counting
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.aggregates.unit_measures import UnitCount, UnitSum
-from sfumato.plan.bounding import Bounded, boundings, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
 from sfumato.plan.canonical import digest
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Aggregate, GroupKey, PerUnit, Scan
@@ -38,7 +38,7 @@ from sfumato.release.measurement import Batch
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price
 from sfumato.release.proposal import receipt
-from sfumato.release.releasing import Released
+from sfumato.release.releasing import StoredResult
 
 MOST = 10**6
 """No limit of a policy is larger."""
@@ -105,7 +105,7 @@ def _told(what: str, limit: int | None, found: StepCounts, confidence: Number) -
 
 
 @dataclass(frozen=True)
-class _Draw(OneReading[UnitLimits]):
+class _LimitsDraw(OneReading[UnitLimits]):
     """Limits are released as a search among the steps of each ladder."""
 
     searches: tuple[StepSearch, ...]
@@ -167,7 +167,7 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
         return counting_ladder(MOST)
 
     @cached_property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         """Give the plan: how many units have how many rows, and groups."""
         (whole,) = boundings(self._paid[0], self._units.limits, len(self._keys))
         return for_neighbours(whole, self._context.policy.neighbours)
@@ -242,14 +242,14 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
     def _keys(self) -> tuple[GroupKey, ...]:
         return tuple(product(range(len(self.ladder)), repeat=len(self._named)))
 
-    def _draw(self, epsilon: Number) -> _Draw:
+    def _draw(self, epsilon: Number) -> _LimitsDraw:
         paid, keys, names = exact(epsilon, "epsilon", POSITIVE), self._keys, [own.name for own in self._units.columns]
         each, left_out = paid / len(self._named), (Fraction(0), 1 - self.share)
         places = [tuple(int(key[names.index(name)]) for key in keys) for name in self._named]  # type: ignore[arg-type]
         searches = (StepSearch.of(self.bounded, place, each, left_out, from_first=True) for place in places)
-        return _Draw(tuple(searches), keys, self.ladder, Price(epsilon), self._context.version)
+        return _LimitsDraw(tuple(searches), keys, self.ladder, Price(epsilon), self._context.version)
 
-    def _shown(self, found: Released[UnitLimits], confidence: Number) -> UnitLimits:
+    def _shown(self, found: StoredResult[UnitLimits], confidence: Number) -> UnitLimits:
         known, here = found.value, self._where
         drawn = [each for each in (known.rows, known.groups) if each is not None]
         words = tuple(noise.words() for each in drawn for noise in (each.noise, each.counter))

@@ -37,12 +37,12 @@ from sfumato.curator.previews.forecasts import (
     supposed,
 )
 from sfumato.curator.previews.rehearsing import rehearsed
-from sfumato.curator.proposals.bought_synopses import Asked, FreeAnswer, best, taken
+from sfumato.curator.proposals.bought_synopses import FreeAnswer, SynopsisQuestion, best, taken
 from sfumato.errors import EngineFailed, InvalidParameter, SfumatoError, Unsupported, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import Reads
 from sfumato.plan.aggregates.value_measures import DistinctValues
-from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
+from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours, found_bounding, whole_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.keys import conditions, groups, undeclared as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
@@ -66,11 +66,11 @@ from sfumato.release.noisy_rows.finishing import finish, picks, simultaneous
 from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
 from sfumato.release.parts.other_parts import other_part
 from sfumato.release.parts.question_parts import Family, NamedNoise, OtherPart
-from sfumato.release.parts.shares import Weighed
+from sfumato.release.parts.shares import WeightedRequest
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price
-from sfumato.release.proposal import Call, is_stored, receipt, released
-from sfumato.release.releasing import Kind, Progress, Released, limited
+from sfumato.release.proposal import ReleaseCall, is_stored, receipt, released
+from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult, limited
 from sfumato.release.requests import Request, Weights, Within
 
 SMALL_DELTA = Fraction(1, 10**9)
@@ -193,7 +193,7 @@ class Question:
         return tuple(each for (each,) in listed if each is not None)
 
     @cached_property
-    def options(self) -> tuple[Bounded, ...]:
+    def options(self) -> tuple[BoundedPlan, ...]:
         """List the sound strategies to limit what one unit changes."""
         rows = len(self.groups) * max(1, len(self.query.finish.sets))
         measured = sum(len(part.measures) for part in self.shared.parts)
@@ -203,7 +203,7 @@ class Question:
                 f"an answer is made of at most {MOST_NUMBERS:,} noisy numbers",
                 fix="ask for fewer columns or coarser groups",
             )
-        found: tuple[Bounded, ...]
+        found: tuple[BoundedPlan, ...]
         if self.found:
             self._require_no_subtotals()
             require_short(self.query, self.found)
@@ -216,7 +216,7 @@ class Question:
                 raise InvalidParameter("strategy", self.strategy.value, "one that is sound for this question")
         return tuple(for_neighbours(each, self._context.policy.neighbours) for each in found)
 
-    def _boundings(self) -> tuple[Bounded, ...]:
+    def _boundings(self) -> tuple[BoundedPlan, ...]:
         """List the strategies for known groups. Where a number is made from several measures, each row has to weigh the
         same in all of them: clipping would scale each measure's totals by itself.
         """
@@ -377,8 +377,8 @@ class Question:
         """Find the synopsis that was bought and answers it best."""
         return None if self.found else best(self._asked(confidence), self._context)
 
-    def _asked(self, confidence: Number, joint: bool = False) -> Asked:
-        return Asked(self.text, self.query, self.limits, lambda: self.groups, confidence, joint)
+    def _asked(self, confidence: Number, joint: bool = False) -> SynopsisQuestion:
+        return SynopsisQuestion(self.text, self.query, self.limits, lambda: self.groups, confidence, joint)
 
     def price(
         self, within: Within, *, delta: Number = 0, confidence: Number = "0.95", weights: Weights | None = None
@@ -424,7 +424,7 @@ class Question:
         if free:
             self._require_free(request, fresh=fresh, request_id=request_id)
             return self._sampled(taken(self._asked(confidence, joint), self._context, within), share, confidence)
-        call = Call(fresh, request_id, seconds, progress)
+        call = ReleaseCall(fresh, request_id, seconds, progress)
         prepared = self.prepared(request)
         shown = exact(confidence, "confidence"), joint
         answer = released(
@@ -511,7 +511,7 @@ class Question:
         """Keep what was last released, by how it was shown: it was rehearsed, and the same need not be again."""
         return {}
 
-    def kind(self, prepared: Prepared) -> Kind[Measured]:
+    def kind(self, prepared: Prepared) -> ReleaseStrategy[Measured]:
         """Say what is read and drawn for it."""
         if self.found:
             reading = FoundTotals(prepared.bounded, self.found, self.groups)
@@ -550,7 +550,7 @@ class Question:
         except SfumatoError as refused:
             return refused.rule
 
-    def answered(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
+    def answered(self, found: StoredResult[Measured], confidence: Number, joint: bool) -> Answer:
         """Show what was drawn for it."""
         measured = found.value
         rows = answer_rows(self.query.finish.sets, measured.keys.groups, len(self.query.plan.keys))
@@ -589,7 +589,7 @@ class Question:
 
     def _at(self, price: Price, request: Request) -> Prepared:
         self._require_delta(price)
-        asked, family = Weighed(self.shared.made, self._weights(request)), request.family
+        asked, family = WeightedRequest(self.shared.made, self._weights(request)), request.family
         around = request.around(self._ranges(request.joint))
         others = tuple(each.with_ranges(around) for each in self.others)
         if price.allows_gaussian:  # what the account would rather keep open has a say

@@ -26,7 +26,7 @@ from sfumato.mechanisms.additive import LEAST_STEPS, MOST_STEPS
 from sfumato.mechanisms.factorisations import MOST_PERIODS, Factorisation, candidates
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Count, Sum
-from sfumato.plan.bounding import Bounded
+from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import digest
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings.combining import FactoredTotals
@@ -43,8 +43,8 @@ from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.parts.scales import KeyColumn
 from sfumato.release.prices import Price, rounded_up
-from sfumato.release.proposal import Call, is_stored, receipt, released
-from sfumato.release.releasing import Progress, Released
+from sfumato.release.proposal import ReleaseCall, is_stored, receipt, released
+from sfumato.release.releasing import Progress, StoredResult
 from sfumato.release.running_totals import RunningAnswer, RunningDraw, RunningMeasured, RunningNoise
 
 _FINEST, _COARSEST, _MOST_BITS = 10, 6, 33
@@ -260,7 +260,7 @@ class RunningTotals:
             question=self.question.text,
             plan=self.identity,
             here=self._context,
-            call=Call(fresh, request_id, seconds, progress),
+            call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
     def rehearse(
@@ -340,7 +340,7 @@ class RunningTotals:
         """Keep what was compared: it is the same at every price."""
         return {}
 
-    def answered(self, found: Released[RunningMeasured], confidence: Number, joint: bool) -> RunningAnswer:
+    def answered(self, found: StoredResult[RunningMeasured], confidence: Number, joint: bool) -> RunningAnswer:
         """Show what was drawn for it."""
         known, here = found.value, self._context
         widths = known.noise.widths(confidence, len(known.totals) if joint else 1)
@@ -379,13 +379,13 @@ class _Way:
     error: float
 
     @classmethod
-    def of(cls, bounded: Bounded, factorisation: Factorisation, series: int, family: Family) -> _Way:
+    def of(cls, bounded: BoundedPlan, factorisation: Factorisation, series: int, family: Family) -> _Way:
         reading = FactoredTotals(Totals(bounded), factorisation.weights, series)
         size = float(family.norm(reading.sensitivity) * reading.totals.scaled.unit_value)
         return cls(reading, factorisation, size * float(factorisation.lengths.max()))
 
 
-def _bits(bounded: Bounded) -> int:
+def _bits(bounded: BoundedPlan) -> int:
     most = int(bounded.measures[0].added.total).bit_length()
     return max(_COARSEST, min(_FINEST, _MOST_BITS - most))
 

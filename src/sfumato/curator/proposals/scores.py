@@ -25,7 +25,7 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
+from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.limits import Strategy
@@ -48,8 +48,8 @@ from sfumato.publish.scoring import (
 )
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.prices import Price, least_epsilon
-from sfumato.release.proposal import Call, receipt, released
-from sfumato.release.releasing import Progress, Released
+from sfumato.release.proposal import ReleaseCall, receipt, released
+from sfumato.release.releasing import Progress, StoredResult
 
 MOST_SETS = 20_000
 """How many marginals one score is over, at most."""
@@ -195,7 +195,7 @@ class ScoreProposal:
             question=self.question,
             plan=self.identity,
             here=self._context,
-            call=Call(fresh, request_id, seconds, progress),
+            call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
     def rehearse(
@@ -204,7 +204,7 @@ class ScoreProposal:
         """Give the score of the candidate against invented rows: free, and it says nothing of the private ones."""
         return rehearsed(self, self._context, lambda there: there.release(epsilon=epsilon, delta=delta, rho=rho))
 
-    def _shown(self, found: Released[CandidateScore]) -> CandidateScore:
+    def _shown(self, found: StoredResult[CandidateScore]) -> CandidateScore:
         known, here = found.value, self._context
         noises = (known.rows_noise, known.noise)
         words = tuple(each.words() for each in noises if each is not None)
@@ -234,7 +234,7 @@ class ScoreProposal:
         exactly = size is not None and self._bounded(0).measures[0].sensitivity.neighbours.value == "replace"
         return Fraction(size or 0) if exactly and has_fixed_total(self._bounded(0)) else None
 
-    def _bounded(self, bits: int) -> Bounded:
+    def _bounded(self, bits: int) -> BoundedPlan:
         cells = max(math.prod(self._candidate.sizes[place] for place in each) for each in self.sets)
         found = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, bits)
         return for_neighbours(found, self._context.policy.neighbours)

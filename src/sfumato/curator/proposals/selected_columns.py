@@ -31,8 +31,8 @@ from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.sql.building import Selection, derive, where
-from sfumato.plan.sql.rows import Rows, derived
+from sfumato.plan.sql.building import RowSelection, derive, where
+from sfumato.plan.sql.rows import RowSource, derived
 from sfumato.plan.sql.text import select as parse_text
 from sfumato.plan.sql.text_positions import nearest
 from sfumato.plan.values.coded_keys import coded_key, listed
@@ -46,13 +46,13 @@ from sfumato.publish.cells import answering
 from sfumato.publish.marginals.attributes import Attributes, CodedColumn, attribute_of
 from sfumato.publish.marginals.faces import BARE, TableFace
 from sfumato.publish.synthesis.implications import Zeros, check_zeros, zeros_of
-from sfumato.publish.synthesis.released import Implied
+from sfumato.publish.synthesis.released import ImpliedColumn
 from sfumato.release.answers.answer import Answer, answer
 from sfumato.release.noisy_rows.finishing import finish
 from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
 from sfumato.release.payers import Purchase
 from sfumato.release.proposal import receipt
-from sfumato.release.releasing import Released
+from sfumato.release.releasing import StoredResult
 
 _MOST_WHOLE = 1000
 """How many whole numbers a computed column may have to be coded by them."""
@@ -62,7 +62,7 @@ _MOST_WHOLE = 1000
 class SelectedColumns:
     """These are the rows of a SELECT, and its coded columns with what is publicly known of each."""
 
-    rows: Rows
+    rows: RowSource
     columns: tuple[CodedColumn, ...]
     domains: tuple[Domain, ...]
 
@@ -129,7 +129,7 @@ def _few(name: str, domain: Domain) -> Domain:
 _ORDER = re.compile(r"\s*(.+?)(?:\s+(asc|desc))?\s*", re.IGNORECASE | re.DOTALL)
 
 
-def one_row_of_each(source: Selection, table: Table, order: object, names: Sequence[str]) -> Selection:
+def one_row_of_each(source: RowSelection, table: Table, order: object, names: Sequence[str]) -> RowSelection:
     """Keep the first row of each unit: ``order`` is a column, or a column and DESC for the last."""
     if table.every_row:
         raise InvalidParameter("one_row_per", "unit", "left out: every row is a unit")
@@ -150,7 +150,7 @@ def one_row_of_each(source: Selection, table: Table, order: object, names: Seque
 _OF_OTHER_COLUMNS = "unknown-column"
 
 
-def check_conditions(table: str, attributes: Attributes, implied: Sequence[Implied], face: TableFace) -> None:
+def check_conditions(table: str, attributes: Attributes, implied: Sequence[ImpliedColumn], face: TableFace) -> None:
     """Refuse a condition that cannot be told of drawn rows, but for one on columns that they do not have."""
     added = tuple(each.attribute for each in implied)
     domains = (*face.known(attributes), *BARE.known(added))
@@ -237,7 +237,7 @@ class DeclaredValues(Question):
         rows = answer_rows((), self.groups, len(self.query.plan.keys))
         made, rows = with_key_functions(self.query, rows, self._context.engine.values)
         shown = finish(made, rows, lambda _: [], joint=False)
-        found = Released(None, 0, datetime.now(UTC), "", free=False)
+        found = StoredResult(None, 0, datetime.now(UTC), "", free=False)
         terms = Purchase(_FREE, "none", "none: no row counts", data=self._context.version)
         paper = receipt(found, terms, ("none",), question=self.text, here=self._context, confidence=confidence)
         return answer(self.query, shown, paper, self.warnings)

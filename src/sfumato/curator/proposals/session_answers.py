@@ -12,7 +12,7 @@ from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.comparisons import Compared
+from sfumato.release.comparisons import ThresholdAnswer
 
 
 @codec.value("session-answers")
@@ -21,19 +21,19 @@ class SessionAnswers:
     """These are the answers of a session, in the order of its questions; those after the last "above" have none."""
 
     questions: tuple[str, ...]
-    answers: tuple[Compared, ...]
+    answers: tuple[ThresholdAnswer, ...]
     receipt: Receipt
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        if type(self.answers) is not tuple or not set(map(type, self.answers)) <= {Compared}:
+        if type(self.answers) is not tuple or not set(map(type, self.answers)) <= {ThresholdAnswer}:
             raise InvalidParameter("answers", self.answers, "a list of answers of a session")
         if len(self.answers) > len(self.questions):
             raise InvalidParameter("answers", len(self.answers), "at most one for each question")
         if not isinstance(self.receipt, Receipt):
             raise InvalidParameter("receipt", self.receipt, "a receipt")
 
-    def __iter__(self) -> Iterator[Compared]:
+    def __iter__(self) -> Iterator[ThresholdAnswer]:
         return iter(self.answers)
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class SessionAnswers:
         return codec.loads_as(cls, source)
 
 
-def _range(found: Compared | None, confidence: str) -> Interval:
+def _range(found: ThresholdAnswer | None, confidence: str) -> Interval:
     """Say where the exact value lies, where there is a noisy one."""
     reach = None if found is None else found.error(confidence)
     if found is None or found.value is None or reach is None:

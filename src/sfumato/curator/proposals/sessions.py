@@ -42,12 +42,12 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.comparisons import Compared, Comparison
+from sfumato.release.comparisons import ThresholdAnswer, ThresholdComparison
 from sfumato.release.measurement import Measurement
 from sfumato.release.payers import OnPaidTab, Purchase
 from sfumato.release.prices import Price, rounded_up, weak_words
-from sfumato.release.proposal import Call, receipt, warn
-from sfumato.release.releasing import Asked, Progress, Released
+from sfumato.release.proposal import ReleaseCall, receipt, warn
+from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
 from sfumato.release.requests import RequestedSeries
 
 Ask = Callable[[str, Parameters | None], Question]
@@ -156,7 +156,7 @@ class ProposedSession:
         ``seconds`` is what each question may take, and ``progress`` is told of each. A ``request_id`` opens one
         session: nobody is charged for it again, and nobody can be given the session again either.
         """
-        call = Call(request_id=request_id, seconds=seconds, progress=progress)
+        call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
         asked = RequestedSeries(self._context, self.words, self.identity, call)
         session = self.opened(epsilon, values_epsilon, call, asked.open_once)
         assert isinstance(session, ThresholdSession)
@@ -166,7 +166,7 @@ class ProposedSession:
         self,
         epsilon: Number,
         values_epsilon: Number | None,
-        call: Call,
+        call: ReleaseCall,
         open_tab: Callable[[Entry], Tab | StoredAnswer],
         *,
         closing: bool = True,
@@ -188,7 +188,7 @@ class ProposedSession:
 
     def rehearse(
         self, epsilon: Number = 1, *, values_epsilon: Number | None = None, question: str | Question | None = None
-    ) -> Compared:
+    ) -> ThresholdAnswer:
         """Answer a question as the session would, about invented rows: by default a count of the first private table.
         This is free.
         """
@@ -196,7 +196,7 @@ class ProposedSession:
         given = f"SELECT COUNT(*) FROM {quoted(private)}" if question is None else question
         asked = self._ask(given, None) if isinstance(given, str) else given
 
-        def release(there: ProposedSession) -> Compared:
+        def release(there: ProposedSession) -> ThresholdAnswer:
             session = there.release(epsilon, values_epsilon=values_epsilon)
             try:
                 return session.ask(moved(asked, there._context))
@@ -269,7 +269,7 @@ class ThresholdSession(SecretSession):
         price: Price,
         tab: Tab,
         snapshot: Snapshot,
-        call: Call,
+        call: ReleaseCall,
         closing: bool,
     ) -> None:
         self.proposal = proposal
@@ -283,11 +283,11 @@ class ThresholdSession(SecretSession):
         self._closing = closing
         self._process = os.getpid()
         self._lock = threading.RLock()
-        self._answers: list[tuple[str, Compared]] = []
+        self._answers: list[tuple[str, ThresholdAnswer]] = []
         self._forgotten = False
         self._session = mechanism.start()
 
-    def ask(self, question: str | Question, parameters: Parameters | None = None) -> Compared:
+    def ask(self, question: str | Question, parameters: Parameters | None = None) -> ThresholdAnswer:
         """Tell whether a count or a sum is, noisily, above the threshold; nothing more is charged for it.
 
         The question is SQL with one COUNT, COUNT(DISTINCT …) of units or SUM, or one made by ``curator.sql`` or
@@ -299,14 +299,14 @@ class ThresholdSession(SecretSession):
             if not isinstance(asked, Question) or not asked.is_of(self._context):
                 raise InvalidParameter("question", type(asked).__name__, "SQL text, or a question of the same curator")
             total = compared_total(asked, self.proposal.grid)
-            kind = Comparison(GroupTotals(total.bounded, asked.groups), total, self._mechanism, self._session)
+            kind = ThresholdComparison(GroupTotals(total.bounded, asked.groups), total, self._mechanism, self._session)
             said = self._released(kind, asked)
             self._answers.append((asked.text, said))
             if self._closing and not self.left:
                 self.close()
             return said
 
-    def _released(self, kind: Comparison, asked: Question) -> Compared:
+    def _released(self, kind: ThresholdComparison, asked: Question) -> ThresholdAnswer:
         here = self._context
         # the plan is this tab's alone, so that no later question finds the answer of this one as its own
         plan = digest("above", self._tab.opening.hash, asked.identity)
@@ -314,7 +314,7 @@ class ThresholdSession(SecretSession):
             with here.work.one():
                 said = releasing.release(
                     kind,
-                    Asked(asked.text, plan, here.engine.identity(), here.analyst),
+                    ReleaseRequest(asked.text, plan, here.engine.identity(), here.analyst),
                     payer=OnPaidTab(here.account, self._tab),
                     engine=self._snapshot,
                     seconds=self._call.limit(here.seconds),
@@ -335,7 +335,7 @@ class ThresholdSession(SecretSession):
         return self._session.remaining
 
     @property
-    def answers(self) -> tuple[tuple[str, Compared], ...]:
+    def answers(self) -> tuple[tuple[str, ThresholdAnswer], ...]:
         """List what was asked and answered, in order."""
         return tuple(self._answers)
 
@@ -346,7 +346,7 @@ class ThresholdSession(SecretSession):
         each_by = f"one unit changes each question by at most {text(proposal.sensitivity)}"
         weak = weak_words(self._price)
         bought = Purchase(str(self._price), "each question in its own way", each_by, (), here.version, weak)
-        opened = Released(None, line.number, line.time, line.hash, free=False)
+        opened = StoredResult(None, line.number, line.time, line.hash, free=False)
         words = (f"above a noisy threshold of {text(proposal.threshold)}, at most {proposal.positives} times",)
         return receipt(opened, bought, words, question=proposal.words, here=here, confidence="0.95")
 

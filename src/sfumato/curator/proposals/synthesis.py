@@ -27,12 +27,12 @@ from sfumato.curator.steps_on_tabs import StepsOnTab
 from sfumato.errors import InvalidParameter, Unanswered, Unsupported
 from sfumato.ledger import Account, Charged, StoredAnswer, Tab
 from sfumato.mechanisms.additive import MOST_STEPS
-from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
+from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import MOST_COLUMN_CELLS, CellCounts, CellRows
-from sfumato.plan.readings.total_readings import Reading
+from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.plan.words import many
 from sfumato.policy import Table, Type
 from sfumato.privacy import Cost, Curve, Neighbours
@@ -46,7 +46,7 @@ from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.marginals.faces import BARE, TableFace
 from sfumato.publish.synthesis.budget import Amounts, Concentrated, Pure, currency, rounded
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step
-from sfumato.publish.synthesis.course import Course, Setting, Steps
+from sfumato.publish.synthesis.course import Setting, Steps, SynthesisState
 from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast, invented
 from sfumato.publish.synthesis.implications import (
     Pairs,
@@ -60,18 +60,18 @@ from sfumato.publish.synthesis.implications import (
     zeros_of,
 )
 from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
-from sfumato.publish.synthesis.released import METHODS, Implied, ReleasedMarginal, Synthesized
+from sfumato.publish.synthesis.released import METHODS, ImpliedColumn, ReleasedMarginal, Synthesized
 from sfumato.publish.synthetic import Synthetic
 from sfumato.publish.tab_steps import MeasureStep
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.payers import Purchase, purchase
 from sfumato.release.prices import Price, rounded_up
-from sfumato.release.proposal import Call, receipt, warn
-from sfumato.release.releasing import Kind, Progress, Released
+from sfumato.release.proposal import ReleaseCall, receipt, warn
+from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
 from sfumato.release.requests import RequestedSeries, given_again
 
-_RUN: dict[str, Callable[[Course], Steps]] = {"aim": aim, "mst": mst, "mwem": mwem, "independent": independent}
+_RUN: dict[str, Callable[[SynthesisState], Steps]] = {"aim": aim, "mst": mst, "mwem": mwem, "independent": independent}
 _MOST_BITS, _LEAST_BITS = 10, 4
 _REHEARSED_ROWS = 10_000
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
@@ -90,7 +90,7 @@ class SynthesisProposal:
     """How many sets of so many columns were left out of the workload: their cells are more than a model may have."""
     most_cells: int = 1 << 18
     zeros: Zeros = field(default=(), repr=False)
-    implied: tuple[Implied, ...] = field(default=(), repr=False)
+    implied: tuple[ImpliedColumn, ...] = field(default=(), repr=False)
     """Columns that others decide: they are not in the model, and put back into rows."""
     face: TableFace = field(default=BARE, repr=False)
     """What is public of the columns, and what no row is that counts."""
@@ -249,10 +249,10 @@ class SynthesisProposal:
     def _invented_rows(self, rows: int | None) -> int:
         return whole(self._context.policy.size or _REHEARSED_ROWS if rows is None else rows, "rows", at_least=1)
 
-    def _rehearsed(self, setting: Setting, rows: int, progress: Progress) -> Course:
-        made, course = invented(setting, rows), Course(setting)
+    def _rehearsed(self, setting: Setting, rows: int, progress: Progress) -> SynthesisState:
+        made, course = invented(setting, rows), SynthesisState(setting)
 
-        def read(reading: Reading[Any]) -> Any:  # noqa: ARG001
+        def read(reading: PlanReading[Any]) -> Any:  # noqa: ARG001
             return made
 
         def run(step: Step) -> Outcome:
@@ -283,7 +283,7 @@ class SynthesisProposal:
         step that a second Ctrl-C interrupts is spent, with all that was held.
         """
         price, here = Price(epsilon, delta, rho), self._context
-        call = Call(request_id=request_id, seconds=seconds, progress=progress)
+        call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
         here.require_one_account("a synthesis")
         asked = RequestedSeries(here, self.question, self.identity, call)
         known = asked.known()
@@ -293,13 +293,15 @@ class SynthesisProposal:
         warn(price, here)
         here.engine.check(setting.reading).close()
         hold = _held(here.account, setting.currency.hold(here.policy.neighbours), len(self.attributes))
-        course = Course(setting)
+        course = SynthesisState(setting)
         with here.work.one():
             opened = asked.open(hold)
             if isinstance(opened, StoredAnswer):
                 return self._again(opened)
             with opened as tab:
-                series = _Series(StepsOnTab(here, "synthesis", self.identity, tab, call), self.question, course)
+                series = _SynthesisSeries(
+                    StepsOnTab(here, "synthesis", self.identity, tab, call), self.question, course
+                )
                 complete = series.run(_RUN[self.method](course))
                 found = self._synthesized(course, price, complete=complete, bought=True)
                 made = self._synthetic(found, course, tab, tuple(series.paid))
@@ -312,7 +314,7 @@ class SynthesisProposal:
         return replace(bought, receipt=given_again(bought.receipt, self._context))
 
     def _synthetic(
-        self, found: Synthesized, course: Course, tab: Tab | None = None, paid: tuple[Charged, ...] = ()
+        self, found: Synthesized, course: SynthesisState, tab: Tab | None = None, paid: tuple[Charged, ...] = ()
     ) -> Synthetic:
         """Put together what was released, the model and its receipt; a rehearsal has no line in the ledger."""
         here = replace(self._context, rehearsed=tab is None)
@@ -320,14 +322,14 @@ class SynthesisProposal:
             with suppress(KeyboardInterrupt):  # the model of before is given then
                 course.finish()  # what was measured last may not be in it yet
         if tab is None:
-            line: Released[None] = Released(None, 0, datetime.now(UTC), "", free=True)
+            line: StoredResult[None] = StoredResult(None, 0, datetime.now(UTC), "", free=True)
         else:
-            line = Released(None, tab.opening.number, tab.opening.time, tab.opening.hash, free=False)
+            line = StoredResult(None, tab.opening.number, tab.opening.time, tab.opening.hash, free=False)
         words = tuple(dict.fromkeys(each.mechanism.words() for each in paid))
         told = receipt(line, found.purchase, words, question=self.question, here=here, confidence="0.95")
         return Synthetic(found, course.model, told, paid)
 
-    def _synthesized(self, course: Course, price: Price, *, complete: bool, bought: bool) -> Synthesized:
+    def _synthesized(self, course: SynthesisState, price: Price, *, complete: bool, bought: bool) -> Synthesized:
         here, coded = self._context, self._coded
         terms = purchase([course.setting.reading.bounded], price, here.version) if bought else Purchase()
         table = coded.query.plan.table
@@ -363,14 +365,14 @@ class SynthesisProposal:
         """Refuse a price that cannot buy the first steps, before anything is spent."""
         setting = self.setting(price)
         first = self._first(setting)
-        course = Course(setting)
+        course = SynthesisState(setting)
         releasing.rehearse(next(course.count_rows()))
         setting.currency.noise(first.measured, CellCounts(setting.reading, (0,)).sensitivity)
         if self.method != "independent":
             next(course.choose({(0,): 1}, first.chosen, float))
         return setting
 
-    def _bounded(self, fine: int) -> Bounded:
+    def _bounded(self, fine: int) -> BoundedPlan:
         cells = min(10**7, math.prod(each.size for each in self.attributes))
         found = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, fine)
         return for_neighbours(found, self._context.policy.neighbours)
@@ -434,7 +436,7 @@ def _run(steps: Steps, release: Callable[[Step], Outcome]) -> None:
             return
 
 
-def _phase(course: Course, step: Step) -> str:
+def _phase(course: SynthesisState, step: Step) -> str:
     """Name a step for who waits: rounds, never scores."""
     if not course.marginals:
         return "counting rows"
@@ -442,12 +444,12 @@ def _phase(course: Course, step: Step) -> str:
 
 
 @dataclass
-class _Series:
+class _SynthesisSeries:
     """This runs the steps on a tab, one after the other."""
 
     on_tab: StepsOnTab
     question: str
-    course: Course
+    course: SynthesisState
 
     def __post_init__(self) -> None:
         self.tab = self.on_tab.tab
@@ -490,7 +492,7 @@ class _Series:
         what = _phase(self.course, step)
         self.on_tab.progress(what)
         seconds = None if left is None else max(left, 1e-3)
-        kind: Kind[Outcome] = step
+        kind: ReleaseStrategy[Outcome] = step
         outcome = self.on_tab.released(kind, f"{what}, for {self.question}", seconds)
         self.paid += step.batch.charged
         return outcome
@@ -525,7 +527,7 @@ def synthesis(
     if method not in METHODS:
         raise InvalidParameter("method", method, f"one of {', '.join(METHODS)}")
     most_cells = max(1, _bytes(memory) // BYTES_PER_CELL)
-    implied: tuple[Implied, ...] = ()
+    implied: tuple[ImpliedColumn, ...] = ()
     if isinstance(table, str) and is_select(table):
         if where is not None or order is not None:
             raise InvalidParameter("where", where, "left out beside a SELECT", fix="write WHERE or QUALIFY in it")

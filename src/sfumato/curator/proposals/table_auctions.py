@@ -21,7 +21,7 @@ from sfumato.curator.proposals.sold_goods import Sold
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.aggregates.measures import Count
-from sfumato.plan.bounding import Bounded
+from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import digest
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate, GroupKey, Query, Scan
@@ -38,8 +38,8 @@ from sfumato.release.comparisons import OneReading
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import purchase
 from sfumato.release.prices import Price, price_list, rounded_up
-from sfumato.release.proposal import Call, receipt, released
-from sfumato.release.releasing import Progress, Released
+from sfumato.release.proposal import ReleaseCall, receipt, released
+from sfumato.release.releasing import Progress, StoredResult
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class TableAuction:
         return AnswerColumn("price", Type.REAL), AnswerColumn("buyers", Type.INTEGER)
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.question.options[0]
 
     @property
@@ -187,7 +187,7 @@ class TableAuction:
             question=self.question.text,
             plan=self.identity,
             here=self._context,
-            call=Call(fresh, request_id, seconds, progress),
+            call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
     def rehearse(self, epsilon: Number, counting: Number = 0, *, confidence: Number = "0.95") -> Sold:
@@ -203,7 +203,7 @@ class TableAuction:
         batch = self.batch(epsilon, counting)
         return PriceDraw(batch, self.question.groups, self.prices, self.unit, Price(epsilon), self._context.version)
 
-    def _shown(self, found: Released[Sold], confidence: Number) -> Sold:
+    def _shown(self, found: StoredResult[Sold], confidence: Number) -> Sold:
         sold = found.value
         words = tuple(each.words() for each in (sold.selection, sold.counter) if each is not None)
         here, said = self._context, self.question.text

@@ -27,20 +27,20 @@ from sfumato.errors import InvalidParameter, Unsupported, shorten
 from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.canonical import digest
-from sfumato.plan.sql.question_files import MOST_QUESTIONS, Written, placed, questions as questions_of
+from sfumato.plan.sql.question_files import MOST_QUESTIONS, WrittenQuestion, placed, questions as questions_of
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, shown
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.batch_prices import MeasuredTogether, Offer, Priced, Together, priced, within as priced_within
+from sfumato.release.batch_prices import MeasuredTogether, Offer, PricedBatch, Together, priced, within as priced_within
 from sfumato.release.measured import Measured
 from sfumato.release.parts.question_parts import Family, NamedNoise, rounded_down
-from sfumato.release.payers import AllAtOnce, Purchase, Question as PaidQuestion
+from sfumato.release.payers import AllAtOnce, PaidQuestion, Purchase
 from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price, weak_words
-from sfumato.release.proposal import Call, is_stored, receipt, rehearse, warn
-from sfumato.release.releasing import Asked, Progress, Released
+from sfumato.release.proposal import ReleaseCall, is_stored, receipt, rehearse, warn
+from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
 from sfumato.release.requests import Request, RequestedSeries, given_again
 
 Goals = Number | Mapping[str, Any]
@@ -163,7 +163,7 @@ class Workload:
         ``weights`` give a question, by its name, so many times the share of the price. The same ``request_id`` gives
         what it bought again, for nothing.
         """
-        call = Call(fresh, request_id, seconds, progress)
+        call = ReleaseCall(fresh, request_id, seconds, progress)
         requested = RequestedSeries(self._context, self.words, self._named_identity, call)
         again = requested.known()
         if again is not None:
@@ -218,7 +218,7 @@ class Workload:
 
     # ── prices ──
 
-    def _priced(self, request: Request, within: Goals | None, weights: Mapping[str, Number] | None) -> Priced:
+    def _priced(self, request: Request, within: Goals | None, weights: Mapping[str, Number] | None) -> PricedBatch:
         if not self.measured:
             raise Unsupported(
                 "nothing-measured", "a workload measures something", fix="ask each of these by itself: they are free"
@@ -254,7 +254,7 @@ class Workload:
                 found[question.identity] = max(weight, found.get(question.identity, weight))
         return found
 
-    def _within(self, offers: list[Offer], request: Request, within: Goals) -> Priced:
+    def _within(self, offers: list[Offer], request: Request, within: Goals) -> PricedBatch:
         goals, delta = self._goals(within), exact(request.delta, "delta")
         self._require_delta(delta)
 
@@ -315,10 +315,10 @@ class Workload:
 
     # ── what is bought, and what was ──
 
-    def _kinds(self, found: Priced) -> tuple[Any, ...]:
+    def _kinds(self, found: PricedBatch) -> tuple[Any, ...]:
         return tuple(each.kind(own) for each, own in zip(self.measured.values(), found.prepared, strict=True))
 
-    def _new(self, found: Priced, fresh: bool) -> list[int]:
+    def _new(self, found: PricedBatch, fresh: bool) -> list[int]:
         """List the places of what is not stored as good as it would be bought."""
         kinds = zip(self.measured.items(), self._kinds(found), strict=True)
         return [
@@ -327,7 +327,7 @@ class Workload:
             if fresh or not is_stored(kind, identity, self._context)
         ]
 
-    def _stored(self, found: Priced, places: Sequence[int]) -> dict[str, Released[Measured]]:
+    def _stored(self, found: PricedBatch, places: Sequence[int]) -> dict[str, StoredResult[Measured]]:
         kinds, identities, here = self._kinds(found), list(self.measured), self._context
         return {
             identities[place]: known
@@ -335,11 +335,11 @@ class Workload:
             if (known := releasing.stored(kinds[place], self._asked(identities[place]), here.account)) is not None
         }
 
-    def _asked(self, plan: str) -> Asked:
-        return Asked(self.words, plan, self._context.engine.identity(), self._context.analyst)
+    def _asked(self, plan: str) -> ReleaseRequest:
+        return ReleaseRequest(self.words, plan, self._context.engine.identity(), self._context.analyst)
 
     def _bought(
-        self, rest: Priced, new: Sequence[int], requested: RequestedSeries, confidence: Number, joint: bool
+        self, rest: PricedBatch, new: Sequence[int], requested: RequestedSeries, confidence: Number, joint: bool
     ) -> _Bought | StoredAnswer:
         here, call, identities = self._context, requested.call, [list(self.measured)[place] for place in new]
         asked = [self.measured[identity] for identity in identities]
@@ -354,7 +354,7 @@ class Workload:
         more = call.request_id is not None
         payer = AllAtOnce(lambda entry: requested.open(entry, whole=True), paid, _bodies, more=more)
         with here.work.one():
-            made: Released[MeasuredTogether] = releasing.release(
+            made: StoredResult[MeasuredTogether] = releasing.release(
                 kind,
                 self._asked(""),
                 payer=payer,
@@ -367,7 +367,8 @@ class Workload:
             return payer.known
         drawn = zip(identities, made.value.each, payer.lines, strict=True)
         each_one = {
-            identity: Released(value, line.number, line.time, line.hash, free=False) for identity, value, line in drawn
+            identity: StoredResult(value, line.number, line.time, line.hash, free=False)
+            for identity, value, line in drawn
         }
         return _Bought(each_one, made, rest, payer.tab)
 
@@ -389,19 +390,19 @@ class Workload:
 
     # ── in words ──
 
-    def _forecast(self, found: Priced, question: Question, confidence: Number, stored: set[str]) -> Forecast:
+    def _forecast(self, found: PricedBatch, question: Question, confidence: Number, stored: set[str]) -> Forecast:
         if question.free:
             return question.error(confidence=confidence)
         said = question.forecast(self._of(found, question), confidence)
         return replace(said, stored=question.identity in stored)
 
-    def _effect(self, found: Priced, question: Question, confidence: Number) -> str:
+    def _effect(self, found: PricedBatch, question: Question, confidence: Number) -> str:
         if question.free:
             return "free: from the policy"
         own = self._of(found, question)
         return f"{'; '.join(question.forecast(own, confidence).parts())}; by itself {own.price}"
 
-    def _of(self, found: Priced, question: Question) -> Prepared:
+    def _of(self, found: PricedBatch, question: Question) -> Prepared:
         return found.prepared[list(self.measured).index(question.identity)]
 
     @property
@@ -424,9 +425,9 @@ class Workload:
 class _Bought:
     """This is what was bought now: what is of each question, and the charge of all."""
 
-    each: dict[str, Released[Measured]]
-    made: Released[MeasuredTogether] | None = None
-    rest: Priced | None = None
+    each: dict[str, StoredResult[Measured]]
+    made: StoredResult[MeasuredTogether] | None = None
+    rest: PricedBatch | None = None
     tab: Tab | None = None
 
 
@@ -455,7 +456,7 @@ def workload(
     asked = {}
     for number, (name, one) in enumerate(mapped.items(), 1):
         said = one.text if isinstance(one, Question) else one
-        with placed(number, Written(str(said), 1), name):
+        with placed(number, WrittenQuestion(str(said), 1), name):
             asked[name] = _question(context, ask, one)
     return Workload(context, asked)
 
@@ -515,7 +516,7 @@ def _bodies(body: str) -> list[str]:
 
 
 def _about(name: str) -> Any:
-    return placed(None, Written("", 0), name)
+    return placed(None, WrittenQuestion("", 0), name)
 
 
 def _names(names: Any) -> str:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from sfumato.engine.duckdb import discovery, files, memory, owners
 from sfumato.engine.duckdb.memory import Spill
 from sfumato.engine.duckdb.owners import Owners, Relation
-from sfumato.engine.duckdb.scan import Cell, Scan, copies
-from sfumato.engine.seam import Data, Fetched
+from sfumato.engine.duckdb.scan import Cell, TableScan, copies
+from sfumato.engine.seam import DataIdentity, Fetched
 from sfumato.engine.sources.clean_cells import folded
 from sfumato.engine.sources.inspected_tables import identified
 from sfumato.engine.spellings.duckdb import listed, literal, name
@@ -62,7 +62,7 @@ class Sources:
         self._contents: dict[str, tuple[tuple[files.Stamp, ...], str]] = {}
         self._lines: dict[str, int] = {}
         self._databases: dict[str, str] = {}
-        self._scans: dict[str, Scan] = {}
+        self._scans: dict[str, TableScan] = {}
         self._columns: dict[str, dict[str, Domain]] = {}
         self._copies = count()
         self._enumerations = 0
@@ -86,7 +86,7 @@ class Sources:
         self._view(table)
         return name(f"sf_{table}")
 
-    def definition(self, table: str) -> Scan:
+    def definition(self, table: str) -> TableScan:
         """Show how that view is made from its source, for those who compare the two."""
         self._view(table)
         return self._scans[table]
@@ -186,7 +186,7 @@ class Sources:
             self._contents[table] = found.stamps, files.content(found)
         return self._contents[table][1]
 
-    def data(self, table: str) -> tuple[Data, ...]:
+    def data(self, table: str) -> tuple[DataIdentity, ...]:
         """The files a table is read from, or the server it was fetched from; for one in memory, an address made from
         its content.
         """
@@ -197,7 +197,7 @@ class Sources:
             part = owners.stored_table(self.policy.tables[table], self._databases, self.run)
             return tuple(replace(identified(path), part=part) for path in found.paths)
         known = self.fingerprint(table)
-        return (Data(f"memory://{known}", lambda: known, part=table),)
+        return (DataIdentity(f"memory://{known}", lambda: known, part=table),)
 
     def interrupt(self, thread: int | None = None) -> None:
         """End every statement that is running, or those of one thread: they fail as ``EngineFailed``."""
@@ -268,7 +268,7 @@ class Sources:
         self._files[table.name] = found
         return relation
 
-    def _copied(self, table: Table, source: memory.Frame) -> Relation:
+    def _copied(self, table: Table, source: memory.MemoryTable) -> Relation:
         """Copy the columns in use into a table of the engine's own: what becomes of the original changes nothing."""
         used = {*table.columns, *table.lists, *_naming(table, self.policy)}
         wanted = set(map(folded, used if table.declares else source.names))
@@ -310,7 +310,7 @@ class Sources:
         if table.name not in self._files or self._files[table.name].kind != "csv":
             kinds = {each: discovery.stored_kind(cell) for each, cell in cells.items()}
             typed = {each: (cell, Domain(kinds[each]), None) for each, cell in cells.items()}
-            return discovery.domains(kinds, f"({Scan(relation.sql, typed, None).statement})", self.run)
+            return discovery.domains(kinds, f"({TableScan(relation.sql, typed, None).statement})", self.run)
         copy = name(f"sf reading of {table.name}")  # no view can be called so
         self._execute(f"CREATE TABLE {copy} AS SELECT * FROM {relation.sql}")
         try:
@@ -326,7 +326,7 @@ class Sources:
         }
         owner = Owners(self.policy, self._relations).of(table)
         lists = {each: self._list(table, each) for each in table.lists}
-        scan = self._scans[table.name] = Scan(relation.sql, cells, owner, lists)
+        scan = self._scans[table.name] = TableScan(relation.sql, cells, owner, lists)
         self._execute(f"CREATE OR REPLACE VIEW {name(f'sf_{table.name}')} AS {scan.statement}")
         self._columns[table.name] = dict(columns)
 

@@ -12,18 +12,18 @@ from sfumato.engine.arrays import FEW, exact_keys, few_in_arrays, parameter
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import statement
-from sfumato.engine.lowering.relational import Statement
-from sfumato.engine.seam import Data, OpenReading, Unheld
+from sfumato.engine.lowering.relational import RelationalStatement
+from sfumato.engine.seam import DataIdentity, OpenReading, Unheld
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
-from sfumato.plan.bounding import Bounded
+from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.catalog import Catalog, described
-from sfumato.plan.keys import Span, World
+from sfumato.plan.keys import KeySpan, World
 from sfumato.plan.nodes import GroupKey, tables
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
-from sfumato.plan.readings.total_readings import E, FoundTotals, GroupTotals, Reading
+from sfumato.plan.readings.total_readings import E, FoundTotals, GroupTotals, PlanReading
 from sfumato.policy import Policy
 
 _REMEMBERED = 1000
@@ -37,9 +37,9 @@ class StatementReader:
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
         self._bound: set[str] = set()
-        self._last: tuple[ReferenceType[Bounded], str] | None = None
+        self._last: tuple[ReferenceType[BoundedPlan], str] | None = None
 
-    def check(self, *readings: Reading[Any]) -> OpenReading:
+    def check(self, *readings: PlanReading[Any]) -> OpenReading:
         """Bind the statements, and see that the engine is open and the sources are those that were opened.
 
         No row is read. Views are fixed at opening, so what was bound once stays bound; whether the engine still runs
@@ -49,19 +49,19 @@ class StatementReader:
             self._check(reading)
         return Unheld(self)
 
-    def _check(self, reading: Reading[Any]) -> None:
+    def _check(self, reading: PlanReading[Any]) -> None:
         self._check_unchanged()
         text = self._statement(reading, 0)
         self.sources.bind("SELECT 1" if text in self._bound else text)
         self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
 
-    def read(self, reading: Reading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], key: int) -> E:
         """Run one statement and give its rows in arrays."""
         found = self._found(reading, self._statement(reading, key))
         self._check_unchanged()  # a file replaced while it was read is not the version that was charged
         return cast("E", found)
 
-    def _found(self, reading: Reading[E], text: str) -> object:
+    def _found(self, reading: PlanReading[E], text: str) -> object:
         if isinstance(reading, FEW):
             return few_in_arrays(self.sources.run(text), reading)
         if type(reading) in _STREAMED:
@@ -69,7 +69,7 @@ class StatementReader:
             return self.sources.stream(text, size, lambda rows: arrays(rows, reading))
         return _ARRAYS[type(reading)](self.sources.arrow(text), reading)
 
-    def _statement(self, reading: Reading[E], key: int) -> str:
+    def _statement(self, reading: PlanReading[E], key: int) -> str:
         """Write the statement of a reading. Totals of the same rows are often asked for again, and a statement into
         which the digits of no key were written is the same for every key: the last of these is remembered.
         """
@@ -81,7 +81,7 @@ class StatementReader:
             self._last = ref(reading.bounded), text
         return text
 
-    def _written(self, made: Statement) -> str:
+    def _written(self, made: RelationalStatement) -> str:
         return Generator(DuckDBSpelling(), self._scan).statement(made)
 
     def _scan(self, table: str) -> str:
@@ -110,7 +110,7 @@ class DuckDB(StatementReader):
 
     def values(self, world: World) -> Sequence[GroupKey]:
         """List the distinct results of expressions on every combination of declared values: reads no table."""
-        lists = [[parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, Span)]
+        lists = [[parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, KeySpan)]
         asked = self._written(reading_statements.distinct(world))
         found = self._in_time(lambda: self.sources.run(asked, lists))
         return exact_keys(found, [each.domain.type for each in world.expressions])
@@ -140,11 +140,11 @@ class DuckDB(StatementReader):
         rule = f"finding all groups may take at most {FREE_SECONDS} seconds"
         raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression")
 
-    def hold(self) -> Snapshot:
+    def hold(self) -> DuckDBSnapshot:
         """Begin a snapshot of the data that were opened."""
-        return Snapshot(self.sources)
+        return DuckDBSnapshot(self.sources)
 
-    def data(self, *, public: bool) -> tuple[Data, ...]:
+    def data(self, *, public: bool) -> tuple[DataIdentity, ...]:
         """Identify the data that rows come from: files, or the content of tables in memory."""
         chosen = [name for name, table in self._policy.tables.items() if table.public is public]
         return tuple(found for name in chosen for found in self.sources.data(name))
@@ -159,7 +159,7 @@ class DuckDB(StatementReader):
         self.sources.close()
 
 
-class Snapshot(StatementReader):
+class DuckDBSnapshot(StatementReader):
     """A snapshot holds the rows of every table that has been read, as they were at its first reading: the engine's own
     copies.
 
@@ -173,13 +173,13 @@ class Snapshot(StatementReader):
         self._closed = False
         self._lock = Lock()
 
-    def _check(self, reading: Reading[Any]) -> None:
+    def _check(self, reading: PlanReading[Any]) -> None:
         self._require_open()
         if self._missing(reading):
             self.sources.check_unchanged()
         super()._check(reading)
 
-    def read(self, reading: Reading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], key: int) -> E:
         with self._lock:
             self._require_open()
             for table in self._missing(reading):
@@ -196,7 +196,7 @@ class Snapshot(StatementReader):
             raise
         return made
 
-    def _missing(self, reading: Reading[E]) -> list[str]:
+    def _missing(self, reading: PlanReading[E]) -> list[str]:
         """List the tables of which there is no copy yet."""
         return [table for table in tables(reading.bounded.plan.source) if table not in self._copies]
 

@@ -12,7 +12,7 @@ from typing import Self
 
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.files import find, misquoted
-from sfumato.engine.duckdb.scan import UNIT, Scan, cleaned, typed
+from sfumato.engine.duckdb.scan import UNIT, TableScan, cleaned, typed
 from sfumato.engine.seam import Inspection
 from sfumato.engine.sources.inspected_tables import inspection, lost
 from sfumato.engine.spellings.duckdb import name as quoted
@@ -93,7 +93,7 @@ def _statement(sources: Sources, table: str, keys: Sequence[str], limit: int) ->
     return f"WITH sf_cells AS MATERIALIZED ({cells}) SELECT * FROM (SELECT {totals} FROM sf_cells), ({limits})"
 
 
-def _read(scan: Scan) -> str:
+def _read(scan: TableScan) -> str:
     """Write the SELECT of what every cell becomes, what it is in its type, and whether it is missing: each is computed
     once, beside whether the row is somebody's, and whose.
     """

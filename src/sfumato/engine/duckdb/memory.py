@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Frame:
+class MemoryTable:
     """A frame is a table in memory: its column names, and each column as an Arrow array by its position."""
 
     names: tuple[str, ...]
     column: Callable[[int], Any]
 
 
-def frame(source: Any, place: str) -> Frame:
+def frame(source: Any, place: str) -> MemoryTable:
     """Read the table, whichever library made it: told by its module, so none is imported for it."""
     maker = type(source).__module__.partition(".")[0]
     if maker == "pandas" and hasattr(source, "iloc") and hasattr(source, "columns"):
-        return Frame(tuple(str(label) for label in source.columns), lambda i: _from_pandas(source.iloc[:, i]))
+        return MemoryTable(tuple(str(label) for label in source.columns), lambda i: _from_pandas(source.iloc[:, i]))
     if maker == "polars" and hasattr(source, "collect_schema"):
         table = source.collect() if hasattr(source, "collect") else source
-        return Frame(tuple(table.columns), lambda i: _from_polars(table.to_series(i)))
+        return MemoryTable(tuple(table.columns), lambda i: _from_polars(table.to_series(i)))
     if maker == "pyarrow" or hasattr(source, "__arrow_c_stream__"):
         return _from_arrow(source, place)
     raise InvalidPolicy(
@@ -49,7 +49,7 @@ def frame(source: Any, place: str) -> Frame:
     )
 
 
-def arrow(source: Frame, positions: Sequence[int], place: str) -> pyarrow.Table:
+def arrow(source: MemoryTable, positions: Sequence[int], place: str) -> pyarrow.Table:
     """Make one Arrow table of the chosen columns, named c0, c1, … in that order."""
     import pyarrow as pa
 
@@ -95,7 +95,7 @@ class _Hashing:
         """Nothing is open."""
 
 
-def _from_arrow(source: Any, place: str) -> Frame:
+def _from_arrow(source: Any, place: str) -> MemoryTable:
     import pyarrow as pa
 
     try:
@@ -104,7 +104,7 @@ def _from_arrow(source: Any, place: str) -> Frame:
         table = None
     if table is None:
         raise InvalidPolicy("this Arrow object is not a table", place=place, fix="give a pyarrow.Table")
-    return Frame(tuple(table.column_names), table.column)
+    return MemoryTable(tuple(table.column_names), table.column)
 
 
 def _from_pandas(series: Any) -> Any:

@@ -188,7 +188,9 @@ def stored_table(table: Table, databases: Mapping[str, str], execute: Execute) -
     return wanted if wanted in {f"{schema}.{each}".casefold() for schema, each in found} else ""
 
 
-def of_memory(source: memory.Frame, positions: Sequence[int], described: list[tuple[Any, ...]], sql: str) -> Relation:
+def of_memory(
+    source: memory.MemoryTable, positions: Sequence[int], described: list[tuple[Any, ...]], sql: str
+) -> Relation:
     """Copy a table in memory into the engine: what its owner does to the original changes nothing."""
     columns = [
         (source.names[i], Cell(name(seen), stored)) for i, (seen, stored, *_) in zip(positions, described, strict=True)

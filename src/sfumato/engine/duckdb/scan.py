@@ -103,7 +103,7 @@ class Owner:
 
 
 @dataclass(frozen=True)
-class Scan:
+class TableScan:
     """A scan says how one table is read: where from, which cells as what, and whose rows they are."""
 
     source: str

@@ -15,21 +15,21 @@ from dataclasses import dataclass, replace
 
 from sfumato.engine.lowering.relation_lowering import Columns, RelationLowering, every, plain, same
 from sfumato.engine.lowering.relational import (
-    Aggregation,
+    AggregateFunction,
     Apply,
     Constant,
-    Operation,
+    GroupTotal,
     Reference,
     Scalar,
+    ScalarFunction,
     Select,
-    Total,
     apply,
     whole,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering, present
 from sfumato.engine.lowering.unit_lowering import steps
 from sfumato.plan.aggregates.measures import Contribution
-from sfumato.plan.bounding import Bounded, Scaled
+from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
 from sfumato.plan.values import expressions
 from sfumato.policy import Domain, Type
@@ -43,7 +43,7 @@ Cells = tuple[tuple[Reference, Domain], ...]
 """The columns that tests read, with what is declared of each."""
 
 
-def cells(bounded: Bounded, columns: Mapping[expressions.Reference, Scalar], values: Sequence[Scalar]) -> Cells:
+def cells(bounded: BoundedPlan, columns: Mapping[expressions.Reference, Scalar], values: Sequence[Scalar]) -> Cells:
     """List the columns that the tests of many counts read; none where there are few counts, or may be many cells."""
     measures = [each.measure for each in bounded.measures]
     if bounded.plan.keys or len(measures) < FEWEST_COUNTS or any(each.value or each.once_per_unit for each in measures):
@@ -66,10 +66,12 @@ def by_cells(select: Select, names: Sequence[str], read: Cells) -> tuple[Select,
     for name, (reference, domain) in zip(_names(read), read, strict=True):
         texts = tuple(sorted(map(str, domain.values or ()))) if domain.type is Type.TEXT else ()
         coded = 0 < len(texts) <= _MOST_CODES  # a code is grouped by faster than its text
-        columns.append((name, apply(Operation.CODE, reference, detail=texts) if coded else reference))
-        whole[reference] = apply(Operation.CONVERT, Reference(name), detail=(Type.TEXT,)) if coded else Reference(name)
+        columns.append((name, apply(ScalarFunction.CODE, reference, detail=texts) if coded else reference))
+        whole[reference] = (
+            apply(ScalarFunction.CONVERT, Reference(name), detail=(Type.TEXT,)) if coded else Reference(name)
+        )
     rows = replace(select, columns=tuple(columns))
-    sized = Select((*same(_names(read)), ("n", Total(Aggregation.COUNT))), rows, grouped=_names(read))
+    sized = Select((*same(_names(read)), ("n", GroupTotal(AggregateFunction.COUNT))), rows, grouped=_names(read))
     values = dict(select.columns)
     counted = Select((*same("n"), *((name, _placed(values[name], whole)) for name in names)), sized)
     return counted, {name: _total(name) for name in names}
@@ -95,8 +97,8 @@ def _names(read: Cells) -> tuple[str, ...]:
 
 
 def _total(name: str) -> Scalar:
-    counted = Total(Aggregation.SUM, apply(Operation.MULTIPLY, Reference(name), Reference("n")))
-    return apply(Operation.COALESCE, counted, Constant(0, Type.INTEGER))
+    counted = GroupTotal(AggregateFunction.SUM, apply(ScalarFunction.MULTIPLY, Reference(name), Reference("n")))
+    return apply(ScalarFunction.COALESCE, counted, Constant(0, Type.INTEGER))
 
 
 def _different(domain: Domain) -> int | None:
@@ -129,7 +131,7 @@ def _placed(scalar: Scalar, columns: Mapping[Reference, Scalar]) -> Scalar:
 
 
 @dataclass(frozen=True)
-class Rows:
+class CountedRows:
     """These are the rows that count, as (unit, key…, value…); without the unit where every row is one."""
 
     select: Select
@@ -162,11 +164,11 @@ class Rows:
     @property
     def text_keys(self) -> Columns:
         """Give the keys, with codes as the texts they stand for."""
-        texts = {name: apply(Operation.CONVERT, Reference(name), detail=(Type.TEXT,)) for name in self.coded}
+        texts = {name: apply(ScalarFunction.CONVERT, Reference(name), detail=(Type.TEXT,)) for name in self.coded}
         return tuple((name, texts.get(name, Reference(name))) for name in self.keys)
 
 
-def counted_rows(bounded: Bounded, relations: RelationLowering) -> Rows:
+def counted_rows(bounded: BoundedPlan, relations: RelationLowering) -> CountedRows:
     """Select the rows of a plan that count, with what each of them contributes."""
     plan, unit = bounded.plan, bounded.strategy is not Strategy.WHOLE
     source = relations.flat(plan.source, plan.expressions, unit=unit)
@@ -179,7 +181,7 @@ def counted_rows(bounded: Bounded, relations: RelationLowering) -> Rows:
     named = tuple((f"k{index}", key) for index, key in enumerate(keys))
     maximal = [each.measure.once_per_unit for each in bounded.measures for _ in range(each.coordinates)]
     select = source.selected((*(same("u") if unit else ()), *named, *flat), tests)
-    return Rows(
+    return CountedRows(
         select,
         tuple(name for name, _ in named),
         tuple(each.domain.type for each in plan.keys),
@@ -190,7 +192,7 @@ def counted_rows(bounded: Bounded, relations: RelationLowering) -> Rows:
     )
 
 
-def computed_once(bounded: Bounded, rows: Rows, relations: RelationLowering) -> Rows:
+def computed_once(bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering) -> CountedRows:
     """Keep the rows where they cost more than reading a table: limiting reads them several times. What was computed is
     kept, and no longer the columns that tests read.
     """
@@ -200,7 +202,7 @@ def computed_once(bounded: Bounded, rows: Rows, relations: RelationLowering) -> 
     return replace(rows, select=Select(same(name for name, _ in rows.select.columns), kept), cells=())
 
 
-def _row_values(scaled: Scaled, lowering: RowLowering) -> list[Scalar]:
+def _row_values(scaled: ScaledMeasure, lowering: RowLowering) -> list[Scalar]:
     """Give what one row contributes to each coordinate: a whole number, 0 where the predicate or the value is
     missing.
     """
@@ -211,8 +213,8 @@ def _row_values(scaled: Scaled, lowering: RowLowering) -> list[Scalar]:
 
 def _row_value(each: Contribution, tests: list[Scalar], lowering: RowLowering) -> Scalar:
     if each.value is None:
-        return apply(Operation.CASE, tests[0], whole(1), whole(0)) if tests else whole(1)
+        return apply(ScalarFunction.CASE, tests[0], whole(1), whole(0)) if tests else whole(1)
     value = lowering.shared(lowering.lower(each.value))
     counted = lowering.shared(steps(each.value, value, each))  # of a mean and a sum: the same ones
-    added = apply(Operation.SUBTRACT, whole(each.high), counted) if each.mirrored else counted
-    return apply(Operation.CASE, every([*tests, present(value)]), added, whole(0))
+    added = apply(ScalarFunction.SUBTRACT, whole(each.high), counted) if each.mirrored else counted
+    return apply(ScalarFunction.CASE, every([*tests, present(value)]), added, whole(0))

@@ -18,17 +18,17 @@ from sfumato.engine.arrays import FEW, few_in_arrays
 from sfumato.engine.lowering import total_lowering
 from sfumato.engine.lowering.relation_lowering import same, staged
 from sfumato.engine.lowering.relational import (
-    Aggregation,
+    AggregateFunction,
     Constant,
-    Join,
-    Listed,
-    Operation,
+    GroupTotal,
+    IntegerSpan,
     Reference,
     Relation,
+    RelationalJoin,
+    RelationalStatement,
+    ScalarFunction,
     Select,
-    Span,
-    Statement,
-    Total,
+    ValueList,
     Wide,
     apply,
 )
@@ -38,7 +38,7 @@ from sfumato.plan import keys as group_keys
 from sfumato.plan.keys import World
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
-from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals, Reading
+from sfumato.plan.readings.total_readings import FoundTotals, GroupTotals, PlanReading
 from sfumato.plan.readings.value_readings import DifferentValues, ValueTable
 from sfumato.policy import Type
 
@@ -46,21 +46,23 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def value_table(reading: ValueTable, key: int) -> Statement:
+def value_table(reading: ValueTable, key: int) -> RelationalStatement:
     """Count for every group and value, of any type, how many of the rows that count have it."""
     return total_lowering.by_value(reading.bounded, reading.value, key)
 
 
-def different(reading: DifferentValues, key: int) -> Statement:
+def different(reading: DifferentValues, key: int) -> RelationalStatement:
     """Count the different values of every group that some unit has; a unit has each pair of them once."""
     totals = total_lowering.by_value(reading.bounded, reading.value, key, once=True)
     groups = tuple(f"k{index}" for index in range(len(reading.bounded.plan.keys)))
-    held = apply(Operation.GREATER, Reference("v0"), Constant(0, Wide.INTEGER))
-    count = ("v0", wide(Total(Aggregation.COUNT)))
-    return Statement(totals.stages, Select((*same(groups), count), totals.result, where=(held,), grouped=groups))
+    held = apply(ScalarFunction.GREATER, Reference("v0"), Constant(0, Wide.INTEGER))
+    count = ("v0", wide(GroupTotal(AggregateFunction.COUNT)))
+    return RelationalStatement(
+        totals.stages, Select((*same(groups), count), totals.result, where=(held,), grouped=groups)
+    )
 
 
-def distinct(world: World) -> Statement:
+def distinct(world: World) -> RelationalStatement:
     """List the different results of expressions on every combination of public values: no table is read.
 
     The values of each list of choices are a parameter of the statement, in their order.
@@ -70,29 +72,29 @@ def distinct(world: World) -> Statement:
         tuple((f"c{index}", Reference("x", f"d{index}")) for index in range(len(parts))),
         parts[0],
         part="d0",
-        joins=tuple(Join(each, f"d{index}") for index, each in enumerate(parts[1:], 1)),
+        joins=tuple(RelationalJoin(each, f"d{index}") for index, each in enumerate(parts[1:], 1)),
     )
     lowering = RowLowering({field: Reference(f"c{index}") for index, (field, _, _) in enumerate(world.choices)})
     made = tuple((f"k{index}", lowering.lower(each)) for index, each in enumerate(world.expressions))
     tests = tuple(lowering.lower(each) for each in world.conditions)
     keys = tuple(name for name, _ in made)
     evaluated = Select(made, staged(source, lowering), where=tests)
-    return Statement((), Select(same(keys), evaluated, grouped=keys))
+    return RelationalStatement((), Select(same(keys), evaluated, grouped=keys))
 
 
 def _choices(world: World) -> list[Relation]:
     found: list[Relation] = []
     lists = 0
     for _, domain, choices in world.choices:
-        if isinstance(choices, group_keys.Span):
-            found.append(Span(Constant(choices.first, domain.type), choices.count))
+        if isinstance(choices, group_keys.KeySpan):
+            found.append(IntegerSpan(Constant(choices.first, domain.type), choices.count))
         else:
             lists += 1
-            found.append(Listed(lists, domain.type))
+            found.append(ValueList(lists, domain.type))
     return found
 
 
-_STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
+_STATEMENTS: dict[type, Callable[[Any, int], RelationalStatement]] = {
     GroupTotals: lambda reading, key: total_lowering.statement(reading.bounded, key),
     FoundTotals: total_lowering.found,
     Marginals: total_lowering.marginals,
@@ -103,12 +105,12 @@ _STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
 }
 
 
-def statement(reading: Reading[Any], key: int) -> Statement:
+def statement(reading: PlanReading[Any], key: int) -> RelationalStatement:
     """Make the statement that reads; ``key`` decides what a sample keeps."""
     return _STATEMENTS[type(reading)](reading, key)
 
 
-def counted_statement(reading: Reading[Any], key: int) -> Statement:
+def counted_statement(reading: PlanReading[Any], key: int) -> RelationalStatement:
     """Make the statement that reads, with equal rows counted on the server: no row of a table leaves it.
 
     A value's row is (key…, value, how many rows have it), a cell's (key…, total). A server keeps what a statement reads
@@ -123,13 +125,13 @@ def counted_statement(reading: Reading[Any], key: int) -> Statement:
     return statement(reading, key)
 
 
-def _counted(values: Statement) -> Statement:
+def _counted(values: RelationalStatement) -> RelationalStatement:
     names = tuple(name for name, _ in values.result.columns)
-    count = ("n", Total(Aggregation.COUNT))
+    count = ("n", GroupTotal(AggregateFunction.COUNT))
     return replace(values, result=Select((*same(names), count), values.result, grouped=names))
 
 
-def in_arrays(rows: Iterable[tuple[Any, ...]], reading: Reading[Any]) -> object:
+def in_arrays(rows: Iterable[tuple[Any, ...]], reading: PlanReading[Any]) -> object:
     """Put the rows of a counted statement, tuples of Python's own values, into what the reading gives."""
     if isinstance(reading, FEW):
         return few_in_arrays(list(rows), reading)

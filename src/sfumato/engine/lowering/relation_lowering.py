@@ -15,21 +15,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.engine.lowering.relational import (
-    Aggregation,
+    AggregateFunction,
     Apply,
+    CleanTable,
     Constant,
     Exists,
+    GroupTotal,
     Items,
-    Join,
     Named,
-    Operation,
     Rank,
     Reference,
+    RelationalJoin,
+    RelationalUnion,
     Scalar,
+    ScalarFunction,
     Select,
-    Table,
-    Total,
-    Union,
     apply,
     whole,
 )
@@ -44,13 +44,13 @@ UNIT = "sf_unit"
 _HALF = 2**48
 
 _COMPARISONS = {
-    "=": Operation.EQUAL,
-    "<>": Operation.UNEQUAL,
-    "<": Operation.LESS,
-    "<=": Operation.AT_MOST,
-    ">": Operation.GREATER,
-    ">=": Operation.AT_LEAST,
-    "BETWEEN": Operation.BETWEEN,
+    "=": ScalarFunction.EQUAL,
+    "<>": ScalarFunction.UNEQUAL,
+    "<": ScalarFunction.LESS,
+    "<=": ScalarFunction.AT_MOST,
+    ">": ScalarFunction.GREATER,
+    ">=": ScalarFunction.AT_LEAST,
+    "BETWEEN": ScalarFunction.BETWEEN,
 }
 
 Columns = tuple[tuple[str, Scalar], ...]
@@ -120,26 +120,28 @@ class RelationLowering:
     def scan(self, base: nodes.Scan, names: Names, unit: bool) -> Select:
         found = (("u", Reference(UNIT, "r")),) if unit else ()
         own = tuple((short, Reference(field.name, "r")) for field, short in names.items())
-        return Select((*found, *own) or (("c", whole(0)),), Table(base.table))
+        return Select((*found, *own) or (("c", whole(0)),), CleanTable(base.table))
 
     def cut(self, base: nodes.Cut, names: Names, unit: bool) -> Select:
         """Keep the rows of units within the limit as they are, and of the others the rows of the smallest ranks."""
         made = self._rows(base.input, names)
         rows = made if plain(base.input) else self.stage(made)
-        count = Total(Aggregation.COUNT)
-        over = apply(Operation.GREATER, count, whole(base.rows))
+        count = GroupTotal(AggregateFunction.COUNT)
+        over = apply(ScalarFunction.GREATER, count, whole(base.rows))
         heavy = self.stage(Select(same("u"), rows, grouped=("u",), having=over))
         short = tuple(f"c{index}" for index in range(len(names)))
         columns, kinds = same(("u", *short), "r"), [base.columns[field].type for field in names]
-        same_unit = apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "h"))
+        same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
         within = Select(columns, rows, where=(Exists(heavy, "h", same_unit, negated=True),))
         texts = [token(Reference(name, "r"), kind) for name, kind in zip(short, kinds, strict=True)]
-        rank = apply(Operation.DIGEST, Constant(str(self._key), Type.TEXT), *texts)
-        beyond = Select((*columns, ("t", rank)), rows, joins=(Join(heavy, "h", same_unit),))
+        rank = apply(ScalarFunction.DIGEST, Constant(str(self._key), Type.TEXT), *texts)
+        beyond = Select((*columns, ("t", rank)), rows, joins=(RelationalJoin(heavy, "h", same_unit),))
         place = Rank((Reference("u"),), (Reference("t"), *map(Reference, short)))
         ranked = Select((*same(("u", *short)), ("a", place)), beyond)
-        kept = Select(same(("u", *short)), ranked, where=(apply(Operation.AT_MOST, Reference("a"), whole(base.rows)),))
-        return _renamed(Select(same(("u", *short)), Union((within, kept))), names, unit)
+        kept = Select(
+            same(("u", *short)), ranked, where=(apply(ScalarFunction.AT_MOST, Reference("a"), whole(base.rows)),)
+        )
+        return _renamed(Select(same(("u", *short)), RelationalUnion((within, kept))), names, unit)
 
     def per_unit(self, base: nodes.PerUnit, names: Names, unit: bool) -> Select:
         """Make one row for each unit and key: totals of the unit's rows, and what is made of them."""
@@ -149,7 +151,7 @@ class RelationLowering:
         flat = self.flat(base.input, (*keys, *(each for _, made in wanted for each in made.expressions)), unit=True)
         grouped = ("u", *(f"k{index}" for index in range(len(keys))))
         own = UnitLowering(flat.lowering, tuple(map(Reference, grouped)))
-        totals: dict[Total, str] = {}
+        totals: dict[GroupTotal, str] = {}
         found = {
             field: own.result(measure, lambda total: Reference(totals.setdefault(total, f"t{len(totals)}")))
             for field, measure in wanted
@@ -186,7 +188,7 @@ class RelationLowering:
         mine = base.left.columns
         made = tuple((short, Reference(short, "r" if field in mine else "j")) for field, short in names.items())
         found = (("u", Reference("u", "r")),) if unit else ()
-        return Select((*found, *made) or (("c", whole(0)),), left, joins=(Join(right, "j", on, base.outer),))
+        return Select((*found, *made) or (("c", whole(0)),), left, joins=(RelationalJoin(right, "j", on, base.outer),))
 
     def semi_join(self, base: nodes.SemiJoin, names: Names, unit: bool) -> Select:
         """Keep the rows of the input for which the other side has a match, or has none."""
@@ -205,8 +207,8 @@ class RelationLowering:
             matching[side].append(made)
             return Reference(f"{'kl'[side]}{len(matching[side]) - 1}", "rj"[side])
 
-        on: list[Scalar] = [apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "j"))]
-        on += [apply(Operation.EQUAL, placed(first), placed(second)) for first, second in base.pairs]
+        on: list[Scalar] = [apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "j"))]
+        on += [apply(ScalarFunction.EQUAL, placed(first), placed(second)) for first, second in base.pairs]
         for part in nodes.conjuncts(base.condition):
             if nodes.one_sided(part, *base.inputs):
                 on.append(placed(part))
@@ -236,7 +238,7 @@ class RelationLowering:
             lowered = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(wanted))
             members.append(flat.selected((*own, *lowered) or (("c", whole(0)),)))
         short = tuple(f"c{index}" for index in range(len(names)))
-        rows = Select((*own, *same(short)) or (("c", whole(0)),), Union(tuple(members)))
+        rows = Select((*own, *same(short)) or (("c", whole(0)),), RelationalUnion(tuple(members)))
         return _renamed(rows, names, unit)
 
 
@@ -276,7 +278,7 @@ def _beside(source: Select, lowering: RowLowering, join: nodes.Join, names: Name
     source = staged(source, lowering)
     equal = [apply(test, of_part("r", made), Reference(name, "j")) for test, made, name in ends]
     beside = tuple((short, Reference(field.name, "j")) for field, short in names.items() if field.source == join.source)
-    public = Join(Table(join.table), "j", every(equal), join.outer)
+    public = RelationalJoin(CleanTable(join.table), "j", every(equal), join.outer)
     return Select(beside, source, joins=(public,), everything=True)
 
 
@@ -310,7 +312,7 @@ def same(names: Iterable[str], part: str | None = None) -> Columns:
 
 def every(tests: Sequence[Scalar]) -> Scalar:
     """Say that all of the tests hold."""
-    return tests[0] if len(tests) == 1 else Apply(Operation.AND, tuple(tests))
+    return tests[0] if len(tests) == 1 else Apply(ScalarFunction.AND, tuple(tests))
 
 
 def token(scalar: Scalar, kind: Type) -> Scalar:
@@ -321,11 +323,16 @@ def token(scalar: Scalar, kind: Type) -> Scalar:
         return scalar
     if kind is Type.BOOLEAN:
         scalar = apply(
-            Operation.CASE, scalar, whole(1), apply(Operation.NOT, scalar), whole(0), Constant(None, Type.INTEGER)
+            ScalarFunction.CASE,
+            scalar,
+            whole(1),
+            apply(ScalarFunction.NOT, scalar),
+            whole(0),
+            Constant(None, Type.INTEGER),
         )
     if kind is Type.REAL:
         low, high = real(-_HALF), real(_HALF)
-        fine = apply(Operation.MULTIPLY, scalar, real(2**20))
-        inside = apply(Operation.BETWEEN, fine, low, high)
-        scalar = apply(Operation.CASE, inside, apply(Operation.NEAREST, fine), whole(0))
-    return apply(Operation.CONVERT, scalar, detail=(Type.TEXT,))
+        fine = apply(ScalarFunction.MULTIPLY, scalar, real(2**20))
+        inside = apply(ScalarFunction.BETWEEN, fine, low, high)
+        scalar = apply(ScalarFunction.CASE, inside, apply(ScalarFunction.NEAREST, fine), whole(0))
+    return apply(ScalarFunction.CONVERT, scalar, detail=(Type.TEXT,))

@@ -24,7 +24,7 @@ class Wide(Enum):
 Kind = Type | Wide
 
 
-class Operation(Enum):
+class ScalarFunction(Enum):
     """An operation can be done with values of one row. Every one is total on the arguments that lowering gives it."""
 
     EQUAL = auto()
@@ -135,12 +135,12 @@ class Constant:
 class Apply:
     """This applies an operation to values of one row."""
 
-    operation: Operation
+    operation: ScalarFunction
     arguments: tuple[Scalar, ...]
     detail: tuple[object, ...] = ()
 
 
-class Aggregation(Enum):
+class AggregateFunction(Enum):
     """An aggregation says how the values of a group become one."""
 
     COUNT = auto()
@@ -157,10 +157,10 @@ class Aggregation(Enum):
 
 
 @dataclass(frozen=True)
-class Total:
+class GroupTotal:
     """A total is one number for a group of rows."""
 
-    aggregation: Aggregation
+    aggregation: AggregateFunction
     argument: Scalar | None = None
     where: Scalar | None = None
     """Only rows for which this holds."""
@@ -175,7 +175,7 @@ class Ordered:
     nulls_first: bool = False
 
 
-class Place(Enum):
+class RowNumber(Enum):
     """This says how the rows of a partition are numbered, from 1."""
 
     ROW_NUMBER = auto()
@@ -191,10 +191,10 @@ class Rank:
 
     partition: tuple[Scalar, ...]
     order: tuple[Scalar | Ordered, ...]
-    place: Place = Place.ROW_NUMBER
+    place: RowNumber = RowNumber.ROW_NUMBER
 
 
-class Frame(Enum):
+class WindowFrame(Enum):
     """A frame says which rows of a partition are looked at."""
 
     PEERS = auto()
@@ -205,13 +205,13 @@ class Frame(Enum):
 
 
 @dataclass(frozen=True)
-class Over:
+class WindowTotal:
     """This is a total of the rows of a frame, for every row."""
 
-    total: Total
+    total: GroupTotal
     partition: tuple[Scalar, ...]
     order: tuple[Scalar | Ordered, ...]
-    frame: Frame
+    frame: WindowFrame
 
 
 @dataclass(frozen=True)
@@ -233,11 +233,11 @@ class Items:
     list: Reference
 
 
-Scalar = Reference | Constant | Apply | Total | Rank | Over | Beside | Items
+Scalar = Reference | Constant | Apply | GroupTotal | Rank | WindowTotal | Beside | Items
 
 
 @dataclass(frozen=True)
-class Table:
+class CleanTable:
     """This reads the clean scan of a table of the policy."""
 
     name: str
@@ -251,7 +251,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ValueList:
     """A list has one column, called ``x``: the public values that are handed over beside the statement, and NULL."""
 
     number: int
@@ -260,7 +260,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Span:
+class IntegerSpan:
     """A span has one column, called ``x``: so many whole numbers, days or hours from the first on, and NULL."""
 
     first: Constant
@@ -268,17 +268,17 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Union:
+class RelationalUnion:
     """A union has the rows of all its members, equal ones as often as they occur; columns are matched by place."""
 
     members: tuple[Select, ...]
 
 
-Relation = Table | Named | Listed | Span | Union
+Relation = CleanTable | Named | ValueList | IntegerSpan | RelationalUnion
 
 
 @dataclass(frozen=True)
-class Join:
+class RelationalJoin:
     """A join puts rows beside those of another relation for which the condition holds; without one, beside all."""
 
     relation: Relation | Select
@@ -305,7 +305,7 @@ class Select:
     source: Relation | Select
     part: str = "r"
     """What the source is called inside."""
-    joins: tuple[Join, ...] = ()
+    joins: tuple[RelationalJoin, ...] = ()
     where: tuple[Scalar | Exists, ...] = ()
     grouped: tuple[str, ...] = ()
     """Columns of the source whose values make a group; without any, all rows are one group where totals are taken."""
@@ -315,7 +315,7 @@ class Select:
 
 
 @dataclass(frozen=True)
-class Statement:
+class RelationalStatement:
     """A statement has named stages, each of which may use those before it, and the result."""
 
     stages: tuple[tuple[str, Select], ...]
@@ -331,7 +331,7 @@ def references(scalar: Scalar) -> Iterator[str]:
             yield from references(argument)
 
 
-def apply(operation: Operation, *arguments: Scalar, detail: tuple[object, ...] = ()) -> Apply:
+def apply(operation: ScalarFunction, *arguments: Scalar, detail: tuple[object, ...] = ()) -> Apply:
     return Apply(operation, arguments, detail)
 
 

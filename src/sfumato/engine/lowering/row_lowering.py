@@ -16,7 +16,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.engine.lowering.relational import Apply, Constant, Operation, Reference, Scalar, apply, references, whole
+from sfumato.engine.lowering.relational import (
+    Apply,
+    Constant,
+    Reference,
+    Scalar,
+    ScalarFunction,
+    apply,
+    references,
+    whole,
+)
 from sfumato.plan.values import calendar, expressions, grammars, intervals
 from sfumato.plan.values.expressions import Call, Column, Expression, Literal
 from sfumato.plan.values.functions import FUNCTIONS
@@ -84,9 +93,11 @@ class RowLowering:
         number.
         """
         x = self.shared(scalar)
-        size = apply(Operation.ABS, x)
-        inside = apply(Operation.BETWEEN, size, real(SMALLEST_REAL), real(LARGEST_REAL))
-        return _case(inside, x, apply(Operation.LESS, size, real(SMALLEST_REAL)), real(0), otherwise=missing(Type.REAL))
+        size = apply(ScalarFunction.ABS, x)
+        inside = apply(ScalarFunction.BETWEEN, size, real(SMALLEST_REAL), real(LARGEST_REAL))
+        return _case(
+            inside, x, apply(ScalarFunction.LESS, size, real(SMALLEST_REAL)), real(0), otherwise=missing(Type.REAL)
+        )
 
     def dated(self, scalar: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
         """Give NULL for dates outside the calendar."""
@@ -95,7 +106,7 @@ class RowLowering:
 
 
 def _within(x: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
-    return apply(Operation.BETWEEN, x, Constant(low, kind), Constant(high, kind))
+    return apply(ScalarFunction.BETWEEN, x, Constant(low, kind), Constant(high, kind))
 
 
 def real(value: Fraction | float) -> Constant:
@@ -107,16 +118,16 @@ def missing(kind: Type) -> Constant:
 
 
 def present(x: Scalar) -> Scalar:
-    return apply(Operation.NOT, apply(Operation.IS_NULL, x))
+    return apply(ScalarFunction.NOT, apply(ScalarFunction.IS_NULL, x))
 
 
 def choice(test: Scalar, yes: Constant, no: Constant) -> Scalar:
     """Choose one public value or the other; NULL where the test is."""
-    return apply(Operation.CASE, test, yes, apply(Operation.NOT, test), no, Constant(None, yes.kind))
+    return apply(ScalarFunction.CASE, test, yes, apply(ScalarFunction.NOT, test), no, Constant(None, yes.kind))
 
 
 def _case(*pairs: Scalar, otherwise: Scalar | None = None) -> Apply:
-    return apply(Operation.CASE, *pairs, *(() if otherwise is None else (otherwise,)))
+    return apply(ScalarFunction.CASE, *pairs, *(() if otherwise is None else (otherwise,)))
 
 
 @dataclass(frozen=True)
@@ -152,7 +163,7 @@ class Application:
         if found is not None and not found[0] <= 0 <= found[1]:
             return self.arguments[1]
         y = self.shared(1)
-        return _case(apply(Operation.UNEQUAL, y, Constant(0, kind)), y, otherwise=missing(kind))
+        return _case(apply(ScalarFunction.UNEQUAL, y, Constant(0, kind)), y, otherwise=missing(kind))
 
 
 def _never_small(node: Call) -> bool:
@@ -192,7 +203,7 @@ def _size(expression: Expression) -> Fraction:
 Lowering = Callable[[Application], Scalar]
 
 
-def _plain(operation: Operation) -> Lowering:
+def _plain(operation: ScalarFunction) -> Lowering:
     return lambda call: Apply(operation, call.arguments)
 
 
@@ -200,23 +211,23 @@ def _plain(operation: Operation) -> Lowering:
 
 
 def _like(call: Application) -> Scalar:
-    return apply(Operation.LIKE, call.arguments[0], detail=(call.written(1),))
+    return apply(ScalarFunction.LIKE, call.arguments[0], detail=(call.written(1),))
 
 
 def _ilike(call: Application) -> Scalar:
-    folded = apply(Operation.LOWER, call.arguments[0])
-    return apply(Operation.LIKE, folded, detail=(grammars.lower(call.written(1)),))
+    folded = apply(ScalarFunction.LOWER, call.arguments[0])
+    return apply(ScalarFunction.LIKE, folded, detail=(grammars.lower(call.written(1)),))
 
 
 def _nullif(call: Application) -> Scalar:
     x = call.shared()
-    return _case(apply(Operation.EQUAL, x, call.arguments[1]), missing(call.kind), otherwise=x)
+    return _case(apply(ScalarFunction.EQUAL, x, call.arguments[1]), missing(call.kind), otherwise=x)
 
 
 # Numbers
 
 
-def _arithmetic(operation: Operation) -> Lowering:
+def _arithmetic(operation: ScalarFunction) -> Lowering:
     def lowering(call: Application) -> Scalar:
         if call.kind is Type.INTEGER:
             return Apply(operation, call.arguments)
@@ -226,15 +237,15 @@ def _arithmetic(operation: Operation) -> Lowering:
 
 
 def _divide(call: Application) -> Scalar:
-    return call.limited(apply(Operation.DIVIDE, call.arguments[0], call.divisor()))
+    return call.limited(apply(ScalarFunction.DIVIDE, call.arguments[0], call.divisor()))
 
 
 def _remainder(call: Application) -> Scalar:
     if call.kind is Type.INTEGER:
-        return apply(Operation.REMAINDER, call.arguments[0], call.divisor())
+        return apply(ScalarFunction.REMAINDER, call.arguments[0], call.divisor())
     x, y = call.shared(), call.rows.shared(call.divisor())
-    times = apply(Operation.TRUNCATE, call.rows.shared(apply(Operation.DIVIDE, x, y)))
-    return call.rows.limited(apply(Operation.SUBTRACT, x, apply(Operation.MULTIPLY, y, times)))
+    times = apply(ScalarFunction.TRUNCATE, call.rows.shared(apply(ScalarFunction.DIVIDE, x, y)))
+    return call.rows.limited(apply(ScalarFunction.SUBTRACT, x, apply(ScalarFunction.MULTIPLY, y, times)))
 
 
 def _divide_whole(call: Application) -> Scalar:
@@ -243,18 +254,18 @@ def _divide_whole(call: Application) -> Scalar:
     top, bottom = (each.domain.range for each in call.node.arguments)
     if top is None and (bottom is None or bottom[0] <= -1 <= bottom[1]):  # type: ignore[operator]
         x = call.shared()
-        x = _case(apply(Operation.AT_LEAST, x, whole(1 - 2**63)), x, otherwise=missing(Type.INTEGER))
-    return apply(Operation.DIVIDE_WHOLE, x, y)
+        x = _case(apply(ScalarFunction.AT_LEAST, x, whole(1 - 2**63)), x, otherwise=missing(Type.INTEGER))
+    return apply(ScalarFunction.DIVIDE_WHOLE, x, y)
 
 
-def _rounded(operation: Operation) -> Lowering:
+def _rounded(operation: ScalarFunction) -> Lowering:
     """Round a number that is computed once: some dialects name it more than once."""
     return lambda call: apply(operation, call.shared())
 
 
 def _signed(x: Scalar) -> Scalar:
     """Give the sign of a number as −1, 0 or 1."""
-    return apply(Operation.CONVERT, apply(Operation.SIGN, x), detail=(Type.INTEGER,))
+    return apply(ScalarFunction.CONVERT, apply(ScalarFunction.SIGN, x), detail=(Type.INTEGER,))
 
 
 def _round(call: Application) -> Scalar:
@@ -262,27 +273,31 @@ def _round(call: Application) -> Scalar:
     if call.kind is Type.INTEGER:
         return _round_whole(call.shared(), 10**-digits)
     if not digits:
-        return apply(Operation.HALF_AWAY, call.shared())
-    scale, back = (Operation.MULTIPLY, Operation.DIVIDE) if digits > 0 else (Operation.DIVIDE, Operation.MULTIPLY)
+        return apply(ScalarFunction.HALF_AWAY, call.shared())
+    scale, back = (
+        (ScalarFunction.MULTIPLY, ScalarFunction.DIVIDE)
+        if digits > 0
+        else (ScalarFunction.DIVIDE, ScalarFunction.MULTIPLY)
+    )
     power = real(10 ** abs(digits))
     scaled = call.rows.shared(apply(scale, call.arguments[0], power))
-    restored = apply(back, apply(Operation.HALF_AWAY, scaled), power)
+    restored = apply(back, apply(ScalarFunction.HALF_AWAY, scaled), power)
     return restored if call.node.domain.range is not None else call.rows.limited(restored)
 
 
 def _round_whole(x: Scalar, step: int) -> Scalar:
     """Round to the nearest multiple of a power of ten, halves away from 0."""
-    half = apply(Operation.MULTIPLY, _signed(x), whole(step // 2))
-    steps = apply(Operation.DIVIDE_WHOLE, apply(Operation.ADD, x, half), whole(step))
-    return apply(Operation.MULTIPLY, steps, whole(step))
+    half = apply(ScalarFunction.MULTIPLY, _signed(x), whole(step // 2))
+    steps = apply(ScalarFunction.DIVIDE_WHOLE, apply(ScalarFunction.ADD, x, half), whole(step))
+    return apply(ScalarFunction.MULTIPLY, steps, whole(step))
 
 
-def _defined(operation: Operation, test: Operation) -> Lowering:
+def _defined(operation: ScalarFunction, test: ScalarFunction) -> Lowering:
     """Apply a function of the numbers from 0 on, or above it; NULL elsewhere."""
 
     def lowering(call: Application) -> Scalar:
         found = intervals.ends(call.node.arguments[0].domain)
-        if found is not None and (found[0] > 0 or (found[0] == 0 and test is Operation.AT_LEAST)):
+        if found is not None and (found[0] > 0 or (found[0] == 0 and test is ScalarFunction.AT_LEAST)):
             return apply(operation, call.arguments[0])
         x = call.shared()
         return _case(apply(test, x, real(0)), apply(operation, x), otherwise=missing(Type.REAL))
@@ -292,27 +307,31 @@ def _defined(operation: Operation, test: Operation) -> Lowering:
 
 def _near(exponent: Scalar) -> Scalar:
     """Tell whether a power of e is surely a double."""
-    return apply(Operation.BETWEEN, exponent, real(-_FARTHEST_EXPONENT), real(_FARTHEST_EXPONENT))
+    return apply(ScalarFunction.BETWEEN, exponent, real(-_FARTHEST_EXPONENT), real(_FARTHEST_EXPONENT))
 
 
 def _exp(call: Application) -> Scalar:
     x = call.shared()
-    below = apply(Operation.LESS, x, real(0))
-    return call.rows.limited(_case(_near(x), apply(Operation.EXP, x), below, real(0), otherwise=missing(Type.REAL)))
+    below = apply(ScalarFunction.LESS, x, real(0))
+    return call.rows.limited(
+        _case(_near(x), apply(ScalarFunction.EXP, x), below, real(0), otherwise=missing(Type.REAL))
+    )
 
 
 def _pow(call: Application) -> Scalar:
     """0 to a power above 0 is 0, to 0 it is 1; numbers below 0 have whole powers only."""
     x, y = call.shared(0), call.shared(1)
     zero, none = real(0), missing(Type.REAL)
-    of_zero = _case(apply(Operation.GREATER, y, zero), zero, apply(Operation.EQUAL, y, zero), real(1), otherwise=none)
-    broken = apply(Operation.UNEQUAL, y, apply(Operation.FLOOR, y))
-    exponent = apply(Operation.MULTIPLY, y, apply(Operation.LN, apply(Operation.ABS, x)))
+    of_zero = _case(
+        apply(ScalarFunction.GREATER, y, zero), zero, apply(ScalarFunction.EQUAL, y, zero), real(1), otherwise=none
+    )
+    broken = apply(ScalarFunction.UNEQUAL, y, apply(ScalarFunction.FLOOR, y))
+    exponent = apply(ScalarFunction.MULTIPLY, y, apply(ScalarFunction.LN, apply(ScalarFunction.ABS, x)))
     powers = _case(
-        *(apply(Operation.EQUAL, x, zero), of_zero),
-        *(apply(Operation.AND, apply(Operation.LESS, x, zero), broken), none),
-        *(_near(exponent), apply(Operation.POWER, x, y)),
-        *(apply(Operation.LESS, exponent, zero), zero),
+        *(apply(ScalarFunction.EQUAL, x, zero), of_zero),
+        *(apply(ScalarFunction.AND, apply(ScalarFunction.LESS, x, zero), broken), none),
+        *(_near(exponent), apply(ScalarFunction.POWER, x, y)),
+        *(apply(ScalarFunction.LESS, exponent, zero), zero),
         otherwise=none,
     )
     return call.rows.limited(powers)
@@ -321,12 +340,12 @@ def _pow(call: Application) -> Scalar:
 def _bucket(call: Application) -> Scalar:
     x, (_, low, high, _) = call.shared(), call.arguments
     count, width = call.written(3), intervals.nearest(call.written(2)) - intervals.nearest(call.written(1))
-    share = apply(Operation.DIVIDE, apply(Operation.SUBTRACT, x, low), real(width))
-    place = apply(Operation.TOWARD_ZERO, apply(Operation.MULTIPLY, share, real(count)))
+    share = apply(ScalarFunction.DIVIDE, apply(ScalarFunction.SUBTRACT, x, low), real(width))
+    place = apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.MULTIPLY, share, real(count)))
     return _case(
-        *(apply(Operation.LESS, x, low), whole(0)),
-        *(apply(Operation.AT_LEAST, x, high), whole(count + 1)),
-        *(present(x), apply(Operation.LEAST, whole(count), apply(Operation.ADD, place, whole(1)))),
+        *(apply(ScalarFunction.LESS, x, low), whole(0)),
+        *(apply(ScalarFunction.AT_LEAST, x, high), whole(count + 1)),
+        *(present(x), apply(ScalarFunction.LEAST, whole(count), apply(ScalarFunction.ADD, place, whole(1)))),
         otherwise=missing(Type.INTEGER),
     )
 
@@ -337,33 +356,35 @@ def _bucket(call: Application) -> Scalar:
 def _cut(call: Application, made: Scalar) -> Scalar:
     """Cut a text that may become longer than any may be; how long it gets is known before."""
     longer = FUNCTIONS[call.node.function].held(call.node) > 4 * LONGEST
-    return apply(Operation.SLICE, made, whole(1), whole(LONGEST)) if longer else made
+    return apply(ScalarFunction.SLICE, made, whole(1), whole(LONGEST)) if longer else made
 
 
 def _joined(call: Application) -> Scalar:
-    return _cut(call, Apply(Operation.JOIN, call.arguments))
+    return _cut(call, Apply(ScalarFunction.JOIN, call.arguments))
 
 
 def _concatenated(call: Application) -> Scalar:
     """Missing texts are passed over."""
     empty = Constant("", Type.TEXT)
-    return _cut(call, apply(Operation.JOIN, *(apply(Operation.COALESCE, each, empty) for each in call.arguments)))
+    return _cut(
+        call, apply(ScalarFunction.JOIN, *(apply(ScalarFunction.COALESCE, each, empty) for each in call.arguments))
+    )
 
 
 def _replaced(call: Application) -> Scalar:
-    return _cut(call, Apply(Operation.REPLACE, call.arguments))
+    return _cut(call, Apply(ScalarFunction.REPLACE, call.arguments))
 
 
 def _trim(start: bool, end: bool) -> Lowering:
     def lowering(call: Application) -> Scalar:
         trimmed = call.written(1) if len(call.arguments) > 1 else " "
-        return apply(Operation.TRIM, call.arguments[0], detail=(trimmed, start, end))
+        return apply(ScalarFunction.TRIM, call.arguments[0], detail=(trimmed, start, end))
 
     return lowering
 
 
 def _upper(call: Application) -> Scalar:
-    return apply(Operation.UPPER, call.shared())
+    return apply(ScalarFunction.UPPER, call.shared())
 
 
 def _substr(call: Application) -> Scalar:
@@ -371,80 +392,82 @@ def _substr(call: Application) -> Scalar:
     none.
     """
     x, start, rows = call.shared(0), call.shared(1), call.rows
-    length = apply(Operation.LENGTH, x)
-    from_end = apply(Operation.ADD, length, whole(1), start)
-    first = rows.shared(_case(apply(Operation.LESS, start, whole(0)), from_end, otherwise=start))
+    length = apply(ScalarFunction.LENGTH, x)
+    from_end = apply(ScalarFunction.ADD, length, whole(1), start)
+    first = rows.shared(_case(apply(ScalarFunction.LESS, start, whole(0)), from_end, otherwise=start))
     begin = rows.shared(_at_least(first, 1))
     if len(call.arguments) == 2:
-        return apply(Operation.SLICE, x, begin, length)
-    count = apply(Operation.SUBTRACT, apply(Operation.ADD, first, call.arguments[2]), begin)
-    return apply(Operation.SLICE, x, begin, _at_least(rows.shared(count), 0))
+        return apply(ScalarFunction.SLICE, x, begin, length)
+    count = apply(ScalarFunction.SUBTRACT, apply(ScalarFunction.ADD, first, call.arguments[2]), begin)
+    return apply(ScalarFunction.SLICE, x, begin, _at_least(rows.shared(count), 0))
 
 
 def _at_least(scalar: Scalar, least: int) -> Scalar:
     """Take the greater of two numbers, not by GREATEST, which passes over NULL."""
-    return _case(apply(Operation.LESS, scalar, whole(least)), whole(least), otherwise=scalar)
+    return _case(apply(ScalarFunction.LESS, scalar, whole(least)), whole(least), otherwise=scalar)
 
 
 def _left(call: Application) -> Scalar:
     x, count = call.shared(0), call.shared(1)
-    without = apply(Operation.ADD, apply(Operation.LENGTH, x), count)
-    kept = call.rows.shared(_case(apply(Operation.LESS, count, whole(0)), without, otherwise=count))
-    return apply(Operation.SLICE, x, whole(1), _at_least(kept, 0))
+    without = apply(ScalarFunction.ADD, apply(ScalarFunction.LENGTH, x), count)
+    kept = call.rows.shared(_case(apply(ScalarFunction.LESS, count, whole(0)), without, otherwise=count))
+    return apply(ScalarFunction.SLICE, x, whole(1), _at_least(kept, 0))
 
 
 def _right(call: Application) -> Scalar:
     x, count = call.shared(0), call.shared(1)
-    length = call.rows.shared(apply(Operation.LENGTH, x))
-    rest = apply(Operation.SUBTRACT, length, count)
-    dropped = _case(apply(Operation.LESS, count, whole(0)), apply(Operation.NEGATE, count), otherwise=rest)
-    first = apply(Operation.ADD, _at_least(call.rows.shared(dropped), 0), whole(1))
-    return apply(Operation.SLICE, x, first, length)
+    length = call.rows.shared(apply(ScalarFunction.LENGTH, x))
+    rest = apply(ScalarFunction.SUBTRACT, length, count)
+    dropped = _case(apply(ScalarFunction.LESS, count, whole(0)), apply(ScalarFunction.NEGATE, count), otherwise=rest)
+    first = apply(ScalarFunction.ADD, _at_least(call.rows.shared(dropped), 0), whole(1))
+    return apply(ScalarFunction.SLICE, x, first, length)
 
 
 def _starts_with(call: Application) -> Scalar:
     start = call.shared(1)
-    letters_of_start = apply(Operation.SLICE, call.arguments[0], whole(1), apply(Operation.LENGTH, start))
-    return apply(Operation.EQUAL, letters_of_start, start)
+    letters_of_start = apply(ScalarFunction.SLICE, call.arguments[0], whole(1), apply(ScalarFunction.LENGTH, start))
+    return apply(ScalarFunction.EQUAL, letters_of_start, start)
 
 
 # Dates and times
 
 
 def _extract(call: Application) -> Scalar:
-    return apply(Operation.PART, call.arguments[1], detail=(call.written(0),))
+    return apply(ScalarFunction.PART, call.arguments[1], detail=(call.written(0),))
 
 
 def _strftime(call: Application) -> Scalar:
     x = call.shared()
     made = calendar.pieces(call.written(1))
     texts = (Constant(each, Type.TEXT) if isinstance(each, str) else _shown(x, each) for each in made)
-    return apply(Operation.JOIN, *texts)
+    return apply(ScalarFunction.JOIN, *texts)
 
 
 def _shown(x: Scalar, letter: calendar.Letter) -> Scalar:
     """Write a part of a date: its last digits, zeros before them, or its place in a list of names of one width."""
-    number = apply(Operation.PART, x, detail=(letter.part,))
+    number = apply(ScalarFunction.PART, x, detail=(letter.part,))
     if letter.names:
         every = Constant("".join(each.ljust(letter.width) for each in letter.names), Type.TEXT)
-        last = apply(Operation.MULTIPLY, number, whole(letter.width))
-        first = apply(Operation.SUBTRACT, last, whole(letter.width - 1))
+        last = apply(ScalarFunction.MULTIPLY, number, whole(letter.width))
+        first = apply(ScalarFunction.SUBTRACT, last, whole(letter.width - 1))
         return apply(
-            Operation.TRIM, apply(Operation.SLICE, every, first, whole(letter.width)), detail=(" ", False, True)
+            ScalarFunction.TRIM,
+            apply(ScalarFunction.SLICE, every, first, whole(letter.width)),
+            detail=(" ", False, True),
         )
     most = len(str(PARTS[letter.part][1]))
-    digits = apply(Operation.CONVERT, apply(Operation.ADD, number, whole(10**most)), detail=(Type.TEXT,))
-    return apply(Operation.SLICE, digits, whole(2 + most - letter.width), whole(letter.width))
+    digits = apply(ScalarFunction.CONVERT, apply(ScalarFunction.ADD, number, whole(10**most)), detail=(Type.TEXT,))
+    return apply(ScalarFunction.SLICE, digits, whole(2 + most - letter.width), whole(letter.width))
 
 
 def _trunc(call: Application) -> Scalar:
-    return apply(Operation.START, call.arguments[1], detail=(call.written(0), call.kind))
+    return apply(ScalarFunction.START, call.arguments[1], detail=(call.written(0), call.kind))
 
 
 def _add(call: Application) -> Scalar:
     """Move a date by an interval; those that would leave the calendar are NULL before they are moved."""
     amount, unit, x = call.written(1), call.written(2), call.shared()
-    moved = apply(Operation.MOVED, x, detail=(amount, unit, call.kind))
+    moved = apply(ScalarFunction.MOVED, x, detail=(amount, unit, call.kind))
     if call.node.domain.range is not None:
         return moved
     staying = calendar.staying(amount, unit, *_CALENDAR[call.kind])
@@ -455,12 +478,12 @@ def _add(call: Application) -> Scalar:
 
 def _diff(call: Application) -> Scalar:
     unit, start, end = call.written(0), call.shared(1), call.shared(2)
-    days = apply(Operation.DAYS, start, end)
+    days = apply(ScalarFunction.DAYS, start, end)
     if unit == "day":
         return days
     if unit == "week":
-        return apply(Operation.DIVIDE_WHOLE, days, whole(7))
-    return apply(Operation.SUBTRACT, _counted(unit, end), _counted(unit, start))
+        return apply(ScalarFunction.DIVIDE_WHOLE, days, whole(7))
+    return apply(ScalarFunction.SUBTRACT, _counted(unit, end), _counted(unit, start))
 
 
 _PER_YEAR = {"year": 1, "quarter": 4, "month": 12}
@@ -470,9 +493,9 @@ _SECONDS = {"hour": 3600, "minute": 60, "second": 1}
 def _counted(unit: str, x: Scalar) -> Scalar:
     """Count the units that began before, from a fixed origin."""
     if unit in _SECONDS:
-        return apply(Operation.DIVIDE_WHOLE, apply(Operation.SECONDS, x), whole(_SECONDS[unit]))
-    years = apply(Operation.MULTIPLY, apply(Operation.PART, x, detail=("year",)), whole(_PER_YEAR[unit]))
-    return years if unit == "year" else apply(Operation.ADD, years, apply(Operation.PART, x, detail=(unit,)))
+        return apply(ScalarFunction.DIVIDE_WHOLE, apply(ScalarFunction.SECONDS, x), whole(_SECONDS[unit]))
+    years = apply(ScalarFunction.MULTIPLY, apply(ScalarFunction.PART, x, detail=("year",)), whole(_PER_YEAR[unit]))
+    return years if unit == "year" else apply(ScalarFunction.ADD, years, apply(ScalarFunction.PART, x, detail=(unit,)))
 
 
 # From one type to another
@@ -486,10 +509,10 @@ def _cast(call: Application) -> Scalar:
         no, yes = ("false", "true") if kind is Type.TEXT else (0, 1)
         return choice(call.shared(), Constant(yes, kind), Constant(no, kind))
     if kind is Type.BOOLEAN:
-        return apply(Operation.UNEQUAL, call.arguments[0], Constant(0, found))
+        return apply(ScalarFunction.UNEQUAL, call.arguments[0], Constant(0, found))
     if found is Type.REAL and kind is Type.INTEGER:
         return _nearest(call)
-    return apply(Operation.CONVERT, call.arguments[0], detail=(kind,))
+    return apply(ScalarFunction.CONVERT, call.arguments[0], detail=(kind,))
 
 
 def _read(rows: RowLowering, x: Scalar, kind: Type) -> Scalar:
@@ -497,21 +520,23 @@ def _read(rows: RowLowering, x: Scalar, kind: Type) -> Scalar:
     if kind is Type.BOOLEAN:
         no, yes = (_matches(x, each) for each in (FALSE, TRUE))
         return _case(no, Constant(False, kind), yes, Constant(True, kind), otherwise=missing(kind))
-    converted = (_matches(x, GRAMMARS[kind]), apply(Operation.READ, x, detail=(kind,)))
+    converted = (_matches(x, GRAMMARS[kind]), apply(ScalarFunction.READ, x, detail=(kind,)))
     if kind is Type.INTEGER:
-        number = rows.shared(_case(_matches(x, GRAMMARS[Type.REAL]), apply(Operation.READ, x, detail=(Type.REAL,))))
-        nearest = _whole(number), apply(Operation.NEAREST, number)
+        number = rows.shared(
+            _case(_matches(x, GRAMMARS[Type.REAL]), apply(ScalarFunction.READ, x, detail=(Type.REAL,)))
+        )
+        nearest = _whole(number), apply(ScalarFunction.NEAREST, number)
         return _case(*converted, *nearest, _matches(x, ZERO), whole(0))
     if kind is Type.REAL:
         return rows.limited(_case(*converted, _matches(x, ZERO), real(0)))
     if kind is Type.DATE:
-        day = apply(Operation.CONVERT, _read(rows, x, Type.TIMESTAMP), detail=(kind,))
+        day = apply(ScalarFunction.CONVERT, _read(rows, x, Type.TIMESTAMP), detail=(kind,))
         return _case(*converted, otherwise=day)
     return rows.dated(_case(*converted, otherwise=missing(kind)), *_CALENDAR[kind], kind)
 
 
 def _matches(x: Scalar, grammar: str) -> Scalar:
-    return apply(Operation.MATCHES, x, detail=(grammar,))
+    return apply(ScalarFunction.MATCHES, x, detail=(grammar,))
 
 
 def _whole(x: Scalar) -> Scalar:
@@ -519,65 +544,65 @@ def _whole(x: Scalar) -> Scalar:
 
     What is left of a size beside the whole number below it is exact: a double less its floor is a double.
     """
-    held, size = apply(Operation.BETWEEN, x, real(_LOWEST), real(_HELD)), apply(Operation.ABS, x)
-    rest = apply(Operation.SUBTRACT, size, apply(Operation.FLOOR, size))
-    return apply(Operation.AND, held, apply(Operation.LESS, rest, real(SMALLEST_REAL)))
+    held, size = apply(ScalarFunction.BETWEEN, x, real(_LOWEST), real(_HELD)), apply(ScalarFunction.ABS, x)
+    rest = apply(ScalarFunction.SUBTRACT, size, apply(ScalarFunction.FLOOR, size))
+    return apply(ScalarFunction.AND, held, apply(ScalarFunction.LESS, rest, real(SMALLEST_REAL)))
 
 
 def _nearest(call: Application) -> Scalar:
     if call.node.domain.range is not None:
-        return apply(Operation.NEAREST, call.arguments[0])
+        return apply(ScalarFunction.NEAREST, call.arguments[0])
     x = call.shared()
-    held = apply(Operation.BETWEEN, x, real(-_HELD), real(_HELD))
-    return _case(held, apply(Operation.NEAREST, x), otherwise=missing(Type.INTEGER))
+    held = apply(ScalarFunction.BETWEEN, x, real(-_HELD), real(_HELD))
+    return _case(held, apply(ScalarFunction.NEAREST, x), otherwise=missing(Type.INTEGER))
 
 
 _LOWERINGS: dict[str, Lowering] = {
-    "=": _plain(Operation.EQUAL),
-    "<>": _plain(Operation.UNEQUAL),
-    "<": _plain(Operation.LESS),
-    "<=": _plain(Operation.AT_MOST),
-    ">": _plain(Operation.GREATER),
-    ">=": _plain(Operation.AT_LEAST),
-    "AND": _plain(Operation.AND),
-    "OR": _plain(Operation.OR),
-    "NOT": _plain(Operation.NOT),
-    "BETWEEN": _plain(Operation.BETWEEN),
-    "IN": _plain(Operation.IN),
+    "=": _plain(ScalarFunction.EQUAL),
+    "<>": _plain(ScalarFunction.UNEQUAL),
+    "<": _plain(ScalarFunction.LESS),
+    "<=": _plain(ScalarFunction.AT_MOST),
+    ">": _plain(ScalarFunction.GREATER),
+    ">=": _plain(ScalarFunction.AT_LEAST),
+    "AND": _plain(ScalarFunction.AND),
+    "OR": _plain(ScalarFunction.OR),
+    "NOT": _plain(ScalarFunction.NOT),
+    "BETWEEN": _plain(ScalarFunction.BETWEEN),
+    "IN": _plain(ScalarFunction.IN),
     "LIKE": _like,
     "ILIKE": _ilike,
-    "IS NULL": _plain(Operation.IS_NULL),
-    "IS TRUE": _plain(Operation.IS_TRUE),
-    "IS FALSE": _plain(Operation.IS_FALSE),
-    "CASE": _plain(Operation.CASE),
-    "COALESCE": _plain(Operation.COALESCE),
+    "IS NULL": _plain(ScalarFunction.IS_NULL),
+    "IS TRUE": _plain(ScalarFunction.IS_TRUE),
+    "IS FALSE": _plain(ScalarFunction.IS_FALSE),
+    "CASE": _plain(ScalarFunction.CASE),
+    "COALESCE": _plain(ScalarFunction.COALESCE),
     "NULLIF": _nullif,
-    "LEAST": _plain(Operation.LEAST),
-    "GREATEST": _plain(Operation.GREATEST),
-    "+": _arithmetic(Operation.ADD),
-    "-": _arithmetic(Operation.SUBTRACT),
-    "*": _arithmetic(Operation.MULTIPLY),
+    "LEAST": _plain(ScalarFunction.LEAST),
+    "GREATEST": _plain(ScalarFunction.GREATEST),
+    "+": _arithmetic(ScalarFunction.ADD),
+    "-": _arithmetic(ScalarFunction.SUBTRACT),
+    "*": _arithmetic(ScalarFunction.MULTIPLY),
     "/": _divide,
     "//": _divide_whole,
     "%": _remainder,
-    "NEGATE": _plain(Operation.NEGATE),
-    "ABS": _plain(Operation.ABS),
+    "NEGATE": _plain(ScalarFunction.NEGATE),
+    "ABS": _plain(ScalarFunction.ABS),
     "SIGN": lambda call: _signed(call.arguments[0]),
-    "FLOOR": _rounded(Operation.FLOOR),
-    "CEIL": _rounded(Operation.CEILING),
-    "TRUNC": _rounded(Operation.TRUNCATE),
+    "FLOOR": _rounded(ScalarFunction.FLOOR),
+    "CEIL": _rounded(ScalarFunction.CEILING),
+    "TRUNC": _rounded(ScalarFunction.TRUNCATE),
     "ROUND": _round,
-    "SQRT": _defined(Operation.SQRT, Operation.AT_LEAST),
-    "LN": _defined(Operation.LN, Operation.GREATER),
+    "SQRT": _defined(ScalarFunction.SQRT, ScalarFunction.AT_LEAST),
+    "LN": _defined(ScalarFunction.LN, ScalarFunction.GREATER),
     "EXP": _exp,
     "POW": _pow,
     "WIDTH_BUCKET": _bucket,
-    "LOWER": _plain(Operation.LOWER),
+    "LOWER": _plain(ScalarFunction.LOWER),
     "UPPER": _upper,
     "TRIM": _trim(start=True, end=True),
     "LTRIM": _trim(start=True, end=False),
     "RTRIM": _trim(start=False, end=True),
-    "LENGTH": _plain(Operation.LENGTH),
+    "LENGTH": _plain(ScalarFunction.LENGTH),
     "SUBSTR": _substr,
     "LEFT": _left,
     "RIGHT": _right,

@@ -22,20 +22,20 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from sfumato.engine.lowering.relational import (
-    Aggregation,
+    AggregateFunction,
     Apply,
     Beside,
     Constant,
-    Frame,
-    Operation,
+    GroupTotal,
     Ordered,
-    Over,
-    Place,
     Rank,
     Reference,
+    RowNumber,
     Scalar,
-    Total,
+    ScalarFunction,
     Wide,
+    WindowFrame,
+    WindowTotal,
     apply,
     whole,
 )
@@ -66,22 +66,24 @@ _DOUBLE = 2**52
 
 
 def wide(scalar: Scalar) -> Scalar:
-    return apply(Operation.CONVERT, scalar, detail=(Wide.INTEGER,))
+    return apply(ScalarFunction.CONVERT, scalar, detail=(Wide.INTEGER,))
 
 
 def narrow(scalar: Scalar) -> Scalar:
-    return apply(Operation.CONVERT, scalar, detail=(Type.INTEGER,))
+    return apply(ScalarFunction.CONVERT, scalar, detail=(Type.INTEGER,))
 
 
 def as_real(scalar: Scalar) -> Scalar:
-    return apply(Operation.CONVERT, scalar, detail=(Type.REAL,))
+    return apply(ScalarFunction.CONVERT, scalar, detail=(Type.REAL,))
 
 
 def real_of_wide(scalar: Scalar) -> Scalar:
     """Find a double near a whole number of at most 110 bits, within 2^-51 of its size: by halves that 64 bits hold."""
     half = Constant(_HALF, Wide.INTEGER)
-    high, low = (as_real(narrow(apply(each, scalar, half))) for each in (Operation.DIVIDE_WIDE, Operation.REMAINDER))
-    return apply(Operation.ADD, apply(Operation.MULTIPLY, high, real(_HALF)), low)
+    high, low = (
+        as_real(narrow(apply(each, scalar, half))) for each in (ScalarFunction.DIVIDE_WIDE, ScalarFunction.REMAINDER)
+    )
+    return apply(ScalarFunction.ADD, apply(ScalarFunction.MULTIPLY, high, real(_HALF)), low)
 
 
 def steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:
@@ -97,9 +99,9 @@ def steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:
     if not isinstance(expression, Column):
         least, most = ((end + origin) * step for end in (low, high))
         value = clamped(value, *((whole(int(end)) if exact else real(float(end))) for end in (least, most)))
-    counted = value if exact else apply(Operation.NEAREST, _in_steps(expression, value, step))
+    counted = value if exact else apply(ScalarFunction.NEAREST, _in_steps(expression, value, step))
     if origin:  # of whole numbers: a difference of doubles would be rounded
-        counted = apply(Operation.SUBTRACT, counted, whole(origin))
+        counted = apply(ScalarFunction.SUBTRACT, counted, whole(origin))
     if isinstance(expression, Column) and not origin and (exact or last <= _DOUBLE):
         return counted  # clamped at the scan, and rounding a number of so few steps is exact
     return clamped(counted, whole(low), whole(high))
@@ -107,14 +109,14 @@ def steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:
 
 def _in_steps(expression: Expression, value: Scalar, step: Fraction) -> Scalar:
     value = as_real(value) if expression.domain.type is Type.INTEGER and isinstance(expression, Column) else value
-    return apply(Operation.DIVIDE, value, real(float(step)))
+    return apply(ScalarFunction.DIVIDE, value, real(float(step)))
 
 
 def clamped(scalar: Scalar, low: Scalar, high: Scalar) -> Scalar:
-    return apply(Operation.LEAST, apply(Operation.GREATEST, scalar, low), high)
+    return apply(ScalarFunction.LEAST, apply(ScalarFunction.GREATEST, scalar, low), high)
 
 
-Take = Callable[[Total], Scalar]
+Take = Callable[[GroupTotal], Scalar]
 """Finds a total of rows, under whatever name."""
 _ONE, _ZERO = whole(1), whole(0)
 
@@ -160,65 +162,65 @@ class UnitLowering:
         """Keep a value in the rows that count, NULL in the others."""
         if measure.where is None:
             return value
-        return apply(Operation.CASE, self.lowering.lower(measure.where), value)
+        return apply(ScalarFunction.CASE, self.lowering.lower(measure.where), value)
 
     def _in_steps(self, measure: UnitSum | UnitMean) -> Reference:
         """Write the value as whole steps; NULL where it is missing or the row does not count."""
         value, step = self.lowering.shared(self.lowering.lower(measure.value)), measure.step
         low, high = steps_held(measure.value, step)
         counted = steps(measure.value, value, Contribution(measure.value, step, 0, low, high))
-        return self.column(self._counted(measure, apply(Operation.CASE, present(value), counted)))
+        return self.column(self._counted(measure, apply(ScalarFunction.CASE, present(value), counted)))
 
     def count(self, measure: UnitCount, take: Take) -> Scalar:
         if measure.where is None:
-            return apply(Operation.LEAST, take(Total(Aggregation.COUNT)), whole(measure.cap))
-        test = self.column(apply(Operation.CASE, self.lowering.lower(measure.where), _ONE, _ZERO))
-        total = take(Total(Aggregation.SUM, test))
-        return narrow(apply(Operation.LEAST, total, Constant(measure.cap, Wide.INTEGER)))
+            return apply(ScalarFunction.LEAST, take(GroupTotal(AggregateFunction.COUNT)), whole(measure.cap))
+        test = self.column(apply(ScalarFunction.CASE, self.lowering.lower(measure.where), _ONE, _ZERO))
+        total = take(GroupTotal(AggregateFunction.SUM, test))
+        return narrow(apply(ScalarFunction.LEAST, total, Constant(measure.cap, Wide.INTEGER)))
 
     def distinct(self, measure: UnitDistinct, take: Take) -> Scalar:
         value = self.column(self._counted(measure, self.lowering.lower(measure.value)))
         _, most = measure.domain.bounds or (0, measure.cap)
-        return apply(Operation.LEAST, take(Total(Aggregation.UNITS, value)), whole(int(most)))  # type: ignore[arg-type]
+        return apply(ScalarFunction.LEAST, take(GroupTotal(AggregateFunction.UNITS, value)), whole(int(most)))  # type: ignore[arg-type]
 
     def sum(self, measure: UnitSum, take: Take) -> Scalar:
-        total = take(Total(Aggregation.SUM, self._in_steps(measure)))
+        total = take(GroupTotal(AggregateFunction.SUM, self._in_steps(measure)))
         held = narrow(clamped(total, *(Constant(end, Wide.INTEGER) for end in measure.held)))
         whole_number = measure.domain.type is Type.INTEGER
-        made = held if whole_number else apply(Operation.MULTIPLY, as_real(held), real(float(measure.step)))
-        return apply(Operation.CASE, present(total), made, missing(measure.domain.type))
+        made = held if whole_number else apply(ScalarFunction.MULTIPLY, as_real(held), real(float(measure.step)))
+        return apply(ScalarFunction.CASE, present(total), made, missing(measure.domain.type))
 
     def mean(self, measure: UnitMean, take: Take) -> Scalar:
         value = self._in_steps(measure)
-        total = take(Total(Aggregation.SUM, value))
-        there = self.column(apply(Operation.CASE, apply(Operation.IS_NULL, self._of(value)), _ZERO, _ONE))
-        rows = real_of_wide(take(Total(Aggregation.SUM, there)))
-        share = apply(Operation.DIVIDE, real_of_wide(total), rows)
-        mean = _held(apply(Operation.MULTIPLY, share, real(float(measure.step))), measure.domain)
-        return apply(Operation.CASE, present(total), mean, missing(Type.REAL))
+        total = take(GroupTotal(AggregateFunction.SUM, value))
+        there = self.column(apply(ScalarFunction.CASE, apply(ScalarFunction.IS_NULL, self._of(value)), _ZERO, _ONE))
+        rows = real_of_wide(take(GroupTotal(AggregateFunction.SUM, there)))
+        share = apply(ScalarFunction.DIVIDE, real_of_wide(total), rows)
+        mean = _held(apply(ScalarFunction.MULTIPLY, share, real(float(measure.step))), measure.domain)
+        return apply(ScalarFunction.CASE, present(total), mean, missing(Type.REAL))
 
     def _of(self, column: Reference) -> Scalar:
         """Find what a column of the rows is computed from."""
         return next(scalar for scalar, name in self._rows.items() if name == column.name)
 
     def least(self, measure: UnitLeast, take: Take) -> Scalar:
-        return self._extreme(measure, Aggregation.MIN, take)
+        return self._extreme(measure, AggregateFunction.MIN, take)
 
     def greatest(self, measure: UnitGreatest, take: Take) -> Scalar:
-        return self._extreme(measure, Aggregation.MAX, take)
+        return self._extreme(measure, AggregateFunction.MAX, take)
 
-    def _extreme(self, measure: UnitLeast | UnitGreatest, aggregation: Aggregation, take: Take) -> Scalar:
+    def _extreme(self, measure: UnitLeast | UnitGreatest, aggregation: AggregateFunction, take: Take) -> Scalar:
         kind = measure.domain.type
         value = self.column(self._counted(measure, as_ordered(self.lowering.lower(measure.value), kind)))
-        return as_result(take(Total(aggregation, value)), measure.value, measure.domain)
+        return as_result(take(GroupTotal(aggregation, value)), measure.value, measure.domain)
 
     def any(self, measure: UnitAny, take: Take) -> Scalar:
         value = self._counted(measure, as_ordered(self.lowering.lower(measure.value), Type.BOOLEAN))
-        return apply(Operation.EQUAL, take(Total(Aggregation.MAX, self.column(value))), _ONE)
+        return apply(ScalarFunction.EQUAL, take(GroupTotal(AggregateFunction.MAX, self.column(value))), _ONE)
 
     def all(self, measure: UnitAll, take: Take) -> Scalar:
         value = self._counted(measure, as_ordered(self.lowering.lower(measure.value), Type.BOOLEAN))
-        return apply(Operation.EQUAL, take(Total(Aggregation.MIN, self.column(value))), _ONE)
+        return apply(ScalarFunction.EQUAL, take(GroupTotal(AggregateFunction.MIN, self.column(value))), _ONE)
 
     def first(self, measure: UnitFirst, take: Take) -> Scalar:
         """Give the one value of the row whose place is 1 among those that count, which are placed before the others."""
@@ -227,14 +229,14 @@ class UnitLowering:
         order: list[Scalar | Ordered] = [self.ordered(each) for each in measure.order]
         test = None
         if measure.where is not None:
-            test = self.column(apply(Operation.CASE, self.lowering.lower(measure.where), _ZERO, _ONE))
+            test = self.column(apply(ScalarFunction.CASE, self.lowering.lower(measure.where), _ZERO, _ONE))
             order = [test, *order]
         place = self.rank(Rank(self._partition, tuple(order)))
-        picked = apply(Operation.EQUAL, place, _ONE)
+        picked = apply(ScalarFunction.EQUAL, place, _ONE)
         if test is not None:
-            picked = apply(Operation.AND, picked, apply(Operation.EQUAL, test, _ZERO))
-        only = apply(Operation.CASE, picked, value)
-        return as_result(take(Total(Aggregation.MAX, only)), measure.value, measure.domain)
+            picked = apply(ScalarFunction.AND, picked, apply(ScalarFunction.EQUAL, test, _ZERO))
+        only = apply(ScalarFunction.CASE, picked, value)
+        return as_result(take(GroupTotal(AggregateFunction.MAX, only)), measure.value, measure.domain)
 
 
 def as_ordered(scalar: Scalar, kind: Type) -> Scalar:
@@ -247,10 +249,10 @@ def as_result(scalar: Scalar, value: Expression | None, domain: Domain) -> Scala
     own.
     """
     if domain.type is Type.BOOLEAN:
-        return apply(Operation.EQUAL, scalar, _ONE)
+        return apply(ScalarFunction.EQUAL, scalar, _ONE)
     if isinstance(value, Column) or domain.range is None:
         return scalar
-    return apply(Operation.CASE, present(scalar), _held(scalar, domain), missing(domain.type))
+    return apply(ScalarFunction.CASE, present(scalar), _held(scalar, domain), missing(domain.type))
 
 
 def _held(scalar: Scalar, domain: Domain) -> Apply:
@@ -275,14 +277,14 @@ _UNIT_RESULTS: dict[type, Callable[..., Scalar]] = {
 
 
 _FRAMES = {
-    unit_measures.Frame.PEERS: Frame.PEERS,
-    unit_measures.Frame.ROWS: Frame.ROWS,
-    unit_measures.Frame.WHOLE: Frame.WHOLE,
+    unit_measures.FrameBounds.PEERS: WindowFrame.PEERS,
+    unit_measures.FrameBounds.ROWS: WindowFrame.ROWS,
+    unit_measures.FrameBounds.WHOLE: WindowFrame.WHOLE,
 }
 _PLACES = {
-    Counting.ROW_NUMBER: Place.ROW_NUMBER,
-    Counting.RANK: Place.RANK,
-    Counting.DENSE_RANK: Place.DENSE_RANK,
+    Counting.ROW_NUMBER: RowNumber.ROW_NUMBER,
+    Counting.RANK: RowNumber.RANK,
+    Counting.DENSE_RANK: RowNumber.DENSE_RANK,
 }
 Orders = tuple[Scalar | Ordered, ...]
 _NUMBER = "n0"
@@ -300,7 +302,7 @@ class WindowLowering:
     ties: Orders = ()
     numbered: Rank | None = None
     """The number of each row of a unit, where one is needed."""
-    found: dict[Over | Beside | Rank, str] = field(default_factory=dict)
+    found: dict[WindowTotal | Beside | Rank, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.unit = UnitLowering(self.lowering, ())
@@ -336,7 +338,7 @@ class WindowLowering:
     def _result(self, function: WindowFunction) -> Scalar:
         return _WINDOW_RESULTS[type(function)](self, function)
 
-    def _named(self, window: Over | Beside | Rank) -> Reference:
+    def _named(self, window: WindowTotal | Beside | Rank) -> Reference:
         return Reference(self.found.setdefault(window, f"w{len(self.found)}"))
 
     def _partition(self, function: WindowFunction) -> tuple[Scalar, ...]:
@@ -346,11 +348,11 @@ class WindowLowering:
     def _order(self, order: tuple[Order, ...], *, ties: bool) -> Orders:
         return (*map(self.unit.ordered, order), *(self.ties if ties else ()))
 
-    def place(self, function: unit_measures.Place) -> Scalar:
+    def place(self, function: unit_measures.RowPosition) -> Scalar:
         ties = function.counting is Counting.ROW_NUMBER
         order = self._order(function.order, ties=ties)
         place = self._named(Rank(self._partition(function), order, _PLACES[function.counting]))
-        return apply(Operation.LEAST, place, whole(function.cap))
+        return apply(ScalarFunction.LEAST, place, whole(function.cap))
 
     def shifted(self, function: unit_measures.Shifted) -> Scalar:
         kind = function.domain.type
@@ -371,14 +373,18 @@ class WindowLowering:
         if function.last:
             order = tuple(map(_turned, order))
         value = self.unit.column(as_ordered(self.lowering.lower(function.value), function.domain.type))
-        first = apply(Operation.EQUAL, self.unit.rank(Rank(partition, order)), whole(1))
-        only = Total(Aggregation.MAX, apply(Operation.CASE, first, value))
-        return as_result(self._named(Over(only, partition, (), Frame.WHOLE)), function.value, function.domain)
+        first = apply(ScalarFunction.EQUAL, self.unit.rank(Rank(partition, order)), whole(1))
+        only = GroupTotal(AggregateFunction.MAX, apply(ScalarFunction.CASE, first, value))
+        return as_result(
+            self._named(WindowTotal(only, partition, (), WindowFrame.WHOLE)), function.value, function.domain
+        )
 
-    def running(self, function: unit_measures.Running) -> Scalar:
+    def running(self, function: unit_measures.RunningAggregate) -> Scalar:
         partition, frame = self._partition(function), _FRAMES[function.frame]
-        order = self._order(function.order, ties=frame is Frame.ROWS)
-        return self.unit.result(function.measure, lambda total: self._named(Over(total, partition, order, frame)))
+        order = self._order(function.order, ties=frame is WindowFrame.ROWS)
+        return self.unit.result(
+            function.measure, lambda total: self._named(WindowTotal(total, partition, order, frame))
+        )
 
 
 def _turned(each: Scalar | Ordered) -> Ordered:
@@ -388,8 +394,8 @@ def _turned(each: Scalar | Ordered) -> Ordered:
 
 
 _WINDOW_RESULTS: dict[type, Callable[..., Scalar]] = {
-    unit_measures.Place: WindowLowering.place,
+    unit_measures.RowPosition: WindowLowering.place,
     unit_measures.Shifted: WindowLowering.shifted,
     unit_measures.End: WindowLowering.end,
-    unit_measures.Running: WindowLowering.running,
+    unit_measures.RunningAggregate: WindowLowering.running,
 }

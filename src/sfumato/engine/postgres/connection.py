@@ -57,7 +57,7 @@ _IDLE = 4
 """Sessions that are kept open when nothing reads."""
 
 
-class Server:
+class ServerSessions:
     """A server gives sessions, ends what runs in them, and closes them."""
 
     def __init__(self, address: str, place: str, memory: str | None = None) -> None:

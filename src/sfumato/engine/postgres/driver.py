@@ -22,11 +22,11 @@ from sfumato.engine.arrays import exact_keys, parameter
 from sfumato.engine.carried_tables import MOST_ROWS, CarriedTables, too_large, unread
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import as_arrow, counted_statement, in_arrays
-from sfumato.engine.lowering.relational import Statement
+from sfumato.engine.lowering.relational import RelationalStatement
 from sfumato.engine.postgres import stored_relations
-from sfumato.engine.postgres.connection import OLDEST, Server, finished
+from sfumato.engine.postgres.connection import OLDEST, ServerSessions, finished
 from sfumato.engine.postgres.stored_relations import PostgresCells, StoredRelation
-from sfumato.engine.seam import Data, Fetched, Inspection, OpenReading, Unheld
+from sfumato.engine.seam import DataIdentity, Fetched, Inspection, OpenReading, Unheld
 from sfumato.engine.sources import inspected_tables
 from sfumato.engine.sources.clean_cells import Stored
 from sfumato.engine.sources.clean_scans import AS_TYPES, CleanScans, StoredTable
@@ -35,9 +35,9 @@ from sfumato.engine.spellings.postgres import BYTES, TYPES, PostgresSpelling, na
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged, Unsupported
 from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.keys import Span, World
+from sfumato.plan.keys import KeySpan, World
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.total_readings import E, Reading
+from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy import Domain, Policy, Table, Type
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ Database = tuple[str, str, str]
 
 def fetch(table: Table) -> Fetched:
     """Read the rows of a public table at the server that it names."""
-    server = Server(table.source.address, f"tables.{table.name}.source")
+    server = ServerSessions(table.source.address, f"tables.{table.name}.source")
     try:
         relation = stored_relations.found(table.source.relation, table.name, server.run, locked=False)
         known = data(database(server.run), relation, table.source.version or "")
@@ -80,14 +80,14 @@ def here(run: Callable[..., list[tuple[Any, ...]]]) -> Database:
     return system, called, number
 
 
-def data(database: Database, relation: StoredRelation, version: str) -> tuple[Data, ...]:
+def data(database: Database, relation: StoredRelation, version: str) -> tuple[DataIdentity, ...]:
     """Identify a relation: a view and a partitioned table are known by every table that their rows are in, each table
     by its name and by its number, which it keeps when it is renamed.
     """
     system, called, number = database
     addresses = [f"postgresql://{system}/{called}/{schema}.{own}" for schema, own, _ in relation.made_of]
     addresses += [f"postgresql://{system}/{number}/{own}" for _, _, own in relation.made_of]
-    return tuple(Data(each, partial(digest, each, version)) for each in addresses)
+    return tuple(DataIdentity(each, partial(digest, each, version)) for each in addresses)
 
 
 def _rows_of(table: Table, relation: StoredRelation, run: Callable[..., list[tuple[Any, ...]]]) -> Any:
@@ -129,7 +129,7 @@ class Postgres:
     def __init__(self, policy: Policy, memory: str | None = None) -> None:
         self._policy = policy
         private = next(table for table in policy.tables.values() if not table.public)
-        self.server = Server(private.source.address, f"tables.{private.name}.source", memory)
+        self.server = ServerSessions(private.source.address, f"tables.{private.name}.source", memory)
         self._opened = str(bits.integer(128))
         self._looks = count()
         self._carried: CarriedTables | None = None
@@ -159,9 +159,9 @@ class Postgres:
         declared = self._policy.tables[table]
         return stored_relations.found(declared.source.relation, table, run, locked=not declared.public)
 
-    def _first(self) -> Transaction:
+    def _first(self) -> ReadTransaction:
         """Bind the tables once as every question will, and plan the scan of each: what fails then fails now."""
-        opened = Transaction(self)
+        opened = ReadTransaction(self)
         try:
             opened.bind()
             for text in self._texts.values():
@@ -173,7 +173,7 @@ class Postgres:
             raise
         return opened
 
-    def _check_ceiling(self, table: Table, opened: Transaction) -> None:
+    def _check_ceiling(self, table: Table, opened: ReadTransaction) -> None:
         """Refuse a source with more rows than declared: now, when its owner opens it, and never in a question."""
         try:
             found = opened.rows(self.scans.rows(table.name))[0][0]
@@ -200,7 +200,7 @@ class Postgres:
 
     def values(self, world: World) -> Sequence[GroupKey]:
         """List the distinct results of expressions on every combination of declared values: reads no table."""
-        lists = [[parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, Span)]
+        lists = [[parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, KeySpan)]
         asked = Generator(self.spelling, _no_table).statement(reading_statements.distinct(world))
         start = time.monotonic()
         with self.server.session() as session:
@@ -214,9 +214,9 @@ class Postgres:
                 raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression") from None
         return exact_keys(found, [each.domain.type for each in world.expressions])
 
-    def check(self, *readings: Reading[Any]) -> OpenReading:
+    def check(self, *readings: PlanReading[Any]) -> OpenReading:
         """Begin a transaction whose locks keep the shape of the tables, and plan each statement in it."""
-        opened = Transaction(self)
+        opened = ReadTransaction(self)
         try:
             opened.bind(*readings)
         except BaseException:
@@ -224,7 +224,7 @@ class Postgres:
             raise
         return opened
 
-    def read(self, reading: Reading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], key: int) -> E:
         """Read in a transaction of its own."""
         with self.check(reading) as opened:
             return opened.read(reading, key)
@@ -248,13 +248,13 @@ class Postgres:
     def check_files(self) -> None:
         self._known.check_unchanged()
 
-    def data(self, *, public: bool) -> tuple[Data, ...]:
+    def data(self, *, public: bool) -> tuple[DataIdentity, ...]:
         """Identify the data that rows come from: by the server's own number, whatever host name it is called by."""
         if public:
             return self._known.data()
         return tuple(each for table in self.relations for each in self._data(table))
 
-    def _data(self, table: str) -> tuple[Data, ...]:
+    def _data(self, table: str) -> tuple[DataIdentity, ...]:
         return data(self.database, self.relations[table], self._policy.tables[table].source.version or "")
 
     def fingerprint(self, table: str) -> str:
@@ -295,7 +295,7 @@ class Postgres:
 
     # Statements
 
-    def written(self, statement: Statement) -> tuple[str, list[object]]:
+    def written(self, statement: RelationalStatement) -> tuple[str, list[object]]:
         """Write a statement, and list what it carries: the columns of the public tables that it joins."""
         carried: list[object] = []
         places: dict[str, str] = {}
@@ -337,7 +337,7 @@ class Postgres:
                 raise SourceChanged(table)
 
 
-class Transaction:
+class ReadTransaction:
     """An open reading is a transaction at the server: read-only, on one snapshot, its tables locked in their shape.
 
     What fails in it is undone by itself, so that the next step of a series still reads the same snapshot.
@@ -348,7 +348,7 @@ class Transaction:
         self._session: psycopg.Connection[Any] | None = engine.server.take()
         self._lock = RLock()
 
-    def bind(self, *readings: Reading[Any]) -> None:
+    def bind(self, *readings: PlanReading[Any]) -> None:
         """Lock the tables, see that they are as they were opened, and let the server plan every statement."""
         session = self._open()
         run = partial(self._engine.server.rows, session)
@@ -377,7 +377,7 @@ class Transaction:
             )
         return found
 
-    def read(self, reading: Reading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], key: int) -> E:
         """Run one statement and give its rows in arrays."""
         found = self.rows(*self._engine.written(counted_statement(reading, key)))
         try:
@@ -423,13 +423,13 @@ class Held:
 
     def __init__(self, engine: Postgres) -> None:
         self._engine = engine
-        self._transaction = Transaction(engine)
+        self._transaction = ReadTransaction(engine)
 
-    def check(self, *readings: Reading[Any]) -> OpenReading:
+    def check(self, *readings: PlanReading[Any]) -> OpenReading:
         self._transaction.bind(*readings)
         return Unheld(self)
 
-    def read(self, reading: Reading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], key: int) -> E:
         return self._transaction.read(reading, key)
 
     def interrupt(self, token: int | None = None) -> None:
@@ -476,7 +476,7 @@ def _unread(place: str) -> InvalidPolicy:
     )
 
 
-def _proved(server: Server, table: str) -> PostgresSpelling:
+def _proved(server: ServerSessions, table: str) -> PostgresSpelling:
     """Let the server prove every spelling; LOWER and UPPER under the first collation that turns letters as we do."""
     place = f"tables.{table}.source"
     with server.session() as session:
@@ -497,7 +497,7 @@ def _proved(server: Server, table: str) -> PostgresSpelling:
     return spelling
 
 
-def _turns(server: Server, collation: str) -> bool:
+def _turns(server: ServerSessions, collation: str) -> bool:
     try:
         return not proving.wrong_letters(PostgresSpelling(collation), carried_scan, server.run)
     except EngineFailed:  # there is no such collation

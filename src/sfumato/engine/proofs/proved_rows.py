@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.engine.lowering.relational import Operation, Reference, Scalar, apply
+from sfumato.engine.lowering.relational import Reference, Scalar, ScalarFunction, apply
 from sfumato.policy import Type
 
 KINDS = {
@@ -182,7 +182,7 @@ def meant(
     return Case(name, scalar, of_row, near)
 
 
-def one(name: str, operation: Operation, column: str, means: Callable[[Any], Any], *detail: object) -> Case:
+def one(name: str, operation: ScalarFunction, column: str, means: Callable[[Any], Any], *detail: object) -> Case:
     """Apply an operation to one column."""
     return meant(name, apply(operation, of(column), detail=detail), (column,), means)
 

@@ -11,17 +11,17 @@ from functools import partial
 from typing import Any
 
 from sfumato.engine.lowering.relational import (
-    Aggregation,
+    AggregateFunction,
     Beside,
     Constant,
-    Frame,
-    Operation,
+    GroupTotal,
     Ordered,
-    Over,
-    Place,
     Rank,
+    RowNumber,
     Scalar,
-    Total,
+    ScalarFunction,
+    WindowFrame,
+    WindowTotal,
     apply,
     whole,
 )
@@ -31,13 +31,13 @@ from sfumato.policy import Type
 
 Truth = bool | None
 
-_COMPARISONS: tuple[tuple[str, Operation, Callable[[Any, Any], bool]], ...] = (
-    ("=", Operation.EQUAL, operator.eq),
-    ("<>", Operation.UNEQUAL, operator.ne),
-    ("<", Operation.LESS, operator.lt),
-    ("<=", Operation.AT_MOST, operator.le),
-    (">", Operation.GREATER, operator.gt),
-    (">=", Operation.AT_LEAST, operator.ge),
+_COMPARISONS: tuple[tuple[str, ScalarFunction, Callable[[Any, Any], bool]], ...] = (
+    ("=", ScalarFunction.EQUAL, operator.eq),
+    ("<>", ScalarFunction.UNEQUAL, operator.ne),
+    ("<", ScalarFunction.LESS, operator.lt),
+    ("<=", ScalarFunction.AT_MOST, operator.le),
+    (">", ScalarFunction.GREATER, operator.gt),
+    (">=", ScalarFunction.AT_LEAST, operator.ge),
 )
 
 
@@ -50,7 +50,7 @@ def _compared() -> list[Case]:
     """Compare whole numbers, doubles, texts by their bytes, dates and times; NULL where one of two is."""
     north, day = Constant("north", Type.TEXT), Constant(dt.date(2000, 1, 3), Type.DATE)
     noon = Constant(dt.datetime(2021, 1, 3, 12), Type.TIMESTAMP)
-    f, g = (apply(Operation.CONVERT, of(each), detail=(Type.REAL,)) for each in "fg")
+    f, g = (apply(ScalarFunction.CONVERT, of(each), detail=(Type.REAL,)) for each in "fg")
     return [
         case
         for name, operation, means in _COMPARISONS
@@ -82,24 +82,26 @@ def _truths() -> list[Case]:
     """Prove the tables of three truths: ``b`` and ``a`` are all nine pairs of them."""
     b, a, n, i = of("b"), of("a"), of("n"), of("i")
     return [
-        Case("AND", apply(Operation.AND, b, a), lambda row: _all(row["b"], row["a"])),
-        Case("OR", apply(Operation.OR, b, a), lambda row: _any(row["b"], row["a"])),
-        one("NOT", Operation.NOT, "b", operator.not_),
-        Case("IS NULL", apply(Operation.IS_NULL, b), lambda row: row["b"] is None),
-        Case("IS FALSE", apply(Operation.IS_FALSE, b), lambda row: row["b"] is False),
-        Case("IN", apply(Operation.IN, n, whole(2), i), lambda row: _any(row["n"] == 2, _equal(row["n"], row["i"]))),
+        Case("AND", apply(ScalarFunction.AND, b, a), lambda row: _all(row["b"], row["a"])),
+        Case("OR", apply(ScalarFunction.OR, b, a), lambda row: _any(row["b"], row["a"])),
+        one("NOT", ScalarFunction.NOT, "b", operator.not_),
+        Case("IS NULL", apply(ScalarFunction.IS_NULL, b), lambda row: row["b"] is None),
+        Case("IS FALSE", apply(ScalarFunction.IS_FALSE, b), lambda row: row["b"] is False),
+        Case(
+            "IN", apply(ScalarFunction.IN, n, whole(2), i), lambda row: _any(row["n"] == 2, _equal(row["n"], row["i"]))
+        ),
         meant("IN of texts", _in_texts("north", "Straße"), ("t",), lambda x: x in ("north", "Straße")),
-        meant("BETWEEN", apply(Operation.BETWEEN, i, whole(0), whole(7)), ("i",), lambda x: 0 <= x <= 7),
+        meant("BETWEEN", apply(ScalarFunction.BETWEEN, i, whole(0), whole(7)), ("i",), lambda x: 0 <= x <= 7),
         Case(
             "BETWEEN of NULL",
-            apply(Operation.BETWEEN, n, whole(3), i),
+            apply(ScalarFunction.BETWEEN, n, whole(3), i),
             lambda row: _all(row["n"] >= 3, None if row["i"] is None else row["n"] <= row["i"]),
         ),
     ]
 
 
 def _in_texts(*texts: str) -> Scalar:
-    return apply(Operation.IN, of("t"), *(Constant(each, Type.TEXT) for each in texts))
+    return apply(ScalarFunction.IN, of("t"), *(Constant(each, Type.TEXT) for each in texts))
 
 
 def _all(*truths: Truth) -> Truth:
@@ -119,20 +121,20 @@ def _chosen() -> list[Case]:
     b, a, i, n, d, e, y = map(of, "baindey")
     day, text = Constant(dt.date(2000, 1, 3), Type.DATE), Constant("north", Type.TEXT)
     some = tuple(sorted(("NORTH", "north", "Straße")))
-    coded = apply(Operation.CONVERT, apply(Operation.CODE, of("t"), detail=some), detail=(Type.TEXT,))
+    coded = apply(ScalarFunction.CONVERT, apply(ScalarFunction.CODE, of("t"), detail=some), detail=(Type.TEXT,))
     return [
         Case(
             "CASE",
-            apply(Operation.CASE, b, whole(1), a, whole(2), whole(3)),
+            apply(ScalarFunction.CASE, b, whole(1), a, whole(2), whole(3)),
             lambda row: 1 if row["b"] else 2 if row["a"] else 3,
         ),
-        Case("COALESCE", apply(Operation.COALESCE, i, n), lambda row: there(row["i"], row["n"])[0]),
+        Case("COALESCE", apply(ScalarFunction.COALESCE, i, n), lambda row: there(row["i"], row["n"])[0]),
         *_ends("of reals", (d, e, Constant(Fraction(1, 2), Type.REAL)), lambda row: there(row["d"], row["e"], 0.5)),
         *_ends("of dates", (y, day), lambda row: there(row["y"], day.value)),
         *_ends("of texts", (of("t"), text), lambda row: there(row["t"], "north"), lambda x: x.encode()),
         meant(
             "a code of a text",
-            apply(Operation.CASE, _in_texts(*some), coded),
+            apply(ScalarFunction.CASE, _in_texts(*some), coded),
             ("t",),
             lambda x: x if x in some else None,
         ),
@@ -146,8 +148,8 @@ def _ends(
     key: Callable[[Any], Any] | None = None,
 ) -> list[Case]:
     return [
-        Case(f"LEAST {kind}", apply(Operation.LEAST, *scalars), lambda row: min(values(row), key=key)),
-        Case(f"GREATEST {kind}", apply(Operation.GREATEST, *scalars), lambda row: max(values(row), key=key)),
+        Case(f"LEAST {kind}", apply(ScalarFunction.LEAST, *scalars), lambda row: min(values(row), key=key)),
+        Case(f"GREATEST {kind}", apply(ScalarFunction.GREATEST, *scalars), lambda row: max(values(row), key=key)),
     ]
 
 
@@ -155,30 +157,30 @@ def _arithmetic() -> list[Case]:
     """Compute at the ends of 64 bits and with halves; what a library rounds in its own way is within one step."""
     j, n, d, e, both = of("j"), of("n"), of("d"), of("e"), ("j", "n")
     real = partial(Constant, kind=Type.REAL)
-    narrow = apply(Operation.BETWEEN, d, real(Fraction(-600)), real(Fraction(600)))
-    small = apply(Operation.BETWEEN, e, real(Fraction(0)), real(Fraction(10**9)))
-    power = apply(Operation.POWER, e, real(Fraction(5, 2)))
+    narrow = apply(ScalarFunction.BETWEEN, d, real(Fraction(-600)), real(Fraction(600)))
+    small = apply(ScalarFunction.BETWEEN, e, real(Fraction(0)), real(Fraction(10**9)))
+    power = apply(ScalarFunction.POWER, e, real(Fraction(5, 2)))
     return [
-        meant("+ of whole numbers", apply(Operation.ADD, j, n), both, operator.add),
-        meant("- of whole numbers", apply(Operation.SUBTRACT, j, n), both, operator.sub),
-        meant("* of whole numbers", apply(Operation.MULTIPLY, j, n), both, operator.mul),
-        meant("-", apply(Operation.SUBTRACT, e, real(Fraction("0.3"))), ("e",), lambda x: x - 0.3),
-        one("the negative of a whole number", Operation.NEGATE, "i", operator.neg),
-        one("the negative of a real", Operation.NEGATE, "d", operator.neg),
-        one("ABS of a whole number", Operation.ABS, "i", abs),
-        one("ABS of a real", Operation.ABS, "d", abs),
+        meant("+ of whole numbers", apply(ScalarFunction.ADD, j, n), both, operator.add),
+        meant("- of whole numbers", apply(ScalarFunction.SUBTRACT, j, n), both, operator.sub),
+        meant("* of whole numbers", apply(ScalarFunction.MULTIPLY, j, n), both, operator.mul),
+        meant("-", apply(ScalarFunction.SUBTRACT, e, real(Fraction("0.3"))), ("e",), lambda x: x - 0.3),
+        one("the negative of a whole number", ScalarFunction.NEGATE, "i", operator.neg),
+        one("the negative of a real", ScalarFunction.NEGATE, "d", operator.neg),
+        one("ABS of a whole number", ScalarFunction.ABS, "i", abs),
+        one("ABS of a real", ScalarFunction.ABS, "d", abs),
         meant("SIGN of a whole number", _signed("i"), ("i",), lambda x: (x > 0) - (x < 0)),
         meant("SIGN of a real", _signed("d"), ("d",), lambda x: (x > 0) - (x < 0)),
         meant(
             "EXP",
-            apply(Operation.CASE, narrow, apply(Operation.EXP, d)),
+            apply(ScalarFunction.CASE, narrow, apply(ScalarFunction.EXP, d)),
             ("d",),
             lambda x: math.exp(x) if abs(x) <= 600 else None,
             near=True,
         ),
         meant(
             "POWER",
-            apply(Operation.CASE, small, power),
+            apply(ScalarFunction.CASE, small, power),
             ("e",),
             lambda x: math.pow(x, 2.5) if x <= 10**9 else None,
             near=True,
@@ -187,7 +189,7 @@ def _arithmetic() -> list[Case]:
 
 
 def _signed(column: str) -> Scalar:
-    return apply(Operation.CONVERT, apply(Operation.SIGN, of(column)), detail=(Type.INTEGER,))
+    return apply(ScalarFunction.CONVERT, apply(ScalarFunction.SIGN, of(column)), detail=(Type.INTEGER,))
 
 
 _UNITS = (("second", -90), ("minute", 61), ("hour", -25), ("day", 1), ("week", -2), ("month", 1), ("quarter", -1))
@@ -196,21 +198,23 @@ _UNITS = (("second", -90), ("minute", 61), ("hour", -25), ("day", 1), ("week", -
 def _moments() -> list[Case]:
     """Take parts of dates and move times, those of two centuries: others might leave the calendar."""
     s, ends = of("s"), (Constant(dt.datetime(year, 1, 1), Type.TIMESTAMP) for year in (1900, 2100))
-    within, day = apply(Operation.BETWEEN, s, *ends), Constant(_DAY, Type.DATE)
+    within, day = apply(ScalarFunction.BETWEEN, s, *ends), Constant(_DAY, Type.DATE)
     return [
         *(
-            one(f"EXTRACT({part}) of a date", Operation.PART, "y", means, part)
+            one(f"EXTRACT({part}) of a date", ScalarFunction.PART, "y", means, part)
             for part, means in _PARTS_OF_DATES.items()
         ),
         *(
-            meant(f"DATE_DIFF of {kind}", apply(Operation.DAYS, of(column), day), (column,), _days_before)
+            meant(f"DATE_DIFF of {kind}", apply(ScalarFunction.DAYS, of(column), day), (column,), _days_before)
             for column, kind in (("y", "dates"), ("s", "times"))
         ),
-        one("seconds of a date", Operation.SECONDS, "y", lambda y: (y - dt.date.min).days * 86_400),
+        one("seconds of a date", ScalarFunction.SECONDS, "y", lambda y: (y - dt.date.min).days * 86_400),
         *(
             meant(
                 f"a time and {amount} {unit}",
-                apply(Operation.CASE, within, apply(Operation.MOVED, s, detail=(amount, unit, Type.TIMESTAMP))),
+                apply(
+                    ScalarFunction.CASE, within, apply(ScalarFunction.MOVED, s, detail=(amount, unit, Type.TIMESTAMP))
+                ),
                 ("s",),
                 partial(_shifted, amount, unit),
             )
@@ -245,16 +249,19 @@ def _shifted(amount: int, unit: str, time: dt.datetime) -> dt.datetime | None:
 def _extremes() -> list[Case]:
     """Take the least and the greatest of all rows; texts go by their bytes."""
     kinds = {"i": "whole numbers", "d": "reals", "t": "texts", "y": "dates", "s": "times"}
-    ends: tuple[tuple[Aggregation, Callable[..., Any]], ...] = ((Aggregation.MIN, min), (Aggregation.MAX, max))
+    ends: tuple[tuple[AggregateFunction, Callable[..., Any]], ...] = (
+        (AggregateFunction.MIN, min),
+        (AggregateFunction.MAX, max),
+    )
     return [
         Case(
             f"{end.name} of {kind}",
-            Over(Total(end, of(column)), (whole(0),), (), Frame.WHOLE),
+            WindowTotal(GroupTotal(end, of(column)), (whole(0),), (), WindowFrame.WHOLE),
             partial(_end, choose, column),
         )
         for end, choose in ends
         for column, kind in kinds.items()
-        if (end, column) != (Aggregation.MAX, "t")
+        if (end, column) != (AggregateFunction.MAX, "t")
     ]
 
 
@@ -267,8 +274,8 @@ def _places() -> list[Case]:
     i, n, all_rows = of("i"), of("n"), (whole(0),)
     return [
         Case("ROW_NUMBER", Rank(all_rows, (Ordered(i, descending=True), n)), _numbered),
-        Case("RANK", Rank(all_rows, (i,), Place.RANK), lambda row: 1 + len(_before(row))),
-        Case("DENSE_RANK", Rank(all_rows, (i,), Place.DENSE_RANK), lambda row: 1 + len(set(_before(row)))),
+        Case("RANK", Rank(all_rows, (i,), RowNumber.RANK), lambda row: 1 + len(_before(row))),
+        Case("DENSE_RANK", Rank(all_rows, (i,), RowNumber.DENSE_RANK), lambda row: 1 + len(set(_before(row)))),
         Case("LAG", Beside(i, -1, None, all_rows, (n,)), lambda row: _beside(row["n"] - 1, None)),
         Case("LEAD", Beside(i, 2, whole(-5), all_rows, (n,)), lambda row: _beside(row["n"] + 2, -5)),
     ]
@@ -294,26 +301,26 @@ def _beside(number: int, default: int | None) -> int | None:
 
 def _frames() -> list[Case]:
     """Add up the rows before each, with and without those that tie with it, and those of its partition."""
-    i, n, b, all_rows, total = of("i"), of("n"), of("b"), (whole(0),), Total(Aggregation.SUM, of("n"))
+    i, n, b, all_rows, total = of("i"), of("n"), of("b"), (whole(0),), GroupTotal(AggregateFunction.SUM, of("n"))
     return [
         Case(
             "a window up to its peers",
-            Over(total, all_rows, (i,), Frame.PEERS),
+            WindowTotal(total, all_rows, (i,), WindowFrame.PEERS),
             lambda row: _sum(each for each in ALL if _key(each) <= _key(row)),
         ),
         Case(
             "a window up to its row",
-            Over(total, all_rows, (i, n), Frame.ROWS),
+            WindowTotal(total, all_rows, (i, n), WindowFrame.ROWS),
             lambda row: _sum(each for each in ALL if (_key(each), each["n"]) <= (_key(row), row["n"])),
         ),
         Case(
             "PARTITION BY",
-            Over(total, (b,), (), Frame.WHOLE),
+            WindowTotal(total, (b,), (), WindowFrame.WHOLE),
             lambda row: _sum(each for each in ALL if each["b"] is row["b"]),
         ),
         Case(
             "COUNT in a window",
-            Over(Total(Aggregation.COUNT, i), (b,), (), Frame.WHOLE),
+            WindowTotal(GroupTotal(AggregateFunction.COUNT, i), (b,), (), WindowFrame.WHOLE),
             lambda row: len(there(*(each["i"] for each in ALL if each["b"] is row["b"]))),
         ),
     ]

@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.engine.lowering.relational import (
-    Aggregation,
+    AggregateFunction,
+    CleanTable,
     Constant,
     Exists,
+    GroupTotal,
+    IntegerSpan,
     Items,
-    Join,
-    Listed,
     Named,
-    Operation,
     Reference,
+    RelationalJoin,
+    RelationalStatement,
+    RelationalUnion,
     Scalar,
+    ScalarFunction,
     Select,
-    Span,
-    Statement,
-    Table,
-    Total,
-    Union,
+    ValueList,
     Wide,
     apply,
     whole,
@@ -61,15 +61,18 @@ def cases() -> list[StatementCase]:
 def declared() -> list[StatementCase]:
     """List the statements about declared values, for an engine that lists them itself: those of lists and of spans."""
     lists = tuple(
-        Select((("k", apply(Operation.CONVERT, of("x"), detail=(Type.TEXT,))), *_values(whole(at))), Listed(at, kind))
+        Select(
+            (("k", apply(ScalarFunction.CONVERT, of("x"), detail=(Type.TEXT,))), *_values(whole(at))),
+            ValueList(at, kind),
+        )
         for at, kind in enumerate(_LISTED, len(KINDS) + 1)
     )
     rows = ((_shown(x), at) for at, each in enumerate(_LISTED.values(), len(KINDS) + 1) for x in (*each, None))
-    both = Select((("k", of("k")), *_values(of("v0"))), Union(lists))
+    both = Select((("k", of("k")), *_values(of("v0"))), RelationalUnion(lists))
     spans = (
         StatementCase(
             (f"a span of {name}",),
-            Select((("k", of("x")), *_values(whole(1))), Span(Constant(values[0], kind), len(values))),
+            Select((("k", of("x")), *_values(whole(1))), IntegerSpan(Constant(values[0], kind), len(values))),
             tuple((_shown(each), 1) for each in (*values, None)),
         )
         for name, kind, values in _SPANS
@@ -94,26 +97,30 @@ _SPANS: tuple[tuple[str, Type, tuple[Any, ...]], ...] = (
 )
 
 
-def statement(proved: Sequence[StatementCase]) -> Statement:
+def statement(proved: Sequence[StatementCase]) -> RelationalStatement:
     """Put all cases into one statement, over a stage with the rows and a key of two letters that differ in case."""
     small, large = (Constant(each, Type.TEXT) for each in "aA")
-    key = apply(Operation.CASE, of("b"), small, apply(Operation.IS_FALSE, of("b")), large, Constant(None, Type.TEXT))
-    rows = Select((*((each, of(each)) for each in "nij"), ("k", key)), Table(ROWS))
+    key = apply(
+        ScalarFunction.CASE, of("b"), small, apply(ScalarFunction.IS_FALSE, of("b")), large, Constant(None, Type.TEXT)
+    )
+    rows = Select((*((each, of(each)) for each in "nij"), ("k", key)), CleanTable(ROWS))
     members = tuple(_member(place, case) for place, case in enumerate(proved))
     columns = ("c", "k", *(f"v{place}" for place in range(_WIDTH)))
-    return Statement((("p", rows),), Select(tuple((each, of(each)) for each in columns), Union(members)))
+    return RelationalStatement(
+        (("p", rows),), Select(tuple((each, of(each)) for each in columns), RelationalUnion(members))
+    )
 
 
 def _member(place: int, case: StatementCase) -> Select:
     """Write the place of a case before its row, and NULL for the values that it has not."""
     own = len(case.names)
     values = (_wide(of(f"v{at}")) if at < own else Constant(None, Wide.INTEGER) for at in range(_WIDTH))
-    key = apply(Operation.CONVERT, of("k"), detail=(Type.TEXT,))
+    key = apply(ScalarFunction.CONVERT, of("k"), detail=(Type.TEXT,))
     return Select((("c", whole(place)), ("k", key), *((f"v{at}", each) for at, each in enumerate(values))), case.select)
 
 
 def _wide(scalar: Scalar) -> Scalar:
-    return apply(Operation.CONVERT, scalar, detail=(Wide.INTEGER,))
+    return apply(ScalarFunction.CONVERT, scalar, detail=(Wide.INTEGER,))
 
 
 def differing(proved: Sequence[StatementCase], found: Sequence[tuple[Any, ...]]) -> list[str]:
@@ -139,20 +146,20 @@ def _column(rows: Sequence[tuple[Any, ...]], at: int) -> Counter[tuple[Any, Any]
 def _groups() -> list[StatementCase]:
     """Group by the key: by its bytes, and NULL is a key too."""
     i, totals = of("i"), ("COUNT", "COUNT of values", "COUNT DISTINCT", "SUM of a group", "a SUM of a group's cells")
-    above = apply(Operation.GREATER, i, whole(0))
-    greatest = Total(Aggregation.MAX, i)
+    above = apply(ScalarFunction.GREATER, i, whole(0))
+    greatest = GroupTotal(AggregateFunction.MAX, i)
     columns = _values(
-        Total(Aggregation.COUNT),
-        Total(Aggregation.COUNT, i),
-        Total(Aggregation.UNITS, i),
-        Total(Aggregation.SUM, i, above),
-        Total(Aggregation.SUM_OF_NARROW, i),
-        Total(Aggregation.MIN, i),
+        GroupTotal(AggregateFunction.COUNT),
+        GroupTotal(AggregateFunction.COUNT, i),
+        GroupTotal(AggregateFunction.UNITS, i),
+        GroupTotal(AggregateFunction.SUM, i, above),
+        GroupTotal(AggregateFunction.SUM_OF_NARROW, i),
+        GroupTotal(AggregateFunction.MIN, i),
         greatest,
     )
     names = (*totals, "MIN of a group", "MAX of a group")
-    none = apply(Operation.GREATER, of("n"), whole(100))
-    kept = apply(Operation.GREATER, greatest, whole(0))
+    none = apply(ScalarFunction.GREATER, of("n"), whole(100))
+    kept = apply(ScalarFunction.GREATER, greatest, whole(0))
     missing = Constant(None, Type.TEXT)
     return [
         StatementCase(
@@ -193,24 +200,24 @@ def _joins() -> list[StatementCase]:
     """Join the rows with themselves; NULL equals nothing."""
     r, other = of("n"), Reference("n", "o")
     columns = (("k", r), *_values(other))
-    equal = apply(Operation.EQUAL, of("i"), Reference("i", "o"))
-    named = apply(Operation.EQUAL, of("j"), other)
-    less = apply(Operation.LESS, r, other)
+    equal = apply(ScalarFunction.EQUAL, of("i"), Reference("i", "o"))
+    named = apply(ScalarFunction.EQUAL, of("j"), other)
+    less = apply(ScalarFunction.LESS, r, other)
     numbers = {row["n"] for row in ALL}
     return [
         StatementCase(
             ("INNER JOIN",),
-            Select(columns, Named("p"), joins=(Join(Named("p"), "o", equal),)),
+            Select(columns, Named("p"), joins=(RelationalJoin(Named("p"), "o", equal),)),
             tuple((str(x["n"]), y["n"]) for x in ALL for y in ALL if x["i"] is not None and x["i"] == y["i"]),
         ),
         StatementCase(
             ("LEFT JOIN",),
-            Select(columns, Named("p"), joins=(Join(Named("p"), "o", named, outer=True),)),
+            Select(columns, Named("p"), joins=(RelationalJoin(Named("p"), "o", named, outer=True),)),
             tuple((str(row["n"]), row["j"] if row["j"] in numbers else None) for row in ALL),
         ),
         StatementCase(
             ("CROSS JOIN",),
-            Select(columns, Named("p"), joins=(Join(Named("p"), "o"),), where=(less,)),
+            Select(columns, Named("p"), joins=(RelationalJoin(Named("p"), "o"),), where=(less,)),
             tuple((str(x), y) for x in numbers for y in numbers if x < y),
         ),
     ]
@@ -218,7 +225,7 @@ def _joins() -> list[StatementCase]:
 
 def _tests() -> list[StatementCase]:
     """Ask whether another row names this one; some rows name NULL."""
-    named = apply(Operation.EQUAL, of("n"), Reference("j", "o"))
+    named = apply(ScalarFunction.EQUAL, of("n"), Reference("j", "o"))
     met = {row["j"] for row in ALL}
     return [
         StatementCase(
@@ -234,11 +241,11 @@ def _united() -> StatementCase:
     member = Select((("k", of("k")), *_values(whole(1))), Named("p"))
     columns = (("k", of("k")), *_values(of("v0")))
     twice = tuple((_key(row), 1) for row in ALL) * 2
-    return StatementCase(("UNION ALL",), Select(columns, Union((member, member))), twice)
+    return StatementCase(("UNION ALL",), Select(columns, RelationalUnion((member, member))), twice)
 
 
 def _items() -> StatementCase:
-    lists = Select((("k", of("n")), ("l", of("l"))), Table(LISTS))
+    lists = Select((("k", of("n")), ("l", of("l"))), CleanTable(LISTS))
     select = Select((("v0", Items(Reference("l"))),), lists, everything=True)
     rows = tuple((str(row["n"]), row[each]) for row in ALL for each in "ij" if row["i"] is not None)
     return StatementCase(("items of a list",), Select((("k", of("k")), ("v0", of("v0"))), select), rows)

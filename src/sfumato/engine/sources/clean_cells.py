@@ -14,7 +14,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import TypeVar
 
-from sfumato.engine.lowering.relational import Constant, Operation, Scalar, apply, whole
+from sfumato.engine.lowering.relational import Constant, Scalar, ScalarFunction, apply, whole
 from sfumato.engine.lowering.row_lowering import RowLowering, missing, present, real
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.values.grammars import BEYOND, FALSE, GRAMMARS, TRUE, ZERO
@@ -55,8 +55,8 @@ def _clamped(x: Scalar, domain: Domain) -> Scalar:
     """Clamp a value to its bounds; LEAST and GREATEST skip NULL, so NULL is kept apart."""
     assert domain.bounds is not None
     low, high = (Constant(end, domain.type) for end in domain.bounds)
-    held = apply(Operation.LEAST, apply(Operation.GREATEST, x, low), high)
-    return apply(Operation.CASE, present(x), held, missing(domain.type))
+    held = apply(ScalarFunction.LEAST, apply(ScalarFunction.GREATEST, x, low), high)
+    return apply(ScalarFunction.CASE, present(x), held, missing(domain.type))
 
 
 def ends_of(domain: Domain) -> tuple[Scalar, Scalar]:
@@ -74,12 +74,12 @@ def of_whole(x: Scalar, domain: Domain) -> Scalar:
     """Give a 64-bit whole number, which a real always holds nearly."""
     if domain.type is Type.INTEGER:
         return x if domain.bounds is None else _clamped(x, domain)
-    number = apply(Operation.CONVERT, x, detail=(Type.REAL,))
+    number = apply(ScalarFunction.CONVERT, x, detail=(Type.REAL,))
     if domain.bounds is None:
         return number
     low, high = ends_of(domain)
-    held = apply(Operation.LEAST, apply(Operation.GREATEST, number, low), high)
-    return apply(Operation.CASE, present(x), held, missing(Type.REAL))
+    held = apply(ScalarFunction.LEAST, apply(ScalarFunction.GREATEST, number, low), high)
+    return apply(ScalarFunction.CASE, present(x), held, missing(Type.REAL))
 
 
 def limited_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
@@ -88,27 +88,27 @@ def limited_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
         return rows.limited(x)
     low, high = ends_of(domain)
     pairs = [
-        *(apply(Operation.LESS, x, low), low),
-        *(apply(Operation.GREATER, x, high), high),
+        *(apply(ScalarFunction.LESS, x, low), low),
+        *(apply(ScalarFunction.GREATER, x, high), high),
         *(present(x), x),
     ]
     if domain.bounds[0] <= 0 <= domain.bounds[1]:  # type: ignore[operator]
-        small = apply(Operation.LESS, apply(Operation.ABS, x), real(SMALLEST_REAL))
+        small = apply(ScalarFunction.LESS, apply(ScalarFunction.ABS, x), real(SMALLEST_REAL))
         pairs = [small, real(0), *pairs]
-    return apply(Operation.CASE, *pairs, missing(Type.REAL))
+    return apply(ScalarFunction.CASE, *pairs, missing(Type.REAL))
 
 
 def whole_number(rows: RowLowering, x: Scalar, is_whole: Scalar, nearest: Scalar, domain: Domain) -> Scalar:
     """Give the whole number that a number is; one beyond 64 bits is beyond every bound."""
     near = rows.shared(nearest)
     if domain.bounds is None:
-        return apply(Operation.CASE, is_whole, near, missing(Type.INTEGER))
+        return apply(ScalarFunction.CASE, is_whole, near, missing(Type.INTEGER))
     low, high = ends_of(domain)
-    held = apply(Operation.LEAST, apply(Operation.GREATEST, near, low), high)
-    below_all, above_all = (apply(each, x, real(0)) for each in (Operation.LESS, Operation.GREATER))
+    held = apply(ScalarFunction.LEAST, apply(ScalarFunction.GREATEST, near, low), high)
+    below_all, above_all = (apply(each, x, real(0)) for each in (ScalarFunction.LESS, ScalarFunction.GREATER))
     return apply(
-        Operation.CASE,
-        *(apply(Operation.NOT, is_whole), missing(Type.INTEGER)),
+        ScalarFunction.CASE,
+        *(apply(ScalarFunction.NOT, is_whole), missing(Type.INTEGER)),
         *(present(near), held),
         *(below_all, low),
         *(above_all, high),
@@ -120,7 +120,12 @@ def truth(x: Scalar, stored: Stored) -> Scalar:
     zero, one = (whole(0), whole(1)) if stored is Stored.INTEGER else (real(0), real(1))
     no, yes = (Constant(value, Type.BOOLEAN) for value in (False, True))
     return apply(
-        Operation.CASE, apply(Operation.EQUAL, x, zero), no, apply(Operation.EQUAL, x, one), yes, missing(Type.BOOLEAN)
+        ScalarFunction.CASE,
+        apply(ScalarFunction.EQUAL, x, zero),
+        no,
+        apply(ScalarFunction.EQUAL, x, one),
+        yes,
+        missing(Type.BOOLEAN),
     )
 
 
@@ -128,12 +133,12 @@ def moment(rows: RowLowering, x: Scalar, stored: Stored, domain: Domain) -> Scal
     """Give a date or a time within its bounds, or where there are none within the calendar."""
     kind = domain.type
     if stored.name != kind.name:
-        x = rows.shared(apply(Operation.CONVERT, x, detail=(kind,)))
+        x = rows.shared(apply(ScalarFunction.CONVERT, x, detail=(kind,)))
     return _clamped(x, domain) if domain.bounds is not None else rows.dated(x, *_CALENDAR[kind], kind)
 
 
 def _matches(x: Scalar, grammar: str) -> Scalar:
-    return apply(Operation.MATCHES, x, detail=(grammar,))
+    return apply(ScalarFunction.MATCHES, x, detail=(grammar,))
 
 
 def _or_beyond(x: Scalar, value: Scalar, made: Scalar, domain: Domain, kind: Type) -> Scalar:
@@ -142,14 +147,14 @@ def _or_beyond(x: Scalar, value: Scalar, made: Scalar, domain: Domain, kind: Typ
         return made
     ends = zip(BEYOND[kind], ends_of(domain), strict=True)
     beyond = [each for grammar, end in ends for each in (_matches(x, grammar), end)]
-    return apply(Operation.CASE, present(value), made, *beyond, missing(domain.type))
+    return apply(ScalarFunction.CASE, present(value), made, *beyond, missing(domain.type))
 
 
 def number_in(rows: RowLowering, x: Scalar) -> Scalar:
     """Read a text as a double, 0 where its exponent makes it so."""
-    read = apply(Operation.READ, x, detail=(Type.REAL,))
+    read = apply(ScalarFunction.READ, x, detail=(Type.REAL,))
     number = apply(
-        Operation.CASE, _matches(x, GRAMMARS[Type.REAL]), read, _matches(x, ZERO), real(0), missing(Type.REAL)
+        ScalarFunction.CASE, _matches(x, GRAMMARS[Type.REAL]), read, _matches(x, ZERO), real(0), missing(Type.REAL)
     )
     return rows.shared(number)
 
@@ -163,32 +168,32 @@ def _read_integer(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
     """Read digits as they are, and any other number as the double it means."""
     digits = _matches(x, GRAMMARS[Type.INTEGER])
     read = rows.shared(
-        apply(Operation.CASE, digits, apply(Operation.READ, x, detail=(Type.INTEGER,)), missing(Type.INTEGER))
+        apply(ScalarFunction.CASE, digits, apply(ScalarFunction.READ, x, detail=(Type.INTEGER,)), missing(Type.INTEGER))
     )
     found = number_in(rows, x)
-    small = apply(Operation.LESS, apply(Operation.ABS, found), real(SMALLEST_REAL))
-    number = rows.shared(apply(Operation.CASE, small, real(0), found))
-    held = apply(Operation.BETWEEN, number, real(-Fraction(2**63)), real(Fraction(2**63 - 1024)))
-    nearest = apply(Operation.CASE, held, apply(Operation.NEAREST, number), missing(Type.INTEGER))
-    is_whole = apply(Operation.EQUAL, number, apply(Operation.TRUNCATE, number))
+    small = apply(ScalarFunction.LESS, apply(ScalarFunction.ABS, found), real(SMALLEST_REAL))
+    number = rows.shared(apply(ScalarFunction.CASE, small, real(0), found))
+    held = apply(ScalarFunction.BETWEEN, number, real(-Fraction(2**63)), real(Fraction(2**63 - 1024)))
+    nearest = apply(ScalarFunction.CASE, held, apply(ScalarFunction.NEAREST, number), missing(Type.INTEGER))
+    is_whole = apply(ScalarFunction.EQUAL, number, apply(ScalarFunction.TRUNCATE, number))
     other = _or_beyond(x, number, whole_number(rows, number, is_whole, nearest, domain), domain, Type.REAL)
-    return apply(Operation.CASE, present(read), of_whole(read, domain), other)
+    return apply(ScalarFunction.CASE, present(read), of_whole(read, domain), other)
 
 
 def _read_boolean(_: RowLowering, x: Scalar, domain: Domain) -> Scalar:
     no, yes = (Constant(value, domain.type) for value in (False, True))
-    return apply(Operation.CASE, _matches(x, FALSE), no, _matches(x, TRUE), yes, missing(domain.type))
+    return apply(ScalarFunction.CASE, _matches(x, FALSE), no, _matches(x, TRUE), yes, missing(domain.type))
 
 
 def _read_moment(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
     kind = domain.type
-    time = apply(Operation.READ, x, detail=(Type.TIMESTAMP,))
+    time = apply(ScalarFunction.READ, x, detail=(Type.TIMESTAMP,))
     pairs = [_matches(x, GRAMMARS[Type.TIMESTAMP]), time]
     if kind is Type.DATE:
-        day = apply(Operation.READ, x, detail=(Type.DATE,))
-        later = apply(Operation.CONVERT, time, detail=(Type.DATE,))
+        day = apply(ScalarFunction.READ, x, detail=(Type.DATE,))
+        later = apply(ScalarFunction.CONVERT, time, detail=(Type.DATE,))
         pairs = [_matches(x, GRAMMARS[Type.DATE]), day, _matches(x, GRAMMARS[Type.TIMESTAMP]), later]
-    value = rows.shared(apply(Operation.CASE, *pairs, missing(kind)))
+    value = rows.shared(apply(ScalarFunction.CASE, *pairs, missing(kind)))
     made = _clamped(value, domain) if domain.bounds is not None else rows.dated(value, *_CALENDAR[kind], kind)
     return _or_beyond(x, value, made, domain, kind)
 

@@ -3,7 +3,7 @@
 The meaning is that of every scan (``engine.duckdb.scan`` writes the same for DuckDB): each rule works on one cell, or
 on one row for its id, by itself, so two tables that differ in one unit's rows differ in that unit's rows after the scan
 too. No rule can raise. A driver says how its columns are stored, and writes each as one of a few plain cells
-(``Cells``); all that follows is written by the generator for every engine alike.
+(``CellExpressions``); all that follows is written by the generator for every engine alike.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any, Protocol
 
 from sfumato.engine.lowering.relation_lowering import UNIT, every, same, staged
 from sfumato.engine.lowering.relational import (
-    Aggregation,
+    AggregateFunction,
     Apply,
+    CleanTable as Source,
     Constant,
-    Join,
-    Operation,
+    GroupTotal,
     Reference,
     Relation,
+    RelationalJoin,
+    RelationalStatement,
     Scalar,
+    ScalarFunction,
     Select,
-    Statement,
-    Table as Source,
-    Total,
     apply,
     whole,
 )
@@ -87,7 +87,7 @@ class StoredColumn:
     """What a list is of, under the name ``ITEM``."""
 
 
-class Cells(Protocol):
+class CellExpressions(Protocol):
     """These are a dialect's expressions for the cells of a stored column, over the columns of its source."""
 
     def plain(self, column: StoredColumn) -> str:
@@ -146,7 +146,7 @@ class InspectedCell:
 
 
 @dataclass(frozen=True)
-class Scan:
+class CleanScan:
     """A scan is a select over plain cells of sources, which a driver writes in its own way."""
 
     select: Select
@@ -178,7 +178,7 @@ class CleanScans:
 
     policy: Policy
     tables: Mapping[str, StoredTable]
-    cells: Cells
+    cells: CellExpressions
     spelling: Spelling
 
     def check(self) -> None:
@@ -186,7 +186,7 @@ class CleanScans:
         for table in self.tables:
             self.text(table)
 
-    def scan(self, table: str, named: Callable[[str], str] = str) -> Scan:
+    def scan(self, table: str, named: Callable[[str], str] = str) -> CleanScan:
         """Select the declared columns, clean, and ``sf_unit`` when rows belong to units."""
         build, declared, rows = _Build(self), self.policy.tables[table], RowLowering({})
         columns = {name: build.cleaned(rows, declared, name, domain) for name, domain in declared.columns.items()}
@@ -198,14 +198,14 @@ class CleanScans:
         """Write the scan of a table as a SELECT."""
         return self.written(self.scan(table, self.spelling.name))
 
-    def written(self, scan: Scan) -> str:
+    def written(self, scan: CleanScan) -> str:
         """Write a scan as a SELECT over the sources."""
 
         def source(table: str) -> str:
             cells = ", ".join(f"{sql} AS {name}" for sql, name in scan.cells.get(table, {}).items())
             return f"(SELECT {cells or '1 AS r0'} FROM {self.tables[table].source})"
 
-        return Generator(self.spelling, source).statement(Statement((), scan.select))
+        return Generator(self.spelling, source).statement(RelationalStatement((), scan.select))
 
     def rows(self, table: str) -> str:
         """Write the SELECT of how many rows a source has; where rows are found through another table, with a copy for
@@ -215,11 +215,11 @@ class CleanScans:
         if not isinstance(declared.id, Via):
             return f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
         owned = build.owned(declared, RowLowering({}), (("c", whole(0)),))
-        copies = self.written(build.made(Select((("n", Total(Aggregation.COUNT)),), owned)))
+        copies = self.written(build.made(Select((("n", GroupTotal(AggregateFunction.COUNT)),), owned)))
         own = f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
         return f"SELECT MAX(n) AS n FROM ({copies} UNION ALL {own}) AS r"
 
-    def inspected(self, table: str) -> tuple[Scan, list[InspectedCell]]:
+    def inspected(self, table: str) -> tuple[CleanScan, list[InspectedCell]]:
         """Select what the scan makes of every row's cells, with a column k that is 1 where the row is somebody's; the
         cells are named in the order of the columns.
         """
@@ -287,8 +287,8 @@ class _Build:
         self.scans, self.policy = scans, scans.policy
         self._read: dict[str, dict[str, str]] = {}
 
-    def made(self, select: Select) -> Scan:
-        return Scan(select, self._read)
+    def made(self, select: Select) -> CleanScan:
+        return CleanScan(select, self._read)
 
     def _cell(self, table: str, sql: str) -> Reference:
         read = self._read.setdefault(table, {})
@@ -304,8 +304,8 @@ class _Build:
         made = self.limited(rows, table, column, domain, place)
         if domain.other is None:
             return made
-        other = apply(Operation.CASE, self.there(table, column), Constant(domain.other, domain.type))
-        return apply(Operation.COALESCE, made, other)
+        other = apply(ScalarFunction.CASE, self.there(table, column), Constant(domain.other, domain.type))
+        return apply(ScalarFunction.COALESCE, made, other)
 
     def items(self, table: Table, name: str, declared: ListColumn) -> Scalar:
         """Give the first items of a list, each cleaned by itself."""
@@ -322,13 +322,13 @@ class _Build:
         if domain.values is not None:
             bare = Domain(kind) if kind is not Type.TEXT else domain
             x = rows.shared(self._typed(rows, table, column, bare, place))
-            listed = apply(Operation.IN, x, *(Constant(value, kind) for value in domain.values))
-            return apply(Operation.CASE, listed, x, missing(kind))
+            listed = apply(ScalarFunction.IN, x, *(Constant(value, kind) for value in domain.values))
+            return apply(ScalarFunction.CASE, listed, x, missing(kind))
         made = self._typed(rows, table, column, domain, place)
         if kind is not Type.TEXT:
             return made
         text = rows.shared(made)
-        return apply(Operation.SLICE, text, whole(1), whole(domain.letters))
+        return apply(ScalarFunction.SLICE, text, whole(1), whole(domain.letters))
 
     def _typed(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
         cells, kind = self.scans.cells, domain.type
@@ -384,16 +384,16 @@ class _Build:
             return Select((("k", whole(1)), *columns), _over(Source(table.name), rows))
         tests = [present(each) for each in (owner.key, owner.period) if each is not None]
         if owner.links is None:
-            kept = apply(Operation.CASE, every(tests), whole(1), whole(0))
+            kept = apply(ScalarFunction.CASE, every(tests), whole(1), whole(0))
             return Select((("k", kept), *columns), _over(Source(table.name), rows))
         names = (_KEY,) if owner.period is None else (_KEY, _PERIOD)
         own = ((_KEY, owner.key), *(() if owner.period is None else ((_PERIOD, owner.period),)))
         made = Select((*columns, *own), _over(Source(table.name), rows))
-        met = [apply(Operation.EQUAL, Reference(each, "r"), Reference(each, "l")) for each in names]
+        met = [apply(ScalarFunction.EQUAL, Reference(each, "r"), Reference(each, "l")) for each in names]
         known = Select(same(names), owner.links, grouped=names)
-        kept = apply(Operation.CASE, present(Reference(_KEY, "l")), whole(1), whole(0))
+        kept = apply(ScalarFunction.CASE, present(Reference(_KEY, "l")), whole(1), whole(0))
         shown = tuple((name, Reference(name, "r")) for name, _ in columns)
-        return Select((("k", kept), *shown), made, joins=(Join(known, "l", every(met), outer=True),))
+        return Select((("k", kept), *shown), made, joins=(RelationalJoin(known, "l", every(met), outer=True),))
 
     def owned(self, table: Table, rows: RowLowering, columns: tuple[tuple[str, Scalar], ...]) -> Select:
         """Select columns with ``sf_unit`` beside them: a row for each of its owners."""
@@ -407,12 +407,12 @@ class _Build:
         named = tuple((f"c{place}", scalar) for place, (_, scalar) in enumerate(columns))
         own = (*named, (_KEY, owner.key), *(() if owner.period is None else ((_PERIOD, owner.period),)))
         made = Select(own, _over(source, rows), where=tuple(tests))
-        met = [apply(Operation.EQUAL, Reference(_KEY, "r"), Reference(_KEY, "l"))]
+        met = [apply(ScalarFunction.EQUAL, Reference(_KEY, "r"), Reference(_KEY, "l"))]
         if owner.period is not None:
-            met.append(apply(Operation.EQUAL, Reference(_PERIOD, "r"), Reference(_PERIOD, "l")))
+            met.append(apply(ScalarFunction.EQUAL, Reference(_PERIOD, "r"), Reference(_PERIOD, "l")))
         shown = tuple((name, Reference(f"c{place}", "r")) for place, (name, _) in enumerate(columns))
         unit = (UNIT, Reference(UNIT, "l"))
-        return Select((*shown, unit), made, joins=(Join(owner.links, "l", every(met)),))
+        return Select((*shown, unit), made, joins=(RelationalJoin(owner.links, "l", every(met)),))
 
     def _owner(self, table: Table, rows: RowLowering) -> _Owner | None:
         if table.public or table.every_row:
@@ -444,13 +444,13 @@ class _Build:
             inner = [("sf_link", linked), (_KEY, owner.key)]
             inner += [] if owner.period is None else [(_PERIOD, owner.period)]
             below_it = Select(tuple(inner), _over(Source(table.name), rows), where=tuple(tests))
-            met = [apply(Operation.EQUAL, Reference(each, "r"), Reference(each, "l")) for each in (_KEY, _PERIOD)]
+            met = [apply(ScalarFunction.EQUAL, Reference(each, "r"), Reference(each, "l")) for each in (_KEY, _PERIOD)]
             shown = [
                 (_KEY, Reference("sf_link", "r")),
                 (UNIT, Reference(UNIT, "l")),
                 (_PERIOD, Reference(_PERIOD, "r")),
             ]
-            join = Join(owner.links, "l", every(met if owner.period is not None else met[:1]))
+            join = RelationalJoin(owner.links, "l", every(met if owner.period is not None else met[:1]))
             own = Select(tuple(shown[: len(names)]), below_it, joins=(join,))
         return Select(same(names), own, grouped=tuple(names))
 
@@ -462,8 +462,8 @@ class _Build:
         kind, place = table.columns[column].type, f"tables.{table.name}.period"
         stored = self.scans.stored(table.name, column, place)
         moment = self.limited(rows, table.name, stored, Domain(kind), place)
-        start: Scalar = apply(Operation.START, moment, detail=(self.policy.unit.period, kind))
-        day = start if kind is Type.DATE else apply(Operation.CONVERT, start, detail=(Type.DATE,))
+        start: Scalar = apply(ScalarFunction.START, moment, detail=(self.policy.unit.period, kind))
+        day = start if kind is Type.DATE else apply(ScalarFunction.CONVERT, start, detail=(Type.DATE,))
         bounds = table.columns[column].bounds
         if self.policy.per is None or bounds is None:
             return rows.shared(day)
@@ -526,12 +526,12 @@ class _Build:
         made = rows.shared(self._typed(rows, table, column, Domain(Type.INTEGER), f"tables.{table}.id"))
         if column.kind is Stored.TEXT:
             text = self._cell(table, self.scans.cells.short(column))
-            exact = [apply(Operation.MATCHES, text, detail=(each,)) for each in (GRAMMARS[Type.INTEGER], EXACT)]
-            return apply(Operation.CASE, exact[0], made, exact[1], made, missing(Type.INTEGER))
+            exact = [apply(ScalarFunction.MATCHES, text, detail=(each,)) for each in (GRAMMARS[Type.INTEGER], EXACT)]
+            return apply(ScalarFunction.CASE, exact[0], made, exact[1], made, missing(Type.INTEGER))
         if column.kind is Stored.REAL:
             most = real(largest_whole(column.told in _SINGLE))
-            size = apply(Operation.ABS, self._cell(table, self.scans.cells.plain(column)))
-            return apply(Operation.CASE, apply(Operation.LESS, size, most), made, missing(Type.INTEGER))
+            size = apply(ScalarFunction.ABS, self._cell(table, self.scans.cells.plain(column)))
+            return apply(ScalarFunction.CASE, apply(ScalarFunction.LESS, size, most), made, missing(Type.INTEGER))
         return made
 
 
@@ -544,17 +544,19 @@ def _unit(key: Scalar, period: Scalar | None) -> Scalar:
     """Tell a unit by its id, or where it lies in a period by a text of both: ten letters of the day, then the id."""
     if period is None:
         return key
-    return apply(Operation.JOIN, *(apply(Operation.CONVERT, each, detail=(Type.TEXT,)) for each in (period, key)))
+    return apply(
+        ScalarFunction.JOIN, *(apply(ScalarFunction.CONVERT, each, detail=(Type.TEXT,)) for each in (period, key))
+    )
 
 
 def _paid_for(start: Scalar, per: str, bounds: Any) -> Scalar:
     """Leave a row without a period where its account would be none within the declared bounds, as every scan does."""
     first, last = (_day(calendar.truncated(per, end)) for end in bounds)
     end = calendar.shifted(last, 1, per)
-    tests = [apply(Operation.AT_LEAST, start, Constant(first, Type.DATE))]
+    tests = [apply(ScalarFunction.AT_LEAST, start, Constant(first, Type.DATE))]
     if end is not None:
-        tests.append(apply(Operation.LESS, start, Constant(_day(end), Type.DATE)))
-    return apply(Operation.CASE, every(tests), start, missing(Type.DATE))
+        tests.append(apply(ScalarFunction.LESS, start, Constant(_day(end), Type.DATE)))
+    return apply(ScalarFunction.CASE, every(tests), start, missing(Type.DATE))
 
 
 def _day(moment: dt.date) -> dt.date:

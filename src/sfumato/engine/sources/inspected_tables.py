@@ -18,7 +18,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from sfumato.engine.seam import LIMITS, ColumnCost, Data, Inspection
+from sfumato.engine.seam import LIMITS, ColumnCost, DataIdentity, Inspection
 from sfumato.engine.sources.clean_scans import CleanScans, InspectedCell
 from sfumato.errors import InvalidParameter, LedgerUnavailable
 
@@ -117,7 +117,7 @@ _BLOCK = 1 << 20
 _SETTLING = 2_000_000_000  # a file touched in the last two seconds may change again without its times showing it
 
 
-def identified(path: str | os.PathLike[str]) -> Data:
+def identified(path: str | os.PathLike[str]) -> DataIdentity:
     """Identify a file as it is now: by its real path, its size, its place on the disk, its times, and its content when
     asked.
     """
@@ -129,7 +129,7 @@ def identified(path: str | os.PathLike[str]) -> Data:
     if not stat.S_ISREG(found.st_mode):
         raise InvalidParameter("source", address, "a file", fix="join every file of a folder by itself")
     settled = time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > _SETTLING
-    return Data(
+    return DataIdentity(
         address,
         partial(_content, address, _look(found)),
         size=str(found.st_size),

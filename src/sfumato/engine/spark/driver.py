@@ -23,24 +23,24 @@ from typing import Any, Self, cast
 
 from sfumato.engine.carried_tables import MOST_ROWS, CarriedTables, too_large, unread
 from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
-from sfumato.engine.lowering.relational import Statement
-from sfumato.engine.seam import Data, Fetched, Inspection, OpenReading, Unheld
+from sfumato.engine.lowering.relational import RelationalStatement
+from sfumato.engine.seam import DataIdentity, Fetched, Inspection, OpenReading, Unheld
 from sfumato.engine.sources import inspected_tables
 from sfumato.engine.spark.frames import Frame, FrameWriter, Scans, carried, prove
-from sfumato.engine.spark.sessions import Session, at_address, beside, quietly
-from sfumato.engine.spark.sources import Source, content, opened
+from sfumato.engine.spark.sessions import SparkConnection, at_address, beside, quietly
+from sfumato.engine.spark.sources import SparkSource, content, opened
 from sfumato.engine.spellings.spark import name
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
 from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import World
 from sfumato.plan.nodes import GroupKey, tables
-from sfumato.plan.readings.total_readings import E, Reading
+from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy import Domain, Policy, Table
 from sfumato.policy.table_sources import SparkFrame
 
 
-def session_of(table: Table) -> Session:
+def session_of(table: Table) -> SparkConnection:
     """Open a session of our own where the rows of a table are."""
     place = f"tables.{table.name}.source"
     if isinstance(table.source, SparkFrame):
@@ -62,8 +62,8 @@ def fetch(table: Table) -> Fetched:
     finally:
         session.close()
     if not source.addresses:
-        return Fetched(rows, (Data(f"memory://{hashed}", partial(str, hashed), part=table.name),))
-    return Fetched(rows, tuple(Data(each, partial(str, hashed)) for each in source.addresses))
+        return Fetched(rows, (DataIdentity(f"memory://{hashed}", partial(str, hashed), part=table.name),))
+    return Fetched(rows, tuple(DataIdentity(each, partial(str, hashed)) for each in source.addresses))
 
 
 _REMEMBERED = 1000
@@ -76,9 +76,9 @@ class SparkReader:
 
     def __init__(self, tables: SparkTables) -> None:
         self.tables = tables
-        self._bound: set[Statement] = set()
+        self._bound: set[RelationalStatement] = set()
 
-    def check(self, *readings: Reading[Any]) -> OpenReading:
+    def check(self, *readings: PlanReading[Any]) -> OpenReading:
         """Analyse the frames, and see that the engine is open and the sources are those that were opened.
 
         No row is read.
@@ -91,7 +91,7 @@ class SparkReader:
                 self._bound = {statement} if len(self._bound) > _REMEMBERED else self._bound | {statement}
         return Unheld(self)
 
-    def read(self, reading: Reading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], key: int) -> E:
         """Collect the rows of one frame and give them in arrays."""
         scans = self._copies(reading)
         statement = counted_statement(reading, key)
@@ -102,13 +102,13 @@ class SparkReader:
     def interrupt(self, token: int | None = None) -> None:
         self.tables.interrupt(token)
 
-    def _frame(self, statement: Statement, scan: Any) -> Frame:
+    def _frame(self, statement: RelationalStatement, scan: Any) -> Frame:
         return FrameWriter(scan, self.tables.session.expression).statement(statement)
 
     def _scan(self, table: str) -> Frame:
         return self.tables.scan(table)
 
-    def _copies(self, reading: Reading[Any]) -> Mapping[str, Frame]:
+    def _copies(self, reading: PlanReading[Any]) -> Mapping[str, Frame]:
         """Copy the rows of tables that have no version, read once: a statement would read them again and again."""
         return {each: self.tables.copy(each) for each in _read(reading) if not self.tables.held(each)}
 
@@ -135,7 +135,7 @@ class Spark(SparkReader):
         """Begin a snapshot of the data that were opened."""
         return SparkSnapshot(self.tables)
 
-    def data(self, *, public: bool) -> tuple[Data, ...]:
+    def data(self, *, public: bool) -> tuple[DataIdentity, ...]:
         """Identify the data that rows come from."""
         return self.tables.data(public=public)
 
@@ -160,14 +160,14 @@ class SparkSnapshot(SparkReader):
         self._closed = False
         self._lock = Lock()
 
-    def check(self, *readings: Reading[Any]) -> OpenReading:
+    def check(self, *readings: PlanReading[Any]) -> OpenReading:
         if self._closed:
             raise EngineClosed
         if any(each not in self._copied for reading in readings for each in _read(reading)):
             self.tables.check_unchanged()
         return super().check(*readings)
 
-    def _copies(self, reading: Reading[Any]) -> Mapping[str, Frame]:
+    def _copies(self, reading: PlanReading[Any]) -> Mapping[str, Frame]:
         with self._lock:
             if self._closed:
                 raise EngineClosed
@@ -197,7 +197,7 @@ class SparkSnapshot(SparkReader):
         self.close()
 
 
-def _read(reading: Reading[Any]) -> list[str]:
+def _read(reading: PlanReading[Any]) -> list[str]:
     return list(dict.fromkeys(tables(reading.bounded.plan.source)))
 
 
@@ -237,7 +237,7 @@ class SparkTables:
                 self._public[table] = carried(self.here.rows(table), self.session)
             return self._public[table]
 
-    def source(self, table: str) -> Source:
+    def source(self, table: str) -> SparkSource:
         return self._sources[table]
 
     def held(self, table: str) -> bool:
@@ -311,18 +311,18 @@ class SparkTables:
         changing = [] if all(each.held for each in self._sources.values()) else [next(self._identities)]
         return sha256(repr([sorted(self._looks.items()), changing, self.here.identity()]).encode()).hexdigest()
 
-    def data(self, *, public: bool) -> tuple[Data, ...]:
+    def data(self, *, public: bool) -> tuple[DataIdentity, ...]:
         if public:
             return self.here.data()
         return tuple(each for table, source in self._sources.items() for each in self._data(table, source))
 
-    def _data(self, table: str, source: Source) -> tuple[Data, ...]:
+    def _data(self, table: str, source: SparkSource) -> tuple[DataIdentity, ...]:
         """A table is known by its name and by where its files are, and its rows are hashed once for both."""
         hashed = cache(partial(content, source, self.session))
         if not source.addresses:
-            return (Data(f"memory://{hashed()}", hashed, part=table),)
+            return (DataIdentity(f"memory://{hashed()}", hashed, part=table),)
         look = self._looks[table] if source.held else ""
-        return tuple(Data(each, hashed, look=look) for each in source.addresses)
+        return tuple(DataIdentity(each, hashed, look=look) for each in source.addresses)
 
     def remarks(self, table: str) -> tuple[str, ...]:
         """Say what an owner should know of where the rows of a table are."""

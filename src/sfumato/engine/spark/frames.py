@@ -25,23 +25,23 @@ from sfumato.engine import proving
 from sfumato.engine.carried_tables import Carried
 from sfumato.engine.lowering.relational import (
     Apply,
+    CleanTable,
     Exists,
-    Join,
-    Listed,
+    GroupTotal,
+    IntegerSpan,
     Named,
     Reference,
     Relation,
+    RelationalJoin,
+    RelationalStatement,
+    RelationalUnion,
     Scalar,
     Select,
-    Span,
-    Statement,
-    Table,
-    Total,
-    Union,
+    ValueList,
 )
-from sfumato.engine.sources.clean_scans import CleanScans, InspectedCell, Scan, StoredTable
-from sfumato.engine.spark.sessions import Session, quietly
-from sfumato.engine.spark.sources import Source, SparkCells
+from sfumato.engine.sources.clean_scans import CleanScan, CleanScans, InspectedCell, StoredTable
+from sfumato.engine.spark.sessions import SparkConnection, quietly
+from sfumato.engine.spark.sources import SparkCells, SparkSource
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spark import TYPES, SparkSpelling, name
 from sfumato.errors import InvalidPolicy
@@ -62,7 +62,7 @@ class FrameWriter:
     expression: Callable[[str], Any]
     """From SQL to a column: ``expr`` of the kind of Spark that the frames are of."""
 
-    def statement(self, statement: Statement) -> Frame:
+    def statement(self, statement: RelationalStatement) -> Frame:
         """Give the frame of a whole statement, after those of the stages it names."""
         stages: dict[str, Frame] = {}
         for stage, select in statement.stages:
@@ -84,16 +84,16 @@ class FrameWriter:
         match source:
             case Select():
                 return self.select(source, stages)
-            case Table(name):
+            case CleanTable(name):
                 return self.scan(name)
             case Named(name):
                 return stages[name]
-            case Union(members):
+            case RelationalUnion(members):
                 return reduce(lambda one, other: one.unionAll(other), (self.select(each, stages) for each in members))
-            case Listed() | Span():
+            case ValueList() | IntegerSpan():
                 raise AssertionError("declared values are listed without a server")
 
-    def _joined(self, frame: Frame, join: Join, stages: Frames) -> Frame:
+    def _joined(self, frame: Frame, join: RelationalJoin, stages: Frames) -> Frame:
         other = self._source(join.relation, stages).alias(join.part)
         if join.on is None:
             return frame.crossJoin(other)
@@ -132,7 +132,7 @@ class FrameWriter:
 
 def _totals(scalar: Scalar) -> bool:
     """Tell whether a value is made from totals of a group."""
-    return isinstance(scalar, Total) or (isinstance(scalar, Apply) and any(map(_totals, scalar.arguments)))
+    return isinstance(scalar, GroupTotal) or (isinstance(scalar, Apply) and any(map(_totals, scalar.arguments)))
 
 
 def _key(scalar: Scalar, select: Select) -> str | None:
@@ -145,7 +145,7 @@ class Scans:
     """This makes the clean scans of a policy's private tables."""
 
     policy: Policy
-    sources: Mapping[str, Source]
+    sources: Mapping[str, SparkSource]
     expression: Callable[[str], Any]
 
     @cached_property
@@ -162,10 +162,10 @@ class Scans:
         scan, cells = self._clean.inspected(table)
         return self._frame(scan), cells
 
-    def _frame(self, scan: Scan) -> Frame:
+    def _frame(self, scan: CleanScan) -> Frame:
         return FrameWriter(partial(self._cells, scan), self.expression).select(scan.select, {})
 
-    def _cells(self, scan: Scan, table: str) -> Frame:
+    def _cells(self, scan: CleanScan, table: str) -> Frame:
         cells = scan.cells.get(table) or {"1": "r0"}
         return self.sources[table].frame.select(*(self.expression(sql).alias(each) for sql, each in cells.items()))
 
@@ -174,7 +174,7 @@ _PROVED: set[tuple[str, str]] = set()
 """The Sparks whose new sessions were found to compute what spellings mean, each by its own id and its version."""
 
 
-def carried(table: Carried, session: Session) -> Frame:
+def carried(table: Carried, session: SparkConnection) -> Frame:
     """Make a frame of the clean rows of a public table."""
     columns = zip(table.names, table.kinds, strict=True)
     schema = ", ".join(f"{name(each)} {TYPES[kind]}" for each, kind in columns)
@@ -182,7 +182,7 @@ def carried(table: Carried, session: Session) -> Frame:
     return quietly(lambda: session.spark.createDataFrame(rows, schema))
 
 
-def prove(session: Session, place: str) -> None:
+def prove(session: SparkConnection, place: str) -> None:
     """Refuse a Spark that computes something else than our spellings mean.
 
     A Spark that runs stays as it is, and so do all new sessions of it; a clone of a user's session is proved by itself.
@@ -204,13 +204,13 @@ def prove(session: Session, place: str) -> None:
         _PROVED.add(known)
 
 
-def _dialect(session: Session, spelling: SparkSpelling) -> proving.Dialect:
+def _dialect(session: SparkConnection, spelling: SparkSpelling) -> proving.Dialect:
     """Say how this Spark computes: rows from SQL, and whole statements from frames, as those of questions are."""
 
     def run(statement: str, _: Any) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in quietly(lambda: session.spark.sql(statement).collect())]
 
-    def compute(statement: Statement, source: Callable[[str], str]) -> list[tuple[Any, ...]]:
+    def compute(statement: RelationalStatement, source: Callable[[str], str]) -> list[tuple[Any, ...]]:
         frames = FrameWriter(lambda table: session.spark.sql(f"SELECT * FROM {source(table)}"), session.expression)
         return [tuple(row) for row in quietly(lambda: frames.statement(statement).collect())]
 

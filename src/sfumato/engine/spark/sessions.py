@@ -137,7 +137,7 @@ _GROUP = "spark.jobGroup.id"
 
 
 @dataclass(frozen=True)
-class Session:
+class SparkConnection:
     """A session is one of our own at a Spark, with all that decides meaning pinned."""
 
     spark: Any
@@ -214,14 +214,14 @@ class Session:
                 return
 
 
-def at_address(address: str, place: str) -> Session:
+def at_address(address: str, place: str) -> SparkConnection:
     """Open a session at a Spark Connect server."""
     connect = _pyspark("pyspark.sql.connect.session", place)
     _require_server(address, place)
     return _opened(lambda: connect.SparkSession(connection=address), True, place)
 
 
-def beside(frame: Any, place: str) -> Session:
+def beside(frame: Any, place: str) -> SparkConnection:
     """Open a session beside that of a frame, at the same Spark."""
     own = frame.sparkSession
     if not type(frame).__module__.startswith("pyspark.sql.connect"):
@@ -236,7 +236,7 @@ def beside(frame: Any, place: str) -> Session:
     return session
 
 
-def _require_own_functions(session: Session, place: str) -> None:
+def _require_own_functions(session: SparkConnection, place: str) -> None:
     """Refuse a user's functions that are called like Spark's own: a statement could mean either."""
     users, owned = (
         {str(row[0]).lower().rpartition(".")[2] for row in session.spark.sql(f"SHOW {whose} FUNCTIONS").collect()}
@@ -250,11 +250,11 @@ def _require_own_functions(session: Session, place: str) -> None:
         )
 
 
-def _opened(make: Callable[[], Any], connect: bool, place: str, *, cloned: bool = False) -> Session:
+def _opened(make: Callable[[], Any], connect: bool, place: str, *, cloned: bool = False) -> SparkConnection:
     kind = "pyspark.sql.connect.functions" if connect else "pyspark.sql.functions.builtin"
     session = None
     try:
-        session = Session(quietly(make), _pyspark(kind, place).expr, connect, cloned)
+        session = SparkConnection(quietly(make), _pyspark(kind, place).expr, connect, cloned)
         quietly(lambda: pin(session.spark, PINNED | CONNECT if connect else PINNED, place))
     except (EngineFailed, InvalidPolicy) as refused:
         if session is not None:

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from sfumato.engine.sources.clean_cells import Stored
 from sfumato.engine.sources.clean_scans import ITEM, CleanItem, StoredColumn
-from sfumato.engine.spark.sessions import CSV, Session, quietly
+from sfumato.engine.spark.sessions import CSV, SparkConnection, quietly
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spark import SparkSpelling, name, real
 from sfumato.errors import EngineFailed, InvalidPolicy
@@ -153,7 +153,7 @@ _KEEP_VERSIONS = ("delta", "iceberg")
 
 
 @dataclass(frozen=True)
-class Source:
+class SparkSource:
     """A source is an open table of Spark's."""
 
     frame: Frame
@@ -167,7 +167,7 @@ class Source:
     """Whether ``look`` tells every change: else rows are copied where they are read."""
 
 
-def opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Source:
+def opened(source: SparkTable | SparkFrame, session: SparkConnection, place: str) -> SparkSource:
     """Open a source; whatever Spark says against it is one refusal."""
     try:
         return quietly(lambda: _opened(source, session, place))
@@ -179,7 +179,7 @@ def opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Sou
         ) from None
 
 
-def _opened(source: SparkTable | SparkFrame, session: Session, place: str) -> Source:
+def _opened(source: SparkTable | SparkFrame, session: SparkConnection, place: str) -> SparkSource:
     if isinstance(source, SparkFrame):
         nonce = str(bits.integer(128))
         return _of_frame(session.moved(source.frame), (), lambda: nonce, held=False)
@@ -251,7 +251,7 @@ def _located(path: str, server: str) -> str:
     return f"spark://{scheme}/{parts.netloc}{where}"
 
 
-def _loader(source: SparkTable, session: Session) -> Callable[[], Frame]:
+def _loader(source: SparkTable, session: SparkConnection) -> Callable[[], Frame]:
     if source.relation is not None:
         relation = _quoted(source.relation)
         return lambda: session.spark.table(relation)
@@ -259,7 +259,9 @@ def _loader(source: SparkTable, session: Session) -> Callable[[], Frame]:
     return lambda: session.spark.read.options(**options).format(source.format).load(source.path)
 
 
-def _as_of(source: SparkTable, form: str, session: Session, addresses: tuple[str, ...], place: str) -> Source:
+def _as_of(
+    source: SparkTable, form: str, session: SparkConnection, addresses: tuple[str, ...], place: str
+) -> SparkSource:
     """Read one version of a table that keeps its versions: the one that is named, or the newest there is now."""
     if source.version is not None and not (source.version.isascii() and source.version.isdigit()):
         raise InvalidPolicy(
@@ -325,16 +327,16 @@ def _delta(source: SparkTable) -> str:
     return f"delta.{name(source.path or '')}" if source.relation is None else _quoted(source.relation)
 
 
-def _of_frame(frame: Frame, addresses: tuple[str, ...], look: Callable[[], str], *, held: bool = True) -> Source:
+def _of_frame(frame: Frame, addresses: tuple[str, ...], look: Callable[[], str], *, held: bool = True) -> SparkSource:
     columns = tuple(stored(field.name, _told(field)) for field in frame.schema.fields)
-    return Source(frame, columns, addresses, look, held)
+    return SparkSource(frame, columns, addresses, look, held)
 
 
 def _told(field: Any) -> str:
     return str((field.metadata or {}).get(_CHAR) or field.dataType.simpleString())
 
 
-def _described(relation: str, session: Session) -> Mapping[str, str]:
+def _described(relation: str, session: SparkConnection) -> Mapping[str, str]:
     """Find what a catalog says of a table: its full name, what keeps its rows, and where; a view has no provider."""
     described = session.spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(relation)}").collect()
     start = next((place for place, row in enumerate(described) if str(row[0]).startswith("# Detailed")), 0)
@@ -347,7 +349,7 @@ def _cached(frame: Frame) -> bool:
     return "InMemoryRelation" in frame._explain_string("simple")  # noqa: SLF001 - nothing public gives the text
 
 
-def _listing(load: Callable[[], Frame], session: Session) -> str:
+def _listing(load: Callable[[], Frame], session: SparkConnection) -> str:
     """Hash the paths, sizes and times of the files that a frame would be read from now: files, and no cache."""
     frame = load()
     if _cached(frame):
@@ -379,7 +381,7 @@ def _host(address: str) -> str:
     return f"{(parts.hostname or '').lower()}:{parts.port or 15002}"
 
 
-def content(source: Source, session: Session) -> str:
+def content(source: SparkSource, session: SparkConnection) -> str:
     """Hash all rows, whatever their order, on the executors; this reads the whole source."""
     placed = source.frame.toDF(*(f"c{place}" for place, _ in enumerate(source.columns)))  # names may occur twice
     hashed: Sequence[str] = [f"c{place}" for place, each in enumerate(source.columns) if "map<" not in each.told]

@@ -6,30 +6,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sfumato.engine.lowering.relational import (
-    Aggregation,
+    AggregateFunction,
     Apply,
     Beside,
+    CleanTable,
     Constant,
     Exists,
-    Frame,
+    GroupTotal,
+    IntegerSpan,
     Items,
-    Join,
     Kind,
-    Listed,
     Named,
-    Operation,
     Ordered,
-    Over,
     Rank,
     Reference,
     Relation,
+    RelationalJoin,
+    RelationalStatement,
+    RelationalUnion,
     Scalar,
+    ScalarFunction,
     Select,
-    Span,
-    Statement,
-    Table,
-    Total,
-    Union,
+    ValueList,
+    WindowFrame,
+    WindowTotal,
 )
 from sfumato.engine.spellings.spelling import Spelling
 from sfumato.policy import Type
@@ -45,7 +45,7 @@ class Generator:
     spelling: Spelling
     scan: Scan
 
-    def statement(self, statement: Statement) -> str:
+    def statement(self, statement: RelationalStatement) -> str:
         """Write a whole statement: one SELECT, after the stages it names."""
         stages = [f"{name} AS ({self.select(select)})" for name, select in statement.stages]
         return (f"WITH {', '.join(stages)} " if stages else "") + self.select(statement.result)
@@ -70,11 +70,11 @@ class Generator:
                 return self.spelling.constant(value, kind)
             case Apply(operation, arguments, detail):
                 return _WRITERS[operation](self.spelling, *map(self.scalar, arguments), *detail)
-            case Total():
+            case GroupTotal():
                 return self._total(scalar)
             case Rank(partition, order, place):
                 return f"{place.name}(){self._over(partition, order)}"
-            case Over(total, partition, order, frame):
+            case WindowTotal(total, partition, order, frame):
                 return self._total(total, self._over(partition, order, frame))
             case Beside():
                 return self._shifted(scalar)
@@ -85,21 +85,21 @@ class Generator:
         match source:
             case Select():
                 return f"({self.select(source)}{self.spelling.staged}) AS {part}"
-            case Table(name):
+            case CleanTable(name):
                 return f"{self.scan(name)} AS {part}"
             case Named(name):
                 return f"{name} AS {part}"
-            case Union(members):
+            case RelationalUnion(members):
                 return f"({' UNION ALL '.join(map(self.select, members))}) AS {part}"
-            case Listed(number, kind):
+            case ValueList(number, kind):
                 return self._or_null(self.spelling.listed(number, kind), kind, part)
-            case Span(Constant(first, kind), count):
+            case IntegerSpan(Constant(first, kind), count):
                 return self._or_null(self.spelling.span(first, count, kind), kind, part)
 
     def _or_null(self, values: str, kind: Kind, part: str) -> str:
         return f"({values} UNION ALL SELECT {self.spelling.constant(None, kind)}) AS {part}(x)"
 
-    def _join(self, join: Join) -> str:
+    def _join(self, join: RelationalJoin) -> str:
         source = self._source(join.relation, join.part)
         if join.on is None:
             return f" CROSS JOIN {source}"
@@ -111,17 +111,17 @@ class Generator:
         found = f"EXISTS (SELECT 1 FROM {self._source(test.relation, test.part)} WHERE {self.scalar(test.on)})"
         return f"NOT {found}" if test.negated else found
 
-    def _total(self, total: Total, over: str = "") -> str:
+    def _total(self, total: GroupTotal, over: str = "") -> str:
         if total.argument is None:
             return f"COUNT(*){over}"
         argument = self.scalar(total.argument)
         if total.where is not None:
             argument = f"CASE WHEN {self.scalar(total.where)} THEN {argument} END"
-        if total.aggregation is Aggregation.SUM:
+        if total.aggregation is AggregateFunction.SUM:
             return self.spelling.wide_sum(argument, over)
-        if total.aggregation is Aggregation.SUM_OF_NARROW:
+        if total.aggregation is AggregateFunction.SUM_OF_NARROW:
             return self.spelling.narrow_sum(argument, over)
-        if total.aggregation is Aggregation.UNITS:
+        if total.aggregation is AggregateFunction.UNITS:
             return f"COUNT(DISTINCT {argument}){over}"
         return f"{total.aggregation.name}({argument}){over}"
 
@@ -133,7 +133,7 @@ class Generator:
         return f"{function}({self.scalar(beside.scalar)}, {abs(beside.places)}{default}){over}"
 
     def _over(
-        self, partition: tuple[Scalar, ...], order: tuple[Scalar | Ordered, ...], frame: Frame | None = None
+        self, partition: tuple[Scalar, ...], order: tuple[Scalar | Ordered, ...], frame: WindowFrame | None = None
     ) -> str:
         by = f"PARTITION BY {', '.join(map(self.scalar, partition))}"
         ordered = f" ORDER BY {', '.join(map(self._ordered, order))}" if order else ""
@@ -146,9 +146,9 @@ class Generator:
 
 
 _FRAMES = {
-    Frame.PEERS: " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
-    Frame.ROWS: " ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
-    Frame.WHOLE: " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+    WindowFrame.PEERS: " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    WindowFrame.ROWS: " ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    WindowFrame.WHOLE: " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
 }
 
 Writer = Callable[..., str]
@@ -185,61 +185,61 @@ def _counted(spelling: Spelling, x: str) -> str:
     return _convert(spelling, f"LENGTH({x})", Type.INTEGER)
 
 
-_WRITERS: dict[Operation, Writer] = {
-    Operation.EQUAL: _infix("="),
-    Operation.UNEQUAL: _infix("<>"),
-    Operation.LESS: _infix("<"),
-    Operation.AT_MOST: _infix("<="),
-    Operation.GREATER: _infix(">"),
-    Operation.AT_LEAST: _infix(">="),
-    Operation.AND: _infix("AND"),
-    Operation.OR: _infix("OR"),
-    Operation.NOT: lambda _, x: f"(NOT {x})",
-    Operation.BETWEEN: lambda _, x, low, high: f"({x} BETWEEN {low} AND {high})",
-    Operation.IN: _in,
-    Operation.IS_NULL: _suffix("IS NULL"),
-    Operation.IS_TRUE: _suffix("IS TRUE"),
-    Operation.IS_FALSE: _suffix("IS FALSE"),
-    Operation.CASE: _case,
-    Operation.COALESCE: _prefix("COALESCE"),
-    Operation.ADD: _infix("+"),
-    Operation.SUBTRACT: _infix("-"),
-    Operation.MULTIPLY: _infix("*"),
-    Operation.DIVIDE: _infix("/"),
-    Operation.REMAINDER: _infix("%"),
-    Operation.NEGATE: lambda _, x: f"(-{x})",
-    Operation.ABS: _prefix("ABS"),
-    Operation.SIGN: _prefix("SIGN"),
-    Operation.SQRT: _prefix("SQRT"),
-    Operation.LN: _prefix("LN"),
-    Operation.EXP: _prefix("EXP"),
-    Operation.POWER: _prefix("POWER"),
-    Operation.CONVERT: _convert,
-    Operation.LENGTH: _counted,
-    Operation.JOIN: _infix("||"),
-    Operation.REPLACE: _prefix("REPLACE"),
-    Operation.LEAST: lambda spelling, *xs: spelling.least(*xs),
-    Operation.GREATEST: lambda spelling, *xs: spelling.greatest(*xs),
-    Operation.DIVIDE_WHOLE: lambda spelling, x, y: spelling.divide_whole(x, y),
-    Operation.DIVIDE_WIDE: lambda spelling, x, y: spelling.divide_wide(x, y),
-    Operation.FLOOR: lambda spelling, x: spelling.floor(x),
-    Operation.CEILING: lambda spelling, x: spelling.ceiling(x),
-    Operation.TRUNCATE: lambda spelling, x: spelling.truncate(x),
-    Operation.HALF_AWAY: lambda spelling, x: spelling.half_away(x),
-    Operation.NEAREST: lambda spelling, x: spelling.nearest(x),
-    Operation.TOWARD_ZERO: lambda spelling, x: spelling.toward_zero(x),
-    Operation.LIKE: lambda spelling, x, pattern: spelling.like(x, pattern),
-    Operation.MATCHES: lambda spelling, x, grammar: spelling.matches(x, grammar),
-    Operation.READ: lambda spelling, x, kind: spelling.read(x, kind),
-    Operation.LOWER: lambda spelling, x: spelling.lower(x),
-    Operation.UPPER: lambda spelling, x: spelling.upper(x),
-    Operation.TRIM: lambda spelling, x, letters, start, end: spelling.trim(x, letters, start, end),
-    Operation.SLICE: lambda spelling, x, first, count: spelling.slice(x, first, count),
-    Operation.CODE: lambda spelling, x, *texts: spelling.code(x, *texts),
-    Operation.DIGEST: lambda spelling, *texts: spelling.digest(*texts),
-    Operation.PART: lambda spelling, x, part: spelling.part(x, part),
-    Operation.START: lambda spelling, x, unit, kind: spelling.start(x, unit, kind),
-    Operation.MOVED: lambda spelling, x, amount, unit, kind: spelling.moved(x, amount, unit, kind),
-    Operation.DAYS: lambda spelling, first, last: spelling.days(first, last),
-    Operation.SECONDS: lambda spelling, x: spelling.seconds(x),
+_WRITERS: dict[ScalarFunction, Writer] = {
+    ScalarFunction.EQUAL: _infix("="),
+    ScalarFunction.UNEQUAL: _infix("<>"),
+    ScalarFunction.LESS: _infix("<"),
+    ScalarFunction.AT_MOST: _infix("<="),
+    ScalarFunction.GREATER: _infix(">"),
+    ScalarFunction.AT_LEAST: _infix(">="),
+    ScalarFunction.AND: _infix("AND"),
+    ScalarFunction.OR: _infix("OR"),
+    ScalarFunction.NOT: lambda _, x: f"(NOT {x})",
+    ScalarFunction.BETWEEN: lambda _, x, low, high: f"({x} BETWEEN {low} AND {high})",
+    ScalarFunction.IN: _in,
+    ScalarFunction.IS_NULL: _suffix("IS NULL"),
+    ScalarFunction.IS_TRUE: _suffix("IS TRUE"),
+    ScalarFunction.IS_FALSE: _suffix("IS FALSE"),
+    ScalarFunction.CASE: _case,
+    ScalarFunction.COALESCE: _prefix("COALESCE"),
+    ScalarFunction.ADD: _infix("+"),
+    ScalarFunction.SUBTRACT: _infix("-"),
+    ScalarFunction.MULTIPLY: _infix("*"),
+    ScalarFunction.DIVIDE: _infix("/"),
+    ScalarFunction.REMAINDER: _infix("%"),
+    ScalarFunction.NEGATE: lambda _, x: f"(-{x})",
+    ScalarFunction.ABS: _prefix("ABS"),
+    ScalarFunction.SIGN: _prefix("SIGN"),
+    ScalarFunction.SQRT: _prefix("SQRT"),
+    ScalarFunction.LN: _prefix("LN"),
+    ScalarFunction.EXP: _prefix("EXP"),
+    ScalarFunction.POWER: _prefix("POWER"),
+    ScalarFunction.CONVERT: _convert,
+    ScalarFunction.LENGTH: _counted,
+    ScalarFunction.JOIN: _infix("||"),
+    ScalarFunction.REPLACE: _prefix("REPLACE"),
+    ScalarFunction.LEAST: lambda spelling, *xs: spelling.least(*xs),
+    ScalarFunction.GREATEST: lambda spelling, *xs: spelling.greatest(*xs),
+    ScalarFunction.DIVIDE_WHOLE: lambda spelling, x, y: spelling.divide_whole(x, y),
+    ScalarFunction.DIVIDE_WIDE: lambda spelling, x, y: spelling.divide_wide(x, y),
+    ScalarFunction.FLOOR: lambda spelling, x: spelling.floor(x),
+    ScalarFunction.CEILING: lambda spelling, x: spelling.ceiling(x),
+    ScalarFunction.TRUNCATE: lambda spelling, x: spelling.truncate(x),
+    ScalarFunction.HALF_AWAY: lambda spelling, x: spelling.half_away(x),
+    ScalarFunction.NEAREST: lambda spelling, x: spelling.nearest(x),
+    ScalarFunction.TOWARD_ZERO: lambda spelling, x: spelling.toward_zero(x),
+    ScalarFunction.LIKE: lambda spelling, x, pattern: spelling.like(x, pattern),
+    ScalarFunction.MATCHES: lambda spelling, x, grammar: spelling.matches(x, grammar),
+    ScalarFunction.READ: lambda spelling, x, kind: spelling.read(x, kind),
+    ScalarFunction.LOWER: lambda spelling, x: spelling.lower(x),
+    ScalarFunction.UPPER: lambda spelling, x: spelling.upper(x),
+    ScalarFunction.TRIM: lambda spelling, x, letters, start, end: spelling.trim(x, letters, start, end),
+    ScalarFunction.SLICE: lambda spelling, x, first, count: spelling.slice(x, first, count),
+    ScalarFunction.CODE: lambda spelling, x, *texts: spelling.code(x, *texts),
+    ScalarFunction.DIGEST: lambda spelling, *texts: spelling.digest(*texts),
+    ScalarFunction.PART: lambda spelling, x, part: spelling.part(x, part),
+    ScalarFunction.START: lambda spelling, x, unit, kind: spelling.start(x, unit, kind),
+    ScalarFunction.MOVED: lambda spelling, x, amount, unit, kind: spelling.moved(x, amount, unit, kind),
+    ScalarFunction.DAYS: lambda spelling, first, last: spelling.days(first, last),
+    ScalarFunction.SECONDS: lambda spelling, x: spelling.seconds(x),
 }

@@ -16,7 +16,7 @@ from sfumato.ledger import entries
 from sfumato.ledger.accounts import asking, joined_sources
 from sfumato.ledger.accounts.asking import Asking, Opening
 from sfumato.ledger.accounts.holds import Tab
-from sfumato.ledger.accounts.joined_sources import Source
+from sfumato.ledger.accounts.joined_sources import JoinedSource
 from sfumato.ledger.accounts.spending_limits import Change, SpendingLimit, amend, epsilon_of, reserved
 from sfumato.ledger.entries import Entry, Line, Publication, StoredAnswer
 from sfumato.ledger.guarded import GuardedStore, Periods
@@ -303,7 +303,7 @@ class Account:
             if mine is None or mine.share != part:
                 transaction.append("share", self.name, {"analyst": name, "share": part})
 
-    def look(self, *sources: joined_sources.Given, fingerprint: str | None = None) -> list[Source]:
+    def look(self, *sources: joined_sources.Given, fingerprint: str | None = None) -> list[JoinedSource]:
         """Look at data that may be joined; nothing is written. Content is asked for unless they look as they did."""
         with self._guarded.reading() as transaction:
             known = joined_sources.known(transaction, self.name)
@@ -312,12 +312,12 @@ class Account:
             known.append(joined_sources.look(each, fingerprint, known, self._guarded.keyed))
         return known[before:]
 
-    def join(self, source: joined_sources.Given | Source, *, fingerprint: str | None = None) -> Source:
+    def join(self, source: joined_sources.Given | JoinedSource, *, fingerprint: str | None = None) -> JoinedSource:
         """Say that these data, or what was seen of them (``look``), are about this account's people.
 
         Data that another account knows, by path, content or file, are refused; new content under a known path stays.
         """
-        found = source if isinstance(source, Source) else self.look(source, fingerprint=fingerprint)[0]
+        found = source if isinstance(source, JoinedSource) else self.look(source, fingerprint=fingerprint)[0]
         with self._guarded.writing() as transaction:
             taken = joined_sources.taken(joined_sources.joined(transaction), self.name, found, self._guarded.keyed)
             if taken is not None:
@@ -332,7 +332,7 @@ class Account:
         return found
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[JoinedSource, ...]:
         """List every version of the data that was joined, oldest first."""
         with self._guarded.reading() as transaction:
             return tuple(joined_sources.known(transaction, self.name))

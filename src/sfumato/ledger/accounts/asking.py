@@ -21,7 +21,7 @@ from sfumato.ledger import entries, local_files
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
 from sfumato.ledger.guarded import GuardedStore, Periods
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.stores.store import UnderWay, Where
+from sfumato.ledger.stores.store import PendingCharge, Where
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Cost
 
@@ -87,7 +87,7 @@ class Asking:
         """
         known, seen = self._look()
         found = known or self._entered(seen)
-        if isinstance(found, UnderWay):
+        if isinstance(found, PendingCharge):
             waiting()
             found = self._wait(found, PATIENCE if seconds is None else min(seconds, PATIENCE))
         return None if found is None else self._guarded.stored(found)
@@ -111,11 +111,11 @@ class Asking:
             found = stored(self._guarded, self._question, self._accuracy, self._until)
         return found, seen
 
-    def _entered(self, seen: int) -> Row | UnderWay | None:
+    def _entered(self, seen: int) -> Row | PendingCharge | None:
         with self._reserving(self.stands):
             return self._enter(seen)
 
-    def _enter(self, seen: int) -> Row | UnderWay | None:
+    def _enter(self, seen: int) -> Row | PendingCharge | None:
         with self._guarded.writing() as transaction:
             found = self._ahead(transaction, seen)
             if found is not None:
@@ -134,7 +134,7 @@ class Asking:
         opening = self._opening
         return transaction.append("tab-open", self._account, self._columns, cost=opening.spent, left=opening.held)
 
-    def _ahead(self, transaction: Transaction, seen: int) -> Row | UnderWay | None:
+    def _ahead(self, transaction: Transaction, seen: int) -> Row | PendingCharge | None:
         """Find what was answered since the last look, or is under way."""
         found = self._requested(transaction)
         again = self._repeated(transaction)
@@ -153,7 +153,7 @@ class Asking:
         entry = self._entry
         return requested(transaction, self._account, entry.request_id, entry.analyst, entry.question, entry.plan)
 
-    def _repeated(self, transaction: Transaction) -> UnderWay | None:
+    def _repeated(self, transaction: Transaction) -> PendingCharge | None:
         """Find the same request, under way or ended without an answer; one that asks something else is refused."""
         columns = self._columns
         if not columns["request"]:
@@ -164,7 +164,7 @@ class Asking:
             _require_same(transaction.line(other.number), self._entry.question, self._entry.plan)
         return found[-1] if found else None
 
-    def _equal(self, transaction: Transaction) -> list[UnderWay]:
+    def _equal(self, transaction: Transaction) -> list[PendingCharge]:
         """Find the same question on the same data, under way, whose answer will be accurate enough."""
         columns = self._columns
         if not columns["plan"] or not columns["data"]:
@@ -172,7 +172,7 @@ class Asking:
         found = self._living(transaction, {"plan": columns["plan"], "data": columns["data"]})
         return [other for other in found if entries.within(entries.read_widths(other.accuracy), self._accuracy)]
 
-    def _living(self, transaction: Transaction, where: Where) -> list[UnderWay]:
+    def _living(self, transaction: Transaction, where: Where) -> list[PendingCharge]:
         """List charges whose payer may still answer; those of payers that died are stopped on the way."""
         found = []
         for other in transaction.under_way({"account": self._account, **where}):
@@ -185,11 +185,11 @@ class Asking:
                 found.append(other)
         return found
 
-    def _lives(self, other: UnderWay) -> bool | None:
+    def _lives(self, other: PendingCharge) -> bool | None:
         """Tell whether a payer still runs; None where it may run on another machine, or nobody knows."""
         return local_files.alive(other.payer, elsewhere=self._guarded.store.shared)
 
-    def _is_old(self, other: UnderWay) -> bool:
+    def _is_old(self, other: PendingCharge) -> bool:
         """Tell whether a charge is so old that nobody waits for it whose payer may be gone."""
         return self._guarded.store.now() - other.time >= PATIENCE * 1e6
 
@@ -197,9 +197,9 @@ class Asking:
         if row.request or (row.plan and row.data):
             accuracy, payer = entries.write_widths(self._accuracy), local_files.this_process()
             given = row.account, row.analyst, row.request, row.plan, row.data
-            transaction.begin(UnderWay(row.number, row.time, *given, accuracy, payer))
+            transaction.begin(PendingCharge(row.number, row.time, *given, accuracy, payer))
 
-    def _wait(self, other: UnderWay, seconds: float) -> Row:
+    def _wait(self, other: PendingCharge, seconds: float) -> Row:
         """Wait for the other's answer. Reading goes on meanwhile, and nothing is locked."""
         end, pause = time.monotonic() + seconds, _SHORTEST
         while True:

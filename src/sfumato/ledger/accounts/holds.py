@@ -25,7 +25,7 @@ from sfumato.privacy.numbers import Number
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledAnswer:
     """This is one answer of a tab that was charged whole: what it answers, and how accurate it is."""
 
     entry: Entry
@@ -89,7 +89,7 @@ class Tab:
         # The step only moves what is held to what is spent; a correction may have raised the totals meanwhile.
         return self._guarded.admitted(self.opening.account, columns["analyst"], NOTHING, write, Line.of)
 
-    def settle(self, answers: Sequence[Settled], *, more: bool = False) -> tuple[Line, ...]:
+    def settle(self, answers: Sequence[SettledAnswer], *, more: bool = False) -> tuple[Line, ...]:
         """Write down every answer to what was charged when the tab was opened, each as a step that costs nothing more,
         and end the tab unless there is ``more``: all of it at once, or nothing. They may be shown once this has
         returned.

@@ -28,7 +28,7 @@ _ELSEWHERE = re.compile(r"(memory|postgres|postgresql|spark|s3|https?|gs|az)://"
 
 
 @runtime_checkable
-class Data(Protocol):
+class DescribedData(Protocol):
     """Data are described by whoever reads them, in plain texts that are kept as keyed hashes."""
 
     @property
@@ -62,13 +62,13 @@ class Data(Protocol):
         ...
 
 
-Given = Data | str | os.PathLike[str]
+Given = DescribedData | str | os.PathLike[str]
 """Data that their reader identified, or an address, beside which the owner gives a fingerprint of their own making."""
 
 
 @codec.value("source")
 @dataclass(frozen=True)
-class Source:
+class JoinedSource:
     """A source is data at one moment: where they were in plain, what they were in keyed hashes, each empty where it is
     unknown.
     """
@@ -96,7 +96,7 @@ class Source:
                 entries.name(getattr(self, what), what)
 
 
-Joined = Sequence[tuple[str, Source]]
+Joined = Sequence[tuple[str, JoinedSource]]
 """Accounts and the sources that were joined to them, oldest first."""
 
 
@@ -104,18 +104,18 @@ def joined(transaction: Transaction) -> Joined:
     return [(row.account, codec.loads(row.detail)) for row in transaction.page({"kind": "source"})]
 
 
-def known(transaction: Transaction, account: str) -> list[Source]:
+def known(transaction: Transaction, account: str) -> list[JoinedSource]:
     return [source for owner, source in joined(transaction) if owner == account]
 
 
-def changed(source: Source, before: Sequence[Source]) -> bool:
+def changed(source: JoinedSource, before: Sequence[JoinedSource]) -> bool:
     """Tell whether this differs from what was joined last under its path, of its table; data in memory have none."""
     if source.path == MEMORY:
         return source not in before
     return source != _last(source.path, [each for each in before if each.part == source.part])
 
 
-def version(before: Sequence[Source]) -> int:
+def version(before: Sequence[JoinedSource]) -> int:
     """Count how many contents were joined one after another: changes are counted, whether or not an old content came
     back. Tables in memory are counted by name too: whether two of them are equal is private.
     """
@@ -128,7 +128,7 @@ def version(before: Sequence[Source]) -> int:
     return count
 
 
-def taken(all_joined: Joined, account: str, source: Source, keyed: KeyedHash) -> str | None:
+def taken(all_joined: Joined, account: str, source: JoinedSource, keyed: KeyedHash) -> str | None:
     """Find the other account that knows this path, this content or this file."""
     return next((owner for owner, other in all_joined if owner != account and _same(source, other, keyed)), None)
 
@@ -147,12 +147,12 @@ def protected(all_joined: Joined, source: Given, fingerprint: str | None, keyed:
     return taken(apart, "", found, keyed)
 
 
-def _tables_of_one_file(source: Source, other: Source) -> bool:
+def _tables_of_one_file(source: JoinedSource, other: JoinedSource) -> bool:
     """Tell whether both are single tables, and different ones, of database files."""
     return source.path != MEMORY != other.path and bool(source.part) and other.part not in ("", source.part)
 
 
-def _same(source: Source, other: Source, keyed: KeyedHash) -> bool:
+def _same(source: JoinedSource, other: JoinedSource, keyed: KeyedHash) -> bool:
     """Empty files are about nobody, and all alike. A system gives the inode of a removed file to another, so a file is
     the same only if the path that was joined is gone or still names it.
     """
@@ -162,12 +162,12 @@ def _same(source: Source, other: Source, keyed: KeyedHash) -> bool:
     return place or content or one_file
 
 
-def look(source: Given, fingerprint: str | None, before: Sequence[Source], keyed: KeyedHash) -> Source:
+def look(source: Given, fingerprint: str | None, before: Sequence[JoinedSource], keyed: KeyedHash) -> JoinedSource:
     """Look at the source as it is now: content is asked for, unless the data look as they did when it was last."""
     found = _glance(source, fingerprint, keyed)
     if found.fingerprint or _ELSEWHERE.match(found.path):
         return found
-    if not isinstance(source, Data):
+    if not isinstance(source, DescribedData):
         rule = "a file as its reader identifies it, or an address with a fingerprint"
         raise InvalidParameter(
             "source", found.path, rule, fix="give identified(path) of sfumato.engine.sources.inspected_tables"
@@ -178,28 +178,28 @@ def look(source: Given, fingerprint: str | None, before: Sequence[Source], keyed
     return replace(found, fingerprint=keyed("content", source.fingerprint()), look=seen)
 
 
-def _glance(source: Given, fingerprint: str | None, keyed: KeyedHash) -> Source:
+def _glance(source: Given, fingerprint: str | None, keyed: KeyedHash) -> JoinedSource:
     """Describe the source as far as it is known without the content of a file."""
-    part = keyed("part", source.part) if isinstance(source, Data) and source.part else ""
-    if isinstance(source, Data) and not _ELSEWHERE.match(source.address):
-        return Source(source.address, "", keyed("size", source.size), keyed("file", source.file), part=part)
-    if isinstance(source, Data):
+    part = keyed("part", source.part) if isinstance(source, DescribedData) and source.part else ""
+    if isinstance(source, DescribedData) and not _ELSEWHERE.match(source.address):
+        return JoinedSource(source.address, "", keyed("size", source.size), keyed("file", source.file), part=part)
+    if isinstance(source, DescribedData):
         fingerprint, source = source.fingerprint(), source.address
     address = local_files.address(source, "source").removeprefix("file://")
     content = "" if fingerprint is None else keyed("content", entries.name(fingerprint, "fingerprint"))
     if address.startswith(MEMORY):
-        return Source(MEMORY, content, part=part)
+        return JoinedSource(MEMORY, content, part=part)
     if _ELSEWHERE.match(address):
-        return Source(address, content)
+        return JoinedSource(address, content)
     path = entries.prose(os.path.realpath(address), "source")
     try:
         size = keyed("size", str(os.stat(path).st_size))
     except OSError:
         size = ""
-    return Source(path, content, size, _file_at(path, keyed))
+    return JoinedSource(path, content, size, _file_at(path, keyed))
 
 
-def _last(path: str, before: Sequence[Source]) -> Source | None:
+def _last(path: str, before: Sequence[JoinedSource]) -> JoinedSource | None:
     """Find what was joined last under this path."""
     return next((source for source in reversed(before) if source.path == path), None)
 

@@ -323,7 +323,7 @@ def renew(places: tuple[Path, ...], transaction: Transaction) -> bool:
 
 
 @dataclass(frozen=True)
-class Running:
+class ProcessAnchor:
     """This is what one process knows of the lines that it wrote, in a file of its own."""
 
     path: Path
@@ -462,7 +462,7 @@ def _named(path: Path, text: str) -> Path:
     return path.with_name(f"{path.name.rsplit('.', 2)[0]}.{sha256(text.encode()).hexdigest()[:16]}.running")
 
 
-def running(places: tuple[Path, ...]) -> tuple[Running, ...]:
+def running(places: tuple[Path, ...]) -> tuple[ProcessAnchor, ...]:
     """Read what processes have kept that did not close this ledger, or have it open still: under its id, or another
     ledger's that was at its address.
     """
@@ -514,11 +514,11 @@ def of_the_same(transaction: Transaction, place: str) -> list[tuple[Path, Anchor
     return [(path, anchor) for path, anchor in of_any_database(strict=True) + near if anchor.knows(transaction)]
 
 
-def _read_running(path: Path) -> Running | None:
+def _read_running(path: Path) -> ProcessAnchor | None:
     try:
         stamp = _stamp(path)
         process, anchor = _decode_anchor(path.read_text(encoding="utf-8"))
-        return Running(path, process, anchor, stamp)
+        return ProcessAnchor(path, process, anchor, stamp)
     except FileNotFoundError:
         return None  # closed meanwhile: the anchor of the whole ledger knows more
     except UNREADABLE as error:

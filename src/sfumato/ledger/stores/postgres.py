@@ -25,10 +25,10 @@ from sfumato.ledger import local_files
 from sfumato.ledger.local_files import locked
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, change_book, shape
-from sfumato.ledger.stores.postgres_sessions import Book, Session, explained, refusal
+from sfumato.ledger.stores.postgres_sessions import Book, PostgresSession, explained, refusal
 from sfumato.ledger.stores.server_addresses import ServerAddress
 from sfumato.ledger.stores.sqlite import Content, lost_target, write_copy
-from sfumato.ledger.stores.store import Starting, UnderWay, Where
+from sfumato.ledger.stores.store import PendingCharge, Starting, Where
 
 T = TypeVar("T")
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
@@ -56,7 +56,7 @@ class PostgresStore:
         self._address = address
         self._timeout = timeout
         self._lock = threading.RLock()
-        self._held: list[Session] = []
+        self._held: list[PostgresSession] = []
         self._open: PostgresRows | None = None
         self._book: Book | None = None
         self._closed = False
@@ -244,7 +244,7 @@ class PostgresStore:
                 self._held.remove(session)
                 session.close()
 
-    def _session(self) -> Session:
+    def _session(self) -> PostgresSession:
         """Give the connection of this process, which is made when it is missing."""
         if self._closed:
             raise LedgerUnavailable(
@@ -254,7 +254,7 @@ class PostgresStore:
         if self._held:
             return self._held[0]
         with explained(self.place):
-            made = Session(self._address, self._timeout, self.place)
+            made = PostgresSession(self._address, self._timeout, self.place)
         self._held.append(made)
         self._require_known([made.book[:3]])
         return made
@@ -359,7 +359,12 @@ class PostgresRows:
     """
 
     def __init__(
-        self, session: Session, schema: str, clock: list[tuple[Any, ...]], seen: list[tuple[Any, ...]], numbers: str
+        self,
+        session: PostgresSession,
+        schema: str,
+        clock: list[tuple[Any, ...]],
+        seen: list[tuple[Any, ...]],
+        numbers: str,
     ) -> None:
         self.session = session
         self._schema = schema
@@ -427,13 +432,13 @@ class PostgresRows:
         self.appended.append(row)
         self._hold(INSERT_LINE.format(schema=self._schema), tuple(row))
 
-    def under_way(self, equal: Where) -> Sequence[UnderWay]:
+    def under_way(self, equal: Where) -> Sequence[PendingCharge]:
         where = " AND ".join(f'"{column}" = %s' for column in equal) or "true"
-        columns = ", ".join(f'"{column}"' for column in UnderWay._fields)
+        columns = ", ".join(f'"{column}"' for column in PendingCharge._fields)
         text = f"SELECT {columns} FROM {self._schema}.under_way WHERE {where} ORDER BY number"
-        return [UnderWay(*values) for values in self.run(text, tuple(equal.values()))]
+        return [PendingCharge(*values) for values in self.run(text, tuple(equal.values()))]
 
-    def begin(self, charge: UnderWay) -> None:
+    def begin(self, charge: PendingCharge) -> None:
         marks = ", ".join(["%s"] * len(charge))
         self._hold(f"INSERT INTO {self._schema}.under_way VALUES ({marks})", tuple(charge))
 
@@ -518,7 +523,7 @@ def _anchor_places(ledger: str, address: str) -> tuple[Path, ...]:
     return folder / f"{ledger}.anchor", folder / f"at-{sha256(address.encode()).hexdigest()[:32]}.anchor"
 
 
-def _close_all(held: list[Session]) -> None:
+def _close_all(held: list[PostgresSession]) -> None:
     while held:
         held.pop().close()
 

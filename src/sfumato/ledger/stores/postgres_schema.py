@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import LedgerUnavailable
 from sfumato.ledger.sealed_rows import COLUMNS, Row
-from sfumato.ledger.stores.store import UnderWay
+from sfumato.ledger.stores.store import PendingCharge
 from sfumato.mechanisms import bits
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ TABLES: dict[str, dict[str, str]] = {
     "book": {"one": "boolean", "version": _NUMBER, "id": _TEXT, "key": _TEXT, "held": "boolean"},
     "lines": {column: _NUMBER if column in _WHOLE else _TEXT for column in COLUMNS},
     "bodies": {"hash": _TEXT, "content": "bytea"},
-    "under_way": {column: _NUMBER if column in _WHOLE else _TEXT for column in UnderWay._fields},
+    "under_way": {column: _NUMBER if column in _WHOLE else _TEXT for column in PendingCharge._fields},
 }
 """Every table and its columns, none of which may be NULL. The book has one row: the version of the schema, the id and
 the key of the ledger; ``held`` has no meaning but that whoever may update it may lock the row.
@@ -130,7 +130,7 @@ def change_book(run: Callable[..., object], schema: str, column: str, value: str
     run(f"ALTER TABLE {schema}.book ENABLE ALWAYS TRIGGER kept")
 
 
-def _let_spend(run: _Run, schema: str, spender: str) -> None:
+def _let_spend(run: _RunStatement, schema: str, spender: str) -> None:
     if not run("SELECT true FROM pg_roles WHERE rolname = %s", spender):
         run(f"CREATE ROLE {spender} LOGIN")
     run(f"GRANT USAGE ON SCHEMA {schema} TO {spender}")
@@ -139,7 +139,7 @@ def _let_spend(run: _Run, schema: str, spender: str) -> None:
         run(f"GRANT {rights} ON {schema}.{table} TO {spender}")
 
 
-def _version(run: _Run, schema: str, place: str) -> int:
+def _version(run: _RunStatement, schema: str, place: str) -> int:
     """Read how far a schema has come; 0 where there is no book."""
     if not run("SELECT to_regclass(%s) IS NOT NULL", f"{schema}.book")[0][0]:
         return 0
@@ -165,13 +165,13 @@ def require_known(version: int, place: str, *, making: bool = False) -> None:
         )
 
 
-def _names(run: _Run, schema: str) -> list[tuple[object, ...]]:
+def _names(run: _RunStatement, schema: str) -> list[tuple[object, ...]]:
     return run("SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s)::oid", schema) + run(
         "SELECT proname FROM pg_proc WHERE pronamespace = to_regnamespace(%s)::oid", schema
     )
 
 
-class _Run:
+class _RunStatement:
     """This runs one statement of a connection and gives its rows."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
@@ -182,7 +182,7 @@ class _Run:
         return found.fetchall() if found.description else []
 
 
-_runner = _Run
+_runner = _RunStatement
 
 # ── its shape ──────────────────────────────────────────────────────────────────────────────────
 

@@ -201,7 +201,7 @@ class Connection(psycopg.Connection[TupleRow]):
             same.shutdown(socket.SHUT_RDWR)
 
 
-class Session:
+class PostgresSession:
     """A session is one connection of one process."""
 
     def __init__(self, address: ServerAddress, timeout: float, place: str) -> None:

@@ -24,14 +24,14 @@ from sfumato.errors import LedgerDamaged, LedgerInDoubt, LedgerUnavailable
 from sfumato.ledger import local_files
 from sfumato.ledger.local_files import locked
 from sfumato.ledger.sealed_rows import COLUMNS, Row
-from sfumato.ledger.stores.store import BodyFiles, Starting, UnderWay, Where
+from sfumato.ledger.stores.store import BodyFiles, PendingCharge, Starting, Where
 from sfumato.mechanisms import bits
 
 APPLICATION = 0x5F0A70  # in the file's header: this is a ledger of ours
 
 _TYPES = {"number": "INTEGER PRIMARY KEY"} | dict.fromkeys(("time", "tab", "about", "terms"), "INTEGER NOT NULL")
 _TABLE = ",\n    ".join(f"{column} {_TYPES.get(column, 'TEXT NOT NULL')}" for column in COLUMNS)
-_UNDER_WAY = ",\n    ".join(f"{column} {_TYPES.get(column, 'TEXT NOT NULL')}" for column in UnderWay._fields)
+_UNDER_WAY = ",\n    ".join(f"{column} {_TYPES.get(column, 'TEXT NOT NULL')}" for column in PendingCharge._fields)
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -63,7 +63,7 @@ BACKUP = 1 << 16
 """This is added to the number of the schema of a backup: it opens like any ledger, and may lack the newest lines."""
 
 INSERT_LINE = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-BEGIN_CHARGE = f"INSERT INTO under_way VALUES ({', '.join('?' * len(UnderWay._fields))})"
+BEGIN_CHARGE = f"INSERT INTO under_way VALUES ({', '.join('?' * len(PendingCharge._fields))})"
 # A partial index is used only where the query repeats its condition as a constant.
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
 _CONDITIONS |= {"request": "request <> ''"}
@@ -390,14 +390,14 @@ class SQLiteRows:
     def append(self, row: Row) -> None:
         self._connection.execute(INSERT_LINE, row)
 
-    def under_way(self, equal: Where) -> Sequence[UnderWay]:
+    def under_way(self, equal: Where) -> Sequence[PendingCharge]:
         where = " AND ".join(f"{column} = ?" for column in equal) or "true"
         found = self._connection.execute(
             f"SELECT * FROM under_way WHERE {where} ORDER BY number", tuple(equal.values())
         )
-        return [UnderWay(*values) for values in found]
+        return [PendingCharge(*values) for values in found]
 
-    def begin(self, charge: UnderWay) -> None:
+    def begin(self, charge: PendingCharge) -> None:
         self._connection.execute(BEGIN_CHARGE, charge)
 
     def end(self, number: int) -> None:
@@ -489,7 +489,7 @@ class Content(NamedTuple):
 
     key: str
     rows: Callable[[], Iterable[Row]]
-    under_way: Sequence[UnderWay]
+    under_way: Sequence[PendingCharge]
     """The charges under way go along where the ledger moves: whoever asks again under their ids is not charged."""
     body: Callable[[str], str | None]
     """Finds a large answer by its hash."""

@@ -38,7 +38,7 @@ Where = Mapping[str, str | int]
 """Columns and the values they must have."""
 
 
-class UnderWay(NamedTuple):
+class PendingCharge(NamedTuple):
     """A charge is under way until it is answered. Others who ask the same wait for it instead of paying."""
 
     number: int
@@ -55,7 +55,7 @@ class UnderWay(NamedTuple):
     """The process that charged and will answer."""
 
 
-class Rows(Protocol):
+class StoreRows(Protocol):
     """These are the lines inside one transaction."""
 
     def select(
@@ -70,10 +70,10 @@ class Rows(Protocol):
 
     def append(self, row: Row) -> None: ...
 
-    def under_way(self, equal: Where) -> Sequence[UnderWay]:
+    def under_way(self, equal: Where) -> Sequence[PendingCharge]:
         """List the charges under way whose columns equal these, by number."""
 
-    def begin(self, charge: UnderWay) -> None: ...
+    def begin(self, charge: PendingCharge) -> None: ...
 
     def end(self, number: int) -> None:
         """The charge of this number is answered or stopped; nothing happens if it was not under way."""
@@ -133,10 +133,10 @@ class Store(Protocol):
     def warnings(self) -> tuple[str, ...]:
         """List by what charges could be forgotten or changed, which its owner should know."""
 
-    def reading(self, numbers: Sequence[int] = ()) -> AbstractContextManager[Rows]:
+    def reading(self, numbers: Sequence[int] = ()) -> AbstractContextManager[StoreRows]:
         """Open one consistent view, in which lines of these ``numbers`` are looked at in any case."""
 
-    def writing(self, numbers: Sequence[int] = (), *, moving: bool = False) -> AbstractContextManager[Rows]:
+    def writing(self, numbers: Sequence[int] = (), *, moving: bool = False) -> AbstractContextManager[StoreRows]:
         """Nobody else writes meanwhile; what was appended is durable when the block has ended, or nothing is.
 
         Lines of these ``numbers`` are looked at in any case: a store that is far away fetches them at once. Whoever is

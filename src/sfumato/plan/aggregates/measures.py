@@ -62,7 +62,7 @@ class Contribution:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class GroupEstimate:
     """An estimate is a number per group with the range that holds the exact one; NaN is NULL."""
 
     value: Floats
@@ -83,7 +83,7 @@ class Estimator(Protocol):
     adds_up: ClassVar[bool]
     """Whether the number of several groups together is the sum of theirs."""
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
         """Estimate the number and its range, given totals in the measures' own terms, each within ± its half-width:
         the range holds whenever all of them are.
         """
@@ -92,16 +92,16 @@ class Estimator(Protocol):
 
 @codec.value("total-estimator")
 @dataclass(frozen=True)
-class Total:
+class TotalEstimate:
     """A total is its own estimate."""
 
     whole: bool
     """The exact number was a whole one: the noisy one is shown rounded."""
     adds_up: ClassVar[bool] = True
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
         (value,), (width,) = totals, widths
-        return Estimate(np.round(value) if self.whole else value, value - width, value + width)
+        return GroupEstimate(np.round(value) if self.whole else value, value - width, value + width)
 
 
 @codec.value("mean-estimator")
@@ -125,7 +125,7 @@ class Ratio:
         object.__setattr__(self, "high", exact(high, "high"))
         object.__setattr__(self, "rounding", exact(rounding, "rounding"))
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
         (above, below), (up, down) = totals, widths
         low, high = float(self.low), float(self.high)
 
@@ -138,12 +138,12 @@ class Ratio:
         value, lower, upper = between(above, below, np.nan), between(least, many, low), between(most, fewest, high)
         moved = float(self.rounding)
         lower, upper = np.maximum(lower - moved, low), np.minimum(upper + moved, high)
-        return Estimate(np.clip(value, lower, upper), lower, upper)
+        return GroupEstimate(np.clip(value, lower, upper), lower, upper)
 
 
 @codec.value("combined-estimator")
 @dataclass(frozen=True)
-class Combined:
+class CombinedEstimate:
     """This is a number that is put together from two totals with equal noise: as often as this the first, and as
     often as this the second.
 
@@ -171,10 +171,10 @@ class Combined:
         first, second = totals
         return float(self.first) * first + float(self.second) * second
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
         width = abs(float(self.first)) * widths[0] + abs(float(self.second)) * widths[1]
         both = sum(np.maximum(total, 0) + half for total, half in zip(totals, widths, strict=True))
-        return Total(self.whole).estimate([self.combined(totals)], [width + float(self.rounding) * both])
+        return TotalEstimate(self.whole).estimate([self.combined(totals)], [width + float(self.rounding) * both])
 
 
 class Reads(Enum):
@@ -186,7 +186,7 @@ class Reads(Enum):
     FREQUENT = "frequent values"
 
 
-class Steps(Protocol):
+class MeasureSteps(Protocol):
     """A measure in whole steps says this of them."""
 
     @property
@@ -202,7 +202,7 @@ class Steps(Protocol):
     def high(self) -> int: ...
 
 
-class Asked(Protocol):
+class AggregateRequest(Protocol):
     """This is what is asked of the rows of every group."""
 
     reads: ClassVar[Reads]
@@ -241,16 +241,16 @@ class Asked(Protocol):
         """Give the range of the exact number whatever the data hold; None where it grows with the rows."""
         ...
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:
+    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
         """List what is measured for it, where all of this is asked, or needed, of the same rows."""
         ...
 
-    def estimator(self, *measured: Steps) -> Estimator:
+    def estimator(self, *measured: MeasureSteps) -> Estimator:
         """Say how the totals of what is measured for it are read."""
         ...
 
 
-class Measure(Asked, Protocol):
+class Measure(AggregateRequest, Protocol):
     """A measure is added up in whole steps, over the rows of every group; it may be asked as it is."""
 
     noised: ClassVar[str]
@@ -319,17 +319,17 @@ class Count:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         return (Contribution(None, step, 0, low, high),)
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:
+    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
         """A mean counts its own rows, where its value is there: those may be the rows that are counted here."""
         means = (each for each in asked if isinstance(each, Mean) and each.rows == self)
         return (next(means, self),)
 
-    def estimator(self, *measured: Steps) -> Estimator:
+    def estimator(self, *measured: MeasureSteps) -> Estimator:
         (own,) = measured
         if isinstance(own.measure, Mean):
             each = 1 / (own.measure.size(own.low, own.high) * own.step)  # a + b is so much for every row
-            return Combined(each, each, whole=True)
-        return Total(whole=True)
+            return CombinedEstimate(each, each, whole=True)
+        return TotalEstimate(whole=True)
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
         return (Fraction(1),)
@@ -382,18 +382,18 @@ class Sum:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         return (Contribution(self.value, step, 0, low, high),)
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:
+    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
         """A mean knows the sum too."""
         mean = Mean(self.value, self.where)
         return (mean,) if mean in asked else (self,)
 
-    def estimator(self, *measured: Steps) -> Estimator:
+    def estimator(self, *measured: MeasureSteps) -> Estimator:
         (own,) = measured
         whole = self.result.type is Type.INTEGER
         if isinstance(own.measure, Mean):  # Σx = low·n + a, and n = (a + b)/(high − low)
             size = own.measure.size(own.low, own.high)
-            return Combined(Fraction(own.low + size, size), Fraction(own.low, size), whole)
-        return Total(whole)
+            return CombinedEstimate(Fraction(own.low + size, size), Fraction(own.low, size), whole)
+        return TotalEstimate(whole)
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return ((low + high) // 2 * step,)
@@ -451,10 +451,10 @@ class Mean:
         """Count the rows that it is the mean of: those where the value is there."""
         return Count(both(self.where, present(self.value)))
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (self,)
 
-    def estimator(self, *measured: Steps) -> Estimator:
+    def estimator(self, *measured: MeasureSteps) -> Estimator:
         (own,) = measured
         high = own.low + self.size(own.low, own.high)
         return Ratio(own.low * own.step, high * own.step, rounding(self.value, own.step))

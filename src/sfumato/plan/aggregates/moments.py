@@ -33,7 +33,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.aggregates.measures import Estimate, Floats, Width
+from sfumato.plan.aggregates.measures import Floats, GroupEstimate, Width
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
 
@@ -85,7 +85,7 @@ class Axis:
 
 @codec.value("spread-estimator")
 @dataclass(frozen=True)
-class Spread:
+class SpreadEstimate:
     """A variance or a standard deviation is found from a, b and the squares of one column.
 
     Of a sample it is n/(n − 1) times as much, which is asked of two rows or more: so it is at most twice as much.
@@ -101,7 +101,7 @@ class Spread:
     def __post_init__(self) -> None:
         _check(self, "rounding")
 
-    def estimate(self, totals: Sequence[Floats], widths: Widths) -> Estimate:
+    def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
         above, below, squares = totals
         sums, held = _sums(totals[:2], widths[:2]), _positive(squares, widths[2])
 
@@ -114,7 +114,7 @@ class Spread:
         at = _reciprocal(rows)
         value = squares * at - _mean_at(self.axis, above, at) ** 2
         made = _estimate(_of_sample(value, rows, self.sample), low, high)
-        return Estimate(np.sqrt(made.value), np.sqrt(made.low), np.sqrt(made.high)) if self.root else made
+        return GroupEstimate(np.sqrt(made.value), np.sqrt(made.low), np.sqrt(made.high)) if self.root else made
 
 
 @codec.value("covariance-estimator")
@@ -132,7 +132,7 @@ class Covariance:
     def __post_init__(self) -> None:
         _check(self, "rounding")
 
-    def estimate(self, totals: Sequence[Floats], widths: Widths) -> Estimate:
+    def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
         pairs = _Pairs(self.x, self.y, totals, widths, totals[4], widths[4], self.rounding)
 
         def covariance(times: Range) -> Range:
@@ -160,7 +160,7 @@ class Correlation:
     def __post_init__(self) -> None:
         _check_all(self, "roundings")
 
-    def estimate(self, totals: Sequence[Floats], widths: Widths) -> Estimate:
+    def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
         of_x, of_y, of_products = self.roundings
         pairs = _Pairs(self.x, self.y, totals, widths, totals[6], widths[6], of_products)
         squares_x, squares_y = _positive(totals[4], widths[4]), _positive(totals[5], widths[5])
@@ -182,7 +182,7 @@ class Correlation:
 
 @codec.value("line-estimator")
 @dataclass(frozen=True)
-class Line:
+class RegressionLine:
     """The line of least squares through y over x has a slope and an intercept: from a and b of both columns, the
     squares of x and the products. They are NULL where the noisy variance of x is not positive.
     """
@@ -197,7 +197,7 @@ class Line:
     def __post_init__(self) -> None:
         _check_all(self, "roundings")
 
-    def estimate(self, totals: Sequence[Floats], widths: Widths) -> Estimate:
+    def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
         of_squares, of_products = self.roundings
         pairs = _Pairs(self.x, self.y, totals, widths, totals[5], widths[5], of_products)
         held = _positive(totals[4], widths[4])
@@ -373,10 +373,10 @@ def _negative(found: Range) -> Range:
     return -found[1], -found[0]
 
 
-def _squared(made: Estimate) -> Estimate:
+def _squared(made: GroupEstimate) -> GroupEstimate:
     ends = made.low**2, made.high**2
     low = np.where((made.low <= 0) & (made.high >= 0), 0.0, np.minimum(*ends))
-    return Estimate(made.value**2, low, np.maximum(*ends))
+    return GroupEstimate(made.value**2, low, np.maximum(*ends))
 
 
 # One column
@@ -489,19 +489,19 @@ def _if_positive(value: Floats) -> Floats:
     return np.where(value > 0, value, np.nan)
 
 
-def _estimate(value: Floats, low: Floats, high: Floats) -> Estimate:
+def _estimate(value: Floats, low: Floats, high: Floats) -> GroupEstimate:
     low, high = np.minimum(low, high), np.maximum(low, high)
-    return Estimate(np.clip(value, low, high), low, high)
+    return GroupEstimate(np.clip(value, low, high), low, high)
 
 
-def _check(made: Spread | Covariance, name: str) -> None:
+def _check(made: SpreadEstimate | Covariance, name: str) -> None:
     rounding = exact(getattr(made, name), name)
     if rounding < 0:
         raise InvalidParameter(name, rounding, "at least 0")
     object.__setattr__(made, name, rounding)
 
 
-def _check_all(made: Correlation | Line, name: str) -> None:
+def _check_all(made: Correlation | RegressionLine, name: str) -> None:
     found = tuple(exact(each, name) for each in getattr(made, name))
     if any(each < 0 for each in found):
         raise InvalidParameter(name, found, "numbers of at least 0")

@@ -15,14 +15,14 @@ import numpy as np
 
 from sfumato.plan.aggregates.measures import (
     MOST_STEPS,
-    Asked,
+    AggregateRequest,
     Count,
-    Estimate,
     Estimator,
     Floats,
+    GroupEstimate,
     Measure,
+    MeasureSteps,
     Reads,
-    Steps,
     Sum,
     Width,
     both,
@@ -94,11 +94,11 @@ class Quantile:
     def possible(self) -> tuple[Fraction, Fraction] | None:
         return value_range(self.value)
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         """Ranks are read of values that are there: their sum, in steps, and how many they are."""
         return RankedValue(self.value, self.where), Count(both(self.where, present(self.value)))
 
-    def estimator(self, *measured: Steps) -> Estimator:
+    def estimator(self, *measured: MeasureSteps) -> Estimator:
         low, high = (end * measured[0].step for end in (measured[0].low, measured[0].high))
         return Chosen(low, high, self.probability)
 
@@ -125,18 +125,18 @@ class Chosen:
         object.__setattr__(self, "high", exact(high, "high"))
         object.__setattr__(self, "probability", exact(probability, "probability"))
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
         """Estimate the value and its range: a half-width of 0 says that what was chosen around the value holds with the
         confidence that is asked for.
         """
         value, *ends = totals
         low, high = (np.full_like(value, float(end)) for end in (self.low, self.high))
-        known = Estimate(np.clip(value, low, high), low, high)
+        known = GroupEstimate(np.clip(value, low, high), low, high)
         if np.max(widths[0], initial=0) > 0:
             return known
         if ends:
             below, above = np.maximum(np.minimum(*ends), low), np.minimum(np.maximum(*ends), high)
-            return Estimate(np.clip(known.value, below, above), below, above)
+            return GroupEstimate(np.clip(known.value, below, above), below, above)
         if self.probability == 0:
             return replace(known, high=known.value)
         return replace(known, low=known.value) if self.probability == 1 else known

@@ -16,12 +16,12 @@ from typing import ClassVar
 
 from sfumato.plan.aggregates import moments
 from sfumato.plan.aggregates.measures import (
-    Asked,
+    AggregateRequest,
     Estimator,
     Mean,
     Measure,
+    MeasureSteps,
     Reads,
-    Steps,
     Sum,
     both,
     present,
@@ -108,12 +108,12 @@ class Variance:
         most = (high - low) ** 2 / (2 if self.sample else 4)
         return Fraction(0), Fraction(math.sqrt(most)) if self.root else most
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return Mean(self.value, self.where), squares(self.value, self.where)
 
-    def estimator(self, *measured: Steps) -> Estimator:
+    def estimator(self, *measured: MeasureSteps) -> Estimator:
         mean, held = measured
-        return moments.Spread(axis(mean), held.step / 2, self.sample, self.root)
+        return moments.SpreadEstimate(axis(mean), held.step / 2, self.sample, self.root)
 
 
 @dataclass(frozen=True)
@@ -175,10 +175,10 @@ class CovarianceOfPairs(Pairs):
         reach = (high - low) * (most - least) / (2 if self.sample else 4)
         return -reach, reach
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (*self.sums, self.products)
 
-    def estimator(self, *measured: Steps) -> Estimator:
+    def estimator(self, *measured: MeasureSteps) -> Estimator:
         x, y, held = measured
         return moments.Covariance(axis(x), axis(y), held.step / 2, self.sample)
 
@@ -199,10 +199,10 @@ class CorrelationOfPairs(Pairs):
     def possible(self) -> tuple[Fraction, Fraction] | None:
         return Fraction(0 if self.squared else -1), Fraction(1)
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (*self.sums, self.squares_x, self.squares_y, self.products)
 
-    def estimator(self, *measured: Steps) -> Estimator:
+    def estimator(self, *measured: MeasureSteps) -> Estimator:
         x, y, *held = measured
         of_x, of_y, of_both = (each.step / 2 for each in held)
         return moments.Correlation(axis(x), axis(y), (of_x, of_y, of_both), self.squared)
@@ -224,13 +224,13 @@ class LineOfPairs(Pairs):
     def possible(self) -> tuple[Fraction, Fraction] | None:
         return None
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (*self.sums, self.squares_x, self.products)
 
-    def estimator(self, *measured: Steps) -> Estimator:
+    def estimator(self, *measured: MeasureSteps) -> Estimator:
         x, y, *held = measured
         of_x, of_both = (each.step / 2 for each in held)
-        return moments.Line(axis(x), axis(y), (of_x, of_both), self.intercept)
+        return moments.RegressionLine(axis(x), axis(y), (of_x, of_both), self.intercept)
 
 
 def present_too(where: Expression | None, value: Expression) -> Expression | None:
@@ -238,7 +238,7 @@ def present_too(where: Expression | None, value: Expression) -> Expression | Non
     return where if never_null(value) else both(where, present(value))
 
 
-def axis(mean: Steps) -> moments.Axis:
+def axis(mean: MeasureSteps) -> moments.Axis:
     """Say from where the two sums of a mean, and the squares and products of its value, are counted."""
     value = mean.measure.value
     assert value is not None

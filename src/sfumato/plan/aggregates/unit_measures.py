@@ -256,7 +256,7 @@ def _step(value: Expression, rows: int) -> Fraction:
     return step
 
 
-class Frame(Enum):
+class FrameBounds(Enum):
     """A frame says which rows of a partition a running total is of."""
 
     PEERS = "range"
@@ -307,7 +307,7 @@ class _Over:
 
 @codec.value("window-place")
 @dataclass(frozen=True)
-class Place(_Over):
+class RowPosition(_Over):
     """This is the place of a row in its partition; whatever is later than the cap counts as at it."""
 
     counting: Counting
@@ -366,11 +366,11 @@ class End(_Over):
 
 @codec.value("window-running")
 @dataclass(frozen=True)
-class Running(_Over):
+class RunningAggregate(_Over):
     """This is what is found of the rows of a frame."""
 
     measure: UnitMeasure
-    frame: Frame
+    frame: FrameBounds
 
     @property
     def domain(self) -> Domain:

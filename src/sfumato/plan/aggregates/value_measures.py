@@ -8,15 +8,15 @@ from fractions import Fraction
 from typing import ClassVar
 
 from sfumato.plan.aggregates.measures import (
-    Asked,
+    AggregateRequest,
     Count,
-    Estimate,
     Estimator,
     Floats,
+    GroupEstimate,
     Measure,
+    MeasureSteps,
     Reads,
-    Steps,
-    Total,
+    TotalEstimate,
     Width,
 )
 from sfumato.plan.values.expressions import Expression
@@ -52,12 +52,12 @@ class DistinctValues:
     def possible(self) -> tuple[Fraction, Fraction] | None:
         return None
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         """A unit changes as many of the counts, by as much, as if its pairs of group and value were its rows."""
         return (Count(_present(self.value, self.where)),)
 
-    def estimator(self, *measured: Steps) -> Estimator:  # noqa: ARG002
-        return Total(whole=True)
+    def estimator(self, *measured: MeasureSteps) -> Estimator:  # noqa: ARG002
+        return TotalEstimate(whole=True)
 
 
 @codec.value("frequent-value")
@@ -88,10 +88,10 @@ class FrequentValue:
     def possible(self) -> tuple[Fraction, Fraction] | None:
         return None
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (Count(_present(self.value, self.where)),)
 
-    def estimator(self, *measured: Steps) -> Estimator:  # noqa: ARG002
+    def estimator(self, *measured: MeasureSteps) -> Estimator:  # noqa: ARG002
         return Code()
 
 
@@ -102,9 +102,9 @@ class Code:
 
     adds_up: ClassVar[bool] = False
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:  # noqa: ARG002
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:  # noqa: ARG002
         (place,) = totals
-        return Estimate(place, place, place)
+        return GroupEstimate(place, place, place)
 
 
 def _present(value: Expression, where: Expression | None) -> Expression:

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.plan.bounding import Bounded
+from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.readings.dense_readings import Marginals, moved_in_cells
-from sfumato.plan.readings.total_readings import Integers, Reading
+from sfumato.plan.readings.total_readings import Integers, PlanReading
 from sfumato.policy import Value
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Neighbours, Sensitivity
@@ -76,7 +76,7 @@ class CodedRows:
 
 
 @dataclass(frozen=True)
-class CellRows(Reading[CodedRows]):
+class CellRows(PlanReading[CodedRows]):
     """This reads, in one pass, which cell of every key each row is in; equal rows are added up."""
 
     cells: tuple[tuple[Value | None, ...], ...]
@@ -123,7 +123,7 @@ class CellCounts:
             raise InvalidParameter("places", self.places, f"places from 0 to {len(self.reading.cells) - 1}, rising")
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.reading.bounded
 
     @property
@@ -174,7 +174,7 @@ class SetMisfits:
             raise InvalidParameter("views", len(self.views), "views of the same rows")
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.views[0].bounded
 
     @property

@@ -47,7 +47,7 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Measure
-from sfumato.plan.bounding import Bounded, Scaled
+from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate, Filter, Relation
 from sfumato.plan.readings.total_readings import GroupTotals, Integers, Totals
@@ -60,7 +60,7 @@ MOST_MEASURES = 1_000
 
 
 @dataclass(frozen=True)
-class Combined:
+class CombinedReading:
     """This is one reading that answers several."""
 
     reading: GroupTotals
@@ -68,7 +68,7 @@ class Combined:
     """Each of them, with the columns that are its own."""
 
 
-def combined(readings: Sequence[GroupTotals]) -> tuple[Combined, ...]:
+def combined(readings: Sequence[GroupTotals]) -> tuple[CombinedReading, ...]:
     """Put together what one statement can read; what it cannot stands alone."""
     together: dict[object, list[GroupTotals]] = {}
     for number, each in enumerate(dict.fromkeys(readings)):
@@ -89,10 +89,10 @@ def _chunks(readings: Sequence[GroupTotals]) -> list[list[GroupTotals]]:
     return [each for each in chunks if each]
 
 
-def _combined(readings: Sequence[GroupTotals]) -> Combined:
+def _combined(readings: Sequence[GroupTotals]) -> CombinedReading:
     if len(readings) == 1:
         (only,) = readings
-        return Combined(only, ((only, slice(0, only.shape[1])),))
+        return CombinedReading(only, ((only, slice(0, only.shape[1])),))
     first = readings[0]
     measures = [each for one in readings for each in _filtered(one.bounded)]
     bound = replace(first.bounded.bound, input=_unfiltered(first.bounded.bound.input))
@@ -101,10 +101,10 @@ def _combined(readings: Sequence[GroupTotals]) -> Combined:
     for each in readings:
         parts.append((each, slice(start, start + each.shape[1])))
         start += each.shape[1]
-    return Combined(GroupTotals(Bounded(plan, tuple(measures)), first.groups), tuple(parts))
+    return CombinedReading(GroupTotals(BoundedPlan(plan, tuple(measures)), first.groups), tuple(parts))
 
 
-def _source(bounded: Bounded) -> tuple[Relation, Strategy, Limits, tuple[bool, ...]] | None:
+def _source(bounded: BoundedPlan) -> tuple[Relation, Strategy, Limits, tuple[bool, ...]] | None:
     """Give what is equal for all that one statement can read; None for what is read by itself."""
     tested = isinstance(bounded.bound.input, Filter)
     plain = bounded.strategy in _PLAIN and not bounded.plan.keys and not bounded.finds
@@ -118,7 +118,7 @@ def _unfiltered(relation: Relation) -> Relation:
     return relation.input if isinstance(relation, Filter) else relation
 
 
-def _filtered(bounded: Bounded) -> tuple[Scaled, ...]:
+def _filtered(bounded: BoundedPlan) -> tuple[ScaledMeasure, ...]:
     """Move the WHERE of a question into its measures."""
     below = bounded.bound.input
     if not isinstance(below, Filter):
@@ -149,7 +149,7 @@ class FactoredTotals:
             raise InvalidParameter("weights", "something else", "a matrix of whole numbers below 2^20 in size")
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.totals.bounded
 
     @cached_property

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.bounding import Bounded, Scaled
+from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.total_readings import Integers, Places, Reading
+from sfumato.plan.readings.total_readings import Integers, Places, PlanReading
 from sfumato.policy import Value
 from sfumato.privacy import Neighbours, Sensitivity
 
@@ -36,7 +36,7 @@ _MOST_GROUPED = 1 << 16
 
 
 @dataclass(frozen=True)
-class Marginals(Reading[tuple[Integers, ...]]):
+class Marginals(PlanReading[tuple[Integers, ...]]):
     """Marginals have one total for every combination of the cells of some attributes, for several sets of attributes at
     once.
     """
@@ -98,7 +98,7 @@ class Marginal:
     index: int
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.marginals.bounded
 
     @property
@@ -111,7 +111,7 @@ class Marginal:
         return exact[self.index].reshape(-1)
 
 
-def moved_in_cells(bounded: Bounded, cells: int) -> Sensitivity:
+def moved_in_cells(bounded: BoundedPlan, cells: int) -> Sensitivity:
     """Bound what one unit changes in so many disjoint cells: what it adds to all, and a replaced one takes from others.
 
     A replaced unit moves a single count by no more than an added one: it is between 0 and T before and after.
@@ -145,7 +145,7 @@ class Counted:
             raise InvalidParameter("cells", kept[:3], f"different places from 0 to {most - 1}, rising")
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.reading.bounded
 
     @property
@@ -197,7 +197,7 @@ class Misfits:
             raise InvalidParameter("views", len(self.views), "views of one marginal that is read")
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.views[0].bounded
 
     @property
@@ -235,7 +235,7 @@ class Values:
 
 
 @dataclass(frozen=True)
-class ValueCounts(Reading[Values]):
+class ValueCounts(PlanReading[Values]):
     """This reads how often each value occurs in each group, of rows that are there: what ranks and histograms are made
     of.
 
@@ -251,7 +251,7 @@ class ValueCounts(Reading[Values]):
             raise InvalidParameter("bounded", "other measures", "a sum of the value and a count of the rows with one")
 
     @property
-    def counted(self) -> Scaled:
+    def counted(self) -> ScaledMeasure:
         """Give the count of rows: how far one unit moves any number of ranks is how far it moves this."""
         return self.bounded.measures[1]
 
@@ -263,7 +263,7 @@ class Ranks:
     values: ValueCounts
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.values.bounded
 
     @property

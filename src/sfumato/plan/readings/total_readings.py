@@ -1,6 +1,6 @@
 """Readings are exact, as frozen values; each says how far one unit can move it.
 
-An engine is asked for a ``Reading``: a bounded plan and what of it is read, in one pass. What a mechanism sees is a
+An engine is asked for a ``PlanReading``: a bounded plan and what of it is read, in one pass. What a mechanism sees is a
 view of what the engine gave: one measure's columns, or a linear transform of them. Its sensitivity is derived from what
 the bounding proves, never stated by who asks.
 
@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.plan.bounding import Bounded, Scaled
+from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.nodes import GroupKey
 from sfumato.privacy import Neighbours, Sensitivity, codec
 
@@ -51,14 +51,14 @@ _LARGEST = (1 << 62) - 1
 
 
 @dataclass(frozen=True)
-class Reading(Generic[E]):
+class PlanReading(Generic[E]):
     """A reading is what an engine reads exactly of a bounded plan; its type says what the engine gives."""
 
-    bounded: Bounded
+    bounded: BoundedPlan
 
 
 @dataclass(frozen=True)
-class GroupTotals(Reading[Integers]):
+class GroupTotals(PlanReading[Integers]):
     """These are totals of groups that are known beforehand: a row for each group in this order, a column for each
     coordinate of each measure. A group without rows has zeros.
     """
@@ -101,7 +101,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class FoundTotals(Reading[Found]):
+class FoundTotals(PlanReading[Found]):
     """These are totals of groups that are found in the data, where the values of some keys are not declared.
 
     The last measure of the plan counts who holds a key: for each combination of the values of the keys that are found,
@@ -119,11 +119,11 @@ class FoundTotals(Reading[Found]):
         return tuple(index for index in range(len(self.bounded.plan.keys)) if index not in self.found)
 
 
-class View(Protocol):
+class PlanView(Protocol):
     """A view says which bounded plan it is of, and what becomes of that plan's totals."""
 
     @property
-    def bounded(self) -> Bounded: ...
+    def bounded(self) -> BoundedPlan: ...
 
     def of(self, totals: Integers) -> Integers:
         """Give the exact values, from the totals of every measure of the plan."""
@@ -134,11 +134,11 @@ class View(Protocol):
 class Totals:
     """These are the whole totals of one measure: for every group, its coordinates."""
 
-    bounded: Bounded
+    bounded: BoundedPlan
     measure: int = 0
 
     @property
-    def scaled(self) -> Scaled:
+    def scaled(self) -> ScaledMeasure:
         """Give the measure in whole steps."""
         return self.bounded.measures[self.measure]
 
@@ -152,7 +152,7 @@ class Totals:
         return totals[:, start : start + self.scaled.coordinates]
 
 
-class Weights(Protocol):
+class CandidateWeights(Protocol):
     """Weights are a whole-number matrix: one row for each candidate, one column for each group."""
 
     @property
@@ -280,7 +280,7 @@ class LinearTotals:
         _require_one_total(self.totals)
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.totals.bounded
 
     @cached_property
@@ -309,7 +309,7 @@ class LinearScores:
     """These are scores of candidates as a whole-number linear transform of one total per group."""
 
     totals: Totals
-    weights: Weights
+    weights: CandidateWeights
 
     def __post_init__(self) -> None:
         _require_one_total(self.totals)
@@ -317,7 +317,7 @@ class LinearScores:
             raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure that is never negative")
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.totals.bounded
 
     @property
@@ -351,7 +351,7 @@ class Supports:
     weights: Thresholds
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.totals.bounded
 
     @property
@@ -381,7 +381,7 @@ class ChosenGroups:
             raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure that is never negative")
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.totals.bounded
 
     @property
@@ -408,10 +408,10 @@ class Holders:
     units move by 1 in at most g of them. Where the rows of one unit are counted, they move by at most g in all.
     """
 
-    bounded: Bounded
+    bounded: BoundedPlan
 
     @property
-    def _scaled(self) -> Scaled:
+    def _scaled(self) -> ScaledMeasure:
         return self.bounded.measures[-1]
 
     @property
@@ -453,7 +453,7 @@ class GroupSizes:
             raise InvalidParameter("totals", self.totals.scaled.measure.name, "whole counts of every group")
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.totals.bounded
 
     @property

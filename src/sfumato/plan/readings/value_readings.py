@@ -30,10 +30,10 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.bounding import Bounded, Scaled
+from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.total_readings import GroupTotals, Integers, Reading
+from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -41,7 +41,7 @@ from sfumato.privacy import Neighbours, Sensitivity
 
 
 @dataclass(frozen=True)
-class DifferentValues(Reading[Integers]):
+class DifferentValues(PlanReading[Integers]):
     """This counts the different values of each group, in one column."""
 
     value: Expression
@@ -49,7 +49,7 @@ class DifferentValues(Reading[Integers]):
 
 
 @dataclass(frozen=True)
-class ValueTable(Reading[Integers]):
+class ValueTable(PlanReading[Integers]):
     """This counts the rows of each group that have each of some public values: a row for each group, a column for
     each value.
     """
@@ -66,7 +66,7 @@ class ValueTable(Reading[Integers]):
         return GroupTotals(keyed, tuple((*group, value) for group, value in pairs))
 
 
-def with_value(bounded: Bounded, value: Expression) -> Bounded:
+def with_value(bounded: BoundedPlan, value: Expression) -> BoundedPlan:
     """Give the plan with the value as one more key, the last."""
     return replace(bounded, plan=replace(bounded.plan, keys=(*bounded.plan.keys, value)))
 
@@ -98,7 +98,7 @@ class Differences:
     reading: DifferentValues
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.reading.bounded
 
     @property
@@ -116,7 +116,7 @@ class Frequencies:
     reading: ValueTable
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.reading.bounded
 
     @property
@@ -136,7 +136,7 @@ class Frequencies:
 class SteppedTotal:
     """This is the one total of a plan without groups, in whole steps of a grid that is fixed beforehand."""
 
-    bounded: Bounded
+    bounded: BoundedPlan
     grid: Fraction
 
     def __post_init__(self) -> None:
@@ -144,7 +144,7 @@ class SteppedTotal:
             raise InvalidParameter("bounded", "something else", "a plan with one total and no groups")
 
     @property
-    def scaled(self) -> Scaled:
+    def scaled(self) -> ScaledMeasure:
         return self.bounded.measures[0]
 
     @property

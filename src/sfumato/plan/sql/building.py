@@ -1,7 +1,7 @@
 """A statement can be put together step by step in Python: it is the same tree that the SQL parser makes of a text.
 
-A ``Selection`` is FROM, JOIN and WHERE; a ``Statement`` adds GROUP BY, aggregates, HAVING, ORDER BY and LIMIT. What
-people write as strings is read by the SQL parser, part by part, and put into the tree as a tree: no text is ever
+A ``RowSelection`` is FROM, JOIN and WHERE; a ``QuestionBuilder`` adds GROUP BY, aggregates, HAVING, ORDER BY and LIMIT.
+What people write as strings is read by the SQL parser, part by part, and put into the tree as a tree: no text is ever
 joined with another. Each step is checked when it is made, by the rules and with the refusals of SQL.
 
 A derived column is its expression wherever it is named later, and a condition on rows that stands before a join means
@@ -39,7 +39,7 @@ from sfumato.plan.sql.fragments import (
     told,
 )
 from sfumato.plan.sql.histograms import Histogram
-from sfumato.plan.sql.rows import Rows, rows, unlisted
+from sfumato.plan.sql.rows import RowSource, rows, unlisted
 from sfumato.plan.sql.sql_expressions import expression
 from sfumato.plan.sql.statements import query
 from sfumato.plan.sql.text import fragment
@@ -53,7 +53,7 @@ On = str | Sequence[str] | None
 
 
 @dataclass(frozen=True)
-class Selection:
+class RowSelection:
     """A selection is rows under construction: a statement's FROM, JOIN and WHERE, and the columns that can be named
     after it.
     """
@@ -69,7 +69,7 @@ class Selection:
     names: Names = field(repr=False, hash=False)
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> RowSource:
         """Read the typed rows of all steps so far; they are refused as in SQL."""
         return rows(self.selecting([exp.Star()]), self.catalog, {})
 
@@ -92,21 +92,21 @@ class Selection:
         tree.set("expressions", [each.copy() for each in items])
         return plainly(tree, self.alias)
 
-    def then(self, step: str, tree: exp.Select, names: Names | None = None) -> Selection:
+    def then(self, step: str, tree: exp.Select, names: Names | None = None) -> RowSelection:
         """Go one step further, if SQL allows it."""
         made = replace(self, tree=tree, names=self.names if names is None else names, steps=(*self.steps, step))
         made.rows  # noqa: B018 - refuses what is not understood
         return made
 
 
-def selection(catalog: Catalog, name: str, alias: str | None = None) -> Selection:
+def selection(catalog: Catalog, name: str, alias: str | None = None) -> RowSelection:
     """Start with all rows of one private table."""
     with refused_at(f"table {told(name)}"):
         table = _table(catalog, name)
         known = table.name if alias is None else alias
         tree = _from(_named(table, known))
         step = table.name if alias is None else f"{table.name} as {alias}"
-        return Selection(catalog, table, known, (), tree, owned(known, table.columns)).then(step, tree)
+        return RowSelection(catalog, table, known, (), tree, owned(known, table.columns)).then(step, tree)
 
 
 def _table(catalog: Catalog, name: object) -> Described:
@@ -128,7 +128,7 @@ def _named(table: Described, alias: str) -> exp.Table:
     return made
 
 
-def where(source: Selection, text: str) -> Selection:
+def where(source: RowSelection, text: str) -> RowSelection:
     """Keep the rows that meet a condition."""
     with refused_at(step := f"where {told(text)}"):
         tree = source.tree.copy()
@@ -137,7 +137,7 @@ def where(source: Selection, text: str) -> Selection:
         return source.then(step, tree)
 
 
-def derive(source: Selection, name: str, text: str) -> Selection:
+def derive(source: RowSelection, name: str, text: str) -> RowSelection:
     """Add one column more: an expression over one row, or a function over a window of a unit's rows."""
     with refused_at(step := f"derive {name} = {told(text)}"):
         made = meant(read(text), source.names)
@@ -148,13 +148,13 @@ def derive(source: Selection, name: str, text: str) -> Selection:
         return replace(source, names={**source.names, name.lower(): (name, made)}, steps=(*source.steps, step))
 
 
-def _windowed(source: Selection, name: str, made: Tree, step: str) -> Selection:
+def _windowed(source: RowSelection, name: str, made: Tree, step: str) -> RowSelection:
     others = replace(source, names={key: each for key, each in source.names.items() if key != name.lower()})
     shown = [each for each, _ in others.names.values()]
     return source.then(step, _around(others, [*others.every, called(made, name)]), owned(source.alias, [*shown, name]))
 
 
-def _around(source: Selection, items: Sequence[Tree]) -> exp.Select:
+def _around(source: RowSelection, items: Sequence[Tree]) -> exp.Select:
     """Make a statement about the rows of a subquery, which is called as the table was."""
     return _from(_subquery(source.selecting(items), source.alias))
 
@@ -180,9 +180,9 @@ class _Side:
     names: Names
 
 
-def join(source: Selection, other: Selection | str, on: On, *, left: bool) -> Selection:
+def join(source: RowSelection, other: RowSelection | str, on: On, *, left: bool) -> RowSelection:
     """Put beside each row the rows of another table that match it; with ``left``, rows without a match are kept."""
-    name = other.alias if isinstance(other, Selection) else told(other)
+    name = other.alias if isinstance(other, RowSelection) else told(other)
     said = "" if on is None else f" on {told(on if isinstance(on, str) else ', '.join(map(str, on)))}"
     with refused_at(step := f"{'left join' if left else 'join'} {name}{said}"):
         right = _side(source.catalog, other)
@@ -201,8 +201,8 @@ def join(source: Selection, other: Selection | str, on: On, *, left: bool) -> Se
         return source.then(step, tree, {**_both_sides(source, right, same), **listed})
 
 
-def _side(catalog: Catalog, other: Selection | str) -> _Side:
-    if not isinstance(other, Selection):
+def _side(catalog: Catalog, other: RowSelection | str) -> _Side:
+    if not isinstance(other, RowSelection):
         table = _table(catalog, other)
         return _Side(table, table.name, _named(table, table.name), owned(table.name, table.columns))
     names = owned(other.alias, [shown for shown, _ in other.names.values()])
@@ -211,7 +211,7 @@ def _side(catalog: Catalog, other: Selection | str) -> _Side:
     return _Side(other.table, other.alias, _subquery(other.selecting(other.every), other.alias), names)
 
 
-def _matching(source: Selection, right: _Side, on: On) -> tuple[list[str], Tree | None, list[str]]:
+def _matching(source: RowSelection, right: _Side, on: On) -> tuple[list[str], Tree | None, list[str]]:
     """Read the columns of USING or the condition of ON, and the names that are the same on both sides."""
     if on is None:
         return _by_unit(source, right)
@@ -224,7 +224,7 @@ def _matching(source: Selection, right: _Side, on: On) -> tuple[list[str], Tree 
     return [], conjunction(conditions), same
 
 
-def _by_unit(source: Selection, right: _Side) -> tuple[list[str], Tree | None, list[str]]:
+def _by_unit(source: RowSelection, right: _Side) -> tuple[list[str], Tree | None, list[str]]:
     """Two private tables are joined on the unit unless it is said otherwise."""
     ours, theirs = source.table.id, right.table.id
     if ours is None or theirs is None:
@@ -247,19 +247,19 @@ def _period(table: Described, alias: str) -> list[Tree]:
     return [filled(read(f"DATE_TRUNC('{table.period.every}', x)"), {"x": moment})]
 
 
-def _derived(source: Selection, name: str) -> bool:
+def _derived(source: RowSelection, name: str) -> bool:
     """Tell whether a name stands for something else than a column that is called so."""
     known = source.names.get(name.lower())
     return known is not None and not (isinstance(known[1], exp.Column) and known[1].name.lower() == name.lower())
 
 
-def _equal(name: str, source: Selection, right: _Side) -> Tree:
+def _equal(name: str, source: RowSelection, right: _Side) -> Tree:
     known = source.names.get(name.lower())
     ours = column(source.alias, name) if known is None else operand(known[1])
     return exp.EQ(this=ours, expression=column(right.alias, name))
 
 
-def _both_sides(source: Selection, right: _Side, same: Sequence[str]) -> Names:
+def _both_sides(source: RowSelection, right: _Side, same: Sequence[str]) -> Names:
     """List the names after a join: those of columns of both sides have to be told apart by their table, as in SQL."""
     shared = {name.lower() for name in same}
     ours, theirs = source.names, {key: each for key, each in right.names.items() if key not in shared}
@@ -271,14 +271,14 @@ def _both_sides(source: Selection, right: _Side, same: Sequence[str]) -> Names:
     return {key: each for key, each in {**ours, **theirs}.items() if key not in twice}
 
 
-def _listed(source: Selection, right: _Side, same: Sequence[str]) -> Names:
+def _listed(source: RowSelection, right: _Side, same: Sequence[str]) -> Names:
     """Take what is the same on both sides for the public column where the private one declares no values, as in SQL."""
     known = {name.lower(): domain for name, domain in source.columns.items()}
     both = [key for key in map(str.lower, same) if key in known and key in right.names]
     return {key: right.names[key] for key in both if unlisted(known[key])}
 
 
-def union_all(source: Selection, other: Selection) -> Selection:
+def union_all(source: RowSelection, other: RowSelection) -> RowSelection:
     """Put the rows of two views about the same units one after the other, with the columns that both have."""
     with refused_at(step := f"union all {other.alias}"):
         shared = [shown for key, (shown, _) in source.names.items() if key in other.names]
@@ -288,7 +288,7 @@ def union_all(source: Selection, other: Selection) -> Selection:
         return source.then(step, tree, owned(source.alias, shared))
 
 
-def _alike(source: Selection, shared: Sequence[str]) -> exp.Select:
+def _alike(source: RowSelection, shared: Sequence[str]) -> exp.Select:
     """Make a member of a union: its columns in the order of the others', whose row it is first."""
     names = [name for name in shared if source.table.id is None or name.lower() != source.table.id.lower()]
     first = [] if source.table.id is None else [column(source.alias, source.table.id)]
@@ -298,7 +298,7 @@ def _alike(source: Selection, shared: Sequence[str]) -> exp.Select:
 # One row per unit
 
 
-def per_unit(source: Selection, keys: Sequence[str], asked: Mapping[str, Asked]) -> Selection:
+def per_unit(source: RowSelection, keys: Sequence[str], asked: Mapping[str, Asked]) -> RowSelection:
     """Make one row for each unit (and key), with what is asked of its rows."""
     with refused_at(step := f"per {source.table.id or 'unit'}: {_list(keys, asked)}"):
         if source.table.id is None:
@@ -329,10 +329,10 @@ Wanted = str | Histogram
 
 
 @dataclass(frozen=True)
-class Statement:
+class QuestionBuilder:
     """A statement is a whole question under construction: rows, keys, and what is asked of every group."""
 
-    source: Selection
+    source: RowSelection
     keys: Keys = field(repr=False)
     results: Names = field(repr=False, hash=False)
     """Keys and aggregates by name: what HAVING, ORDER BY and further columns may use."""
@@ -371,7 +371,7 @@ class Statement:
         return self.tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
 
 
-def keyed(source: Selection, keys: Sequence[Wanted], made: Mapping[str, Wanted]) -> Keys:
+def keyed(source: RowSelection, keys: Sequence[Wanted], made: Mapping[str, Wanted]) -> Keys:
     """Read the keys of GROUP BY: columns, histograms of them, and expressions under a name."""
     with refused_at(f"group by {_list(keys, made)}"):
         plain = [(_key_name(each), each) for each in keys]
@@ -390,7 +390,7 @@ def _key_name(key: Wanted) -> str:
     raise Unsupported("unnamed-column", "a computed key needs a name", fix=fix)
 
 
-def _key(key: Wanted, names: Names, known: Rows) -> tuple[Tree, Tree]:
+def _key(key: Wanted, names: Names, known: RowSource) -> tuple[Tree, Tree]:
     """Write what rows are grouped by, and what is shown of it."""
     if isinstance(key, Histogram):
         grouped, label = key.trees(names, known)
@@ -400,7 +400,7 @@ def _key(key: Wanted, names: Names, known: Rows) -> tuple[Tree, Tree]:
     return grouped, label
 
 
-def statement(source: Selection, keys: Keys, asked: Mapping[str, Asked]) -> Statement:
+def statement(source: RowSelection, keys: Keys, asked: Mapping[str, Asked]) -> QuestionBuilder:
     """Make the question that asks these aggregates of every group."""
     grouped = [f"group by {', '.join(name for name, _, _ in keys)}"] if keys else []
     with refused_at(step := f"measure {_list((), asked)}"):
@@ -411,10 +411,10 @@ def statement(source: Selection, keys: Keys, asked: Mapping[str, Asked]) -> Stat
             identifier(name)
             results[name.lower()] = (name, aggregate(each, source.names))
         outputs = tuple(shown for shown, _ in results.values())
-        return Statement(source, keys, results, outputs, (*source.steps, *grouped, step))
+        return QuestionBuilder(source, keys, results, outputs, (*source.steps, *grouped, step))
 
 
-def having(found: Statement, text: str) -> Statement:
+def having(found: QuestionBuilder, text: str) -> QuestionBuilder:
     """Keep the groups whose noisy numbers meet a condition."""
     with refused_at(step := f"having {told(text)}"):
         before = [] if found.condition is None else [found.condition]
@@ -422,7 +422,7 @@ def having(found: Statement, text: str) -> Statement:
         return replace(found, condition=condition, steps=(*found.steps, step))
 
 
-def order_by(found: Statement, texts: Sequence[str]) -> Statement:
+def order_by(found: QuestionBuilder, texts: Sequence[str]) -> QuestionBuilder:
     """Show the groups in the order of these columns, each with ASC or DESC."""
     with refused_at(step := f"order by {', '.join(map(told, texts))}"):
         numbered = {
@@ -433,12 +433,12 @@ def order_by(found: Statement, texts: Sequence[str]) -> Statement:
         return replace(found, order=order, steps=(*found.steps, step))
 
 
-def head(found: Statement, most: int, skipped: int) -> Statement:
+def head(found: QuestionBuilder, most: int, skipped: int) -> QuestionBuilder:
     """Show the first so many groups."""
     return replace(found, most=most, skipped=skipped, steps=(*found.steps, f"at most {most} rows"))
 
 
-def select(found: Statement, names: Sequence[str], made: Mapping[str, str]) -> Statement:
+def select(found: QuestionBuilder, names: Sequence[str], made: Mapping[str, str]) -> QuestionBuilder:
     """Choose the columns that are shown: some of those there are, and arithmetic over them."""
     with refused_at(step := f"select {_list(names, made)}"):
         for name in names:
@@ -452,7 +452,7 @@ def select(found: Statement, names: Sequence[str], made: Mapping[str, str]) -> S
         return replace(found, results={**found.results, **further}, outputs=outputs, steps=(*found.steps, step))
 
 
-def _finished(node: Tree, found: Statement) -> Tree:
+def _finished(node: Tree, found: QuestionBuilder) -> Tree:
     """Names within an aggregate of rows are columns of rows; elsewhere, and in a window over the groups, they are
     columns of the answer first.
     """

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sfumato.plan.sql.rows import Rows
+from sfumato.plan.sql.rows import RowSource
 from sfumato.plan.sql.sql_expressions import expression
 from sfumato.plan.sql.text_positions import refuse
 from sfumato.plan.values.expressions import Expression, columns
@@ -42,7 +42,7 @@ class Grouping:
     """None where there is one set, of all keys."""
 
 
-def grouping(select: exp.Select, source: Rows) -> Grouping:
+def grouping(select: exp.Select, source: RowSource) -> Grouping:
     """Say what GROUP BY means."""
     group = select.args.get("group")
     if select.args.get("distinct"):
@@ -58,12 +58,12 @@ def grouping(select: exp.Select, source: Rows) -> Grouping:
     return Grouping(tuple(keys), tuple(placed) if len(placed) > 1 else ())
 
 
-def _placed(items: Items, keys: dict[Expression, int], select: exp.Select, source: Rows) -> tuple[int, ...]:
+def _placed(items: Items, keys: dict[Expression, int], select: exp.Select, source: RowSource) -> tuple[int, ...]:
     found = (keys.setdefault(_key(each, select, source), len(keys)) for each in items)
     return tuple(dict.fromkeys(found))
 
 
-def _key(node: exp.Expr, select: exp.Select, source: Rows) -> Expression:
+def _key(node: exp.Expr, select: exp.Select, source: RowSource) -> Expression:
     made = expression(_meant(node.unalias(), select, source), source.resolve)
     if not columns(made):
         raise refuse(node, "constant-key", "a group is a column or made from one", "group by a column")
@@ -136,7 +136,7 @@ def _too_many(group: exp.Group) -> Exception:
     return refuse(group, "grouping-sets", f"a question has at most {MOST_SETS} grouping sets", "list those you need")
 
 
-def _meant(node: exp.Expr, select: exp.Select, source: Rows) -> exp.Expr:
+def _meant(node: exp.Expr, select: exp.Select, source: RowSource) -> exp.Expr:
     """Find what a GROUP BY item stands for: an ordinal, an output's alias, or itself."""
     item: exp.Expr | None = None
     if isinstance(node, exp.Literal) and not node.is_string:
@@ -153,6 +153,6 @@ def _meant(node: exp.Expr, select: exp.Select, source: Rows) -> exp.Expr:
     return node if item is None else item.unalias()
 
 
-def names_column(node: exp.Column, source: Rows) -> bool:
+def names_column(node: exp.Column, source: RowSource) -> bool:
     """Tell whether a column of the table is called so, whatever the answer's columns are called."""
     return any(node.name.lower() == name.lower() for names in source.scope.values() for name in names)

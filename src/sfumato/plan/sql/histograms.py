@@ -13,7 +13,7 @@ from sfumato.privacy.numbers import shown, text, whole
 
 if TYPE_CHECKING:
     from sfumato.plan.sql.fragments import Names, Tree
-    from sfumato.plan.sql.rows import Rows
+    from sfumato.plan.sql.rows import RowSource
 
 MOST_BINS = 500
 
@@ -32,7 +32,7 @@ class Histogram:
         if whole(self.bins, "bins", at_least=1) > MOST_BINS:
             raise InvalidParameter("bins", self.bins, f"at most {MOST_BINS}")
 
-    def trees(self, names: Names, rows: Rows) -> tuple[Tree, Tree]:
+    def trees(self, names: Names, rows: RowSource) -> tuple[Tree, Tree]:
         """Write the number of a row's bin, from 1 on, and the label of that bin; both are missing where the value is.
 
         WIDTH_BUCKET puts the upper end of the range into a bin of its own; here it is in the last.
@@ -47,7 +47,7 @@ class Histogram:
         labels = " ".join(f"WHEN {index} THEN '{label}'" for index, label in enumerate(_labels(edges), start=1))
         return number, filled(read(f"CASE b {labels} END"), {"b": number})
 
-    def _edges(self, column: Tree, rows: Rows) -> list[Fraction]:
+    def _edges(self, column: Tree, rows: RowSource) -> list[Fraction]:
         from sfumato.plan.sql.sql_expressions import expression
 
         domain = expression(column.copy(), rows.resolve).domain

@@ -21,7 +21,7 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.nodes import Query
-from sfumato.plan.noisy_rows import FINISHING, Finish, Outer, Output, Over, RowTotal
+from sfumato.plan.noisy_rows import FINISHING, Finish, NoisyWindow, Outer, Output, RowTotal
 from sfumato.plan.sql.rows import rows
 from sfumato.plan.sql.sql_expressions import Own, Read as ReadExpression, reading
 from sfumato.plan.sql.text_positions import called, nearest, refuse, shown
@@ -32,7 +32,7 @@ from sfumato.plan.values.expressions import (
     Key,
     Order,
     Result,
-    Shown,
+    ShownColumn,
     Windowed,
     noises,
     of_keys,
@@ -80,7 +80,7 @@ def row_total(node: exp.Expr, read: Read) -> tuple[RowTotal, Domain]:
     return RowTotal(function, argument, where), _result(function, argument)
 
 
-def over(node: exp.Window, read: Read) -> tuple[Over, Domain]:
+def over(node: exp.Window, read: Read) -> tuple[NoisyWindow, Domain]:
     """Read a window over noisy rows, and what is known of it."""
     for part, value in node.args.items():
         if value and part not in ("this", "partition_by", "order", "over"):
@@ -94,12 +94,12 @@ def over(node: exp.Window, read: Read) -> tuple[Over, Domain]:
         if not ordered:
             rule = f"{_RANKS[type(node.this)]} needs an order"
             raise refuse(node, "window", rule, f"write {_RANKS[type(node.this)]}() OVER (ORDER BY n DESC)")
-        return Over(_RANKS[type(node.this)], None, partition, orders(ordered, read)), Domain(Type.INTEGER)
+        return NoisyWindow(_RANKS[type(node.this)], None, partition, orders(ordered, read)), Domain(Type.INTEGER)
     if ordered:
         rule = "running totals of noisy rows are not answered"
         raise refuse(node, "window", rule, "leave out ORDER BY: SUM(n) OVER (PARTITION BY …)")
     function, argument = _aggregate(node.this, read)
-    return Over(function, argument, partition), _result(function, argument)
+    return NoisyWindow(function, argument, partition), _result(function, argument)
 
 
 def orders(ordered: list[exp.Expr], read: Read) -> tuple[Order, ...]:
@@ -263,7 +263,7 @@ def over_noisy_rows(select: exp.Select, inner: Query) -> Query:
         raise refuse(
             select, "no-aggregate", rule, "write the inner SELECT with GROUP BY and COUNT(*), without DISTINCT"
         )
-    building = _Building(select, inner)
+    building = _OuterBuilder(select, inner)
     return building.merged() if building.plain else building.staged()
 
 
@@ -271,13 +271,13 @@ _CLAUSES = {"expressions", "from_", "where", "with_", "group", "having", "order"
 """DISTINCT is none of them: noisy rows are not compared."""
 
 
-class _Building:
+class _OuterBuilder:
     """This collects totals and windows while the columns of an outer SELECT are read."""
 
     def __init__(self, select: exp.Select, inner: Query) -> None:
         self.select, self.inner = select, inner
         self.totals: dict[RowTotal, Column] = {}
-        self.windows: dict[Over, Column] = {}
+        self.windows: dict[NoisyWindow, Column] = {}
         self.named: dict[str, Expression] = {}
         """The outer SELECT's own names, which HAVING and ORDER BY may use."""
         self.alias = select.args["from_"].this.alias_or_name
@@ -366,7 +366,7 @@ class _Building:
                 "unknown-column", rule, fix=nearest(part.name, [each.name for each in self.inner.outputs])
             )
         made = self.inner.outputs[place].expression
-        return made if self.plain else Column(Shown(place, noises(made)), made.domain)
+        return made if self.plain else Column(ShownColumn(place, noises(made)), made.domain)
 
     def _finishing(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         """Read a column, or where rows are put together a key, a total or a window."""

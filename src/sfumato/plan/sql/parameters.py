@@ -32,7 +32,7 @@ _ENDS |= {TokenType.R_BRACKET, TokenType.R_BRACE}
 
 
 @dataclass(frozen=True)
-class Place:
+class ParameterPosition:
     """This is where a question names a parameter."""
 
     name: str
@@ -46,10 +46,10 @@ class Place:
         return f"${self.name}"
 
 
-def placed(tokens: list[Token]) -> tuple[list[Token], list[Place]]:
+def placed(tokens: list[Token]) -> tuple[list[Token], list[ParameterPosition]]:
     """Give the words of a question with every parameter written $name, and where they are; ``?`` is the next number."""
     made: list[Token] = []
-    places: list[Place] = []
+    places: list[ParameterPosition] = []
     highest = 0
     waiting = iter(enumerate(tokens))
     for index, token in waiting:
@@ -62,7 +62,7 @@ def placed(tokens: list[Token]) -> tuple[list[Token], list[Place]]:
         else:
             name, last = str(highest + 1), token.end
         highest = max(highest, int(name) if name.isdecimal() else 0)
-        places.append(Place(name, token.start, last, token.line, token.col))
+        places.append(ParameterPosition(name, token.start, last, token.line, token.col))
         made += [
             Token(TokenType.PARAMETER, "$", token.line, token.col, token.start, token.start),
             Token(TokenType.VAR, name, token.line, token.col, token.start, last),
@@ -84,7 +84,7 @@ def _named(tokens: list[Token], index: int) -> str | None:
     return following.text if token.token_type is TokenType.COLON and before not in _ENDS else None
 
 
-def literals(places: list[Place], given: Parameters | None) -> dict[str, exp.Expr]:
+def literals(places: list[ParameterPosition], given: Parameters | None) -> dict[str, exp.Expr]:
     """Make the literal of every parameter, by name; what is missing, surplus or no value is refused by name."""
     values = _by_name(given)
     asked = {each.name: each for each in reversed(places)}
@@ -111,7 +111,7 @@ def _by_name(given: Parameters | None) -> dict[str, Any]:
     raise Unsupported("parameter", "values of parameters are a list, or a dict by name", fix=fix)
 
 
-def bound(statement: exp.Expr, places: list[Place], values: Mapping[str, exp.Expr]) -> exp.Expr:
+def bound(statement: exp.Expr, places: list[ParameterPosition], values: Mapping[str, exp.Expr]) -> exp.Expr:
     """Put literals into the statement in the place of its parameters; a parameter that stands for no value is
     refused.
     """
@@ -128,12 +128,12 @@ def _is_value(node: exp.Expr) -> bool:
     return node.arg_key not in ("alias", "using") and not isinstance(node.parent, (exp.Table, exp.TableAlias))
 
 
-def written(text: str, places: list[Place], values: Mapping[str, exp.Expr]) -> str:
+def written(text: str, places: list[ParameterPosition], values: Mapping[str, exp.Expr]) -> str:
     """Write the question as it is kept and shown to people, with the literals written in; it is not read again."""
     return "".join(_pieces(text, places, values))
 
 
-def _pieces(text: str, places: list[Place], values: Mapping[str, exp.Expr]) -> Iterator[str]:
+def _pieces(text: str, places: list[ParameterPosition], values: Mapping[str, exp.Expr]) -> Iterator[str]:
     done = 0
     for place in places:
         before, value = text[done : place.first], values[place.name]

@@ -17,7 +17,7 @@ MOST_QUESTIONS = 5_000
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenQuestion:
     """This is one question as it stands in a file."""
 
     text: str
@@ -25,7 +25,7 @@ class Written:
     """The line on which it begins, from 1."""
 
 
-def questions(source: str) -> tuple[Written, ...]:
+def questions(source: str) -> tuple[WrittenQuestion, ...]:
     """Split a text into its statements; comments between them belong to none. At least one is required."""
     if len(source) > LONGEST:
         raise Unsupported(
@@ -54,7 +54,8 @@ def questions(source: str) -> tuple[Written, ...]:
             "too-many-questions", f"at most {MOST_QUESTIONS:,} questions are asked at once", fix="ask less"
         )
     return tuple(
-        Written(source[start.start : end.end + 1], source.count("\n", 0, start.start) + 1) for start, end in found
+        WrittenQuestion(source[start.start : end.end + 1], source.count("\n", 0, start.start) + 1)
+        for start, end in found
     )
 
 
@@ -89,7 +90,7 @@ def _tokens(source: str) -> list[Token] | None:
 
 
 @contextmanager
-def placed(number: int | None, written: Written, name: str = "") -> Iterator[None]:
+def placed(number: int | None, written: WrittenQuestion, name: str = "") -> Iterator[None]:
     """Say of a refusal which question it is about: by its number and line in a file, or by its name."""
     try:
         yield

@@ -60,7 +60,7 @@ _GROUPED = _ROW_WISE | {"group", "having", "qualify"}
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowSource:
     """These are rows of a relation under construction: its node, and by alias the columns that can be named."""
 
     relation: Relation
@@ -149,11 +149,11 @@ class Rows:
         ]
 
 
-Named = Mapping[str, Rows]
+Named = Mapping[str, RowSource]
 """Common table expressions in scope, by lower-case name."""
 
 
-def rows(select: exp.Select, catalog: Catalog, named: Named) -> Rows:
+def rows(select: exp.Select, catalog: Catalog, named: Named) -> RowSource:
     """Read what a SELECT's FROM, JOIN and WHERE mean."""
     named = _with(select, catalog, named)
     source = select.args.get("from_")
@@ -163,7 +163,7 @@ def rows(select: exp.Select, catalog: Catalog, named: Named) -> Rows:
     return _where(found, select.args.get("where"), catalog, named)
 
 
-def _where(found: Rows, where: exp.Expr | None, catalog: Catalog, named: Named) -> Rows:
+def _where(found: RowSource, where: exp.Expr | None, catalog: Catalog, named: Named) -> RowSource:
     """Keep the rows that meet a WHERE: conditions on one row, and tests of whether rows of the same unit exist
     elsewhere.
     """
@@ -184,7 +184,7 @@ def _where(found: Rows, where: exp.Expr | None, catalog: Catalog, named: Named) 
     return found
 
 
-def _tested(found: Rows, test: Test, catalog: Catalog, named: Named) -> Rows:
+def _tested(found: RowSource, test: Test, catalog: Catalog, named: Named) -> RowSource:
     """Keep the rows for which a subquery has rows of the same unit, or has none."""
     inner, parts = _inner(test, catalog, named)
     _check_join(found, {}, test.node)
@@ -203,7 +203,7 @@ def _tested(found: Rows, test: Test, catalog: Catalog, named: Named) -> Rows:
     return replace(found, relation=semi_join(found, right, match, test.anti))
 
 
-def _inner(test: Test, catalog: Catalog, named: Named) -> tuple[Rows, list[Part]]:
+def _inner(test: Test, catalog: Catalog, named: Named) -> tuple[RowSource, list[Part]]:
     """Read the rows of a subquery that is tested for, and the conditions that may read the rows around it."""
     select = test.select
     if not {part for part, value in select.args.items() if value} <= _ROW_WISE:
@@ -234,7 +234,7 @@ def _check_levels(relation: Relation, node: exp.Expr) -> None:
         raise refuse(node, "too-deep", rule, "put conditions together with AND")
 
 
-def condition(node: exp.Expr, source: Rows) -> Expression:
+def condition(node: exp.Expr, source: RowSource) -> Expression:
     """Read a predicate over rows: boolean, nothing else."""
     found = expression(node, source.resolve)
     if found.domain.type is not Type.BOOLEAN:
@@ -261,7 +261,7 @@ def _with(select: exp.Expr, catalog: Catalog, named: Named) -> Named:
     return known
 
 
-def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
+def derived(select: exp.Expr, catalog: Catalog, named: Named) -> RowSource:
     """Read a subquery: its columns are expressions over the rows it is made from, or it is grouped by the unit."""
     if isinstance(select, exp.SetOperation):
         return _united(select, catalog, named)
@@ -310,7 +310,7 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
     return _derived(source, relation, columns, owners)
 
 
-def _united(node: exp.SetOperation, catalog: Catalog, named: Named) -> Rows:
+def _united(node: exp.SetOperation, catalog: Catalog, named: Named) -> RowSource:
     """Read UNION ALL of tables with one unit."""
     named = _with(node, catalog, named)
     if not isinstance(node, exp.Union) or node.args.get("distinct") or node.args.get("by_name"):
@@ -339,7 +339,7 @@ def _united(node: exp.SetOperation, catalog: Catalog, named: Named) -> Rows:
     return _derived(first, relation, _named(relation.columns), [])
 
 
-def _derived(source: Rows, relation: Relation, columns: Mapping[str, Expression], owners: list[str]) -> Rows:
+def _derived(source: RowSource, relation: Relation, columns: Mapping[str, Expression], owners: list[str]) -> RowSource:
     """Read a subquery's columns over a relation; the unit is known by its own name too unless that is another
     column's.
     """
@@ -352,7 +352,7 @@ def _derived(source: Rows, relation: Relation, columns: Mapping[str, Expression]
     )
 
 
-def _owners(item: exp.Expr, source: Rows) -> list[str]:
+def _owners(item: exp.Expr, source: RowSource) -> list[str]:
     """List the names that an item of a subquery gives to the unit."""
     if _is_star(item):
         only = item.table.lower() if isinstance(item, exp.Column) else None
@@ -366,7 +366,7 @@ def _is_star(item: exp.Expr) -> bool:
 
 
 def _selected(
-    item: exp.Expr, source: Rows, read: Callable[[exp.Expr], Expression]
+    item: exp.Expr, source: RowSource, read: Callable[[exp.Expr], Expression]
 ) -> list[tuple[str, Expression | None]]:
     """Read the columns of an item, by name; None for the unit where it is no declared column too."""
     if _is_star(item):
@@ -390,11 +390,11 @@ def _selected(
     return [(name, read(inner))]
 
 
-def _declared(node: exp.Expr, source: Rows) -> bool:
+def _declared(node: exp.Expr, source: RowSource) -> bool:
     return any(node.name.lower() == name.lower() for columns in source.scope.values() for name in columns)
 
 
-def _joined(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Named) -> Rows:
+def _joined(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Named) -> RowSource:
     left, rest = _source(first, catalog, named), list(joins)
     if isinstance(left, Public):
         left = _after_public(left, first, rest, catalog, named)
@@ -408,7 +408,7 @@ def _joined(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Nam
     return left
 
 
-def _unnested(left: Rows, node: exp.Join) -> Rows:
+def _unnested(left: RowSource, node: exp.Join) -> RowSource:
     """Repeat every row for each item of a list."""
     alias, name, relation = unnest(node, left.relation, left.lists)
     _check_join(left, {alias: {}}, node)
@@ -416,7 +416,7 @@ def _unnested(left: Rows, node: exp.Join) -> Rows:
     return replace(left, relation=relation, scope={**left.scope, alias: {name: item}})
 
 
-def _after_public(public: Public, first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Named) -> Rows:
+def _after_public(public: Public, first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Named) -> RowSource:
     """Join a private table to a public one: the same as the public one joined to it."""
     private = _source(joins[0].this, catalog, named) if joins else public
     if isinstance(private, Public):
@@ -439,7 +439,7 @@ def _preserved(node: exp.Join, public: Public, private: str) -> Unsupported:
     )
 
 
-def _beside_public(left: Rows, right: Public, node: exp.Join, *, swapped: bool = False) -> Rows:
+def _beside_public(left: RowSource, right: Public, node: exp.Join, *, swapped: bool = False) -> RowSource:
     if node.side in ("RIGHT", "FULL") and not swapped:
         raise _preserved(node, right, next(iter(left.scope)))
     keeping = ("", "RIGHT") if swapped else ("", "LEFT")
@@ -463,7 +463,7 @@ def unlisted(domain: Domain) -> bool:
     return domain.values is None and domain.range is None
 
 
-def _hidden(left: Rows, right: Public, name: str, *, outer: bool) -> tuple[str, str]:
+def _hidden(left: RowSource, right: Public, name: str, *, outer: bool) -> tuple[str, str]:
     """Find the side of USING that a plain name does not stand for.
 
     Both are equal, unless rows without a match are kept; the public one lists its values, which makes them groups where
@@ -478,7 +478,7 @@ def _hidden(left: Rows, right: Public, name: str, *, outer: bool) -> tuple[str, 
     return right.alias, name
 
 
-def _beside_private(left: Rows, right: Rows, node: exp.Join) -> Rows:
+def _beside_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSource:
     """Put rows of two private tables side by side, within one unit."""
     if (node.side or "") not in ("", "LEFT") or (node.kind or "") not in ("", "INNER", "OUTER") or node.method:
         raise refuse(
@@ -515,7 +515,7 @@ def _beside_private(left: Rows, right: Rows, node: exp.Join) -> Rows:
     return replace(found, scope={**left.scope, **kept}, owners=left.owners)
 
 
-def _check_join(left: Rows, right: Mapping[str, object], node: exp.Expr) -> None:
+def _check_join(left: RowSource, right: Mapping[str, object], node: exp.Expr) -> None:
     for alias in right:
         if alias.lower() in {each.lower() for each in left.scope}:
             raise refuse(node, "duplicate-alias", f"two tables are called {alias}", "give one an alias with AS")
@@ -524,7 +524,7 @@ def _check_join(left: Rows, right: Mapping[str, object], node: exp.Expr) -> None
         raise refuse(node, "too-many-joins", f"at most {MOST_JOINS} tables are joined", "join fewer tables")
 
 
-def _apart(right: Rows, left: Rows) -> Rows:
+def _apart(right: RowSource, left: RowSource) -> RowSource:
     """Give the same rows with numbers of sources that the others have not."""
     by = next_source(left.relation)
     scope = {
@@ -533,7 +533,7 @@ def _apart(right: Rows, left: Rows) -> Rows:
     return replace(right, relation=renumbered(right.relation, by), scope=scope)
 
 
-def _projected(right: Rows) -> Rows:
+def _projected(right: RowSource) -> RowSource:
     """Turn what is computed from columns into columns of its own: a row without a match has none of them, whatever a
     function makes of missing values.
     """
@@ -556,7 +556,7 @@ def _missing(made: Expression) -> Expression:
     return replace(made, domain=replace(made.domain, nullable=True))
 
 
-def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | Public:
+def _source(node: exp.Expr, catalog: Catalog, named: Named) -> RowSource | Public:
     if isinstance(node, exp.Subquery):
         _only(node, {"this", "alias"}, "subquery")
         found = derived(node.this, catalog, named)
@@ -581,7 +581,7 @@ def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | Public:
     scan = Scan(table.name, table.every_row, 0, columns, table.limits)
     known = {} if table.id is None else {alias: (table.id,)}
     lists = {alias: {name: (Field(0, table.name, name), each) for name, each in table.lists.items()}}
-    return Rows(scan, {alias: _named(scan.columns)}, table, known, catalog, lists=lists if table.lists else {})
+    return RowSource(scan, {alias: _named(scan.columns)}, table, known, catalog, lists=lists if table.lists else {})
 
 
 def _unknown(node: exp.Table, name: str) -> str:
@@ -591,7 +591,7 @@ def _unknown(node: exp.Table, name: str) -> str:
     return f"no declared table is called {name[:60]}{why}"
 
 
-def _called(found: Rows, alias: str) -> Rows:
+def _called(found: RowSource, alias: str) -> RowSource:
     """Read a subquery under an alias."""
     return replace(found, scope={alias: found.scope[""]}, owners={alias: found.owners[""]})
 

@@ -12,14 +12,24 @@ from fractions import Fraction
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.aggregates.measures import Asked, Count, Distinct, Mean, Reads, Sum, both, present, value_range
+from sfumato.plan.aggregates.measures import (
+    AggregateRequest,
+    Count,
+    Distinct,
+    Mean,
+    Reads,
+    Sum,
+    both,
+    present,
+    value_range,
+)
 from sfumato.plan.aggregates.ranked import MOST_DECIMALS, Quantile
 from sfumato.plan.aggregates.spread import CorrelationOfPairs, CovarianceOfPairs, LineOfPairs, Variance, present_too
 from sfumato.plan.aggregates.value_measures import MOST_FREQUENT, DistinctValues, FrequentValue
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.costs import check
 from sfumato.plan.nodes import Aggregate, Query
-from sfumato.plan.noisy_rows import Finish, Output, Over
+from sfumato.plan.noisy_rows import Finish, NoisyWindow, Output
 from sfumato.plan.sharing import measured
 from sfumato.plan.sql.grouping import Grouping, grouping
 from sfumato.plan.sql.outer import (
@@ -33,7 +43,7 @@ from sfumato.plan.sql.outer import (
     whole,
 )
 from sfumato.plan.sql.parameters import Parameters
-from sfumato.plan.sql.rows import Rows, condition, rows
+from sfumato.plan.sql.rows import RowSource, condition, rows
 from sfumato.plan.sql.sql_expressions import Read, expression, reading, remembering
 from sfumato.plan.sql.text import select as parse_text
 from sfumato.plan.sql.text_positions import called, refuse, shown
@@ -145,14 +155,14 @@ _CLAUSES = {
     "offset",
     "distinct",
 }
-_SPREADS: dict[type, Callable[[Expression, Expression | None], Asked]] = {
+_SPREADS: dict[type, Callable[[Expression, Expression | None], AggregateRequest]] = {
     exp.Variance: lambda value, where: Variance(value, True, False, where),
     exp.VariancePop: lambda value, where: Variance(value, False, False, where),
     exp.Stddev: lambda value, where: Variance(value, True, True, where),
     exp.StddevSamp: lambda value, where: Variance(value, True, True, where),
     exp.StddevPop: lambda value, where: Variance(value, False, True, where),
 }
-_PAIRED: dict[type, Callable[[Expression, Expression, Expression | None], Asked]] = {
+_PAIRED: dict[type, Callable[[Expression, Expression, Expression | None], AggregateRequest]] = {
     exp.CovarPop: lambda y, x, where: CovarianceOfPairs(y, x, where, False),
     exp.CovarSamp: lambda y, x, where: CovarianceOfPairs(y, x, where, True),
     exp.Corr: lambda y, x, where: CorrelationOfPairs(y, x, where, False),
@@ -208,7 +218,7 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
             )
     _check_columns(select, len(select.expressions))
     source = rows(select, catalog, {})
-    building = _Building(source, grouping(select, source), aggregates(select))
+    building = _SelectBuilder(source, grouping(select, source), aggregates(select))
     listed = [(item, each) for item in select.expressions for each in _outputs(item, building)]
     _check_columns(select, len(listed))
     outputs = tuple(each for _, each in listed)
@@ -237,15 +247,15 @@ def _check_columns(select: exp.Select, count: int) -> None:
         raise refuse(select, "too-many-columns", rule, "ask in two questions")
 
 
-class _Building:
+class _SelectBuilder:
     """This collects keys and measures while the answer's columns are read."""
 
-    def __init__(self, source: Rows, grouped: Grouping, aggregated: bool) -> None:
+    def __init__(self, source: RowSource, grouped: Grouping, aggregated: bool) -> None:
         self.source, self.keys, self.sets = source, grouped.keys, grouped.sets
         self.aggregated = aggregated
         """Whether windows are over groups: else they would be over rows of the table."""
-        self.measures: dict[Asked, Column] = {}
-        self.windows: dict[Over, Column] = {}
+        self.measures: dict[AggregateRequest, Column] = {}
+        self.windows: dict[NoisyWindow, Column] = {}
         self.outputs: dict[str, tuple[exp.Expr, Expression]] = {}
         """The answer's own names, in small letters: what each was read from and what it became."""
         self._named = {key: Column(Key(index), self._shown(index)) for index, key in enumerate(self.keys)}
@@ -256,7 +266,7 @@ class _Building:
         domain = self.keys[index].domain
         return replace(domain, nullable=domain.nullable or any(index not in each for each in self.sets))
 
-    def measure(self, found: Asked) -> Column:
+    def measure(self, found: AggregateRequest) -> Column:
         """Find the column of a measure: equal measures are measured once."""
         return self.measures.setdefault(found, Column(Result(len(self.measures), found.noises), found.result))
 
@@ -296,7 +306,7 @@ class _Building:
         return remembering(resolve)
 
 
-def _outputs(item: exp.Expr, building: _Building) -> tuple[Output, ...]:
+def _outputs(item: exp.Expr, building: _SelectBuilder) -> tuple[Output, ...]:
     """Read an item of SELECT: a list of measures is a column for each, and their names end in what tells them apart."""
     inner = item.this if isinstance(item, exp.Alias) else item
     if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
@@ -319,7 +329,7 @@ def _is_list(node: exp.Expr) -> bool:
     return isinstance(inner, exp.ApproxTopK) or shares(inner) is not None
 
 
-def _list(node: exp.Expr, source: Rows) -> tuple[str, Iterable[tuple[str, Asked]]]:
+def _list(node: exp.Expr, source: RowSource) -> tuple[str, Iterable[tuple[str, AggregateRequest]]]:
     """Read a list of measures: what it is called unless it has a name, and each with what its own name ends in."""
     inner, where = node.this if isinstance(node, exp.Filter) else node, _filter(node, source)
     if isinstance(inner, exp.ApproxTopK):
@@ -328,7 +338,9 @@ def _list(node: exp.Expr, source: Rows) -> tuple[str, Iterable[tuple[str, Asked]
     return "quantile", quantiles(inner, where, lambda value: expression(value, source.resolve))
 
 
-def _most_frequent(node: exp.ApproxTopK, where: Expression | None, source: Rows) -> Iterable[tuple[str, Asked]]:
+def _most_frequent(
+    node: exp.ApproxTopK, where: Expression | None, source: RowSource
+) -> Iterable[tuple[str, AggregateRequest]]:
     """Read APPROX_TOP_K(x, k): the k most frequent values, best first, named by their places."""
     count = node.args.get("expression")
     most = int(count.this) if isinstance(count, exp.Literal) and count.is_int and len(count.this) < 4 else 0
@@ -340,7 +352,7 @@ def _most_frequent(node: exp.ApproxTopK, where: Expression | None, source: Rows)
     return [(str(place + 1), FrequentValue(value, most, place, where)) for place in range(most)]
 
 
-def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) -> Expression:
+def _finishing(node: exp.Expr, building: _SelectBuilder, *, renamed: bool = False) -> Expression:
     """Read an expression over keys and measures: each key or aggregate is a column, the rest is made from them.
 
     ``renamed`` says that the answer's own names may stand for what they mean.
@@ -373,7 +385,7 @@ def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) ->
     return made
 
 
-def _check_subtotals(select: exp.Select, building: _Building) -> None:
+def _check_subtotals(select: exp.Select, building: _SelectBuilder) -> None:
     """A subtotal is the sum of its groups, which is true of rows but not of units: one may be in several groups."""
     if (
         building.sets
@@ -395,7 +407,7 @@ def _check_subtotals(select: exp.Select, building: _Building) -> None:
         )
 
 
-def _ungrouped(node: exp.Column, building: _Building) -> Expression:
+def _ungrouped(node: exp.Column, building: _SelectBuilder) -> Expression:
     made = expression(node, building.source.resolve)  # an unknown column says so first
     raise refuse(
         node,
@@ -405,12 +417,12 @@ def _ungrouped(node: exp.Column, building: _Building) -> Expression:
     )
 
 
-def _filter(node: exp.Expr, source: Rows) -> Expression | None:
+def _filter(node: exp.Expr, source: RowSource) -> Expression | None:
     """Read which rows an aggregate is of; None where it has no FILTER."""
     return condition(node.expression.this, source) if isinstance(node, exp.Filter) else None
 
 
-def _measure(node: exp.Expr, source: Rows) -> Asked:
+def _measure(node: exp.Expr, source: RowSource) -> AggregateRequest:
     where = _filter(node, source)
     if isinstance(node, exp.Filter):
         node = node.this
@@ -472,7 +484,7 @@ def _ordered(node: exp.WithinGroup) -> exp.Expr:
     return exp.Mode(this=order[0].this)
 
 
-def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) -> Asked:
+def _count(argument: exp.Expr | None, where: Expression | None, source: RowSource) -> AggregateRequest:
     if argument is None or isinstance(argument, exp.Star):
         return Count(where)
     value = expression(argument, source.resolve)
@@ -481,7 +493,7 @@ def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) ->
     return Count(both(where, present(value)))
 
 
-def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, source: Rows) -> Asked:
+def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, source: RowSource) -> AggregateRequest:
     table, named = source.table, argument.expressions
     parts = named[0].expressions if len(named) == 1 and isinstance(named[0], exp.Tuple) else named
     counted = isinstance(node, (exp.Count, exp.ApproxDistinct))
@@ -496,7 +508,7 @@ def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, 
     return DistinctValues(expression(parts[0], source.resolve), where)
 
 
-def _is_other_id(node: exp.Expr, source: Rows) -> bool:
+def _is_other_id(node: exp.Expr, source: RowSource) -> bool:
     """Tell whether a part is called like an id and is no column here, as the id of rows that a LEFT JOIN may miss."""
     ids = {str(each.id).lower() for each in source.catalog.tables.values() if each.id is not None}
     named = isinstance(node, exp.Column) and node.name.lower() in ids and node.table.lower() not in source.public
@@ -513,7 +525,7 @@ def _countable(table: Described) -> str:
     return f"use COUNT(DISTINCT {named})"
 
 
-def _with_moments(asked: Asked, node: exp.Expr) -> Asked:
+def _with_moments(asked: AggregateRequest, node: exp.Expr) -> AggregateRequest:
     """Refuse what is made from squares or products that doubles could not add up."""
     values = [each.value for each in asked.measured(()) if each.value is not None]
     known = all(each.domain.range is not None for each in values)
@@ -523,7 +535,7 @@ def _with_moments(asked: Asked, node: exp.Expr) -> Asked:
     raise refuse(node, "unbounded", rule, "declare narrower bounds, or divide the value by a large number")
 
 
-def _summable(node: exp.Expr, source: Rows) -> Expression:
+def _summable(node: exp.Expr, source: RowSource) -> Expression:
     value = expression(node, source.resolve)
     _check_summable(value, node)
     return value
@@ -546,7 +558,7 @@ def _check_summable(value: Expression, node: exp.Expr) -> None:
         )
 
 
-def _finish(select: exp.Select, building: _Building, outputs: tuple[Output, ...]) -> Finish:
+def _finish(select: exp.Select, building: _SelectBuilder, outputs: tuple[Output, ...]) -> Finish:
     having = select.args.get("having")
     predicate = None
     if having is not None:

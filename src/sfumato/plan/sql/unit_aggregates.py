@@ -15,9 +15,9 @@ from sfumato.plan.aggregates.measures import both, present
 from sfumato.plan.aggregates.unit_measures import (
     Counting,
     End,
-    Frame,
-    Place,
-    Running,
+    FrameBounds,
+    RowPosition,
+    RunningAggregate,
     Shifted,
     UnitAll,
     UnitAny,
@@ -271,30 +271,30 @@ class Windows:
             raise refuse(node, "not-by-period", rule, f"write OVER (PARTITION BY {line} …)")
         return tuple(sorted(dict.fromkeys(found), key=repr))
 
-    def _frame(self, node: exp.Window, *, ordered: bool) -> Frame:
+    def _frame(self, node: exp.Window, *, ordered: bool) -> FrameBounds:
         spec = node.args.get("spec")
         if spec is None:
-            return Frame.PEERS if ordered else Frame.WHOLE
+            return FrameBounds.PEERS if ordered else FrameBounds.WHOLE
         told = {name: value for name, value in spec.args.items() if value}
         end = told.pop("end", "CURRENT ROW"), told.pop("end_side", "")
         kind = told.pop("kind", "")
         if told == {"start": "UNBOUNDED", "start_side": "PRECEDING"} and kind in ("ROWS", "RANGE"):
             if end == ("UNBOUNDED", "FOLLOWING"):
-                return Frame.WHOLE
+                return FrameBounds.WHOLE
             if end == ("CURRENT ROW", ""):
-                return (Frame.ROWS if kind == "ROWS" else Frame.PEERS) if ordered else Frame.WHOLE
+                return (FrameBounds.ROWS if kind == "ROWS" else FrameBounds.PEERS) if ordered else FrameBounds.WHOLE
         rule = "a window reaches from the first row of the partition to this one, or over all of it"
         raise refuse(node, "frame", rule, _FRAME)
 
     def _function(
-        self, node: exp.Window, keys: tuple[Expression, ...], order: tuple[Order, ...], frame: Frame
+        self, node: exp.Window, keys: tuple[Expression, ...], order: tuple[Order, ...], frame: FrameBounds
     ) -> WindowFunction:
         inner = node.this
         if type(inner) in _COUNTING:
             if any(inner.args.values()):
                 raise refuse(node, "window", "a place takes no argument", f"write {inner.sql_name()}() OVER (…)")
             self._check_order(node, order)
-            return Place(keys, order, _COUNTING[type(inner)], self.rows + 1)  # the last stands for all later ones
+            return RowPosition(keys, order, _COUNTING[type(inner)], self.rows + 1)  # the last stands for all later ones
         if isinstance(inner, (exp.Lag, exp.Lead)):
             self._check_order(node, order)
             return self._shifted(inner, keys, order)
@@ -304,7 +304,7 @@ class Windows:
         measure = unit_measure(inner, self.resolve, self.rows)
         if measure is None or isinstance(measure, (UnitDistinct, UnitFirst)):
             raise refuse(node, "window", f"{shown(inner)} is not found over a window", _USUAL)
-        return Running(keys, order if frame is not Frame.WHOLE else (), measure, frame)
+        return RunningAggregate(keys, order if frame is not FrameBounds.WHOLE else (), measure, frame)
 
     def _check_order(self, node: exp.Window, order: tuple[Order, ...]) -> None:
         if not order:
@@ -333,13 +333,13 @@ class Windows:
         return Shifted(keys, order, value, places, other, either.domain)
 
     def _end(
-        self, node: exp.Expr, keys: tuple[Expression, ...], order: tuple[Order, ...], frame: Frame
+        self, node: exp.Expr, keys: tuple[Expression, ...], order: tuple[Order, ...], frame: FrameBounds
     ) -> WindowFunction:
         last = isinstance(node, exp.LastValue)
-        if last and frame is Frame.ROWS:
+        if last and frame is FrameBounds.ROWS:
             rule = "LAST_VALUE of the rows up to a row is that row's own value"
             raise refuse(node, "frame", rule, "use the column as it is, or leave the frame out")
-        return End(keys, order, expression(node.this, self.resolve), last, last and frame is Frame.PEERS)
+        return End(keys, order, expression(node.this, self.resolve), last, last and frame is FrameBounds.PEERS)
 
 
 _SOME = Column(Field(0, "", "some"), Domain(Type.BOOLEAN))

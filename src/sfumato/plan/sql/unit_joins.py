@@ -44,7 +44,7 @@ MOST_JOINED = 1000
 """Rows of one unit that a join may hold and be the side of another without being cut again."""
 
 
-class Known(Protocol):
+class NamedRelation(Protocol):
     """This is a relation with the names that a question may use for what is in it."""
 
     @property
@@ -65,7 +65,7 @@ class Known(Protocol):
 
 
 @dataclass(frozen=True)
-class Match:
+class JoinCondition:
     """A match says by what rows of two relations match, apart from the unit: equalities, conditions over both, and what
     is asked of one of them alone.
     """
@@ -85,7 +85,7 @@ def every(parts: Sequence[Expression]) -> Expression | None:
     return None if not found else found[0] if len(found) == 1 else call("AND", *found)
 
 
-def unit_join(left: Known, right: Known, match: Match, outer: bool) -> UnitJoin:
+def unit_join(left: NamedRelation, right: NamedRelation, match: JoinCondition, outer: bool) -> UnitJoin:
     """Put rows of two relations side by side. What is asked of one of them alone is asked before its rows are cut."""
     own = () if outer else match.left
     kept = match.left if outer else ()
@@ -93,7 +93,7 @@ def unit_join(left: Known, right: Known, match: Match, outer: bool) -> UnitJoin:
     return UnitJoin(first, second, match.pairs, match.condition(*kept), outer)
 
 
-def semi_join(left: Known, right: Known, match: Match, anti: bool) -> Relation:
+def semi_join(left: NamedRelation, right: NamedRelation, match: JoinCondition, anti: bool) -> Relation:
     """Keep the rows of the first that have a match among the second, or have none. A row of which more is asked inside
     the test and that does not meet it has no match.
     """
@@ -149,8 +149,8 @@ Part = exp.Expr | tuple[exp.Expr, exp.Expr]
 
 
 def matched(
-    parts: Sequence[Part], left: Known, right: Known, resolve: Resolve, catalog: Catalog, at: exp.Expr
-) -> Match:
+    parts: Sequence[Part], left: NamedRelation, right: NamedRelation, resolve: Resolve, catalog: Catalog, at: exp.Expr
+) -> JoinCondition:
     """Read what conditions mean between two private relations, or refuse them and say which line is missing."""
     if left.table.every_row:
         raise refuse(
@@ -183,7 +183,7 @@ def matched(
 class _Matching:
     """This collects what is found of the conditions between two relations."""
 
-    def __init__(self, left: Known, right: Known, resolve: Resolve) -> None:
+    def __init__(self, left: NamedRelation, right: NamedRelation, resolve: Resolve) -> None:
         self._sides, self._resolve = (left, right), resolve
         self.unit = False
         self._pairs: list[tuple[Expression, Expression]] = []
@@ -244,12 +244,12 @@ class _Matching:
         first, second = (periods(side.relation, catalog) for side in self._sides)
         return any(a in first and b in second for a, b in self._pairs)
 
-    def match(self) -> Match:
+    def match(self) -> JoinCondition:
         pairs = tuple(sorted(set(self._pairs), key=repr))
-        return Match(pairs, tuple(self._conditions), tuple(self._own[0]), tuple(self._own[1]))
+        return JoinCondition(pairs, tuple(self._conditions), tuple(self._own[0]), tuple(self._own[1]))
 
 
-def _is_unit(side: Known, node: exp.Expr) -> bool:
+def _is_unit(side: NamedRelation, node: exp.Expr) -> bool:
     """Tell whether a part names the unit of a side, and no alias of the other."""
     if not isinstance(node, exp.Column):
         return False
@@ -257,7 +257,7 @@ def _is_unit(side: Known, node: exp.Expr) -> bool:
     return (not named or named in {alias.lower() for alias in side.scope}) and side.is_unit(node)
 
 
-def names(side: Known) -> list[str]:
+def names(side: NamedRelation) -> list[str]:
     """List the names of the unit in a relation, each with its alias before it."""
     owned = ((alias, name) for alias, known in side.owners.items() for name in known)
     return [f"{quoted(alias)}.{quoted(name)}" if alias else quoted(name) for alias, name in owned]
@@ -292,7 +292,7 @@ def period_words(table: Described, alias: str = "") -> str:
     return column if plain else f"DATE_TRUNC('{table.period.every}', {column})"
 
 
-def _period_words(side: Known) -> str:
+def _period_words(side: NamedRelation) -> str:
     return period_words(side.table, next(iter(side.scope), ""))
 
 
@@ -377,7 +377,7 @@ class Test:
             )
         return cls(node, select, operands, anti)
 
-    def equal(self, inner: Known) -> list[Part]:
+    def equal(self, inner: NamedRelation) -> list[Part]:
         """Read what IN makes equal: a part of the rows outside and one of the subquery's."""
         derived = set(inner.scope) == {""}
         columns = (exp.column(each.alias_or_name) if derived else each.unalias() for each in self.select.expressions)
@@ -512,7 +512,7 @@ class Public:
 
 
 def public_join(
-    left: Known, right: Public, node: exp.Join, outer: bool, catalog: Catalog
+    left: NamedRelation, right: Public, node: exp.Join, outer: bool, catalog: Catalog
 ) -> tuple[Join, tuple[str, ...]]:
     """Put every row beside its matches in a public table, and the columns that USING names."""
     using = tuple(right.column(each.name, node) for each in node.args.get("using") or [])
@@ -570,7 +570,7 @@ def _check_distinct(made: Expression, domain: Domain, node: exp.Join) -> None:
         )
 
 
-def _comparisons(left: Known, right: Public, part: exp.Expr) -> Iterator[tuple[str, Expression, str]]:
+def _comparisons(left: NamedRelation, right: Public, part: exp.Expr) -> Iterator[tuple[str, Expression, str]]:
     """List what is compared with a column of the public table, each as (operator, what, column): what operator
     column.
     """
@@ -595,7 +595,7 @@ def _comparisons(left: Known, right: Public, part: exp.Expr) -> Iterator[tuple[s
     )
 
 
-def _belongs(column: exp.Column, left: Known, right: Public) -> bool:
+def _belongs(column: exp.Column, left: NamedRelation, right: Public) -> bool:
     if column.table:
         return column.table.lower() == right.alias.lower()
     known = {name.lower() for columns in left.scope.values() for name in columns}

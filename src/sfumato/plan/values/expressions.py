@@ -58,7 +58,7 @@ class SummedOver:
 
 @codec.value("shown-column")
 @dataclass(frozen=True)
-class Shown:
+class ShownColumn:
     """This is a column of the noisy rows that an outer SELECT reads, by its place."""
 
     index: int
@@ -75,7 +75,7 @@ class Windowed:
     noises: int = field(default=1, compare=False)
 
 
-Reference = Field | Key | Result | SummedOver | Shown | Windowed
+Reference = Field | Key | Result | SummedOver | ShownColumn | Windowed
 """What a column is: a field below the aggregate; above it a key, a result, or what is made of noisy rows."""
 
 

@@ -90,7 +90,7 @@ def _met(condition: Expression) -> Limits:
     return {} if comparison is None else _carried(comparison.operand, _limit(*comparison))
 
 
-class Comparison(NamedTuple):
+class LiteralComparison(NamedTuple):
     """A comparison of an expression with literals that are there, the literals on the right."""
 
     operator: str
@@ -98,7 +98,7 @@ class Comparison(NamedTuple):
     values: tuple[Any, ...]
 
 
-def as_comparison(condition: Call) -> Comparison | None:
+def as_comparison(condition: Call) -> LiteralComparison | None:
     """Return a condition as a comparison with literals; None where it is none."""
     operand, *others = condition.arguments
     name = condition.function
@@ -108,7 +108,7 @@ def as_comparison(condition: Call) -> Comparison | None:
     if isinstance(operand, Literal) or not values:
         return None
     if name == "IN" or (name in ("BETWEEN", *_TURNED) and len(values) == len(others)):
-        return Comparison(name, operand, values)
+        return LiteralComparison(name, operand, values)
     return None
 
 

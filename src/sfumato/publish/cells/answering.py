@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.errors import Unsupported
-from sfumato.plan.aggregates.measures import Asked, Count, Estimate, Mean, Ratio, Sum, present, value_range
+from sfumato.plan.aggregates.measures import (
+    AggregateRequest,
+    Count,
+    GroupEstimate,
+    Mean,
+    Ratio,
+    Sum,
+    present,
+    value_range,
+)
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.nodes import Filter, GroupKey, Query, Relation, Scan
 from sfumato.plan.sql import statements
@@ -31,13 +40,13 @@ from sfumato.policy import Domain, Type
 from sfumato.policy.domains import MOST_LETTERS
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text as written
 from sfumato.publish.cells.cell_functions import evaluate
-from sfumato.publish.cells.cell_values import Bools, Cells, Spans, Texts, Truths, cells_of, spans, truths
+from sfumato.publish.cells.cell_values import Bools, Cells, PossibleTruths, Spans, Texts, cells_of, spans, truths
 from sfumato.publish.cells.groups import Codes, Groups, grouped, key_cells
-from sfumato.publish.marginals.attributes import MOST_CELLS, Attribute, Attributes, Cell, Listed, Range
+from sfumato.publish.marginals.attributes import MOST_CELLS, Attribute, Attributes, Cell, ListedCell, RangeCell
 from sfumato.publish.marginals.blocks import Set
-from sfumato.publish.marginals.bounds import Bounded, Weights, bounded
+from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bounded
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.group_totals import Known
+from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.release.answers.answer import BOUGHT, BOUNDED, HYPOTHESIS, MEASURED, UNVERIFIED, Answer, answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.noisy_rows.finishing import finish
@@ -60,7 +69,7 @@ class Face:
     table: str
     attributes: Attributes
     domains: tuple[Domain, ...]
-    known: Known
+    known: SynopsisEstimates
     receipt: Receipt
     where: str = ""
     decided: Mapping[str, tuple[int, tuple[str | None, ...]]] = field(default_factory=dict)
@@ -120,18 +129,18 @@ def part_labels(attribute: Attribute, level: int) -> list[str | None]:
 
 
 def _part_name(cells: list[Cell]) -> str:
-    bins = [each for each in cells if isinstance(each, Range)]
+    bins = [each for each in cells if isinstance(each, RangeCell)]
     if bins:  # a value with a cell of its own is joined to the bin that it lies in
-        return cell_name(Range(bins[0].low, bins[-1].high, bins[-1].closed))
+        return cell_name(RangeCell(bins[0].low, bins[-1].high, bins[-1].closed))
     first, last = cells[0], cells[-1]
     return cell_name(first) if len(cells) == 1 else f"{cell_name(first)} … {cell_name(last)}"
 
 
 def cell_name(cell: Cell) -> str:
     """Name a cell in words."""
-    if isinstance(cell, Listed):
+    if isinstance(cell, ListedCell):
         return _shown(cell.value)
-    if isinstance(cell, Range):
+    if isinstance(cell, RangeCell):
         return f"{_shown(cell.low)} to {'' if cell.closed else 'below '}{_shown(cell.high)}"
     return "missing or in no bin"
 
@@ -223,7 +232,7 @@ class Condition:
 
     expression: Expression
     axes: Set
-    truths: Truths
+    truths: PossibleTruths
     columns: tuple[tuple[Reference, int, int | None], ...]
     """The columns that it names: the place of each, and its level where it is one."""
 
@@ -242,7 +251,7 @@ def condition(face: Face, text: str) -> Condition:
     axes = asking.checked(asking.used([measure.where]))
     sizes = asking.sizes(axes)
     found = truths(asking.cells(measure.where, axes))
-    whole = Truths(*(np.broadcast_to(each, sizes) for each in (found.true, found.false, found.null)))
+    whole = PossibleTruths(*(np.broadcast_to(each, sizes) for each in (found.true, found.false, found.null)))
     return Condition(measure.where, axes, whole, asking.named(measure.where))
 
 
@@ -274,11 +283,11 @@ def _conditions(relation: Relation) -> tuple[Expression, ...]:
 class Quantity:
     """This is a total for each group on the grid."""
 
-    totals: tuple[Bounded, ...]
+    totals: tuple[BoundedTotals, ...]
     """One for each group of joined cells."""
     axes: Set
     groups: Groups
-    weights: tuple[Weights, ...]
+    weights: tuple[CellWeights, ...]
     """What the totals count, in their order."""
 
     def of(self, table: NDArray[N]) -> NDArray[N]:
@@ -330,7 +339,7 @@ class Quantity:
 
 
 @dataclass(frozen=True, eq=False)
-class Settled:
+class SettledTotals:
     """These are the totals of all groups of a question, as something else than the synopsis knows them."""
 
     values: Floats
@@ -350,7 +359,7 @@ class Settled:
         return np.full(len(self.values), _WEAKER.index(self.basis))
 
 
-Settle = Callable[[tuple[Quantity, ...], float], tuple[Settled, ...] | None]
+Settle = Callable[[tuple[Quantity, ...], float], tuple[SettledTotals, ...] | None]
 """Finds the totals that one measure is made of, where the synopsis can only bound them; None leaves them as they are.
 The number is its part of all totals of the question: of a chance to miss that all share, it has no more.
 """
@@ -365,10 +374,10 @@ class _Asking:
         self.cuts: dict[int, set[int]] = {}
         self.outside: set[Set] = set()
         self.decided: set[str] = set()
-        self._estimates: dict[int, list[Estimate]] = {}
+        self._estimates: dict[int, list[GroupEstimate]] = {}
         sets = query.finish.sets or (tuple(range(len(query.plan.keys))),)
         self.groupings = [self._groups(each) for each in sets]
-        self.quantities: list[list[tuple[Quantity | Settled, ...]]] = [
+        self.quantities: list[list[tuple[Quantity | SettledTotals, ...]]] = [
             [self._quantities(measure, *each) for each in zip(self.groupings, map(self._shown, sets), strict=True)]
             for measure in query.plan.measures
         ]
@@ -487,21 +496,23 @@ class _Asking:
 
     # Measures
 
-    def _condition(self, conditions: Iterable[Expression], axes: Set) -> Truths:
+    def _condition(self, conditions: Iterable[Expression], axes: Set) -> PossibleTruths:
         """Say which cells may have rows that count, and which may have rows that do not."""
         shape = (1,) * len(axes)
         true, other = np.ones(shape, bool), np.zeros(shape, bool)
         for each in conditions:
             found = truths(self.cells(each, axes))
             true, other = true & found.true, other | found.false | found.null
-        return Truths(true, other, np.zeros(shape, bool))
+        return PossibleTruths(true, other, np.zeros(shape, bool))
 
     def _shown(self, members: Sequence[int]) -> list[Expression]:
         """Subtotals are sums of groups that are shown: a key that is summed over is there, or may be missing."""
         keys = self.query.plan.keys
         return [present(key) for index, key in enumerate(keys) if index not in members and not key.domain.nullable]
 
-    def _quantities(self, measure: Asked, groups: Groups, shown: Sequence[Expression]) -> tuple[Quantity, ...]:
+    def _quantities(
+        self, measure: AggregateRequest, groups: Groups, shown: Sequence[Expression]
+    ) -> tuple[Quantity, ...]:
         """Find the totals that a measure is made of: one, or two for a mean."""
         if type(measure) not in (Count, Sum, Mean):
             rule = f"a synopsis knows how many rows are in each cell: {measure.name} cannot be found from that"
@@ -515,7 +526,7 @@ class _Asking:
         self._note(made, axes)
         return tuple(self._quantity(each, axes, groups) for each in made)
 
-    def _adding(self, measure: Asked, counted: Truths, axes: Set) -> list[Weights]:
+    def _adding(self, measure: AggregateRequest, counted: PossibleTruths, axes: Set) -> list[CellWeights]:
         assert measure.value is not None
         value = spans(self.cells(measure.value, axes))
         if isinstance(measure, Mean):
@@ -526,7 +537,7 @@ class _Asking:
         least, most = map(float, value_range(measure.value))
         return [_weights(counted, value, (least, most))]
 
-    def _quantity(self, weights: Weights, axes: Set, groups: Groups) -> Quantity:
+    def _quantity(self, weights: CellWeights, axes: Set, groups: Groups) -> Quantity:
         parts = [weights]
         if groups.joined:
             parts = [weights.masked(self._member(groups, axes, index)) for index in range(groups.count)]
@@ -536,7 +547,7 @@ class _Asking:
         totals = tuple(bounded(self.face.known, each, axes, groups.axes) for each in parts)
         return Quantity(totals, axes, groups, tuple(parts))
 
-    def _note(self, made: Sequence[Weights], axes: Set) -> None:
+    def _note(self, made: Sequence[CellWeights], axes: Set) -> None:
         """Remember which bins are cut, and which attributes were not published together."""
         if not self.face.known.covers(axes):
             self.outside.add(axes)
@@ -545,7 +556,7 @@ class _Asking:
             for each in made:
                 here = np.atleast_1d(each.cut.any(others))
                 cells = self.face.attributes[place].cells
-                if len(here) == len(cells) and any(isinstance(one, Range) for one in cells):
+                if len(here) == len(cells) and any(isinstance(one, RangeCell) for one in cells):
                     self.cuts.setdefault(place, set()).update(np.flatnonzero(here).tolist())
 
     # The answer
@@ -564,7 +575,7 @@ class _Asking:
         places = np.arange(len(keys))
         return AnswerRows(keys, np.array(over, bool).reshape(len(keys), width), places, places, sums=False, width=width)
 
-    def estimates(self, noises: int) -> list[Estimate]:
+    def estimates(self, noises: int) -> list[GroupEstimate]:
         """Give every measure, with ranges that hold for so many noises at once."""
         if noises not in self._estimates:
             measures = zip(self.query.plan.measures, self.quantities, strict=True)
@@ -611,42 +622,44 @@ class _Asking:
         return level is None and self.face.attributes[place].binned
 
 
-def _weakest(found: tuple[Quantity | Settled, ...]) -> Codes:
+def _weakest(found: tuple[Quantity | SettledTotals, ...]) -> Codes:
     return np.asarray(np.maximum.reduce([each.words for each in found]))
 
 
-def _counting(counted: Truths) -> Weights:
+def _counting(counted: PossibleTruths) -> CellWeights:
     low = counted.true & ~counted.false
-    return Weights(low.astype(np.float64), counted.true.astype(np.float64))
+    return CellWeights(low.astype(np.float64), counted.true.astype(np.float64))
 
 
-def _weights(counted: Truths, value: Spans, possible: tuple[float, float]) -> Weights:
+def _weights(counted: PossibleTruths, value: Spans, possible: tuple[float, float]) -> CellWeights:
     """Weigh every cell by the least and the greatest that one of its rows may add, held within what is possible."""
     low, high = (np.clip(each, possible[0], possible[1]) for each in (value.low, value.high))
     some, nothing = counted.true & value.there, counted.false | value.null
     least = np.where(some, np.where(nothing, np.minimum(low, 0.0), low), 0.0)
     most = np.where(some, np.where(nothing, np.maximum(high, 0.0), high), 0.0)
-    return Weights(least, most)
+    return CellWeights(least, most)
 
 
-def _estimate(measure: Asked, found: Sequence[tuple[Quantity | Settled, ...]], beta: float, noises: int) -> Estimate:
+def _estimate(
+    measure: AggregateRequest, found: Sequence[tuple[Quantity | SettledTotals, ...]], beta: float, noises: int
+) -> GroupEstimate:
     """Put the groupings of a measure one after the other."""
     each = [[quantity.range(beta, noises) for quantity in own] for own in found]
     joined = [tuple(map(np.concatenate, zip(*part, strict=True))) for part in zip(*each, strict=True)]
     if not isinstance(measure, Mean):
         ((value, low, high),) = joined
         whole = measure.result.type is Type.INTEGER
-        return Estimate(np.round(value) if whole else value, low, high)
+        return GroupEstimate(np.round(value) if whole else value, low, high)
     low_end, high_end = value_range(measure.value)
     if low_end == high_end:
         same = np.full(len(joined[0][0]), float(low_end))
-        return Estimate(same, same, same)
+        return GroupEstimate(same, same, same)
     ratio = Ratio(low_end, high_end)
     nothing = np.zeros(len(joined[0][0]))
     middles, halves = ([op(low, high) / 2 for _, low, high in joined] for op in (np.add, _apart))
     held = ratio.estimate(middles, halves)
     value = ratio.estimate([value for value, _, _ in joined], [nothing, nothing]).value
-    return Estimate(np.clip(value, held.low, held.high), held.low, held.high)
+    return GroupEstimate(np.clip(value, held.low, held.high), held.low, held.high)
 
 
 def _apart(low: Floats, high: Floats) -> Floats:

@@ -25,9 +25,9 @@ from sfumato.publish.cells.cell_values import (
     Bools,
     Cells,
     Evaluation,
+    PossibleTruths,
     Spans,
     Texts,
-    Truths,
     constant,
     made,
     missing,
@@ -44,7 +44,7 @@ def _compare(operate: Callable[[Any, Any], Any]) -> Evaluation:
     return evaluation
 
 
-def _compared(left: Cells, right: Cells, operate: Callable[[Any, Any], Any]) -> Truths:
+def _compared(left: Cells, right: Cells, operate: Callable[[Any, Any], Any]) -> PossibleTruths:
     if isinstance(left, Texts) and isinstance(right, Texts):
         return _compared_texts(left, right, operate)
     a, b = spans(left), spans(right)
@@ -52,61 +52,61 @@ def _compared(left: Cells, right: Cells, operate: Callable[[Any, Any], Any]) -> 
     with np.errstate(invalid="ignore"):
         overlap, same = (a.low <= b.high) & (b.low <= a.high), (a.low == a.high) & (b.low == b.high) & (a.low == b.low)
         if operate is operator.eq:
-            return Truths(both & overlap, both & ~same, null)
+            return PossibleTruths(both & overlap, both & ~same, null)
         if operate is operator.ne:
-            return Truths(both & ~same, both & overlap, null)
+            return PossibleTruths(both & ~same, both & overlap, null)
         ends = (a.low, b.high), (a.high, b.low)
         rising = ends if operate in (operator.lt, operator.le) else ends[::-1]
-        return Truths(both & operate(*rising[0]), both & ~operate(*rising[1]), null)
+        return PossibleTruths(both & operate(*rising[0]), both & ~operate(*rising[1]), null)
 
 
-def _compared_texts(left: Texts, right: Texts, operate: Callable[[Any, Any], Any]) -> Truths:
+def _compared_texts(left: Texts, right: Texts, operate: Callable[[Any, Any], Any]) -> PossibleTruths:
     null = left.null | right.null
     pairs = np.broadcast_arrays(left.value, right.value, null)
     flat = (bool(not gone and operate(a, b)) for a, b, gone in zip(*(each.ravel() for each in pairs), strict=True))
     true = np.fromiter(flat, bool, pairs[0].size).reshape(pairs[0].shape)
     unsure = left.open | right.open
-    return Truths((true & ~null) | unsure, (~true & ~null) | unsure, null | unsure)
+    return PossibleTruths((true & ~null) | unsure, (~true & ~null) | unsure, null | unsure)
 
 
-def _and(_: Call, arguments: list[Cells]) -> Truths:
+def _and(_: Call, arguments: list[Cells]) -> PossibleTruths:
     found = [truths(each) for each in arguments]
     true = reduce(np.logical_and, [each.true for each in found])
     false = reduce(np.logical_or, [each.false for each in found])
     unfalse = reduce(np.logical_and, [each.true | each.null for each in found])
-    return Truths(true, false, unfalse & reduce(np.logical_or, [each.null for each in found]))
+    return PossibleTruths(true, false, unfalse & reduce(np.logical_or, [each.null for each in found]))
 
 
-def _not(_: Call, arguments: list[Cells]) -> Truths:
+def _not(_: Call, arguments: list[Cells]) -> PossibleTruths:
     found = truths(arguments[0])
-    return Truths(found.false, found.true, found.null)
+    return PossibleTruths(found.false, found.true, found.null)
 
 
-def _or(call: Call, arguments: list[Cells]) -> Truths:
+def _or(call: Call, arguments: list[Cells]) -> PossibleTruths:
     return _not(call, [_and(call, [_not(call, [each]) for each in arguments])])
 
 
-def _between(call: Call, arguments: list[Cells]) -> Truths:
+def _between(call: Call, arguments: list[Cells]) -> PossibleTruths:
     value, low, high = arguments
     return _and(call, [_compared(value, low, operator.ge), _compared(value, high, operator.le)])
 
 
-def _in(call: Call, arguments: list[Cells]) -> Truths:
+def _in(call: Call, arguments: list[Cells]) -> PossibleTruths:
     return _or(call, [_compared(arguments[0], each, operator.eq) for each in arguments[1:]])
 
 
-def _is_null(_: Call, arguments: list[Cells]) -> Truths:
+def _is_null(_: Call, arguments: list[Cells]) -> PossibleTruths:
     found = arguments[0]
     if isinstance(found, Texts):
-        return Truths(found.null | found.open, ~found.null | found.open, np.zeros(found.open.shape, bool))
+        return PossibleTruths(found.null | found.open, ~found.null | found.open, np.zeros(found.open.shape, bool))
     there = found.there if isinstance(found, Spans) else found.true | found.false
-    return Truths(found.null, there, np.zeros(there.shape, bool))
+    return PossibleTruths(found.null, there, np.zeros(there.shape, bool))
 
 
 def _is(truth: bool) -> Evaluation:
-    def evaluation(call: Call, arguments: list[Cells]) -> Truths:
+    def evaluation(call: Call, arguments: list[Cells]) -> PossibleTruths:
         found = truths(arguments[0]) if truth else _not(call, arguments)
-        return Truths(found.true, found.false | found.null, np.zeros(found.true.shape, bool))
+        return PossibleTruths(found.true, found.false | found.null, np.zeros(found.true.shape, bool))
 
     return evaluation
 
@@ -135,7 +135,11 @@ def _present(found: Cells) -> Cells:
     """Give what is there of it: never NULL."""
     if isinstance(found, Spans):
         return Spans(found.low, found.high, found.there, np.zeros(found.null.shape, bool))
-    return Truths(found.true, found.false, np.zeros(found.null.shape, bool)) if isinstance(found, Truths) else found
+    return (
+        PossibleTruths(found.true, found.false, np.zeros(found.null.shape, bool))
+        if isinstance(found, PossibleTruths)
+        else found
+    )
 
 
 def _nullif(call: Call, arguments: list[Cells]) -> Cells:
@@ -151,7 +155,7 @@ def _united(call: Call, branches: list[tuple[Bools, Cells]]) -> Cells:
     if call.domain.type is Type.BOOLEAN:
         each = [(taken, truths(found)) for taken, found in branches]
         parts = [[taken & getattr(found, name) for taken, found in each] for name in ("true", "false", "null")]
-        return Truths(*(reduce(np.logical_or, part) for part in parts))
+        return PossibleTruths(*(reduce(np.logical_or, part) for part in parts))
     every = [(taken, spans(found)) for taken, found in branches]
     low = reduce(np.fmin, [np.where(taken & found.there, found.low, np.nan) for taken, found in every])
     high = reduce(np.fmax, [np.where(taken & found.there, found.high, np.nan) for taken, found in every])
@@ -226,7 +230,7 @@ def _cast(call: Call, arguments: list[Cells]) -> Cells:
     numbers = spans(found)
     if kind is Type.BOOLEAN:
         zero, other = (numbers.low <= 0) & (numbers.high >= 0), (numbers.low != 0) | (numbers.high != 0)
-        return Truths(numbers.there & other, numbers.there & zero, numbers.null)
+        return PossibleTruths(numbers.there & other, numbers.there & zero, numbers.null)
     if kind is Type.TIMESTAMP and before is Type.DATE:
         return made(numbers.low * _DAY, numbers.high * _DAY, numbers.there, numbers.null)
     if kind is Type.DATE and before is Type.TIMESTAMP:
@@ -274,7 +278,7 @@ def _read(found: Texts, kind: Type) -> Cells:
         raise Unsupported("function", rule, fix="compare the text itself, or publish a column of dates")
     if kind is Type.BOOLEAN:
         true, false = (_matching(found, each) for each in (TRUE, FALSE))
-        return Truths(true | found.open, false | found.open, ~(true | false) | found.open)
+        return PossibleTruths(true | found.open, false | found.open, ~(true | false) | found.open)
     low, high = np.full(found.value.shape, np.nan), np.full(found.value.shape, np.nan)
     matched = _matching(found, f"{GRAMMARS[Type.REAL]}|{ZERO}")
     ends = [_number(each, kind) for each in found.value[matched]]

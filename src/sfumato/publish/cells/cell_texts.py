@@ -15,13 +15,13 @@ import numpy as np
 from sfumato.plan.values import grammars
 from sfumato.plan.values.expressions import Call, Literal
 from sfumato.plan.values.functions.textual import LONGEST
-from sfumato.publish.cells.cell_values import Cells, Evaluation, Spans, Texts, Truths
+from sfumato.publish.cells.cell_values import Cells, Evaluation, PossibleTruths, Spans, Texts
 
 Each = Callable[..., Any]
 """Makes of single texts and whole numbers, none of them NULL, what a function makes of them; NULL is None."""
 
 
-def _like(call: Call, arguments: list[Cells]) -> Truths:
+def _like(call: Call, arguments: list[Cells]) -> PossibleTruths:
     found, pattern = arguments[0], call.arguments[1]
     assert isinstance(pattern, Literal)
     if not isinstance(found, Texts):
@@ -33,7 +33,7 @@ def _like(call: Call, arguments: list[Cells]) -> Truths:
     texts = found.value.ravel().tolist()
     flat = (each is not None and bool(test.fullmatch(grammars.lower(each) if folded else each)) for each in texts)
     true = np.fromiter(flat, bool, found.value.size).reshape(found.value.shape)
-    return Truths(true | found.open, (~true & ~found.null) | found.open, found.null | found.open)
+    return PossibleTruths(true | found.open, (~true & ~found.null) | found.open, found.null | found.open)
 
 
 def _argument(found: Cells) -> tuple[Any, Any]:
@@ -77,10 +77,10 @@ def _length(call: Call, arguments: list[Cells]) -> Spans:
     return Spans(np.where(open_, low, values), np.where(open_, high, values), there | open_, ~there | open_)
 
 
-def _starts_with(_: Call, arguments: list[Cells]) -> Truths:
+def _starts_with(_: Call, arguments: list[Cells]) -> PossibleTruths:
     found, open_ = _applied(lambda text, start: text.startswith(start), arguments)
     true, false = (np.asarray(found == each) for each in (True, False))
-    return Truths(true | open_, false | open_, ~(true | false) | open_)
+    return PossibleTruths(true | open_, false | open_, ~(true | false) | open_)
 
 
 def _concat(_: Call, arguments: list[Cells]) -> Texts:

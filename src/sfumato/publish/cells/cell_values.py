@@ -25,7 +25,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import Call, Literal
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_REAL
-from sfumato.publish.marginals.attributes import Attribute, Listed, Range
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, RangeCell
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -52,7 +52,7 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class Truths:
+class PossibleTruths:
     """This says of a condition whether it may be true, false or NULL."""
 
     true: Bools
@@ -80,7 +80,7 @@ class Texts:
         return np.asarray(self.value == None)  # noqa: E711 - cell by cell
 
 
-Cells = Spans | Truths | Texts
+Cells = Spans | PossibleTruths | Texts
 Evaluation = Callable[[Call, list[Cells]], Cells]
 """Says what a function can be in each cell, from what its arguments can be."""
 
@@ -99,12 +99,12 @@ def point(value: Any) -> tuple[float, float]:
 
 def cells_of(attribute: Attribute, domain: Domain) -> Cells:
     """Say what a column can be in each of its cells."""
-    kind, listed = attribute.type, [each.value if isinstance(each, Listed) else None for each in attribute.cells]
+    kind, listed = attribute.type, [each.value if isinstance(each, ListedCell) else None for each in attribute.cells]
     if kind is Type.TEXT:
         return Texts(_objects(listed), np.zeros(len(listed), bool))
     if kind is Type.BOOLEAN:
         true, false = (np.array([each is truth for each in listed], bool) for truth in (True, False))
-        return Truths(true, false, ~(true | false))
+        return PossibleTruths(true, false, ~(true | false))
     alone = {point(each) for each in listed if each is not None}
     ends = [_ends(each, kind, alone) for each in attribute.cells[:-1]] + [_outside(attribute, domain)]
     low, high = (np.array([each[place] for each in ends], float) for place in (0, 1))
@@ -115,7 +115,7 @@ def cells_of(attribute: Attribute, domain: Domain) -> Cells:
 
 def _ends(cell: Any, kind: Type, alone: Container[tuple[float, float]]) -> tuple[float, float]:
     """Give the least and the greatest value of a cell; values with cells of their own are not in a bin."""
-    if isinstance(cell, Listed):
+    if isinstance(cell, ListedCell):
         return point(cell.value)
     low, high = point(cell.low)[0], point(cell.high)[1]
     if not cell.closed:
@@ -129,7 +129,7 @@ def _ends(cell: Any, kind: Type, alone: Container[tuple[float, float]]) -> tuple
 
 def _outside(attribute: Attribute, domain: Domain) -> tuple[float, float]:
     """Find what the last cell may hold beside NULL: nothing, unless bins leave out a part of what is allowed."""
-    bins = [each for each in attribute.cells if isinstance(each, Range)]
+    bins = [each for each in attribute.cells if isinstance(each, RangeCell)]
     if not bins:
         return math.nan, math.nan
     if domain.bounds is None:
@@ -161,7 +161,7 @@ def constant(literal: Literal, shape: tuple[int, ...]) -> Cells:
     if literal.domain.type is Type.TEXT or isinstance(value, str):
         return Texts(np.full(shape, value, dtype=object), no)
     if literal.domain.type is Type.BOOLEAN:
-        return Truths(yes & (value is True), yes & (value is False), yes & (value is None))
+        return PossibleTruths(yes & (value is True), yes & (value is False), yes & (value is None))
     if value is None:
         return missing(shape)
     low, high = point(value)
@@ -183,7 +183,7 @@ def spans(found: Cells) -> Spans:
     """Read truths as numbers, 1 and 0, and a bare NULL as a missing number."""
     if isinstance(found, Spans):
         return found
-    if isinstance(found, Truths):
+    if isinstance(found, PossibleTruths):
         low, high = np.where(found.false, 0.0, 1.0), np.where(found.true, 1.0, 0.0)
         return made(low, high, found.true | found.false, found.null)
     if bool(found.null.all()):
@@ -191,9 +191,9 @@ def spans(found: Cells) -> Spans:
     raise Unsupported("type-mismatch", "a text is no number", fix="compare it with a text")
 
 
-def truths(found: Cells) -> Truths:
+def truths(found: Cells) -> PossibleTruths:
     """Read a condition; a bare NULL is one that is never true."""
-    if isinstance(found, Truths):
+    if isinstance(found, PossibleTruths):
         return found
     nothing = np.zeros(found.sure.shape, bool)
-    return Truths(nothing, nothing, np.ones(found.sure.shape, bool))
+    return PossibleTruths(nothing, nothing, np.ones(found.sure.shape, bool))

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Type
-from sfumato.publish.cells.cell_values import Cells, Spans, Texts, Truths
-from sfumato.publish.marginals.attributes import Attribute, Listed, Range
+from sfumato.publish.cells.cell_values import Cells, PossibleTruths, Spans, Texts
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, RangeCell
 from sfumato.publish.marginals.blocks import Set
 
 Codes = NDArray[np.int64]
@@ -65,13 +65,13 @@ def key_cells(key: Expression, axes: Set, found: Cells, attribute: Attribute | N
 
 def _labels(attribute: Attribute) -> list[Any]:
     """Name cells: by their values, or by where their bins start; after a value there that has a cell of its own."""
-    alone = {each.value for each in attribute.cells if isinstance(each, Listed)}
+    alone = {each.value for each in attribute.cells if isinstance(each, ListedCell)}
     found = []
     for cell in attribute.cells:
-        start = cell.low if isinstance(cell, Range) else None
-        while isinstance(cell, Range) and start in alone and start is not None and start < cell.high:  # type: ignore[operator]
+        start = cell.low if isinstance(cell, RangeCell) else None
+        while isinstance(cell, RangeCell) and start in alone and start is not None and start < cell.high:  # type: ignore[operator]
             start = _after(start)
-        found.append(cell.value if isinstance(cell, Listed) else start)
+        found.append(cell.value if isinstance(cell, ListedCell) else start)
     return found
 
 
@@ -85,7 +85,7 @@ def _after(value: Any) -> Any:
 def _values(found: Cells, kind: Type) -> list[Any]:
     if isinstance(found, Texts):
         return list(found.value.ravel())
-    if isinstance(found, Truths):
+    if isinstance(found, PossibleTruths):
         return [None if null else bool(true) for true, null in zip(found.true.ravel(), found.null.ravel(), strict=True)]
     assert isinstance(found, Spans)
     return [

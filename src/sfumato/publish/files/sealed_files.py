@@ -143,7 +143,7 @@ _OVERHEAD = 1 << 16
 """Bytes of an Arrow file beside its numbers: far more than one column needs."""
 
 
-class Manifest(Protocol):
+class SealedManifest(Protocol):
     """A manifest says its format, and the SHA-256 of each member; of itself, with an empty text in that place."""
 
     @property
@@ -153,10 +153,10 @@ class Manifest(Protocol):
     def members(self) -> Mapping[str, str]: ...
 
 
-M = TypeVar("M", bound=Manifest)
+M = TypeVar("M", bound=SealedManifest)
 
 
-def written(manifest: Manifest, beside: Mapping[str, bytes] | None = None) -> bytes:
+def written(manifest: SealedManifest, beside: Mapping[str, bytes] | None = None) -> bytes:
     """Give the bytes of a file: the manifest, sealed, and what stands beside it."""
     return zipped({MANIFEST: sealed(codec.dumps(manifest)).encode(), **(beside or {})})
 

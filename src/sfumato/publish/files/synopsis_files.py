@@ -40,7 +40,7 @@ _UNSAID = "not said in a file"
 
 @codec.value("synopsis-file")
 @dataclass(frozen=True)
-class Manifest:
+class SynopsisManifest:
     """A manifest says all of a synopsis but its numbers."""
 
     format: int
@@ -88,7 +88,7 @@ def written(published: Published, receipt: Receipt) -> bytes:
     own = published
     values = charge(own.plan), own.plan, own.table, own.where, own.purchase.public, own.promise, own.face
     beside = {BLOCKS: _BLOCKS.written(_numbers(own))}
-    return sealed_files.written(Manifest(FORMAT, sealed_files.hashes(beside), *values, public(receipt)), beside)
+    return sealed_files.written(SynopsisManifest(FORMAT, sealed_files.hashes(beside), *values, public(receipt)), beside)
 
 
 def _numbers(published: Published) -> Integers:
@@ -111,7 +111,7 @@ def public(receipt: Receipt) -> Receipt:
 
 def read(content: bytes, place: str = "the file") -> tuple[Published, Receipt]:
     """Read what was published from the bytes of its file."""
-    manifest, blocks = _KIND.read(Manifest, content, place)
+    manifest, blocks = _KIND.read(SynopsisManifest, content, place)
     if manifest.charge != charge(manifest.plan):
         raise damaged(place, "the plan does not cost what the file says")
     count = sum(math.prod(shape) for shape in shapes_of(manifest.plan))

@@ -32,7 +32,7 @@ _DEEPEST = 600.0
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
+class LogFactor:
     """This is a potential or message, as logarithms of at most 0, with the depth of its least one that is not -∞."""
 
     places: Set
@@ -40,7 +40,7 @@ class Scaled:
     depth: float
 
     @classmethod
-    def of(cls, places: Set, logs: Floats) -> Scaled | None:
+    def of(cls, places: Set, logs: Floats) -> LogFactor | None:
         """Scale logarithms to a largest one of 0; there is none where nothing is possible."""
         largest = float(logs.max())
         if largest == -np.inf:
@@ -79,13 +79,13 @@ class Propagation:
         return [*own, *below, self._shared[index]]
 
     def _run(self, potentials: Sequence[Floats], total: float) -> tuple[list[Tables], list[Tables]]:
-        terms: list[list[Scaled]] = [[] for _ in self.axes]
+        terms: list[list[LogFactor]] = [[] for _ in self.axes]
         for places, logs, home in zip(self.sets, potentials, self._homes, strict=True):
-            terms[home].append(_possible(Scaled.of(places, logs)))
+            terms[home].append(_possible(LogFactor.of(places, logs)))
         products, sums = self._collect(terms)
         return products, self._distribute(products, sums, total)
 
-    def _collect(self, terms: list[list[Scaled]]) -> tuple[list[Tables], list[Floats]]:
+    def _collect(self, terms: list[list[LogFactor]]) -> tuple[list[Tables], list[Floats]]:
         """Multiply the terms of each clique, and add them up to what it shares with its parent."""
         products: list[Tables] = [{} for _ in self.axes]
         sums = [np.empty(0)] * len(self.axes)
@@ -93,12 +93,12 @@ class Propagation:
             products[index], shift = self._multiplied(index, terms[index])
             sums[index] = self._merged[index].sum_to(products[index], self._shared[index])
             with np.errstate(divide="ignore"):
-                message = _possible(Scaled.of(self._shared[index], np.log(sums[index]) + shift))
+                message = _possible(LogFactor.of(self._shared[index], np.log(sums[index]) + shift))
             if self.tree.parents[index] >= 0:
                 terms[self.tree.parents[index]].append(message)
         return products, sums
 
-    def _multiplied(self, index: int, terms: list[Scaled]) -> tuple[Tables, Floats | float]:
+    def _multiplied(self, index: int, terms: list[LogFactor]) -> tuple[Tables, Floats | float]:
         """Multiply a clique's terms, and give the logarithm of what was divided by."""
         if sum(each.depth for each in terms) > _DEEPEST:
             axes, shared = self.axes[index], self._shared[index]
@@ -212,7 +212,7 @@ def _product(terms: Sequence[tuple[Set, Floats]], wider: Set) -> Floats:
     return reduce(np.multiply, (laid_over(term, places, wider) for places, term in terms))
 
 
-def _added_logs(table: Floats, axes: Set, shared: Set, terms: list[Scaled]) -> Floats:
+def _added_logs(table: Floats, axes: Set, shared: Set, terms: list[LogFactor]) -> Floats:
     for each in terms:
         table += laid_over(each.logs, each.places, axes)
     largest = table.max(axis=tuple(at for at, place in enumerate(axes) if place not in shared))
@@ -231,7 +231,7 @@ def _home(places: Set, tree: JunctionTree, sizes: Sizes) -> int:
     return min(holding, key=lambda index: np.prod(shape_of(tree.cliques[index], sizes), dtype=float))
 
 
-def _possible(term: Scaled | None) -> Scaled:
+def _possible(term: LogFactor | None) -> LogFactor:
     if term is None:
         raise InvalidParameter("zeros", "no cell is left", "cells of which at least one combination stays possible")
     return term

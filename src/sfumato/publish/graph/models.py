@@ -36,7 +36,7 @@ class Potential:
 
 
 @dataclass(frozen=True, eq=False)
-class Conditional:
+class ConditionalTable:
     """This says how often new places have which cells, given the cells of places that were drawn before."""
 
     new: Set
@@ -102,14 +102,16 @@ class GraphModel:
         cut = [Potential(places, np.where(cells, -np.inf, 0.0)) for places, cells in zeros]
         return replace(self, potentials=(*self.potentials, *cut))
 
-    def conditionals(self) -> tuple[Conditional, ...]:
+    def conditionals(self) -> tuple[ConditionalTable, ...]:
         """List what rows can be drawn from: each clique given what it shares with one before it."""
         return tuple(self._conditional(index) for index in range(len(self.tree.cliques)))
 
-    def _conditional(self, index: int) -> Conditional:
+    def _conditional(self, index: int) -> ConditionalTable:
         clique, given = self.tree.cliques[index], self.tree.separators[index]
         new = tuple(place for place in clique if place not in given)
-        return Conditional(new, given, arranged(self.laid_tables[index], laid_out(clique, self.sizes), (*given, *new)))
+        return ConditionalTable(
+            new, given, arranged(self.laid_tables[index], laid_out(clique, self.sizes), (*given, *new))
+        )
 
 
 class _Parts:

@@ -30,7 +30,7 @@ MOST_CELLS = 10**7
 
 @codec.value("listed-cell")
 @dataclass(frozen=True)
-class Listed:
+class ListedCell:
     """This cell holds the rows with one listed value."""
 
     value: Value
@@ -38,7 +38,7 @@ class Listed:
 
 @codec.value("range-cell")
 @dataclass(frozen=True)
-class Range:
+class RangeCell:
     """This cell holds the rows with a value from ``low`` to below ``high``, or with ``high`` too where it is closed."""
 
     low: Value
@@ -63,7 +63,7 @@ class Other:
     """This cell holds the rows whose value is missing, or is in no other cell."""
 
 
-Cell = Listed | Range | Other
+Cell = ListedCell | RangeCell | Other
 
 
 @codec.value("attribute")
@@ -88,7 +88,7 @@ class Attribute:
     @property
     def binned(self) -> bool:
         """Tell whether some cell holds more than one value."""
-        return any(isinstance(each, Range) and not each.single(self.type) for each in self.cells)
+        return any(isinstance(each, RangeCell) and not each.single(self.type) for each in self.cells)
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not self.name:
@@ -141,7 +141,7 @@ def branched(attribute: Attribute, branching: int) -> Attribute:
 def _cells(kind: Type, cells: Any) -> tuple[Cell, ...]:
     if not isinstance(cells, (tuple, list)) or not 1 <= len(cells) <= MOST_CELLS:
         raise InvalidParameter("cells", cells, f"a list of 1 to {MOST_CELLS:,} cells")
-    if cells[-1] != Other() or any(type(each) not in (Listed, Range) for each in cells[:-1]):
+    if cells[-1] != Other() or any(type(each) not in (ListedCell, RangeCell) for each in cells[:-1]):
         raise InvalidParameter("cells", cells, "listed values or ranges, and Other() as the last alone")
     found = tuple(_typed(kind, each) for each in cells)
     if len(set(found)) != len(found):
@@ -151,14 +151,14 @@ def _cells(kind: Type, cells: Any) -> tuple[Cell, ...]:
 
 def _typed(kind: Type, cell: Cell) -> Cell:
     """Read the values of a cell as values of the column's type: texts of dates are dates again."""
-    if isinstance(cell, Listed):
-        return Listed(as_value(kind, cell.value, "value"))
-    if isinstance(cell, Range):
+    if isinstance(cell, ListedCell):
+        return ListedCell(as_value(kind, cell.value, "value"))
+    if isinstance(cell, RangeCell):
         low, high = as_value(kind, cell.low, "low"), as_value(kind, cell.high, "high")
         ordered = kind not in (Type.TEXT, Type.BOOLEAN) and (low < high or (cell.closed and low == high))  # type: ignore[operator]
         if not ordered:
             raise InvalidParameter("high", cell.high, "above low, of a type that has ranges")
-        return Range(low, high, cell.closed)
+        return RangeCell(low, high, cell.closed)
     return cell
 
 
@@ -205,11 +205,11 @@ class CodedColumn:
 def attribute_of(name: str, domain: Domain, coding: Coding | None) -> Attribute:
     """Give the cells of a coded column, and the levels that join them; the last cell is a part of its own."""
     if coding is None or not coding.starts:
-        cells: list[Listed | Range | Other] = [Listed(each) for each in listed(domain)]
+        cells: list[ListedCell | RangeCell | Other] = [ListedCell(each) for each in listed(domain)]
     else:
         assert coding.end is not None
-        cells = [*map(Listed, coding.spikes), *(Range(low, high) for low, high in pairwise(coding.starts))]
-        cells.append(Range(coding.starts[-1], coding.end, closed=True))
+        cells = [*map(ListedCell, coding.spikes), *(RangeCell(low, high) for low, high in pairwise(coding.starts))]
+        cells.append(RangeCell(coding.starts[-1], coding.end, closed=True))
     own = coding.levels if coding else ()
     levels = tuple((*each.parts, max(each.parts) + 1) for each in own)
     labels = tuple(each.labels if len(set(each.labels)) == len(each.labels) else () for each in own)

@@ -47,7 +47,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, whole
 from sfumato.publish.marginals.attributes import Attributes
-from sfumato.publish.marginals.chains import Difference, Floats, Integers, along
+from sfumato.publish.marginals.chains import Floats, Integers, LevelDifference, along
 
 Block = tuple[tuple[int, int], ...]
 """Of each attribute of the block its place and the level of its difference, by rising places. Level 1 splits the whole;
@@ -86,7 +86,7 @@ def places(block: Block) -> Set:
     return tuple(place for place, _ in block)
 
 
-def differences(block: Block, attributes: Attributes) -> tuple[Difference, ...]:
+def differences(block: Block, attributes: Attributes) -> tuple[LevelDifference, ...]:
     """Give the difference that the block picks of each of its attributes."""
     return tuple(attributes[place].chain.differences[level - 1] for place, level in block)
 

@@ -52,7 +52,7 @@ from numpy.typing import NDArray
 
 from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.group_totals import Known, Spread
+from sfumato.publish.marginals.group_totals import SynopsisEstimates, TotalSpread
 
 _ROUNDS, _MOST_STEPS = 30, 5 * 10**8
 _SMALL = 1e-300
@@ -62,7 +62,7 @@ _MODELS_KEPT, _LARGEST_KEPT = 32, 10**6
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class CellWeights:
     """These are the least, the greatest and a middle weight of every cell, over the axes of a question."""
 
     low: Floats
@@ -77,26 +77,26 @@ class Weights:
         """Tell which cells have rows that count differently."""
         return self.low != self.high
 
-    def masked(self, mask: NDArray[np.bool_]) -> Weights:
+    def masked(self, mask: NDArray[np.bool_]) -> CellWeights:
         """Leave out cells."""
-        return Weights(np.where(mask, self.low, 0.0), np.where(mask, self.high, 0.0))
+        return CellWeights(np.where(mask, self.low, 0.0), np.where(mask, self.high, 0.0))
 
-    def loosened(self, mask: NDArray[np.bool_]) -> Weights:
+    def loosened(self, mask: NDArray[np.bool_]) -> CellWeights:
         """Say of cells that their rows count, or do not."""
         low, high = np.minimum(self.low, 0.0), np.maximum(self.high, 0.0)
-        return Weights(np.where(mask, low, self.low), np.where(mask, high, self.high))
+        return CellWeights(np.where(mask, low, self.low), np.where(mask, high, self.high))
 
 
 @dataclass(frozen=True, eq=False)
-class Bounded:
+class BoundedTotals:
     """These are totals of groups: a number for each, and bounds that hold the truth. All have the axes of the
     question, of length 1 where no key is.
     """
 
     value: Floats
-    lowers: tuple[tuple[Floats, tuple[Spread, ...]], ...]
+    lowers: tuple[tuple[Floats, tuple[TotalSpread, ...]], ...]
     """Estimates that the truth is at least, up to their noises,"""
-    uppers: tuple[tuple[Floats, tuple[Spread, ...]], ...]
+    uppers: tuple[tuple[Floats, tuple[TotalSpread, ...]], ...]
     """and at most."""
     measured: NDArray[np.bool_]
     """Which groups are queries within what was measured: their number is unbiased, and nothing is cut off."""
@@ -126,14 +126,14 @@ class Bounded:
         return np.where(self.measured, self.value, np.clip(self.value, low, high))
 
 
-def _width(noises: tuple[Spread, ...], beta: float, count: int, cells: int) -> Floats:
+def _width(noises: tuple[TotalSpread, ...], beta: float, count: int, cells: int) -> Floats:
     """Add the half-widths of the noises of one of so many bounds, each of which may fail on its own side."""
     shares = count * len(noises)
     found = (each.width(beta if shares == 1 else each.sides * beta / shares, cells) for each in noises)
     return sum(found, start=np.zeros(()))
 
 
-def bounded(known: Known, weights: Weights, axes: Set, keys: Set) -> Bounded:
+def bounded(known: SynopsisEstimates, weights: CellWeights, axes: Set, keys: Set) -> BoundedTotals:
     """Bound the totals of all groups: exactly within what was measured, and else as well as its marginals allow."""
     nonnegative = bool((weights.low >= 0).all())
     if known.covers(axes):
@@ -152,8 +152,8 @@ def bounded(known: Known, weights: Weights, axes: Set, keys: Set) -> Bounded:
     nothing = [(np.zeros((1,) * len(axes)), ())]
     lower, upper = tuple(below or nothing), tuple(map(uppers.bound, sets))
     if known.etas is None:
-        return Bounded(value, lower, upper, measured, nonnegative, len(lower) + len(upper))
-    return Bounded(value, lower, upper, measured, nonnegative, possible_bounds(len(axes)), 1 - _MEASURED)
+        return BoundedTotals(value, lower, upper, measured, nonnegative, len(lower) + len(upper))
+    return BoundedTotals(value, lower, upper, measured, nonnegative, possible_bounds(len(axes)), 1 - _MEASURED)
 
 
 def possible_bounds(attributes: int) -> int:
@@ -162,17 +162,17 @@ def possible_bounds(attributes: int) -> int:
     return 2 * smaller + pairs // 2
 
 
-def _covered(known: Known, weights: Weights, axes: Set, keys: Set, nonnegative: bool) -> Bounded:
+def _covered(known: SynopsisEstimates, weights: CellWeights, axes: Set, keys: Set, nonnegative: bool) -> BoundedTotals:
     added = tuple(axis for axis, place in enumerate(axes) if place not in keys)
     low, noise = known.totals(weights.low, axes, axes, keys)
     measured = np.asarray(~weights.cut.any(added, keepdims=True))
     share = 1.0 if known.etas is None or not axes else _MEASURED  # the number of rows is measured in any case
     if bool(measured.all()):
         only = ((low, (noise,)),)
-        return Bounded(low, only, only, measured, nonnegative, 1, share)
+        return BoundedTotals(low, only, only, measured, nonnegative, 1, share)
     high, above = known.totals(weights.high, axes, axes, keys)
     value = (low + high) / 2
-    return Bounded(value, ((low, (noise,)),), ((high, (above,)),), measured, nonnegative, 2, share)
+    return BoundedTotals(value, ((low, (noise,)),), ((high, (above,)),), measured, nonnegative, 2, share)
 
 
 def _largest(axes: Set, sets: tuple[Set, ...]) -> list[Set]:
@@ -185,10 +185,10 @@ def _largest(axes: Set, sets: tuple[Set, ...]) -> list[Set]:
 class _Sides:
     """These are the least, or the greatest, weights that each marginal can tell, and their totals, computed once."""
 
-    def __init__(self, known: Known, axes: Set, keys: Set, weights: Floats, pick: np.ufunc) -> None:
+    def __init__(self, known: SynopsisEstimates, axes: Set, keys: Set, weights: Floats, pick: np.ufunc) -> None:
         self.known, self.axes, self.keys, self.weights, self.pick = known, axes, keys, weights, pick
         self._reduced: dict[Set, Floats] = {}
-        self._totals: dict[tuple[Set, bool], tuple[Floats, Spread]] = {}
+        self._totals: dict[tuple[Set, bool], tuple[Floats, TotalSpread]] = {}
 
     def reduced(self, inside: Set) -> Floats:
         """Take the least or the greatest over what a marginal does not have, group by group."""
@@ -210,7 +210,7 @@ class _Sides:
         """Tell whether some row counts: a bound of weights that are all 0 is 0."""
         return bool(self._one_sided(inside).any())
 
-    def total(self, inside: Set, *, zero: bool = False) -> tuple[Floats, Spread]:
+    def total(self, inside: Set, *, zero: bool = False) -> tuple[Floats, TotalSpread]:
         """Estimate the totals of these weights; with ``zero`` as a bound for every group."""
         zero = zero and self._lacks_keys(inside)
         if (inside, zero) not in self._totals:
@@ -218,14 +218,14 @@ class _Sides:
             self._totals[inside, zero] = self.known.totals(found, self.axes, inside, self.keys)
         return self._totals[inside, zero]
 
-    def bound(self, inside: Set) -> tuple[Floats, tuple[Spread, ...]]:
+    def bound(self, inside: Set) -> tuple[Floats, tuple[TotalSpread, ...]]:
         value, noise = self.total(inside, zero=True)
         return value, (noise,)
 
 
-def _conjunctions(greatest: _Sides, sets: list[Set]) -> list[tuple[Floats, tuple[Spread, ...]]]:
+def _conjunctions(greatest: _Sides, sets: list[Set]) -> list[tuple[Floats, tuple[TotalSpread, ...]]]:
     """Bound from below by two marginals that together have all attributes, where the weights allow it."""
-    found: list[tuple[Floats, tuple[Spread, ...]]] = []
+    found: list[tuple[Floats, tuple[TotalSpread, ...]]] = []
     for one, other in combinations(sets, 2):
         if {*one, *other} != set(greatest.axes):
             continue
@@ -243,7 +243,7 @@ def _grouped(values: Floats, axes: Set, keys: Set) -> Floats:
     return np.asarray(values.sum(tuple(a for a, place in enumerate(axes) if place not in keys), keepdims=True))
 
 
-def _kept_model(known: Known, axes: Set, sets: Sequence[Set]) -> Floats:
+def _kept_model(known: SynopsisEstimates, axes: Set, sets: Sequence[Set]) -> Floats:
     """Find the model of some attributes once; large ones are found again."""
     if axes in known.models:
         return known.models[axes]
@@ -253,7 +253,7 @@ def _kept_model(known: Known, axes: Set, sets: Sequence[Set]) -> Floats:
     return found
 
 
-def model(known: Known, axes: Set, sets: Sequence[Set], rounds: int = _ROUNDS) -> Floats:
+def model(known: SynopsisEstimates, axes: Set, sets: Sequence[Set], rounds: int = _ROUNDS) -> Floats:
     """Find the table of the largest entropy that has the marginals, by scaling it to each in turn (Deming & Stephan).
 
     It is a guess: nothing but the marginals says that it is near the truth.

@@ -40,7 +40,7 @@ _FINENESS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Difference:
+class LevelDifference:
     """A difference is what one level adds to the one above, over the parts whose parent has other children."""
 
     scale: int
@@ -178,7 +178,7 @@ class Chain:
     """A chain of partitions of an attribute's cells, from the whole to single cells, is given by its differences."""
 
     size: int
-    differences: tuple[Difference, ...]
+    differences: tuple[LevelDifference, ...]
     """Level 1 splits the whole; the last are the cells."""
     shares: Floats
     """Of each cell: its share of the whole."""
@@ -231,7 +231,7 @@ def _numbered(parts: Places) -> Places:
     return np.cumsum(np.diff(parts, prepend=parts[:1]) != 0)
 
 
-def _difference(order: Places, upper: Places, lower: Places, children: Integers, shares: Floats) -> Difference:
+def _difference(order: Places, upper: Places, lower: Places, children: Integers, shares: Floats) -> LevelDifference:
     """Make the difference between two levels, each given as the part of each cell in order."""
     split = children > 1
     kept = split[upper]
@@ -240,7 +240,7 @@ def _difference(order: Places, upper: Places, lower: Places, children: Integers,
     weights = np.maximum(1, np.rint(scale / counts).astype(np.int64)) if len(counts) else counts
     starts = _firsts(_numbered(lower[kept])) if kept.any() else np.zeros(0, np.intp)
     groups = (np.cumsum(counts) - counts).astype(np.intp)
-    return Difference(scale, order[kept], starts, groups, counts, weights, shares[kept], len(order))
+    return LevelDifference(scale, order[kept], starts, groups, counts, weights, shares[kept], len(order))
 
 
 def _scale(counts: Integers) -> int:

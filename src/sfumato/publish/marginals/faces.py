@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
-from sfumato.publish.marginals.attributes import Attribute, Attributes, Listed, Range
+from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell, RangeCell
 
 
 @codec.value("table-face")
@@ -45,8 +45,8 @@ BARE = TableFace()
 
 
 def _domain(attribute: Attribute) -> Domain:
-    bins = [each for each in attribute.cells if isinstance(each, Range)]
+    bins = [each for each in attribute.cells if isinstance(each, RangeCell)]
     if bins:
         return Domain(attribute.type, bounds=(bins[0].low, bins[-1].high))
-    listed = tuple(each.value for each in attribute.cells if isinstance(each, Listed))
+    listed = tuple(each.value for each in attribute.cells if isinstance(each, ListedCell))
     return Domain(attribute.type, values=listed if listed and attribute.type is not Type.BOOLEAN else None)

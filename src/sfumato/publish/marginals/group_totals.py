@@ -33,7 +33,7 @@ from sfumato.publish.marginals.half_widths import (
 _KEPT, _LARGEST_KEPT = 256, 10**6
 
 
-class Spread(Protocol):
+class TotalSpread(Protocol):
     """This says how far totals may be from the truth."""
 
     sides: ClassVar[int]
@@ -140,7 +140,7 @@ class LaplaceNoise:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class SynopsisEstimates:
     """This is what a synopsis knows: estimates, and for each block the precision that was fixed beforehand where
     several releases were put together, or earlier noise decided what was measured.
     """
@@ -182,14 +182,14 @@ class Known:
                 self._marginals[places] = found
         return found
 
-    def totals(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> tuple[Floats, Spread]:
+    def totals(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> tuple[Floats, TotalSpread]:
         """Estimate the totals of all groups, and say how far they may be off."""
         shape = tuple(self.attributes[place].size if place in inside else 1 for place in axes)
         added = tuple(axis for axis, place in enumerate(axes) if place in inside and place not in keys)
         values = np.asarray((weights * self.marginal(inside).reshape(shape)).sum(added, keepdims=True))
         return values, self._spread(weights, axes, inside, keys)
 
-    def _spread(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> Spread:
+    def _spread(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> TotalSpread:
         if self.estimates.laplace and self.etas is None:
             return LaplaceNoise(self.estimates, weights, axes, inside, keys)
         squares = squared_norms(weights, axes, inside, keys, self.attributes)

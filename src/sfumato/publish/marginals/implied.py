@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Type
-from sfumato.publish.marginals.attributes import Attribute, Cell, Listed, Range
+from sfumato.publish.marginals.attributes import Attribute, Cell, ListedCell, RangeCell
 from sfumato.publish.marginals.chains import Floats
 
 Places = NDArray[np.intp]
@@ -32,7 +32,7 @@ _STEPS: dict[Type, Any] = {Type.INTEGER: 1, Type.DATE: _DAY}
 
 
 @dataclass(frozen=True, eq=False)
-class Implied:
+class ImpliedCells:
     """This says which cell of the decided column goes with each cell of the deciding one."""
 
     cells: Places
@@ -53,7 +53,7 @@ class Implied:
 
 def implied(
     counts: Floats, deciding: Attribute, *, widths: Floats | float = np.inf, impossible: Mask | None = None
-) -> Implied:
+) -> ImpliedCells:
     """Read from noisy counts, deciding × decided, what a column decides; ``widths`` hold for all pairs at once.
 
     ``impossible`` are pairs that are declared to have no rows: where one alone is left, it is certain without counts.
@@ -72,7 +72,7 @@ def implied(
     cells = np.where(seen, shown.argmax(1), np.where(possible, counts, -np.inf).argmax(1))
     decides = np.array([holds_one_value(each, deciding.type) for each in deciding.cells])
     certain = decides & (seen | (possible.sum(1) == 1))
-    return Implied(cells, decides, certain, _shares(np.where(possible, counts, 0.0), possible, cells, decides))
+    return ImpliedCells(cells, decides, certain, _shares(np.where(possible, counts, 0.0), possible, cells, decides))
 
 
 def _shares(counts: Floats, possible: Mask, cells: Places, decides: Mask) -> Floats:
@@ -86,9 +86,9 @@ def _shares(counts: Floats, possible: Mask, cells: Places, decides: Mask) -> Flo
 
 def holds_one_value(cell: Cell, kind: Type) -> bool:
     """Tell whether all rows in a cell have one value: a bin is one whole number or one day, or is more."""
-    if isinstance(cell, Listed):
+    if isinstance(cell, ListedCell):
         return True
-    if not isinstance(cell, Range):
+    if not isinstance(cell, RangeCell):
         return False
     if cell.closed:
         return bool(cell.low == cell.high)

@@ -41,7 +41,7 @@ from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price
 
 if TYPE_CHECKING:
-    from sfumato.plan.bounding import Bounded
+    from sfumato.plan.bounding import BoundedPlan
     from sfumato.plan.readings.dense_readings import Marginals
     from sfumato.release.measurement import Batch
     from sfumato.release.releasing import Read
@@ -75,7 +75,7 @@ class ResidualBlock:
             raise InvalidParameter("attributes", shape, "those of the keys that are read, cell by cell")
 
     @property
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedPlan:
         return self.marginals.bounded
 
     @cached_property
@@ -94,7 +94,7 @@ class ResidualBlock:
         return scaled_residual(own, self.block, self.attributes, self.grid).reshape(-1)
 
 
-def has_fixed_total(bounded: Bounded) -> bool:
+def has_fixed_total(bounded: BoundedPlan) -> bool:
     """Tell whether replacing a unit leaves the number of rows as it is: every row is a unit, and all of them count."""
     return bounded.every_row and isinstance(bounded.bound.input, Scan)
 

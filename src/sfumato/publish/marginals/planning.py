@@ -71,7 +71,7 @@ _CLOSE, _ROUNDS = 1 + 1e-6, 5_000
 
 @codec.value("workload")
 @dataclass(frozen=True)
-class Workload:
+class MarginalWorkload:
     """A workload says which marginals are wanted, how much each counts, and of which attributes all ranges are."""
 
     sets: tuple[Set, ...]
@@ -91,7 +91,7 @@ class Workload:
         object.__setattr__(self, "ranges", tuple(self.ranges))
 
     @classmethod
-    def ways(cls, columns: int, ways: int, *, fewer: bool = False) -> Workload:
+    def ways(cls, columns: int, ways: int, *, fewer: bool = False) -> MarginalWorkload:
         """Take all sets of so many of the columns, with ``fewer`` also those of fewer, but for none.
 
         >>> Workload.ways(3, 2).sets
@@ -106,7 +106,7 @@ class Workload:
         """Say how much a set counts."""
         return self.weights[index] if self.weights else Fraction(1)
 
-    def checked(self, attributes: Attributes) -> Workload:
+    def checked(self, attributes: Attributes) -> MarginalWorkload:
         """Refuse sets that are not of these attributes, and marginals that are too large."""
         for each in self.sets:
             cells = math.prod(attributes[place].size for place in checked_set(each, attributes))
@@ -163,7 +163,7 @@ class Plan:
     """A plan says what is measured of which attributes, with how much noise; the price follows from it alone."""
 
     attributes: Attributes
-    workload: Workload
+    workload: MarginalWorkload
     blocks: tuple[PlannedBlock, ...] = ()
     marginals: tuple[PlannedMarginal, ...] = ()
     """Measured whole with Laplace noise, instead of blocks."""
@@ -264,7 +264,7 @@ class Plan:
         return replace(self, blocks=tuple(planned))
 
 
-def finest_unit_value(workload: Workload, attributes: Attributes) -> Fraction:
+def finest_unit_value(workload: MarginalWorkload, attributes: Attributes) -> Fraction:
     """Find the least part of a row, down to 2^−20, in which weights can be counted so that no real count is cut."""
     least = min(block_algebra.most_count(_widest(each, attributes), attributes) for each in workload.sets)
     return Fraction(1, 1 << max(0, min(_WEIGHT_BITS, (least // LARGEST_COUNT).bit_length() - 1)))
@@ -281,7 +281,7 @@ def _widest(places: Set, attributes: Attributes) -> Block:
 
 
 def plan_gaussian(
-    workload: Workload,
+    workload: MarginalWorkload,
     attributes: Attributes,
     rows: Number = 1,
     objective: str = "total",
@@ -317,7 +317,7 @@ def plan_gaussian(
 
 
 def plan_laplace(
-    workload: Workload,
+    workload: MarginalWorkload,
     attributes: Attributes,
     rows: Number = 1,
     objective: str = "total",
@@ -345,7 +345,7 @@ def plan_laplace(
 
 
 def independent_variances(
-    workload: Workload, attributes: Attributes, rows: Number, rho: Number, objective: str
+    workload: MarginalWorkload, attributes: Attributes, rows: Number, rho: Number, objective: str
 ) -> Floats:
     """Give the cell variance of each marginal if each were measured by itself with Gaussian noise: for comparison.
 
@@ -394,7 +394,7 @@ class _Terms:
     """and the number."""
 
     @classmethod
-    def of(cls, workload: Workload, attributes: Attributes, objective: str) -> _Terms:
+    def of(cls, workload: MarginalWorkload, attributes: Attributes, objective: str) -> _Terms:
         _need_objective(objective)
         if workload.ranges and objective != "total":
             raise InvalidParameter("objective", objective, "total where ranges are asked")
@@ -450,7 +450,7 @@ def _within(places: Sequence[int], factors: list[list[tuple[int, float]]]) -> li
     return found
 
 
-def _factors(place: int, attribute: Attribute, workload: Workload, objective: str) -> list[tuple[int, float]]:
+def _factors(place: int, attribute: Attribute, workload: MarginalWorkload, objective: str) -> list[tuple[int, float]]:
     """List, for no difference and each of its own, what an attribute adds to the number."""
     chain = attribute.chain
     if place in workload.ranges:
@@ -464,7 +464,7 @@ def _factors(place: int, attribute: Attribute, workload: Workload, objective: st
 
 def suited_to_ranges(attribute: Attribute) -> Attribute:
     """Join neighbouring cells so that sums over ranges err least: by 2, 3, 4, 8 or 16, or not at all."""
-    ranges = Workload(((0,),), (), (0,))
+    ranges = MarginalWorkload(((0,),), (), (0,))
     tried = [attribute.flat, *(branched(attribute, each) for each in (2, 3, 4, 8, 16))]
 
     def error(own: Attribute) -> float:

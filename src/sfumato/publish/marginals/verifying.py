@@ -39,7 +39,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Verification:
+class SynopsisVerification:
     """This lists what was checked of a synopsis, and what cannot be."""
 
     checks: tuple[Check, ...]
@@ -59,13 +59,13 @@ class Verification:
 
 def verify(
     releases: Sequence[tuple[Published, Receipt]], ledger: Anchor | str | os.PathLike[str] | None = None
-) -> Verification:
+) -> SynopsisVerification:
     """Check releases by themselves, or also against an export of the ledger (JSON) or an anchor of it."""
     checks = [check for each in releases for check in _checks(*each)]
     if ledger is not None:
         known = ledger if isinstance(ledger, Anchor) else _loaded(ledger)
         checks += [check for each in releases for check in _in_ledger(*each, known)]
-    return Verification(tuple(checks))
+    return SynopsisVerification(tuple(checks))
 
 
 def parts(plan: Plan) -> tuple[Charged, ...]:

@@ -82,7 +82,7 @@ class Setting:
         return closure(self.workload)
 
 
-class Course:
+class SynthesisState:
     """This is what was released so far, and the model of it."""
 
     def __init__(self, setting: Setting) -> None:

@@ -34,10 +34,10 @@ from sfumato.plan.readings.cell_rows import CellCounts
 from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.synthesis.budget import FOR_CHOICES, Amounts, rounded
 from sfumato.publish.synthesis.candidates import Outcome, Step, whole_weights, within
-from sfumato.publish.synthesis.course import Course, Setting, Steps, mean_size
+from sfumato.publish.synthesis.course import Setting, Steps, SynthesisState, mean_size
 
 
-def penalty_of(course: Course, amount: Fraction) -> Callable[[int], float]:
+def penalty_of(course: SynthesisState, amount: Fraction) -> Callable[[int], float]:
     """Say how far noise for this amount moves a marginal of so many cells from the truth on average, in rows."""
     own = course.setting
     widest = CellCounts(own.reading, (0,))  # more than one cell: as every marginal that is chosen
@@ -49,7 +49,7 @@ _FEW_ROWS = 19.0
 """Below so many rows per cell of a column, times √ρ, fewer rounds are better."""
 
 
-def aim(course: Course) -> Steps:
+def aim(course: SynthesisState) -> Steps:
     """Measure columns, then choose and measure until nothing is left."""
     yield from course.count_rows()
     columns = len(course.setting.attributes)
@@ -70,7 +70,7 @@ def aim(course: Course) -> Steps:
             amounts = amounts.halved(course.funds.currency)
 
 
-def _round(course: Course, amounts: Amounts, last: bool) -> Generator[Step, Outcome, bool]:
+def _round(course: SynthesisState, amounts: Amounts, last: bool) -> Generator[Step, Outcome, bool]:
     """Choose and measure once; tell whether the model moved by more than noise would."""
     share = 1.0 if last else float((course.funds.spent + amounts.whole) / course.funds.currency.total)
     among = course.affordable(course.setting.candidates, share)
@@ -87,7 +87,7 @@ def expected_rounds(own: Setting, rows: float) -> int:
     return (2 if few else 4) * len(own.sizes)
 
 
-def independent(course: Course) -> Steps:
+def independent(course: SynthesisState) -> Steps:
     """Measure all columns, each for the same amount; the last takes what is left."""
     yield from course.count_rows()
     sets = [*((place,) for place in range(len(course.setting.attributes))), *course.setting.pairs]
@@ -98,7 +98,7 @@ def independent(course: Course) -> Steps:
         yield from course.measure(each, amount, "first", fit=False)
 
 
-def mst(course: Course) -> Steps:
+def mst(course: SynthesisState) -> Steps:
     """Measure columns, choose a tree of pairs one by one, and measure these."""
     columns = len(course.setting.attributes)
     if columns == 1:
@@ -132,7 +132,7 @@ def _joining(edges: list[Set], columns: int) -> list[Set]:
     return [pair for pair in itertools.combinations(range(columns), 2) if part[pair[0]] != part[pair[1]]]
 
 
-def mwem(course: Course) -> Steps:
+def mwem(course: SynthesisState) -> Steps:
     """Choose and measure, round by round."""
     yield from course.count_rows()
     wanted = whole_weights(within(course.setting.workload))

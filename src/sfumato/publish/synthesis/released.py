@@ -71,7 +71,7 @@ class SynthesisRound:
 
 @codec.value("implied-column")
 @dataclass(frozen=True)
-class Implied:
+class ImpliedColumn:
     """This column is not in the model: the cell of another one decides its cell."""
 
     attribute: Attribute
@@ -111,7 +111,7 @@ class Synthesized:
     purchase: Purchase = NOT_BOUGHT
     price: Price | None = None
     face: TableFace = BARE
-    implied: tuple[Implied, ...] = ()
+    implied: tuple[ImpliedColumn, ...] = ()
     most_cells: int = 1 << 18
     """How many cells the model may have."""
     complete: bool = True

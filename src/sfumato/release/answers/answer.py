@@ -26,7 +26,7 @@ from sfumato.errors import InvalidParameter, SfumatoError, installing
 from sfumato.notebook_html import folded, paragraphs, preformatted, table
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Reference, Result
-from sfumato.plots.answers import Key, draw
+from sfumato.plots.answers import GroupColumn, draw
 from sfumato.plots.picture import Picture, saved
 from sfumato.plots.scales import ChartData, Interval
 from sfumato.policy import Type
@@ -49,7 +49,7 @@ from sfumato.release.answers.answer_pictures import (
 from sfumato.release.answers.formatting import bars, between, bounded, cell, outward, pointed, short_width, stored
 from sfumato.release.answers.receipts import REHEARSED, Receipt
 from sfumato.release.noisy_rows.finishing import Finished
-from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, Truths
+from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, TruthColumn
 from sfumato.untrusted import defused, printable
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from sfumato.release.answers.web_pages import Page
+    from sfumato.release.answers.web_pages import HtmlPage
 
 
 _SHOWN = 40
@@ -330,7 +330,7 @@ class Answer:
             path,
         )
 
-    def report(self, path: str | os.PathLike[str] | None = None, *, questions: bool = False) -> Page:
+    def report(self, path: str | os.PathLike[str] | None = None, *, questions: bool = False) -> HtmlPage:
         """Tell the answer as one web page that needs nothing else: who is protected, numbers with ranges and a picture,
         the price, and what an attacker could gain at most. With a path (.html) it is saved, too.
 
@@ -350,7 +350,7 @@ class Answer:
     def _charts(self) -> list[ChartData]:
         return [self.chart_data(name) for name in self.columns if name in self.intervals]
 
-    def _drawn_keys(self) -> list[Key]:
+    def _drawn_keys(self) -> list[GroupColumn]:
         return [keyed(name, self.column(name)) for name in self.columns if name in self.keys]
 
     def chart_data(self, column: str) -> ChartData:
@@ -478,11 +478,11 @@ def _possible(query: Query) -> dict[str, tuple[float, float]]:
     return {name: (float(end[0]), float(end[1])) for name, end in ends if end is not None and end[0] < end[1]}
 
 
-def _values(made: Numbers | Truths | Keys, shown: NDArray[np.intp], kind: Type) -> list[Any]:
+def _values(made: Numbers | TruthColumn | Keys, shown: NDArray[np.intp], kind: Type) -> list[Any]:
     if isinstance(made, Keys):
         values = made.value[shown].tolist()
         return [None if value is None else float(value) for value in values] if kind is Type.REAL else values
-    if isinstance(made, Truths):
+    if isinstance(made, TruthColumn):
         return [bool(true) if known else None for true, known in zip(made.true[shown], made.known[shown], strict=True)]
     numbers = made.value[shown]
     missing = np.isnan(numbers)

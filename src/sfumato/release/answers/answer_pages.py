@@ -21,14 +21,14 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.plots.frame import framed
-from sfumato.plots.lines import Line, Panel, panel
+from sfumato.plots.lines import Panel, PlottedLine, panel
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import Interval
 from sfumato.policy import Type
 from sfumato.privacy import Guarantee, Neighbours, Reading, reading
 from sfumato.privacy.numbers import Number, exact, percent
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.answers.web_pages import Page, block, escaped, facts, figure, listed, paragraph, table
+from sfumato.release.answers.web_pages import HtmlPage, block, escaped, facts, figure, listed, paragraph, table
 
 _FEW, _ROWS = 12, 1000
 """Rows that are seen at once, and rows that are on a page at most."""
@@ -39,7 +39,7 @@ _PURE = re.compile(r"ε = (\d+(?:\.\d+)?(?:e-?\d+)?)(?:, δ = (\d+(?:\.\d+)?(?:e
 NOT_SHOWN = "The text of the question is not shown, and what it calls its columns and groups is numbered."
 
 
-class Shown(Protocol):
+class PageAnswer(Protocol):
     """This is what a page reads of an answer."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -83,7 +83,7 @@ class Shown(Protocol):
     def plot(self) -> Picture: ...
 
 
-A = TypeVar("A", bound=Shown)
+A = TypeVar("A", bound=PageAnswer)
 
 
 def concealed(answer: A) -> A:
@@ -113,7 +113,7 @@ def concealed(answer: A) -> A:
     )
 
 
-def _typed(answer: Shown, name: str) -> bool:
+def _typed(answer: PageAnswer, name: str) -> bool:
     """Tell whether a column has no noise: then its numbers may stand in the question."""
     return all(each is None or each[0] == each[1] for each in answer.intervals[name])
 
@@ -122,7 +122,7 @@ def _named(names: dict[str, str], found: Any) -> dict[str, Any]:
     return {names[name]: each for name, each in found.items() if name in names}
 
 
-def answer_page(answer: Shown, *, questions: bool) -> Page:
+def answer_page(answer: PageAnswer, *, questions: bool) -> HtmlPage:
     """Write the page of one answer."""
     shown = answer if questions else concealed(answer)
     receipt = shown.receipt
@@ -142,7 +142,7 @@ def answer_page(answer: Shown, *, questions: bool) -> Page:
         f"<h2>The receipt</h2>{block(_paper(receipt))}",
         f"<footer>{escaped(receipt.software)}</footer>",
     ]
-    return Page(_title(receipt), "\n".join(sections))
+    return HtmlPage(_title(receipt), "\n".join(sections))
 
 
 def _title(receipt: Receipt) -> str:
@@ -155,7 +155,7 @@ def _paper(receipt: Receipt) -> str:
     return "\n".join(line for line in str(receipt).splitlines() if not re.fullmatch(left_out, line))
 
 
-def answer_parts(answer: Shown) -> Iterator[str]:
+def answer_parts(answer: PageAnswer) -> Iterator[str]:
     """Write the numbers of an answer with their ranges, the picture, and what has to be known to read them."""
     receipt = answer.receipt
     rows = table(answer.columns, answer.cells(_ROWS), [name in answer.intervals for name in answer.columns])
@@ -250,9 +250,10 @@ def _beliefs_drawn(promise: Guarantee, neighbours: str, beliefs: Mapping[str, fl
     """Draw the belief afterwards against the belief before."""
     at = (0.0, *(100 * float(prior) for prior in _DRAWN), 100.0)
     lines = [
-        Line(name, at, (0.0, *(100 * _after(prior, odds) for prior in _DRAWN), 100.0)) for name, odds in beliefs.items()
+        PlottedLine(name, at, (0.0, *(100 * _after(prior, odds) for prior in _DRAWN), 100.0))
+        for name, odds in beliefs.items()
     ]
-    lines.append(Line("no change", at, at))
+    lines.append(PlottedLine("no change", at, at))
     of = Panel("believed afterwards at most, in per cent", "believed before, in per cent", ends=(0.0, 100.0))
     delta = f", δ = {float(promise.delta):.3g}" if promise.delta else ""
     return framed(panel(lines, of, 280.0), "", [f"ε = {float(promise.epsilon):.4g}{delta}", neighbours])

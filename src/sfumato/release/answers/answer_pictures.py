@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import InvalidParameter, SfumatoError, installing
-from sfumato.plots.answers import Key
+from sfumato.plots.answers import GroupColumn
 from sfumato.plots.scales import ChartData, Interval
 from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, text
 from sfumato.release.answers.formatting import key
@@ -38,9 +38,9 @@ def foot(receipt: Receipt) -> list[str]:
     return [REHEARSED, *told] if receipt.rehearsed else told
 
 
-def keyed(name: str, values: Sequence[Any]) -> Key:
+def keyed(name: str, values: Sequence[Any]) -> GroupColumn:
     """Give one column of keys as it is drawn."""
-    return Key(printable(name), tuple(values), tuple(map(key, values)))
+    return GroupColumn(printable(name), tuple(values), tuple(map(key, values)))
 
 
 def threshold(above: Number) -> str:

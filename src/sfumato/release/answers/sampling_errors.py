@@ -25,7 +25,7 @@ from statistics import NormalDist
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.aggregates.measures import Asked, Count, Mean
+from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Result
 from sfumato.plots.scales import Interval
@@ -76,7 +76,7 @@ def half_widths(
     return found
 
 
-def _asked(query: Query) -> dict[str, Asked]:
+def _asked(query: Query) -> dict[str, AggregateRequest]:
     """Give the columns that are what was measured and nothing else."""
     if query.outer:
         return {}

@@ -64,7 +64,7 @@ footer { margin-top: 3rem; border-top: 1px solid var(--rule); padding-top: 1rem;
 
 
 @dataclass(frozen=True, repr=False)
-class Page:
+class HtmlPage:
     """A page is a whole HTML text, to be saved, published or shown in a notebook."""
 
     title: str

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.plan.aggregates.measures import Estimate, Floats
+from sfumato.plan.aggregates.measures import Floats, GroupEstimate
 from sfumato.plan.nodes import Query
-from sfumato.plan.noisy_rows import Finish, Outer, Over
+from sfumato.plan.noisy_rows import Finish, NoisyWindow, Outer
 from sfumato.plan.values.expressions import (
     Column,
     Expression,
     Key,
     Reference,
     Result,
-    Shown,
+    ShownColumn,
     SummedOver,
     Windowed,
     noises,
@@ -40,7 +40,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     Evaluated,
     Keys,
     Numbers,
-    Truths,
+    TruthColumn,
     evaluate_on,
     is_sure,
     missing,
@@ -74,7 +74,7 @@ class Presence:
         """Give rows that may be there."""
         return self.here | ~self.sure
 
-    def where(self, test: Truths) -> Presence:
+    def where(self, test: TruthColumn) -> Presence:
         """Keep those for which a test holds too."""
         true = test.true & test.known
         sure = (self.sure & test.sure) | (self.sure & ~self.here) | (test.sure & ~true)
@@ -201,7 +201,7 @@ _TOTALS: dict[str, Callable[[Numbers, Presence, Places, int], Numbers]] = {
 }
 
 
-def window(over: Over, evaluate: Callable[[Expression], Evaluated], present: Presence) -> Numbers:
+def window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], present: Presence) -> Numbers:
     """Compute what a window shows in every row."""
     codes, first = group_codes([evaluate(each) for each in over.partition], present)
     if over.order:
@@ -211,7 +211,9 @@ def window(over: Over, evaluate: Callable[[Expression], Evaluated], present: Pre
     return Numbers(found.value[codes], found.low[codes], found.high[codes])
 
 
-def _ranked(over: Over, evaluate: Callable[[Expression], Evaluated], present: Presence, codes: Places) -> Numbers:
+def _ranked(
+    over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], present: Presence, codes: Places
+) -> Numbers:
     """Find a row's place among those of its partition that are there."""
     keys = [evaluate(each.expression) for each in over.order]
     places = np.zeros(len(codes), np.intp)
@@ -281,7 +283,7 @@ class Finished:
     """Which rows are shown, or not shown, for all numbers within the ranges."""
 
 
-Estimated = Callable[[int], Sequence[Estimate]]
+Estimated = Callable[[int], Sequence[GroupEstimate]]
 """Every measure, with ranges that hold for so many noises at once."""
 Evaluate = Callable[[Expression], Evaluated]
 
@@ -310,7 +312,7 @@ def finish(query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool)
     return found
 
 
-def _column(found: Estimate) -> Evaluated:
+def _column(found: GroupEstimate) -> Evaluated:
     """Give a result as a column: of numbers, or of values that a choice among them has decided on."""
     if found.labels is None:
         return Numbers(found.value, found.low, found.high, found.sum_width)
@@ -369,7 +371,7 @@ def _outside(query: Outer, inner: Finished) -> Finished:
     order = np.concatenate([inner.shown, hidden])
     here = np.arange(len(order)) < len(inner.shown)
     names: dict[Reference, Evaluated] = {
-        Shown(index): _taken(column, order) for index, column in enumerate(inner.columns)
+        ShownColumn(index): _taken(column, order) for index, column in enumerate(inner.columns)
     }
     present = Presence(here, inner.sure[order])
 
@@ -395,4 +397,4 @@ def _taken(column: Evaluated, places: Places) -> Evaluated:
         return Numbers(column.value[places], column.low[places], column.high[places], column.sum_width)
     if isinstance(column, Keys):
         return replace(column, value=column.value[places])
-    return Truths(column.true[places], column.known[places], column.sure[places])
+    return TruthColumn(column.true[places], column.known[places], column.sure[places])

@@ -36,7 +36,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Truths:
+class TruthColumn:
     """This is a column of true, false and unknown."""
 
     true: Bools
@@ -54,7 +54,7 @@ class Keys:
     """Whether noisy numbers decided between values: then none of them is sure."""
 
 
-Evaluated = Numbers | Truths | Keys
+Evaluated = Numbers | TruthColumn | Keys
 
 
 def objects(values: Sequence[Any]) -> NDArray[Any]:
@@ -78,14 +78,14 @@ def _constant(literal: Literal, count: int) -> Evaluated:
         value = np.full(count, float(literal.value))  # type: ignore[arg-type]
         return Numbers(value, value, value)
     if isinstance(literal.value, bool):
-        return Truths(np.full(count, literal.value), np.ones(count, bool), np.ones(count, bool))
+        return TruthColumn(np.full(count, literal.value), np.ones(count, bool), np.ones(count, bool))
     return Keys(objects([literal.value] * count))
 
 
 def numbers(column: Evaluated) -> Numbers:
     if isinstance(column, Numbers):
         return column
-    if isinstance(column, Truths):
+    if isinstance(column, TruthColumn):
         value = np.where(column.known, column.true.astype(np.float64), np.nan)
     else:
         value = np.array([np.nan if each is None else float(each) for each in column.value], dtype=np.float64)
@@ -94,13 +94,13 @@ def numbers(column: Evaluated) -> Numbers:
     return Numbers(value, value, value)
 
 
-def truths(column: Evaluated) -> Truths:
+def truths(column: Evaluated) -> TruthColumn:
     """Read a column as true, false and unknown."""
-    if isinstance(column, Truths):
+    if isinstance(column, TruthColumn):
         return column
     value = column.value
     known = np.array([each is not None for each in value], bool)
-    return Truths(np.array([bool(each) for each in value], bool) & known, known, is_sure(column))
+    return TruthColumn(np.array([bool(each) for each in value], bool) & known, known, is_sure(column))
 
 
 def _finite(value: Floats, low: Floats, high: Floats) -> Numbers:
@@ -205,26 +205,26 @@ def _compare(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluat
     return evaluate
 
 
-def _compared(left: Evaluated, right: Evaluated, operate: Callable[[Any, Any], Any]) -> Truths:
+def _compared(left: Evaluated, right: Evaluated, operate: Callable[[Any, Any], Any]) -> TruthColumn:
     if isinstance(left, Numbers) or isinstance(right, Numbers):
         ours, theirs = numbers(left), numbers(right)
         known = ~(np.isnan(ours.value) | np.isnan(theirs.value))
         with np.errstate(invalid="ignore"):
-            return Truths(
+            return TruthColumn(
                 np.asarray(operate(ours.value, theirs.value), bool) & known, known, _surely(ours, theirs, operate)
             )
     here, there = _plain(left), _plain(right)
     known = np.array([x is not None and y is not None for x, y in zip(here, there, strict=True)], bool)
     pairs = zip(here, there, known, strict=True)
     sure = is_sure(left) & is_sure(right)
-    return Truths(np.array([bool(operate(x, y)) if both else False for x, y, both in pairs], bool), known, sure)
+    return TruthColumn(np.array([bool(operate(x, y)) if both else False for x, y, both in pairs], bool), known, sure)
 
 
 def is_sure(column: Evaluated) -> Bools:
     """Tell where a column is the same for all numbers within the ranges."""
     if isinstance(column, Numbers):
         return np.asarray(column.low == column.high, bool)
-    return column.sure if isinstance(column, Truths) else np.full(len(column.value), not column.decided)
+    return column.sure if isinstance(column, TruthColumn) else np.full(len(column.value), not column.decided)
 
 
 def _surely(left: Numbers, right: Numbers, operate: Callable[[Any, Any], Any]) -> Bools:
@@ -240,7 +240,7 @@ def _surely(left: Numbers, right: Numbers, operate: Callable[[Any, Any], Any]) -
 
 
 def _plain(column: Evaluated) -> Sequence[Any]:
-    if isinstance(column, Truths):
+    if isinstance(column, TruthColumn):
         return [bool(value) if known else None for value, known in zip(column.true, column.known, strict=True)]
     return list(column.value)
 
@@ -249,7 +249,7 @@ def _and(_: Call, arguments: list[Evaluated]) -> Evaluated:
     columns = [truths(each) for each in arguments]
     false = np.logical_or.reduce([each.known & ~each.true for each in columns])
     surely_false = np.logical_or.reduce([each.known & ~each.true & each.sure for each in columns])
-    return Truths(
+    return TruthColumn(
         np.logical_and.reduce([each.known & each.true for each in columns]),
         false | np.logical_and.reduce([each.known for each in columns]),
         surely_false | np.logical_and.reduce([each.sure for each in columns]),
@@ -261,12 +261,12 @@ def _or(_: Call, arguments: list[Evaluated]) -> Evaluated:
     true = np.logical_or.reduce([each.known & each.true for each in columns])
     surely_true = np.logical_or.reduce([each.known & each.true & each.sure for each in columns])
     sure = surely_true | np.logical_and.reduce([each.sure for each in columns])
-    return Truths(true, true | np.logical_and.reduce([each.known for each in columns]), sure)
+    return TruthColumn(true, true | np.logical_and.reduce([each.known for each in columns]), sure)
 
 
 def _not(_: Call, arguments: list[Evaluated]) -> Evaluated:
     only = truths(arguments[0])
-    return Truths(~only.true & only.known, only.known, only.sure)
+    return TruthColumn(~only.true & only.known, only.known, only.sure)
 
 
 def _between(call: Call, arguments: list[Evaluated]) -> Evaluated:
@@ -281,14 +281,14 @@ def _in(call: Call, arguments: list[Evaluated]) -> Evaluated:
 def missing(column: Evaluated) -> Bools:
     if isinstance(column, Numbers):
         return np.isnan(column.value)
-    if isinstance(column, Truths):
+    if isinstance(column, TruthColumn):
         return ~column.known
     return np.array([each is None for each in column.value], bool)
 
 
 def _is_null(_: Call, arguments: list[Evaluated]) -> Evaluated:
     found = missing(arguments[0])
-    return Truths(found, np.ones(len(found), bool), is_sure(arguments[0]))
+    return TruthColumn(found, np.ones(len(found), bool), is_sure(arguments[0]))
 
 
 def _case(call: Call, arguments: list[Evaluated]) -> Evaluated:
@@ -328,7 +328,7 @@ def _nullif(call: Call, arguments: list[Evaluated]) -> Evaluated:
 
 def _cast(call: Call, arguments: list[Evaluated]) -> Evaluated:
     only = arguments[0]
-    if isinstance(only, Truths) and call.domain.type.numeric and noises(call.arguments[0]):
+    if isinstance(only, TruthColumn) and call.domain.type.numeric and noises(call.arguments[0]):
         value = numbers(only).value  # decided by a noisy number, so the exact one may be either
         return Numbers(value, np.zeros(len(value)), np.ones(len(value)))
     if call.domain.type is Type.INTEGER:

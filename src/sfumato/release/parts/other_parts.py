@@ -16,22 +16,22 @@ import numpy as np
 
 from sfumato.errors import Unsupported
 from sfumato.mechanisms import FrequentValues, Quantiles
-from sfumato.plan.aggregates.measures import Reads, Steps
+from sfumato.plan.aggregates.measures import MeasureSteps, Reads
 from sfumato.plan.aggregates.ranked import Quantile
 from sfumato.plan.aggregates.value_measures import DistinctValues, FrequentValue
-from sfumato.plan.bounding import Bounded
+from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.dense_readings import Ranks, ValueCounts, Values
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.readings.value_readings import Differences, DifferentValues, Frequencies, ValueTable
-from sfumato.plan.sharing import Part
+from sfumato.plan.sharing import ReadingPart
 from sfumato.plan.values.expressions import Expression
 from sfumato.plan.words import words
 from sfumato.policy import Value
 from sfumato.privacy.numbers import Number, percent, shown
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts.question_parts import ENDS, OtherPart, Strength, noise
-from sfumato.release.parts.scales import ChosenScale, KeyColumn, NamedScale, NoisyScale, Scale
+from sfumato.release.parts.scales import ChosenScale, KeyColumn, NamedScale, NoiseScale, NoisyScale
 
 _ESTIMATE = Fraction(1, 2)
 """What is left of the share of quantiles for themselves where a range of their values is bought: each of the two ends
@@ -49,7 +49,7 @@ class ChosenRanks:
 
     noisy: ClassVar[bool] = False
 
-    bounded: Bounded
+    bounded: BoundedPlan
     asked: tuple[Quantile, ...]
     confidence: Fraction | None = None
     """That with which bought ranges of the values hold; None where none are bought."""
@@ -108,14 +108,14 @@ class ChosenRanks:
             return [(bool(self._inner) * around + self._outer.index(asked.probability), 0)]
         return [(number, self._inner.index(asked.probability)) for number in range(around)]
 
-    def scales(self, measurements: Sequence[Measurement]) -> tuple[Scale, ...]:
+    def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         return tuple(self._scale(each, measurements) for each in self.asked)
 
     def _scale(self, asked: Quantile, measurements: Sequence[Measurement]) -> ChosenScale:
         number, *ends = (measurements[number].mechanism for number, _ in self._places(asked))
         return ChosenScale(self.bounded.measures[0].step, number, asked.probability, *ends[:1])
 
-    def steps(self, places: Sequence[int]) -> tuple[Steps, ...]:
+    def steps(self, places: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return tuple(self.bounded.measures[0] for _ in places)
 
     def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:
@@ -170,7 +170,7 @@ class DifferentCounts:
 
     noisy: ClassVar[bool] = True
 
-    bounded: Bounded
+    bounded: BoundedPlan
     asked: tuple[DistinctValues, ...]
 
     @property
@@ -196,11 +196,11 @@ class DifferentCounts:
         drawn: Integers = measurement.draw(measurement.reading.of(exact))
         return drawn
 
-    def scales(self, measurements: Sequence[Measurement]) -> tuple[Scale, ...]:
+    def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         (measurement,) = measurements
         return (NoisyScale(Fraction(1), measurement.mechanism),)
 
-    def steps(self, places: Sequence[int]) -> tuple[Steps, ...]:
+    def steps(self, places: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return (self.bounded.measures[0],) * len(places)
 
     def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:
@@ -229,7 +229,7 @@ class ChosenValues:
 
     noisy: ClassVar[bool] = False
 
-    bounded: Bounded
+    bounded: BoundedPlan
     asked: tuple[FrequentValue, ...]
     values: tuple[Value, ...]
 
@@ -265,12 +265,12 @@ class ChosenValues:
         chosen: Integers = measurement.draw(measurement.reading.of(exact))
         return chosen[:, [each.place for each in self.asked]]
 
-    def scales(self, measurements: Sequence[Measurement]) -> tuple[Scale, ...]:
+    def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         (measurement,) = measurements
         names = KeyColumn(self.asked[0].value.domain.type, self.values)
         return (NamedScale(names, measurement.mechanism),) * len(self.asked)
 
-    def steps(self, places: Sequence[int]) -> tuple[Steps, ...]:
+    def steps(self, places: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return (self.bounded.measures[0],) * len(places)
 
     def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:
@@ -297,12 +297,12 @@ Candidates = Callable[[Expression], tuple[Value, ...]]
 """Lists what a value may be, from the policy alone, or refuses."""
 
 
-def other_part(bounded: Bounded, part: Part, candidates: Candidates) -> OtherPart:
+def other_part(bounded: BoundedPlan, part: ReadingPart, candidates: Candidates) -> OtherPart:
     """Make what is measured beside totals, under a bounding of its rows."""
     return _MADE[part.reads](bounded, part.asked, candidates)
 
 
-_MADE: dict[Reads, Callable[[Bounded, Any, Candidates], OtherPart]] = {
+_MADE: dict[Reads, Callable[[BoundedPlan, Any, Candidates], OtherPart]] = {
     Reads.RANKS: lambda bounded, asked, _: ChosenRanks(bounded, asked),
     Reads.DIFFERENT: lambda bounded, asked, _: DifferentCounts(bounded, asked),
     Reads.FREQUENT: lambda bounded, asked, candidates: ChosenValues(bounded, asked, candidates(asked[0].value)),

@@ -18,15 +18,15 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.aggregates.measures import Steps
-from sfumato.plan.bounding import Bounded
+from sfumato.plan.aggregates.measures import MeasureSteps
+from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.total_readings import GroupTotals, Integers, Reading, Totals
+from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading, Totals
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import Number
 from sfumato.release.measurement import Measurement
-from sfumato.release.parts.scales import NoisyScale, Scale
+from sfumato.release.parts.scales import NoiseScale, NoisyScale
 from sfumato.release.prices import Price
 
 Family = type[Additive]
@@ -78,7 +78,7 @@ class Strength:
         return rounded_down(part / self.factor)
 
 
-class Part(Protocol):
+class QuestionPart(Protocol):
     """A part of a question, under one strategy, says how it is read, measured and written down."""
 
     def share_of(self, place: int) -> int:
@@ -86,14 +86,14 @@ class Part(Protocol):
         ...
 
     @property
-    def bounded(self) -> Bounded: ...
+    def bounded(self) -> BoundedPlan: ...
 
     @property
     def shares(self) -> int:
         """Count the shares of the price that it takes."""
         ...
 
-    def reading(self, groups: tuple[GroupKey, ...]) -> Reading[Any]:
+    def reading(self, groups: tuple[GroupKey, ...]) -> PlanReading[Any]:
         """Say what is read of these groups."""
         ...
 
@@ -105,11 +105,11 @@ class Part(Protocol):
         """Draw the numbers that are written down, a row for each group, from what was read."""
         ...
 
-    def scales(self, measurements: Sequence[Measurement]) -> tuple[Scale, ...]:
+    def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         """Say how those numbers are read, in the order of what is made from them."""
         ...
 
-    def steps(self, places: Sequence[int]) -> tuple[Steps, ...]:
+    def steps(self, places: Sequence[int]) -> tuple[MeasureSteps, ...]:
         """Give what is measured in steps, for what is made from these places."""
         ...
 
@@ -122,7 +122,7 @@ class Part(Protocol):
         ...
 
 
-class OtherPart(Part, Protocol):
+class OtherPart(QuestionPart, Protocol):
     """This is measured beside totals."""
 
     noisy: ClassVar[bool]
@@ -152,7 +152,7 @@ class NoisyTotals:
     they are found.
     """
 
-    bounded: Bounded
+    bounded: BoundedPlan
 
     @property
     def shares(self) -> int:
@@ -174,13 +174,13 @@ class NoisyTotals:
         drawn = [each.draw(each.reading.of(exact)) for each in measurements]
         return np.hstack(drawn) if drawn else np.zeros((len(exact), 0), np.int64)
 
-    def scales(self, measurements: Sequence[Measurement]) -> tuple[Scale, ...]:
+    def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         return tuple(
             NoisyScale(scaled.unit_value, measurement.mechanism, scaled.coordinates, scaled.rounding)
             for scaled, measurement in zip(self.bounded.noised, measurements, strict=True)
         )
 
-    def steps(self, places: Sequence[int]) -> tuple[Steps, ...]:
+    def steps(self, places: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return tuple(self.bounded.measures[place] for place in places)
 
     def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:

@@ -92,7 +92,7 @@ ONE_GROUP = GroupKeys(())
 """The keys of an answer without keys."""
 
 
-class Scale(Protocol):
+class NoiseScale(Protocol):
     """A scale says what the numbers of one measurement are worth and how far each may be from the exact one."""
 
     @property
@@ -247,7 +247,7 @@ class CombinedScale:
     p = q there is one of the two alone.
     """
 
-    scale: Scale
+    scale: NoiseScale
     first: Fraction
     second: Fraction
     columns: int = 1

@@ -35,10 +35,10 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Estimator, Floats
-from sfumato.plan.bounding import Scaled
+from sfumato.plan.bounding import ScaledMeasure
 from sfumato.plan.sharing import Made
 from sfumato.privacy.numbers import POSITIVE, Number, exact
-from sfumato.release.parts.question_parts import Family, NoisyTotals, Part
+from sfumato.release.parts.question_parts import Family, NoisyTotals, QuestionPart
 
 _FINEST = 2**24
 """Shares are whole parts of a whole: the largest has so many,"""
@@ -103,7 +103,7 @@ _TILT = Fraction(1, 4)
 
 
 @dataclass(frozen=True)
-class Weighed:
+class WeightedRequest:
     """This is what is asked, each with a weight: how much its error counts."""
 
     made: tuple[Made, ...]
@@ -111,7 +111,7 @@ class Weighed:
 
 
 @dataclass(frozen=True)
-class Split:
+class PriceSplit:
     """A split says which share of the price every measurement of every part has, and how wrong each result then is."""
 
     shares: tuple[tuple[Fraction, ...], ...]
@@ -126,11 +126,11 @@ class Split:
         return len({each for part in self.shares for each in part}) <= 1
 
 
-def shared_out(parts: Sequence[Part], asked: Weighed | None, family: Family) -> Split:
+def shared_out(parts: Sequence[QuestionPart], asked: WeightedRequest | None, family: Family) -> PriceSplit:
     """Split a price over all measurements of these parts; evenly where it is not said what is made of them."""
     counts = [each.shares for each in parts]
     if asked is None:
-        return Split(_by_part(even(sum(counts)), counts))
+        return PriceSplit(_by_part(even(sum(counts)), counts))
     totals = parts[0]
     assert isinstance(totals, NoisyTotals)
     sizes = [float(family.norm(each.sensitivity) * each.unit_value) for each in totals.bounded.noised]
@@ -141,7 +141,7 @@ def shared_out(parts: Sequence[Part], asked: Weighed | None, family: Family) -> 
     times, evenly = (
         tuple(times_alone(sizes, each, shares, family.order) for each in wanted) for shares in (found, same)
     )
-    return Split(_by_part(found, counts), times, evenly)
+    return PriceSplit(_by_part(found, counts), times, evenly)
 
 
 def _by_part(shares: Sequence[Fraction], counts: Sequence[int]) -> tuple[tuple[Fraction, ...], ...]:
@@ -149,7 +149,7 @@ def _by_part(shares: Sequence[Fraction], counts: Sequence[int]) -> tuple[tuple[F
     return tuple(tuple(shares[start : start + count]) for start, count in zip(starts, counts, strict=True))
 
 
-def _wanted(made: Made, weight: Fraction, parts: Sequence[Part]) -> Wanted:
+def _wanted(made: Made, weight: Fraction, parts: Sequence[QuestionPart]) -> Wanted:
     """Say which measurements a result reads. What reads one alone is as wrong as that is, whatever its terms."""
     own, totals = parts[made.part], parts[0]
     if not isinstance(own, NoisyTotals):
@@ -169,7 +169,7 @@ def _selection(totals: NoisyTotals) -> list[Wanted]:
     return [Wanted({len(totals.bounded.noised): 1.0})] if totals.bounded.finds else []
 
 
-def _supposed(scaled: Scaled) -> tuple[Fraction, ...]:
+def _supposed(scaled: ScaledMeasure) -> tuple[Fraction, ...]:
     """Give the totals of many rows."""
     totals = [_ROWS * each for each in scaled.middle]
     if len(totals) == 1:
@@ -178,7 +178,7 @@ def _supposed(scaled: Scaled) -> tuple[Fraction, ...]:
     return above * (1 + _TILT), below * (1 - _TILT)
 
 
-def _moving(scaled: Scaled) -> Fraction:
+def _moving(scaled: ScaledMeasure) -> Fraction:
     """Give a little noise, in the measure's own terms."""
     return Fraction(_NOISE) * _ROWS * scaled.size * scaled.step
 

@@ -43,7 +43,7 @@ from sfumato.server.pages.released_pages import as_picture
 from sfumato.server.pages.rendering import address, bars, every_bar, first, refusal_of, shown, tables
 from sfumato.server.people.known_people import Caller, Role
 from sfumato.server.requests.calls import counter_of, in_thread, whole
-from sfumato.server.served import Page
+from sfumato.server.served import HistoryBatch
 
 _LINES, _LETTERS = 50, 300
 """Lines of history on a page, and letters of a question among them."""
@@ -134,7 +134,7 @@ async def show_history(request: Request) -> Response:
     return shown(request, "history.html", told, title="History", caller=caller, policy=policy)
 
 
-def _rows(page: Page) -> list[HistoryRow]:
+def _rows(page: HistoryBatch) -> list[HistoryRow]:
     """Put every answer beside the line that paid for it, where both are on this page."""
     paid = {each.number for each in page.lines if each.kind != "answer"}
     answers = {each.about: each.number for each in page.lines if each.kind == "answer" and each.about in paid}
@@ -145,7 +145,7 @@ def _rows(page: Page) -> list[HistoryRow]:
     ]
 
 
-def _row(line: Line, answer: int, page: Page) -> HistoryRow:
+def _row(line: Line, answer: int, page: HistoryBatch) -> HistoryRow:
     number, _, _, kind, question, cost = line.words()
     cut = question if len(question) <= _LETTERS else question[: _LETTERS - 1] + "…"
     return HistoryRow(

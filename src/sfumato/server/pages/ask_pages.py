@@ -35,8 +35,17 @@ from sfumato.policy import Type
 from sfumato.policy.public_faces import PublicColumn, PublicFace, PublicTable
 from sfumato.privacy.numbers import percent
 from sfumato.server.counter import Counter
-from sfumato.server.pages.browser_sessions import Form, own_origin, sent_form, visitor
-from sfumato.server.pages.page_contexts import Asked, AskPage, Clicks, Option, Preview, Step, Verdict, WaitingPage
+from sfumato.server.pages.browser_sessions import SentForm, own_origin, sent_form, visitor
+from sfumato.server.pages.page_contexts import (
+    AskForm,
+    AskPage,
+    Clicks,
+    Option,
+    Preview,
+    PriceVerdict,
+    Step,
+    WaitingPage,
+)
 from sfumato.server.pages.released_pages import buy_sent, page_kinds, unlisted_page
 from sfumato.server.pages.rendering import address, bars, first, grid, refusal_of, shown, start_of, tables, underlined
 from sfumato.server.people.known_people import Caller, Role
@@ -63,7 +72,7 @@ class Clicked:
     value: str = ""
 
     @classmethod
-    def of(cls, form: Form) -> Clicked:
+    def of(cls, form: SentForm) -> Clicked:
         """Read the clicks that a form holds."""
         return cls(
             form.one("table") or "0",
@@ -176,7 +185,7 @@ def _literal(value: str, kind: Type) -> str:
 
 
 KIND = "questions"
-START = Asked(epsilon="0.1")
+START = AskForm(epsilon="0.1")
 _ELSEWHERE = (NotAllowed, NotSignedIn, NotThere, Unanswered)
 """What is not said of a question."""
 _SENT = ("sql", "epsilon", "delta", "within", "confidence")
@@ -239,12 +248,12 @@ async def wait(request: Request) -> Response:
     return page
 
 
-def typed(form: Form) -> Asked:
+def typed(form: SentForm) -> AskForm:
     """Read what was typed."""
-    return Asked(form.text("sql"), *(form.one(name) for name in _SENT[1:]))
+    return AskForm(form.text("sql"), *(form.one(name) for name in _SENT[1:]))
 
 
-def _asked(request: Request, caller: Caller, policy: str, form: Form, clicked: Clicked) -> Response:
+def _asked(request: Request, caller: Caller, policy: str, form: SentForm, clicked: Clicked) -> Response:
     asked, do = typed(form), form.one("do")
     if do == "write":
         try:
@@ -270,7 +279,7 @@ def _page(
     request: Request,
     caller: Caller,
     policy: str,
-    asked: Asked,
+    asked: AskForm,
     clicked: Clicked,
     *,
     opened: bool,
@@ -307,10 +316,10 @@ def _page(
     )
 
 
-def _verdict(counter: Counter, caller: Caller, policy: str, asked: Asked) -> Verdict:
+def _verdict(counter: Counter, caller: Caller, policy: str, asked: AskForm) -> PriceVerdict:
     """Say what the answer would be like, or why there would be none."""
     if not asked.sql.strip():
-        return Verdict(asked)
+        return PriceVerdict(asked)
     try:
         found: Forecast = _free(counter, caller, policy, asked, "error")
     except _ELSEWHERE:
@@ -318,7 +327,7 @@ def _verdict(counter: Counter, caller: Caller, policy: str, asked: Asked) -> Ver
     except SfumatoError as refused:
         return _refused(asked, refused)
     standing = first(counter.budget(caller, policy))
-    return Verdict(
+    return PriceVerdict(
         asked,
         found.price,
         tuple(found.rows()),
@@ -336,14 +345,14 @@ def _verdict(counter: Counter, caller: Caller, policy: str, asked: Asked) -> Ver
     )
 
 
-def _refused(asked: Asked, refused: SfumatoError) -> Verdict:
+def _refused(asked: AskForm, refused: SfumatoError) -> PriceVerdict:
     start = start_of(refused, asked.sql)
     part = underlined(asked.sql, start)
     at = -1 if part is None else len(part.before)
-    return Verdict(asked, refusal=refusal_of(refused), underlined=part, start=at)
+    return PriceVerdict(asked, refusal=refusal_of(refused), underlined=part, start=at)
 
 
-def _preview(counter: Counter, caller: Caller, policy: str, asked: Asked) -> Preview:
+def _preview(counter: Counter, caller: Caller, policy: str, asked: AskForm) -> Preview:
     """Tell what is free and takes a little longer; what cannot be told is left out."""
     if not asked.sql.strip():
         return Preview()
@@ -360,7 +369,7 @@ def _preview(counter: Counter, caller: Caller, policy: str, asked: Asked) -> Pre
     )
 
 
-def _if_told(counter: Counter, caller: Caller, policy: str, asked: Asked, act: str) -> Any:
+def _if_told(counter: Counter, caller: Caller, policy: str, asked: AskForm, act: str) -> Any:
     try:
         return _free(counter, caller, policy, asked, act)
     except (*_ELSEWHERE, TooManyRequests):
@@ -369,7 +378,7 @@ def _if_told(counter: Counter, caller: Caller, policy: str, asked: Asked, act: s
         return None
 
 
-def _free(counter: Counter, caller: Caller, policy: str, asked: Asked, act: str) -> Any:
+def _free(counter: Counter, caller: Caller, policy: str, asked: AskForm, act: str) -> Any:
     if act == "plot":
         drawn = {name: value for name, value in _price(asked).items() if name in ("delta", "confidence")}
         return counter.free(caller, policy, KIND, act, {"sql": asked.sql}, drawn)
@@ -377,15 +386,15 @@ def _free(counter: Counter, caller: Caller, policy: str, asked: Asked, act: str)
     return counter.free(caller, policy, KIND, act, spec, price)
 
 
-def _written(asked: Asked) -> bytes:
+def _written(asked: AskForm) -> bytes:
     return json.dumps({"kind": KIND, **_spec(asked)}).encode()
 
 
-def _spec(asked: Asked) -> Mapping[str, Any]:
+def _spec(asked: AskForm) -> Mapping[str, Any]:
     return {"spec": {"sql": asked.sql}, "price": _price(asked)}
 
 
-def _price(asked: Asked) -> dict[str, str]:
+def _price(asked: AskForm) -> dict[str, str]:
     """Give the price that was typed; how close an answer is to be comes before an ε."""
     paid = {"within": asked.within} if asked.within else {"epsilon": asked.epsilon or START.epsilon}
     more = {"delta": asked.delta, "confidence": asked.confidence}

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from sfumato.errors import InvalidRequest
 from sfumato.server.people.known_people import Caller, Credentials
 from sfumato.server.requests.calls import counter_of, in_thread, known
-from sfumato.server.settings import Settings
+from sfumato.server.settings import ServerSettings
 
 FORM = "application/x-www-form-urlencoded"
 FOREIGN = ("Origin", "the form's token")
@@ -27,7 +27,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
-class Form:
+class SentForm:
     """A form is what was sent: every field with its values, in the order in which they were sent."""
 
     fields: Mapping[str, tuple[str, ...]]
@@ -45,12 +45,12 @@ class Form:
         return self.fields.get(name, ("",))[-1].replace("\r\n", "\n")
 
 
-def cookie_name(settings: Settings) -> str:
+def cookie_name(settings: ServerSettings) -> str:
     """Name the cookie; the browser itself holds one that begins so to https and to this very host."""
     return "__Host-sfumato" if settings.secure else "sfumato"
 
 
-def keep_cookie(answer: Response, settings: Settings, cookie: str) -> None:
+def keep_cookie(answer: Response, settings: ServerSettings, cookie: str) -> None:
     """Let a browser keep its cookie. It is sent by https alone, unless the server speaks plainly to its own machine."""
     answer.set_cookie(
         cookie_name(settings),
@@ -63,7 +63,7 @@ def keep_cookie(answer: Response, settings: Settings, cookie: str) -> None:
     )
 
 
-def forget_cookie(answer: Response, settings: Settings) -> None:
+def forget_cookie(answer: Response, settings: ServerSettings) -> None:
     """Let a browser forget the cookie."""
     name = cookie_name(settings)
     answer.delete_cookie(name, path="/", secure=settings.secure, httponly=True, samesite="strict")
@@ -89,7 +89,7 @@ def _page(request: Request) -> str:
     return getattr(request.state, "page", "page")
 
 
-async def sent_form(request: Request) -> tuple[Caller, Form]:
+async def sent_form(request: Request) -> tuple[Caller, SentForm]:
     """Read a form, and find who sent it: one of our own, from the session that it was made for."""
     require_own_origin(request)
     caller, form = await visitor(request), await read_form(request)
@@ -103,7 +103,7 @@ async def sent_form(request: Request) -> tuple[Caller, Form]:
     return caller, form
 
 
-async def read_form(request: Request) -> Form:
+async def read_form(request: Request) -> SentForm:
     """Read what a form sent; nothing but a plain form of text is taken."""
     media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if media != FORM:
@@ -117,7 +117,7 @@ async def read_form(request: Request) -> Form:
     fields: dict[str, tuple[str, ...]] = {}
     for name, value in pairs:
         fields[name] = (*fields.get(name, ()), value)
-    return Form(fields)
+    return SentForm(fields)
 
 
 def require_own_origin(request: Request) -> None:

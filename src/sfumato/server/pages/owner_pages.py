@@ -12,7 +12,7 @@ from sfumato.errors import InvalidParameter, InvalidRequest, NotAllowed, Sfumato
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import text
 from sfumato.server.counter import Counter
-from sfumato.server.pages.browser_sessions import Form, own_origin, sent_form, visitor
+from sfumato.server.pages.browser_sessions import SentForm, own_origin, sent_form, visitor
 from sfumato.server.pages.page_contexts import ActRow, LedgerPage, PeoplePage, PersonRow, TokenRow
 from sfumato.server.pages.rendering import address, refusal_of, shown
 from sfumato.server.people.known_people import Caller, Role, Token
@@ -45,7 +45,7 @@ async def change_people(request: Request) -> Response:
     return await in_thread(_people, request, caller, policy, secret=secret)
 
 
-def _changed(request: Request, caller: Caller, form: Form) -> tuple[str, str]:
+def _changed(request: Request, caller: Caller, form: SentForm) -> tuple[str, str]:
     """Make the change that a button names; give a secret that was made, with what it is, to be shown this once."""
     counter, do, user = counter_of(request), form.one("do"), form.one("user")
     if do == "token":
@@ -64,7 +64,7 @@ def _changed(request: Request, caller: Caller, form: Form) -> tuple[str, str]:
     return _NO_SECRET
 
 
-def _new_token(counter: Counter, caller: Caller, form: Form) -> tuple[str, str]:
+def _new_token(counter: Counter, caller: Caller, form: SentForm) -> tuple[str, str]:
     days, most, user = form.one("days"), form.one("most"), form.one("user")
     lasts = timedelta(days=_number(days, "days")) if days else None
     _, secret = counter.new_token(caller, user, label=form.one("label"), expires=lasts, most=most or None)

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 
 @dataclass(frozen=True)
-class Tab:
+class PolicyTab:
     """A tab leads to another page of the same policy."""
 
     title: str
@@ -21,11 +21,11 @@ class Tab:
 
 
 @dataclass(frozen=True)
-class Frame:
+class PageFrame:
     """A frame is what every page has around it."""
 
     title: str
-    tabs: tuple[Tab, ...] = ()
+    tabs: tuple[PolicyTab, ...] = ()
     policy: str = ""
     here: str = ""
     """What the addresses of this policy's pages begin with."""
@@ -40,7 +40,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusalMessage:
     """A refusal says which rule was broken, where, and what works instead."""
 
     rule: str
@@ -61,7 +61,7 @@ class Underlined:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskForm:
     """This is what was typed to ask: a question, and a price or how close the answer is to be."""
 
     sql: str = ""
@@ -72,10 +72,10 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PriceVerdict:
     """A verdict says what an answer would be like at a price, or why there would be none. All of it is free."""
 
-    asked: Asked
+    asked: AskForm
     price: str = ""
     errors: tuple[tuple[str, str], ...] = ()
     """Every column with how far it may be off, in words."""
@@ -94,7 +94,7 @@ class Verdict:
     counted: str = ""
     request: str = ""
     """The name of this one purchase, however often its button is pressed."""
-    refusal: Refusal | None = None
+    refusal: RefusalMessage | None = None
     underlined: Underlined | None = None
     start: int = -1
     """Where what is underlined begins, in letters; -1 where nothing is."""
@@ -110,7 +110,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Grid:
+class TextTable:
     """A grid is a table of texts."""
 
     columns: tuple[str, ...]
@@ -129,7 +129,7 @@ class Preview:
     reason: str = ""
     advice: str = ""
     curve: Markup | None = None
-    rehearsal: Grid | None = None
+    rehearsal: TextTable | None = None
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class ShownTable:
 class AskPage:
     """This page takes questions."""
 
-    asked: Asked
+    asked: AskForm
     clicks: Clicks
     tables: tuple[ShownTable, ...]
     budget: tuple[Bar, ...]
@@ -192,7 +192,7 @@ class AskPage:
     """How what this page does not sell is bought: a line of Python."""
     kinds: tuple[tuple[str, str], ...]
     """Kinds of release that have a form of their own, and what each does."""
-    verdict: Verdict | None = None
+    verdict: PriceVerdict | None = None
     preview: Preview | None = None
 
 
@@ -221,7 +221,7 @@ class KindPage:
     """The name of this one purchase, however often its button is pressed."""
     steps: tuple[Step, ...] = ()
     price: str = ""
-    refusal: Refusal | None = None
+    refusal: RefusalMessage | None = None
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class BudgetPage:
     overruns: int | None
     """PRIVATE: for the owner alone."""
     owner: bool
-    refusal: Refusal | None = None
+    refusal: RefusalMessage | None = None
     done: str = ""
 
 
@@ -271,7 +271,7 @@ class AnswerPage:
     free: bool
     rehearsed: bool
     confidence: str
-    grid: Grid | None
+    grid: TextTable | None
     text: str
     """What has no rows is shown as it is printed."""
     notes: tuple[str, ...]
@@ -279,7 +279,7 @@ class AnswerPage:
     receipt: tuple[tuple[str, str], ...]
     forms: tuple[str, ...]
     left: str
-    again: Asked | None
+    again: AskForm | None
 
 
 @dataclass(frozen=True)
@@ -367,7 +367,7 @@ class PeoplePage:
     secret: str = ""
     """A token or a link that was made just now: it is shown this once."""
     secret_title: str = ""
-    refusal: Refusal | None = None
+    refusal: RefusalMessage | None = None
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from sfumato.errors import NotAllowed, NotSignedIn, NotThere, SfumatoError, Unan
 from sfumato.mechanisms import bits
 from sfumato.privacy.numbers import percent
 from sfumato.release.answers.receipts import Receipt
-from sfumato.server.pages.browser_sessions import Form, sent_form, visitor
-from sfumato.server.pages.page_contexts import AnswerPage, Asked, FormField, KindPage, Step
+from sfumato.server.pages.browser_sessions import SentForm, sent_form, visitor
+from sfumato.server.pages.page_contexts import AnswerPage, AskForm, FormField, KindPage, Step
 from sfumato.server.pages.rendering import address, first, grid, refusal_of, shown
 from sfumato.server.people.known_people import Caller, Role
-from sfumato.server.releases.flights import Released
+from sfumato.server.releases.flights import FlightResult
 from sfumato.server.requests import answer_forms, proposals
 from sfumato.server.requests.calls import counter_of, in_thread
 
@@ -72,7 +72,7 @@ async def buy_sent(request: Request, caller: Caller, policy: str, sent: bytes, k
     return RedirectResponse(address(policy, "answers", found.line), 303)
 
 
-def unlisted_page(request: Request, caller: Caller, policy: str, found: Released) -> Response:
+def unlisted_page(request: Request, caller: Caller, policy: str, found: FlightResult) -> Response:
     """Show what was not bought, and so has no line: what the policy itself tells."""
     return shown(
         request,
@@ -90,7 +90,7 @@ def _shown(request: Request, caller: Caller, policy: str, line: int) -> Response
     return shown(request, "answer.html", page, title=f"Answer {line}", caller=caller, policy=policy)
 
 
-def _answer_page(request: Request, caller: Caller, policy: str, found: Released) -> AnswerPage:
+def _answer_page(request: Request, caller: Caller, policy: str, found: FlightResult) -> AnswerPage:
     answer, receipt = found.answer, getattr(found.answer, "receipt", None)
     rows = hasattr(answer, "cells") and hasattr(answer, "columns")
     question = receipt.question if receipt is not None else str(getattr(answer, "question", ""))
@@ -110,7 +110,7 @@ def _answer_page(request: Request, caller: Caller, policy: str, found: Released)
         () if receipt is None else tuple(_paper(receipt)),
         tuple(each for each in forms if each != "svg" or picture) if found.line else (),
         first(counter_of(request).budget(caller, policy)).ordinary,
-        Asked(sql=question) if rows and caller.role is not Role.AUDITOR else None,
+        AskForm(sql=question) if rows and caller.role is not Role.AUDITOR else None,
     )
 
 
@@ -146,7 +146,7 @@ def page_kinds() -> dict[str, ReleaseKind]:
 async def show_kind(request: Request) -> Response:
     """Show an empty form."""
     caller, kind = await visitor(request), _kind(request)
-    return await in_thread(_kind_page, request, caller, kind, Form({}))
+    return await in_thread(_kind_page, request, caller, kind, SentForm({}))
 
 
 async def ask_kind(request: Request) -> Response:
@@ -172,7 +172,7 @@ def _kind(request: Request) -> ReleaseKind:
 
 
 def _kind_page(
-    request: Request, caller: Caller, kind: ReleaseKind, form: Form, refused: SfumatoError | None = None
+    request: Request, caller: Caller, kind: ReleaseKind, form: SentForm, refused: SfumatoError | None = None
 ) -> Response:
     caller.require("asking", Role.OWNER, Role.ANALYST)
     counter, policy = counter_of(request), request.path_params["policy"]
@@ -200,7 +200,7 @@ def _kind_page(
     return shown(request, "kind.html", page, title=kind.summary, caller=caller, policy=policy, status=status)
 
 
-def _fields(kind: ReleaseKind, form: Form) -> tuple[FormField, ...]:
+def _fields(kind: ReleaseKind, form: SentForm) -> tuple[FormField, ...]:
     """List what the form asks for, with what was filled in."""
     given = [(each.name, each.annotation, each.required, each.default, each.help) for each in spec_fields(kind.spec)]
     terms = [(each.name, each.annotation, False, None, each.help) for each in kind.terms if each.name in _ASKED_TERMS]
@@ -216,7 +216,7 @@ def _written(default: Any) -> str:
     return "" if default in (None, False) else "\n".join(default) if isinstance(default, tuple) else str(default)
 
 
-def _body(kind: ReleaseKind, form: Form) -> dict[str, Any]:
+def _body(kind: ReleaseKind, form: SentForm) -> dict[str, Any]:
     """Write what was filled in as a caller sends it; what is empty is left out."""
     fields = {each.name: each.annotation for each in spec_fields(kind.spec)}
     terms = {each.name: each.annotation for each in kind.terms if each.name in _ASKED_TERMS}

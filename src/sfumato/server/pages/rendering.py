@@ -31,7 +31,17 @@ from sfumato.errors import SfumatoError, outcome
 from sfumato.privacy.numbers import shown as number
 from sfumato.privacy.pictures import WORDS
 from sfumato.release.answers.answer import Answer
-from sfumato.server.pages.page_contexts import Bar, Bars, Frame, Grid, Refusal, ShownTable, Suggested, Tab, Underlined
+from sfumato.server.pages.page_contexts import (
+    Bar,
+    Bars,
+    PageFrame,
+    PolicyTab,
+    RefusalMessage,
+    ShownTable,
+    Suggested,
+    TextTable,
+    Underlined,
+)
 from sfumato.server.people.known_people import Caller, Role
 from sfumato.server.requests.answer_forms import LASTING, StaticReply, static_reply
 from sfumato.untrusted import printable
@@ -78,9 +88,9 @@ def address(policy: str, *parts: object) -> str:
     return "/".join(["/p", quote(policy, safe=""), *(quote(str(each), safe="") for each in parts)])
 
 
-def refusal_of(error: SfumatoError, again: str = "") -> Refusal:
+def refusal_of(error: SfumatoError, again: str = "") -> RefusalMessage:
     """Give a refusal as a page shows it."""
-    return Refusal(error.rule, error.place, error.fix, outcome(error).http_status, again)
+    return RefusalMessage(error.rule, error.place, error.fix, outcome(error).http_status, again)
 
 
 @cache
@@ -90,13 +100,13 @@ def static_files() -> Mapping[str, StaticReply]:
     return {name: static_reply(folder.joinpath(name).read_bytes(), kind, LASTING) for name, kind in _STATIC.items()}
 
 
-def _frame(request: Request, title: str, caller: Caller | None, policy: str, paused: bool) -> Frame:
+def _frame(request: Request, title: str, caller: Caller | None, policy: str, paused: bool) -> PageFrame:
     files = {name: f"/static/{name}?{each.mark}" for name, each in static_files().items()}
     if caller is None:
-        return Frame(title, files=files, version=__version__)
+        return PageFrame(title, files=files, version=__version__)
     session = caller.session
     here = address(policy) if policy else ""
-    return Frame(
+    return PageFrame(
         title,
         _tabs(caller.role, here, request.url.path) if policy else (),
         policy,
@@ -110,11 +120,11 @@ def _frame(request: Request, title: str, caller: Caller | None, policy: str, pau
     )
 
 
-def _tabs(role: Role, here: str, path: str) -> tuple[Tab, ...]:
+def _tabs(role: Role, here: str, path: str) -> tuple[PolicyTab, ...]:
     end = path.removeprefix("/p/").partition("/")[2].partition("/")[0]
     current = "history" if end == "answers" else end
     return tuple(
-        Tab(title, f"{here}/{name}", name == current) for name, (title, roles) in _TABS.items() if role in roles
+        PolicyTab(title, f"{here}/{name}", name == current) for name, (title, roles) in _TABS.items() if role in roles
     )
 
 
@@ -177,7 +187,7 @@ _LISTED, _LONGEST = 12_000, 300
 """Letters of all columns that are listed on a page, and of one of them."""
 
 
-def grid(answer: Any) -> Grid:
+def grid(answer: Any) -> TextTable:
     """Write an answer's rows as texts: each number with ± its half-width."""
     cells, letters = answer.cells(), 0
     rows: list[tuple[str, ...]] = []
@@ -187,7 +197,7 @@ def grid(answer: Any) -> Grid:
             break
         rows.append(tuple(row))
     numbers = tuple(isinstance(answer, Answer) and name in answer.intervals for name in answer.columns)
-    return Grid(tuple(answer.columns), tuple(rows), numbers, len(cells) - len(rows))
+    return TextTable(tuple(answer.columns), tuple(rows), numbers, len(cells) - len(rows))
 
 
 def tables(found: Tables, *, questions: bool) -> tuple[ShownTable, ...]:

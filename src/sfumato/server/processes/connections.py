@@ -34,7 +34,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sfumato.errors import InvalidRequest
 from sfumato.server.requests.problems import problem
-from sfumato.server.settings import Settings
+from sfumato.server.settings import ServerSettings
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -55,7 +55,7 @@ class AdmittedPeers:
         return any(address in each for each in self.networks)
 
 
-def admitted_peers(settings: Settings) -> AdmittedPeers | None:
+def admitted_peers(settings: ServerSettings) -> AdmittedPeers | None:
     """Name the proxies of a server that other machines reach and that has no certificate; None admits everybody."""
     if not settings.behind_proxies:
         return None

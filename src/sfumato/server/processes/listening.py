@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sfumato.errors import InvalidSettings
-from sfumato.server.settings import Settings
+from sfumato.server.settings import ServerSettings
 
 _UNIX = "unix:"
 
 
 @contextmanager
-def listening(settings: Settings) -> Iterator[socket.socket]:
+def listening(settings: ServerSettings) -> Iterator[socket.socket]:
     """Listen where the settings say; the file of a socket is removed at the end."""
     if not settings.listen.startswith(_UNIX):
         with _at_address(settings.listen) as listener:
@@ -30,7 +30,7 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
 
 
-def address(settings: Settings, listener: socket.socket) -> str:
+def address(settings: ServerSettings, listener: socket.socket) -> str:
     """Give the address that people open."""
     if settings.public_url:
         return settings.public_url.rstrip("/")

@@ -128,7 +128,7 @@ class Spawned:
         self.channel.close()
 
 
-class Processes:
+class WorkerProcesses:
     """This keeps so many processes that answer at one socket.
 
     Each runs ``answer`` with a channel of its own, and says when it does. When they are told to stop, all of them have

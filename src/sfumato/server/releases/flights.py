@@ -15,7 +15,7 @@ from typing import Any
 
 from sfumato.errors import LedgerUnavailable, Unanswered
 from sfumato.server.releases.answer_clock import AnswerClock, ClockedPhases
-from sfumato.server.releases.running_releases import Kept, Phase, Request, RunningReleases
+from sfumato.server.releases.running_releases import Phase, ReleaseKey, RunningReleases, StoredRelease
 from sfumato.server.releases.turns import Turns
 
 _REMEMBERED = 1000
@@ -24,7 +24,7 @@ _READING = "reading"
 
 
 @dataclass(frozen=True)
-class Released:
+class FlightResult:
     """This is what was released, and the line of the ledger that holds it."""
 
     line: int
@@ -33,7 +33,7 @@ class Released:
     """It had been bought before, and nothing was charged now."""
 
     @classmethod
-    def of(cls, answer: Any) -> Released:
+    def of(cls, answer: Any) -> FlightResult:
         """Look up in a receipt which line holds an answer; what was not bought at all has line 0.
 
         Several answers that were all bought before have no receipt of their own: the last line of them is theirs.
@@ -50,8 +50,8 @@ class Flight:
 
     def __init__(
         self,
-        request: Request,
-        asked: Kept,
+        request: ReleaseKey,
+        asked: StoredRelease,
         buy: Callable[[Callable[[str], None]], Any],
         doublings: int,
         ended: Callable[[Flight], None],
@@ -60,7 +60,7 @@ class Flight:
         self.request = request
         self.asked = asked
         """What was asked for, as it is compared with another that has the same id."""
-        self.future: Future[Released] = Future()
+        self.future: Future[FlightResult] = Future()
         self.phase = Phase.QUEUED
         self.doublings = doublings
         self.buy = buy
@@ -68,19 +68,19 @@ class Flight:
         self.told = told
         """Gives what whoever waits is told of a refusal."""
 
-    def kept(self, released: Released) -> Kept:
+    def kept(self, released: FlightResult) -> StoredRelease:
         """Give what is kept of an answer, so that it can be shown again."""
         return replace(self.asked, line=released.line, answer=released.answer.to_json())
 
     @classmethod
-    def landed(cls, request: Request, asked: Kept, released: Released) -> Flight:
+    def landed(cls, request: ReleaseKey, asked: StoredRelease, released: FlightResult) -> Flight:
         """Give the flight of an answer that is there already."""
         found = cls(request, asked, lambda _: released, 0, lambda _: None)
         found.phase = Phase.DONE
         found.future.set_result(released)
         return found
 
-    def result(self) -> Released:
+    def result(self) -> FlightResult:
         """Wait for the answer."""
         return self.future.result()
 
@@ -93,13 +93,13 @@ class Flights:
         self._clock = clock
         self._running = running
         self._lock = threading.Lock()
-        self._known: OrderedDict[Request, Flight] = OrderedDict()
-        self._left: set[Request] = set()
+        self._known: OrderedDict[ReleaseKey, Flight] = OrderedDict()
+        self._left: set[ReleaseKey] = set()
         """Those that have landed while the people file could not be told so: their rows are still there."""
         self._leaving = threading.Lock()
         """Guards those alone: a flight begins inside the lock of the turns, which is taken inside the other one."""
 
-    def find(self, request: Request) -> Flight | None:
+    def find(self, request: ReleaseKey) -> Flight | None:
         """Find a flight of this process that is under way, or has ended lately."""
         with self._lock:
             return self._known.get(request)
@@ -143,15 +143,15 @@ class Flights:
         """Release the answer, which the clock holds back until it is due, and tell it."""
         phases = ClockedPhases(self._clock, flight.doublings, _Charged(flight, self._running))
         refused: BaseException | None = None
-        released: Released | None = None
+        released: FlightResult | None = None
         try:
             answer = flight.buy(phases)
-            released = answer if isinstance(answer, Released) else Released.of(answer)
+            released = answer if isinstance(answer, FlightResult) else FlightResult.of(answer)
         except BaseException as error:  # whoever waits is told, and the next one has their turn
             refused = error
         self._land(flight, released, refused, phases.late)
 
-    def _land(self, flight: Flight, released: Released | None, refused: BaseException | None, late: int) -> None:
+    def _land(self, flight: Flight, released: FlightResult | None, refused: BaseException | None, late: int) -> None:
         try:
             kept = None if released is None else flight.kept(released)
             self._running.end(flight.request, kept, late)
@@ -167,7 +167,7 @@ class Flights:
         with suppress(Exception):  # a log that cannot be written ends no turn
             flight.ended(flight)
 
-    def _end_without_answer(self, request: Request, late: int) -> None:
+    def _end_without_answer(self, request: ReleaseKey, late: int) -> None:
         """End a flight whose answer could not be kept, now or when the next one begins: its user has the turn back."""
         try:
             self._running.end(request, None, late)

@@ -50,7 +50,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True)
-class Request:
+class ReleaseKey:
     """A request is what names a release: the account, who asks, and the id that they gave it."""
 
     account: str
@@ -59,7 +59,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredRelease:
     """This is what is kept of a release that was answered, so that it can be shown again."""
 
     line: int
@@ -70,11 +70,11 @@ class Kept:
     """The answer itself as JSON text, which no later policy changes; empty until it is there."""
 
     @classmethod
-    def asked(cls, kind: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> Kept:
+    def asked(cls, kind: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> StoredRelease:
         """Write what a caller asks for, which no line holds yet."""
         return cls(0, kind, written(spec), written(price))
 
-    def require_same(self, asked: Kept) -> None:
+    def require_same(self, asked: StoredRelease) -> None:
         """Refuse what is asked under the id of this one and is something else."""
         if (self.kind, self.spec, self.price) != (asked.kind, asked.spec, asked.price):
             raise RequestDiffers(
@@ -99,7 +99,7 @@ class RunningReleases:
         self._database = database
         self._at_once = at_once
 
-    def begin(self, request: Request, landed: Iterable[Request] = ()) -> bool:
+    def begin(self, request: ReleaseKey, landed: Iterable[ReleaseKey] = ()) -> bool:
         """Begin a release, unless its user has enough of them, or the same request runs already.
 
         Rows of requests that have landed in this process, and could not be ended then, hold nobody up.
@@ -120,7 +120,7 @@ class RunningReleases:
             )
         return True
 
-    def charged(self, request: Request) -> None:
+    def charged(self, request: ReleaseKey) -> None:
         """Say that a release has been charged."""
         with self._database.writing() as rows:
             rows.execute(
@@ -128,7 +128,7 @@ class RunningReleases:
                 (Phase.CHARGED.value, request.account, request.user, request.id),
             )
 
-    def end(self, request: Request, kept: Kept | None, late: int) -> None:
+    def end(self, request: ReleaseKey, kept: StoredRelease | None, late: int) -> None:
         """End a release, keep what shows its answer again, and count how often its reading was late."""
         with self._database.writing() as rows:
             named = (request.account, request.user, request.id)
@@ -143,14 +143,14 @@ class RunningReleases:
         with self._database.writing() as rows:
             _count(rows, account, 1)
 
-    def keep(self, request: Request, kept: Kept) -> None:
+    def keep(self, request: ReleaseKey, kept: StoredRelease) -> None:
         """Keep what shows an answer again that was stored before, and is free. Under other names of its columns it is
         another text: once a user has enough of those of one line, how it was asked for is kept alone.
         """
         with self._database.writing() as rows:
             _keep(rows, request, kept if _has_room(rows, request, kept) else replace(kept, answer=""))
 
-    def phase(self, request: Request) -> Phase | None:
+    def phase(self, request: ReleaseKey) -> Phase | None:
         """Say how far a release is, in whatever process; None where it is not under way, or its process has ended."""
         with self._database.reading() as rows:
             found = rows.execute(
@@ -159,16 +159,16 @@ class RunningReleases:
             ).fetchone()
         return None if found is None or local_files.alive(found[1]) is False else Phase(found[0])
 
-    def kept(self, request: Request) -> Kept | None:
+    def kept(self, request: ReleaseKey) -> StoredRelease | None:
         """Find what a request was answered with."""
         with self._database.reading() as rows:
             found = rows.execute(
                 f"SELECT {_KEPT} WHERE account = ? AND user = ? AND request = ?",
                 (request.account, request.user, request.id),
             ).fetchone()
-        return None if found is None else Kept(*found)
+        return None if found is None else StoredRelease(*found)
 
-    def kept_line(self, account: str, line: int, user: str | None) -> tuple[Request, Kept] | None:
+    def kept_line(self, account: str, line: int, user: str | None) -> tuple[ReleaseKey, StoredRelease] | None:
         """Find what shows the answer of a line: for one user, or for whoever may see all."""
         mine, given = ("", ()) if user is None else (" AND user = ?", (user,))
         with self._database.reading() as rows:
@@ -176,7 +176,7 @@ class RunningReleases:
                 f"SELECT user, request, {_KEPT} WHERE account = ? AND line = ?{mine} ORDER BY answers.rowid LIMIT 1",
                 (account, line, *given),
             ).fetchone()
-        return None if found is None else (Request(account, found[0], found[1]), Kept(*found[2:]))
+        return None if found is None else (ReleaseKey(account, found[0], found[1]), StoredRelease(*found[2:]))
 
     def kept_lines(self, account: str, numbers: Iterable[int], user: str | None) -> frozenset[int]:
         """Find the lines among these whose answers can be shown again: to one user, or to whoever may see all."""
@@ -215,7 +215,7 @@ def _forget_the_dead(rows: sqlite3.Connection) -> None:
             rows.execute("DELETE FROM running WHERE rowid = ?", (number,))
 
 
-def _forget_the_landed(rows: sqlite3.Connection, landed: Iterable[Request]) -> None:
+def _forget_the_landed(rows: sqlite3.Connection, landed: Iterable[ReleaseKey]) -> None:
     """Remove what flights of this process left that have landed."""
     rows.executemany(
         "DELETE FROM running WHERE account = ? AND user = ? AND request = ? AND process = ?",
@@ -230,7 +230,7 @@ def _count(rows: sqlite3.Connection, account: str, late: int) -> None:
     )
 
 
-def _has_room(rows: sqlite3.Connection, request: Request, kept: Kept) -> bool:
+def _has_room(rows: sqlite3.Connection, request: ReleaseKey, kept: StoredRelease) -> bool:
     """Tell whether a text is there already, or the user has asked for the line a few times only."""
     if rows.execute("SELECT 1 FROM texts WHERE hash = ?", (_hash(kept.answer),)).fetchone():
         return True
@@ -241,7 +241,7 @@ def _has_room(rows: sqlite3.Connection, request: Request, kept: Kept) -> bool:
     return len(mine.fetchall()) < MOST_TEXTS
 
 
-def _keep(rows: sqlite3.Connection, request: Request, kept: Kept) -> None:
+def _keep(rows: sqlite3.Connection, request: ReleaseKey, kept: StoredRelease) -> None:
     """Keep what a request was answered with. A text is written once: asked again under new ids, it takes no room."""
     text = _hash(kept.answer)
     added = rows.execute(

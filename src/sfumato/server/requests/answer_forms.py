@@ -67,7 +67,7 @@ def _written(value: object) -> Any:
 
 
 @dataclass(frozen=True)
-class Form:
+class AnswerForm:
     """A form has a name, the media type that asks for it, and a way to write what was released."""
 
     name: str
@@ -108,15 +108,15 @@ def _rows(answer: Any) -> Any:
 
 
 FORMS = (
-    Form("json", JSON, lambda answer: answer.to_json(), ("to_json",)),
-    Form("csv", "text/csv", _csv, ("to_csv", "to_arrow", "as_answer", "sample")),
-    Form("arrow", "application/vnd.apache.arrow.stream", _arrow, ("to_arrow", "as_answer", "sample")),
-    Form("svg", "image/svg+xml", lambda answer: answer.plot().svg, ("plot",)),
+    AnswerForm("json", JSON, lambda answer: answer.to_json(), ("to_json",)),
+    AnswerForm("csv", "text/csv", _csv, ("to_csv", "to_arrow", "as_answer", "sample")),
+    AnswerForm("arrow", "application/vnd.apache.arrow.stream", _arrow, ("to_arrow", "as_answer", "sample")),
+    AnswerForm("svg", "image/svg+xml", lambda answer: answer.plot().svg, ("plot",)),
 )
 NAMES = tuple(each.name for each in FORMS)
 
 
-def wanted(named: str | None, accepted: Iterable[str]) -> Form:
+def wanted(named: str | None, accepted: Iterable[str]) -> AnswerForm:
     """Find the form that is named, or else the first that the Accept header takes."""
     if named is not None:
         return next((each for each in FORMS if each.name == named), None) or _unknown(f"the forms are {_LISTED}")
@@ -130,7 +130,7 @@ def wanted(named: str | None, accepted: Iterable[str]) -> Form:
     return _unknown(f"an answer is given as one of {', '.join(each.media_type for each in FORMS)}")
 
 
-def shown(answer: Any, form: Form, name: str) -> Response:
+def shown(answer: Any, form: AnswerForm, name: str) -> Response:
     """Answer with what was released in this form."""
     if not any(hasattr(answer, each) for each in form.needs):
         _unknown(f"this kind of release is not written as {form.media_type}")

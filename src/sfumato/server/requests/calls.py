@@ -50,7 +50,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Operation:
+class RestOperation:
     """An operation says how it is called, by whom, what it takes and what it may answer."""
 
     name: str
@@ -116,7 +116,7 @@ async def identified(request: Request) -> Caller:
 def identify(request: Request) -> Caller:
     """Find who calls, by the token alone: no browser adds that by itself, so no other site can make it do so."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
-    operation: Operation = request.state.operation
+    operation: RestOperation = request.state.operation
     return known(request, Credentials(token=token.strip() if kind.lower() == "bearer" else None), operation.name)
 
 
@@ -140,7 +140,7 @@ def reading(request: Request, caller: Caller) -> AbstractContextManager[None]:
     """Let the counter see who calls before anything is read that they sent: nobody who may not is told what is wrong
     with it.
     """
-    operation: Operation = request.state.operation
+    operation: RestOperation = request.state.operation
     return counter_of(request).reading(caller, operation.name, *map(Role, operation.roles))
 
 

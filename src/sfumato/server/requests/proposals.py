@@ -27,17 +27,17 @@ from sfumato.errors import InvalidParameter, InvalidRequest, Unsupported
 from sfumato.release.answers.answer import Answer
 from sfumato.server.releases.known_proposals import Proposed
 from sfumato.server.requests import specs, told_values
-from sfumato.server.requests.specs import ACTS, Act, Given, parameters_of, price_struct, spec_struct, viewed
-from sfumato.server.requests.told_values import Told
+from sfumato.server.requests.specs import ACTS, Act, StrictStruct, parameters_of, price_struct, spec_struct, viewed
+from sfumato.server.requests.told_values import FreeReply
 
 
 @dataclass(frozen=True)
-class Kind:
+class ProposalKind:
     """A kind of proposal says what is sent for it, what is paid for it, and which call of a curator makes it."""
 
     name: str
-    spec: type[Given]
-    price: type[Given]
+    spec: type[StrictStruct]
+    price: type[StrictStruct]
     offered: type[Any]
     """The class of the proposal, whose methods say what each takes of a price."""
     make: Callable[[Curator, Any], Any]
@@ -47,13 +47,13 @@ class Kind:
     """Classes of other proposals that may be made of the same: what they give is given, too."""
 
     @cached_property
-    def asked(self) -> type[Given]:
+    def asked(self) -> type[StrictStruct]:
         """Give the type of what is sent to ask something free."""
         fields = [("act", Act), ("spec", self.spec), ("price", self.price, self.price())]
         return self._defined("Asked", fields)
 
     @cached_property
-    def bought(self) -> type[Given]:
+    def bought(self) -> type[StrictStruct]:
         """Give the type of what is sent to buy."""
         return self._defined("Bought", [("spec", self.spec), ("price", self.price)], tag_field="kind", tag=self.name)
 
@@ -62,7 +62,7 @@ class Kind:
         """Give the type of what is told for nothing: of every act, what the methods say that they give."""
         offered = {act: given for act in ACTS if (given := self._given(act)) is not None}
         told = {"propose": reduce(or_, self.also, Proposed), **offered}
-        return reduce(or_, (told_values.of(Told, Literal[act], given) for act, given in told.items()))
+        return reduce(or_, (told_values.of(FreeReply, Literal[act], given) for act, given in told.items()))
 
     @cached_property
     def bought_as(self) -> Any:
@@ -75,12 +75,12 @@ class Kind:
         found = [self.released if isinstance(each, TypeVar) else each for each in said if each is not None]
         return reduce(or_, found) if found else None
 
-    def _defined(self, prefix: str, fields: list[Any], **more: Any) -> type[Given]:
+    def _defined(self, prefix: str, fields: list[Any], **more: Any) -> type[StrictStruct]:
         name = prefix + self.spec.__name__.removesuffix("Spec")
         more |= {"frozen": True, "forbid_unknown_fields": True, "kw_only": True}
-        return cast("type[Given]", msgspec.defstruct(name, fields, bases=(Given,), **more))
+        return cast("type[StrictStruct]", msgspec.defstruct(name, fields, bases=(StrictStruct,), **more))
 
-    def terms(self, method: str, price: Given) -> dict[str, Any]:
+    def terms(self, method: str, price: StrictStruct) -> dict[str, Any]:
         """Give what was said of a price, by the names that a method of the proposal takes; others are refused."""
         said = _said(price)
         if method in ("propose", "columns"):
@@ -141,17 +141,21 @@ def _asked(curator: Curator, spec: specs.QuestionSpec) -> Any:
     return curator.sql(spec.sql or "", parameters_of(spec.parameters))
 
 
-def _of_kind(kind: ReleaseKind) -> Kind:
+def _of_kind(kind: ReleaseKind) -> ProposalKind:
     """Offer a kind of release over the wire, by what it says of itself."""
 
-    def make(curator: Curator, spec: Given) -> Any:
+    def make(curator: Curator, spec: StrictStruct) -> Any:
         return curator.propose(kind.spec(**_said(spec)))
 
-    return Kind(kind.name, spec_struct(kind), price_struct(kind), kind.proposal_class(), make, kind.answer_class())
+    return ProposalKind(
+        kind.name, spec_struct(kind), price_struct(kind), kind.proposal_class(), make, kind.answer_class()
+    )
 
 
-KINDS: Mapping[str, Kind] = {
-    "questions": Kind("questions", specs.QuestionSpec, specs.QuestionPrice, Question, _question, Answer, (Listing,)),
+KINDS: Mapping[str, ProposalKind] = {
+    "questions": ProposalKind(
+        "questions", specs.QuestionSpec, specs.QuestionPrice, Question, _question, Answer, (Listing,)
+    ),
     **{name: _of_kind(kind) for name, kind in all_kinds().items() if "rest" not in kind.skins},
 }
 """Everything that can be bought over the wire: questions, and every kind of release that is not refused here."""
@@ -224,6 +228,6 @@ def _refused(error: msgspec.ValidationError) -> InvalidRequest:
     return InvalidRequest(f"what is sent has the form that is described: {said}", place=place, fix=_FIX)
 
 
-def _said(given: Given) -> dict[str, Any]:
+def _said(given: StrictStruct) -> dict[str, Any]:
     """Give what was sent by name, without what was left out: those have their defaults below."""
     return {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not None}

@@ -43,14 +43,14 @@ ACTS = ("propose", "columns", "explain", "error", "price", "advise", "plot", "re
 Act = Literal["propose", "columns", "explain", "error", "price", "advise", "plot", "rehearse"]
 
 
-class Given(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+class StrictStruct(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """It is something that a caller sends: a name that is not known is refused, and never passed over."""
 
 
 # ── what is proposed ───────────────────────────────────────────────────────────────────────────
 
 
-class UnitLimits(Given, frozen=True):
+class SentLimits(StrictStruct, frozen=True):
     """Limits for one unit may be tighter than those of the policy: less noise, more bias."""
 
     rows: Count | None = None
@@ -59,14 +59,14 @@ class UnitLimits(Given, frozen=True):
     strategy: Name | None = None
 
 
-class TypedCell(Given, frozen=True):
+class TypedCell(StrictStruct, frozen=True):
     """A typed cell is a value that JSON has no form for, as a text with its type."""
 
     type: Literal["date", "timestamp", "decimal"]
     value: Annotated[str, Meta(max_length=400)]
 
 
-class AggregateSpec(Given, frozen=True, tag_field="asks", tag="aggregate"):
+class AggregateSpec(StrictStruct, frozen=True, tag_field="asks", tag="aggregate"):
     """An aggregate says what is asked of the rows of a group, as ``sf.mean("cost")`` says it in Python."""
 
     name: Name
@@ -77,7 +77,7 @@ class AggregateSpec(Given, frozen=True, tag_field="asks", tag="aggregate"):
     k: Count | None = None
 
 
-class HistogramSpec(Given, frozen=True, tag_field="asks", tag="histogram"):
+class HistogramSpec(StrictStruct, frozen=True, tag_field="asks", tag="histogram"):
     """A histogram is a key of equal bins, as ``sf.histogram("cost", bins=20)`` says it in Python."""
 
     of: Text
@@ -88,7 +88,7 @@ Part = Text | AggregateSpec | HistogramSpec
 """A part of a question: SQL, or what Python says in its place."""
 
 
-class StepSpec(Given, frozen=True):
+class StepSpec(StrictStruct, frozen=True):
     """A step says what a method of a table is called, and what it is given."""
 
     step: Literal[
@@ -102,7 +102,7 @@ class StepSpec(Given, frozen=True):
     on: Text | Columns | None = None
 
 
-class ViewSpec(Given, frozen=True):
+class ViewSpec(StrictStruct, frozen=True):
     """A view is a table's rows, and the steps from there to a question."""
 
     table: Name
@@ -110,19 +110,19 @@ class ViewSpec(Given, frozen=True):
     steps: Annotated[list[StepSpec], Meta(max_length=100)] = []
 
 
-class QuestionSpec(Given, frozen=True):
+class QuestionSpec(StrictStruct, frozen=True):
     """A question is SQL, with the values of its ``$1``, ``?`` or ``:name``, or a table and steps in its place."""
 
     sql: Text | None = None
     view: ViewSpec | None = None
     parameters: list[Cell | TypedCell] | dict[str, Cell | TypedCell] | None = None
-    limit: UnitLimits | Annotated[list[UnitLimits], Meta(max_length=20)] | None = None
+    limit: SentLimits | Annotated[list[SentLimits], Meta(max_length=20)] | None = None
 
 
 # ── what is paid ───────────────────────────────────────────────────────────────────────────────
 
 
-class QuestionPrice(Given, frozen=True):
+class QuestionPrice(StrictStruct, frozen=True):
     """A question is paid with a price, or with the least that reaches half-widths; a plot is drawn from ``least`` to
     ``most``.
     """
@@ -146,20 +146,20 @@ class QuestionPrice(Given, frozen=True):
 # ── what owners send ───────────────────────────────────────────────────────────────────────────
 
 
-class NewUser(Given, frozen=True):
+class NewUser(StrictStruct, frozen=True):
     """A new user has a name and one role."""
 
     name: Name
     role: Literal["owner", "analyst", "auditor"]
 
 
-class ChangedUser(Given, frozen=True):
+class ChangedUser(StrictStruct, frozen=True):
     """A user is kept out, or let in again."""
 
     disabled: bool
 
 
-class NewToken(Given, frozen=True):
+class NewToken(StrictStruct, frozen=True):
     """A new token is for a user: how many days it is good for, what it may ever spend, and what it is called."""
 
     user: Name
@@ -168,13 +168,13 @@ class NewToken(Given, frozen=True):
     label: Annotated[str, Meta(max_length=200)] = ""
 
 
-class Amendment(Given, frozen=True):
+class Amendment(StrictStruct, frozen=True):
     """An amendment has a reason, which is kept for ever."""
 
     reason: Text
 
 
-class Pause(Given, frozen=True):
+class Pause(StrictStruct, frozen=True):
     """A policy is paused, or answers again."""
 
     paused: bool
@@ -183,7 +183,7 @@ class Pause(Given, frozen=True):
 _OPTIONS: dict[str, Any] = {"frozen": True, "forbid_unknown_fields": True, "kw_only": True, "omit_defaults": True}
 
 
-def spec_struct(kind: ReleaseKind) -> type[Given]:
+def spec_struct(kind: ReleaseKind) -> type[StrictStruct]:
     """Make the struct of what is proposed; what Python alone takes is not in it."""
     fields = [
         (field.name, json_type(field.annotation), *(() if field.required else (_plain(field.default),)))
@@ -192,16 +192,16 @@ def spec_struct(kind: ReleaseKind) -> type[Given]:
     return _struct(kind.spec.__name__, fields, kind.spec.__doc__)
 
 
-def price_struct(kind: ReleaseKind) -> type[Given]:
+def price_struct(kind: ReleaseKind) -> type[StrictStruct]:
     """Make the struct of what is paid: every term may be left out."""
     fields = [(term.name, json_type(term.annotation) | None, None) for term in kind.terms]
     name = f"{kind.spec.__name__.removesuffix('Spec')}Price"
     return _struct(name, fields, f"What may be said of the price of one of the {kind.name}.", rename={"for_": "for"})
 
 
-def _struct(name: str, fields: list[Any], doc: str | None, **more: Any) -> type[Given]:
-    made = msgspec.defstruct(name, fields, bases=(Given,), namespace={"__doc__": doc}, **_OPTIONS, **more)
-    return cast("type[Given]", made)
+def _struct(name: str, fields: list[Any], doc: str | None, **more: Any) -> type[StrictStruct]:
+    made = msgspec.defstruct(name, fields, bases=(StrictStruct,), namespace={"__doc__": doc}, **_OPTIONS, **more)
+    return cast("type[StrictStruct]", made)
 
 
 def json_type(annotation: Any) -> Any:

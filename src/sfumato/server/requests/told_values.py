@@ -40,7 +40,7 @@ class CountedBudget:
 
 
 @dataclass(frozen=True)
-class Told(Generic[A, R]):
+class FreeReply(Generic[A, R]):
     """This was told for nothing: what was to be done with a proposal, and what came of it."""
 
     act: A
@@ -57,7 +57,7 @@ class Bought(Generic[R]):
 
 
 @dataclass(frozen=True)
-class UnderWay:
+class PendingRelease:
     """A release is under way."""
 
     phase: Literal[Phase.QUEUED, Phase.CHARGED]
@@ -138,7 +138,7 @@ class Shares:
 
 
 @dataclass(frozen=True)
-class Paused:
+class PauseState:
     """A policy answers nothing new, or answers again."""
 
     paused: bool
@@ -159,7 +159,7 @@ class Overruns:
 
 
 @dataclass(frozen=True)
-class Verified:
+class LedgerCheck:
     """Every line of the ledger was checked: all of it holds, or the first bad line is named, and why."""
 
     holds: bool
@@ -168,7 +168,7 @@ class Verified:
     words: str
 
     @classmethod
-    def of(cls, found: Verification) -> Verified:
+    def of(cls, found: Verification) -> LedgerCheck:
         """Tell what a verification found."""
         return cls(found.holds, found.lines, found.bad, str(found))
 

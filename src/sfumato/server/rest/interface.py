@@ -22,7 +22,7 @@ from sfumato.plots.picture import KIND, Picture
 from sfumato.privacy.codec_schemas import Schema, Schemas
 from sfumato.server.requests import problems
 from sfumato.server.requests.answer_forms import REVALIDATED, StaticReply, static_reply
-from sfumato.server.requests.calls import JSON, MOST_DIGITS, Handler, Operation, Parameter
+from sfumato.server.requests.calls import JSON, MOST_DIGITS, Handler, Parameter, RestOperation
 from sfumato.server.requests.problems import fault, problem
 from sfumato.server.requests.told_values import Description
 from sfumato.server.rest import routes_auditor, routes_health, routes_owner, routes_policies
@@ -42,7 +42,7 @@ _FORMS = {
 }
 
 
-def document(operations: Sequence[Operation]) -> dict[str, Any]:
+def document(operations: Sequence[RestOperation]) -> dict[str, Any]:
     """Describe these operations in OpenAPI 3.1."""
     types = [*dict.fromkeys(_types(operations)), problems.Problem]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
@@ -65,14 +65,14 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     }
 
 
-def _types(operations: Sequence[Operation]) -> Iterator[Any]:
+def _types(operations: Sequence[RestOperation]) -> Iterator[Any]:
     for each in operations:
         yield from each.bodies.values()
         if each.body is not None:
             yield each.body
 
 
-def _paths(operation: Operation) -> Iterator[tuple[str, str, Any, Mapping[int, Any]]]:
+def _paths(operation: RestOperation) -> Iterator[tuple[str, str, Any, Mapping[int, Any]]]:
     """List the path of an operation, or one for each kind where what is sent and told depends on that."""
     path = operation.path.replace(":number}", "}")
     if not operation.bodies:
@@ -82,7 +82,7 @@ def _paths(operation: Operation) -> Iterator[tuple[str, str, Any, Mapping[int, A
 
 
 def _operation(
-    operation: Operation, path: str, name: str, body: Schema | None, answers: Mapping[int, Schema | None]
+    operation: RestOperation, path: str, name: str, body: Schema | None, answers: Mapping[int, Schema | None]
 ) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": name,
@@ -98,7 +98,7 @@ def _operation(
     return found
 
 
-def _parameters(operation: Operation, path: str) -> Iterator[Parameter]:
+def _parameters(operation: RestOperation, path: str) -> Iterator[Parameter]:
     for part in path.split("/"):
         if part.startswith("{"):
             whole = f"{part[:-1]}:number}}" in operation.path
@@ -117,7 +117,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _answers(operation: Operation, told: Mapping[int, Schema | None]) -> dict[str, Any]:
+def _answers(operation: RestOperation, told: Mapping[int, Schema | None]) -> dict[str, Any]:
     found: dict[str, Any] = {str(status): {"description": HTTPStatus(status).phrase} for status in told}
     for status, schema in told.items():
         if schema is not None:
@@ -125,7 +125,7 @@ def _answers(operation: Operation, told: Mapping[int, Schema | None]) -> dict[st
     return found
 
 
-def _refusals(operation: Operation) -> dict[str, Any]:
+def _refusals(operation: RestOperation) -> dict[str, Any]:
     schema = {"schema": {"$ref": _REF.format(name="Problem")}}
     return {
         str(status): {"description": HTTPStatus(status).phrase, "content": {problems.MEDIA_TYPE: schema}}
@@ -149,7 +149,7 @@ OPERATIONS = (
     *routes_owner.OPERATIONS,
     *routes_auditor.OPERATIONS,
     *routes_health.OPERATIONS,
-    Operation(
+    RestOperation(
         "describe",
         "GET",
         "/v1/openapi.json",
@@ -169,7 +169,7 @@ def routes() -> list[Route]:
     return [Route(each.path, _answering(each), methods=[each.method], name=each.name) for each in OPERATIONS]
 
 
-def _answering(operation: Operation) -> Handler:
+def _answering(operation: RestOperation) -> Handler:
     async def answered(request: Request) -> Response:
         metrics: Metrics = request.app.state.metrics
         metrics.arrived(operation.name)

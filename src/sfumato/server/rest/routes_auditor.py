@@ -14,8 +14,17 @@ from sfumato.ledger.proofs.exporting import Record
 from sfumato.privacy import codec
 from sfumato.server.people.known_people import Caller
 from sfumato.server.requests.answer_forms import json_response
-from sfumato.server.requests.calls import AUDITOR, JSON, OWNER, Operation, Parameter, counter_of, identified, in_thread
-from sfumato.server.requests.told_values import Verified
+from sfumato.server.requests.calls import (
+    AUDITOR,
+    JSON,
+    OWNER,
+    Parameter,
+    RestOperation,
+    counter_of,
+    identified,
+    in_thread,
+)
+from sfumato.server.requests.told_values import LedgerCheck
 
 _FORMS = {"json": JSON, "csv": "text/csv", "arrow": "application/vnd.apache.arrow.file"}
 
@@ -23,7 +32,7 @@ _FORMS = {"json": JSON, "csv": "text/csv", "arrow": "application/vnd.apache.arro
 async def verify(request: Request) -> Response:
     caller = await identified(request)
     found = await in_thread(counter_of(request).verify, caller)
-    return json_response(Verified.of(found))
+    return json_response(LedgerCheck.of(found))
 
 
 async def export(request: Request) -> Response:
@@ -51,16 +60,16 @@ async def anchor(request: Request) -> Response:
 _ROLES = (OWNER, AUDITOR)
 _FORM = Parameter("form", "query", "How it is written.", {"enum": list(_FORMS), "default": "json"})
 OPERATIONS = (
-    Operation(
+    RestOperation(
         "verify",
         "GET",
         "/v1/ledger/verify",
         "Whether every line is as it was written.",
         verify,
         _ROLES,
-        told={200: Verified},
+        told={200: LedgerCheck},
     ),
-    Operation(
+    RestOperation(
         "export",
         "GET",
         "/v1/ledger/export",
@@ -71,7 +80,7 @@ OPERATIONS = (
         answers=tuple(_FORMS.values()),
         told={200: list[Record]},
     ),
-    Operation(
+    RestOperation(
         "anchor",
         "GET",
         "/v1/ledger/anchor",

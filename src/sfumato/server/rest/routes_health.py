@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from sfumato.errors import Draining
 from sfumato.server.requests.answer_forms import json_response
-from sfumato.server.requests.calls import OWNER, Operation, counter_of, identified, in_thread
+from sfumato.server.requests.calls import OWNER, RestOperation, counter_of, identified, in_thread
 from sfumato.server.requests.told_values import Health
 from sfumato.version import __version__
 
@@ -70,9 +70,9 @@ async def metrics(request: Request) -> Response:
 
 
 OPERATIONS = (
-    Operation("alive", "GET", "/healthz", "Whether the process lives.", alive, roles=(), told={200: Health}),
-    Operation("ready", "GET", "/readyz", "Whether new work is taken.", ready, roles=(), told={200: Health}),
-    Operation(
+    RestOperation("alive", "GET", "/healthz", "Whether the process lives.", alive, roles=(), told={200: Health}),
+    RestOperation("ready", "GET", "/readyz", "Whether new work is taken.", ready, roles=(), told={200: Health}),
+    RestOperation(
         "metrics", "GET", "/metrics", "Calls and refusals.", metrics, (OWNER,), answers=("text/plain",), told={200: str}
     ),
 )

@@ -14,7 +14,7 @@ from sfumato.server.requests.calls import (
     CURSOR,
     MOST_LISTED,
     OWNER,
-    Operation,
+    RestOperation,
     counter_of,
     identified,
     in_thread,
@@ -23,7 +23,16 @@ from sfumato.server.requests.calls import (
     whole,
 )
 from sfumato.server.requests.specs import Amendment, ChangedUser, NewToken, NewUser, Pause
-from sfumato.server.requests.told_values import Acts, LineSummary, MadeToken, Overruns, Paused, Shares, Tokens, Users
+from sfumato.server.requests.told_values import (
+    Acts,
+    LineSummary,
+    MadeToken,
+    Overruns,
+    PauseState,
+    Shares,
+    Tokens,
+    Users,
+)
 
 
 async def list_users(request: Request) -> Response:
@@ -80,7 +89,7 @@ async def pause(request: Request) -> Response:
     caller = await identified(request)
     given: Pause = await sent(request, caller, Pause)
     await in_thread(counter_of(request).pause, caller, request.path_params["policy"], paused=given.paused)
-    return json_response(Paused(given.paused))
+    return json_response(PauseState(given.paused))
 
 
 async def list_acts(request: Request) -> Response:
@@ -99,9 +108,9 @@ async def count_overruns(request: Request) -> Response:
 
 _OWNER, _POLICY = (OWNER,), "/v1/policies/{policy}"
 OPERATIONS = (
-    Operation("list_users", "GET", "/v1/users", "Who may come in.", list_users, _OWNER, told={200: Users}),
-    Operation("add_user", "POST", "/v1/users", "Let someone in.", add_user, _OWNER, NewUser, told={201: User}),
-    Operation(
+    RestOperation("list_users", "GET", "/v1/users", "Who may come in.", list_users, _OWNER, told={200: Users}),
+    RestOperation("add_user", "POST", "/v1/users", "Let someone in.", add_user, _OWNER, NewUser, told={201: User}),
+    RestOperation(
         "change_user",
         "PUT",
         "/v1/users/{user}",
@@ -111,9 +120,13 @@ OPERATIONS = (
         ChangedUser,
         told={200: User},
     ),
-    Operation("list_tokens", "GET", "/v1/tokens", "Tokens, without texts.", list_tokens, _OWNER, told={200: Tokens}),
-    Operation("new_token", "POST", "/v1/tokens", "Make a token.", new_token, _OWNER, NewToken, told={201: MadeToken}),
-    Operation(
+    RestOperation(
+        "list_tokens", "GET", "/v1/tokens", "Tokens, without texts.", list_tokens, _OWNER, told={200: Tokens}
+    ),
+    RestOperation(
+        "new_token", "POST", "/v1/tokens", "Make a token.", new_token, _OWNER, NewToken, told={201: MadeToken}
+    ),
+    RestOperation(
         "revoke_token",
         "DELETE",
         "/v1/tokens/{token:number}",
@@ -122,7 +135,7 @@ OPERATIONS = (
         _OWNER,
         told={200: Token},
     ),
-    Operation(
+    RestOperation(
         "show_shares",
         "GET",
         f"{_POLICY}/shares",
@@ -131,7 +144,7 @@ OPERATIONS = (
         _OWNER,
         told={200: Shares},
     ),
-    Operation(
+    RestOperation(
         "amend",
         "POST",
         f"{_POLICY}/amend",
@@ -142,7 +155,7 @@ OPERATIONS = (
         told={200: LineSummary},
         refused=(409,),
     ),
-    Operation(
+    RestOperation(
         "count_overruns",
         "GET",
         f"{_POLICY}/overruns",
@@ -151,7 +164,7 @@ OPERATIONS = (
         _OWNER,
         told={200: Overruns},
     ),
-    Operation(
+    RestOperation(
         "list_acts",
         "GET",
         "/v1/acts",
@@ -161,7 +174,7 @@ OPERATIONS = (
         parameters=CURSOR,
         told={200: Acts},
     ),
-    Operation(
+    RestOperation(
         "pause",
         "POST",
         f"{_POLICY}/pause",
@@ -169,6 +182,6 @@ OPERATIONS = (
         pause,
         _OWNER,
         Pause,
-        told={200: Paused},
+        told={200: PauseState},
     ),
 )

@@ -22,8 +22,8 @@ from sfumato.server.requests.calls import (
     CURSOR,
     MOST_LISTED,
     OWNER,
-    Operation,
     Parameter,
+    RestOperation,
     counter_of,
     identified,
     identify,
@@ -36,11 +36,11 @@ from sfumato.server.requests.told_values import (
     Bought,
     CountedBudget,
     Ended,
+    FreeReply,
     HistoryLines,
     LineSummary,
+    PendingRelease,
     PolicyNames,
-    Told,
-    UnderWay,
     Unlisted,
 )
 
@@ -88,7 +88,7 @@ def _told(request: Request, sent: bytes) -> Response:
     with reading(request, caller):
         require_json(request)
         act, spec, price = proposals.read_asked(kind, sent)
-    return json_response(Told(act, counter_of(request).free(caller, policy, kind, act, spec, price)))
+    return json_response(FreeReply(act, counter_of(request).free(caller, policy, kind, act, spec, price)))
 
 
 async def release(request: Request) -> Response:
@@ -100,7 +100,7 @@ async def release(request: Request) -> Response:
             "Location": f"{_place(policy)}?key={quote(flight.request.id, safe='')}",
             "Preference-Applied": "respond-async",
         }
-        return json_response(UnderWay(phase), 202, {**place, "Retry-After": "1"})
+        return json_response(PendingRelease(phase), 202, {**place, "Retry-After": "1"})
     found = await counter_of(request).wait(flight)
     place = {"Location": f"{_place(policy)}/{found.line}"} if found.line else {}
     return json_response(Bought(found.line, found.free, found.answer), headers=place)
@@ -121,7 +121,7 @@ async def show_progress(request: Request) -> Response:
     policy = request.path_params["policy"]
     found = await in_thread(counter_of(request).progress, caller, policy, key)
     if found.phase is not Phase.DONE:
-        return json_response(UnderWay(found.phase), headers={"Retry-After": "1"})
+        return json_response(PendingRelease(found.phase), headers={"Retry-After": "1"})
     if not found.line:  # what was not bought has no place of its own
         answer = await in_thread(counter_of(request).answered, caller, policy, key)
         return json_response(Unlisted(found.phase, 0, answer.answer))
@@ -193,13 +193,13 @@ _LINE_FORM = Parameter("form", "query", "What is told of each line.", {"enum": l
 _ASKING = (OWNER, ANALYST)
 _POLICY = "/v1/policies/{policy}"
 OPERATIONS = (
-    Operation(
+    RestOperation(
         "list_policies", "GET", "/v1/policies", "What may be asked about.", list_policies, told={200: PolicyNames}
     ),
-    Operation(
+    RestOperation(
         "show_policy", "GET", _POLICY, "Tables and columns as they are declared.", show_policy, told={200: PublicFace}
     ),
-    Operation(
+    RestOperation(
         "show_budget",
         "GET",
         f"{_POLICY}/budget",
@@ -207,7 +207,7 @@ OPERATIONS = (
         show_budget,
         told={200: Standing | PeriodStandings},
     ),
-    Operation(
+    RestOperation(
         "show_account",
         "GET",
         f"{_POLICY}/account",
@@ -215,7 +215,7 @@ OPERATIONS = (
         show_account,
         told={200: CountedBudget},
     ),
-    Operation(
+    RestOperation(
         "show_tables",
         "GET",
         f"{_POLICY}/tables",
@@ -223,7 +223,7 @@ OPERATIONS = (
         show_tables,
         told={200: Tables},
     ),
-    Operation(
+    RestOperation(
         "tell",
         "POST",
         f"{_POLICY}/proposals/{{kind}}",
@@ -234,7 +234,7 @@ OPERATIONS = (
         tells={name: each.told for name, each in proposals.KINDS.items()},
         refused=(402, 409, 422),
     ),
-    Operation(
+    RestOperation(
         "release",
         "POST",
         f"{_POLICY}/releases",
@@ -243,20 +243,20 @@ OPERATIONS = (
         _ASKING,
         body=proposals.BOUGHT,
         parameters=(_IDEMPOTENCY, _PREFER),
-        told={200: told_values.of(Bought, proposals.RELEASED), 202: UnderWay},
+        told={200: told_values.of(Bought, proposals.RELEASED), 202: PendingRelease},
         refused=(402, 409, 422),
     ),
-    Operation(
+    RestOperation(
         "show_progress",
         "GET",
         f"{_POLICY}/releases",
         "How far a release is: queued, charged or done.",
         show_progress,
         parameters=(_SENT_KEY,),
-        told={200: UnderWay | Ended | told_values.of(Unlisted, proposals.RELEASED)},
+        told={200: PendingRelease | Ended | told_values.of(Unlisted, proposals.RELEASED)},
         refused=(402, 409, 422),
     ),
-    Operation(
+    RestOperation(
         "show_release",
         "GET",
         f"{_POLICY}/releases/{{line:number}}",
@@ -267,7 +267,7 @@ OPERATIONS = (
         told={200: proposals.RELEASED},
         refused=(406, 409),
     ),
-    Operation(
+    RestOperation(
         "show_history",
         "GET",
         f"{_POLICY}/history",
