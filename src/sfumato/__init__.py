@@ -50,6 +50,7 @@ from sfumato.privacy import (
     calibrate,
     codec,
     compose,
+    divergences,
     dumps,
     loads,
     odometer,
@@ -277,8 +278,7 @@ _LATER = {
     "sfumato.surveys": ("collect", "form"),
 }
 # fmt: on
-"""What only some users need is imported when it is first named.
-"""
+"""What only some users need is imported when it is first named."""
 _HOMES = {name: module for module, names in _LATER.items() for name in names}
 for _module in (
     "attacks",

@@ -24,6 +24,7 @@ from sfumato.privacy import (
     Sensitivity,
     amounts,
     calibration,
+    divergences,
     numbers as public_numbers,
     pairs,
     shape,
@@ -405,12 +406,12 @@ def test_finite_pairs() -> None:
     for index, (p, q) in enumerate(given):
         claims[f"{index} aligned"] = outcome(lambda p=p, q=q: pairs.aligned(p, q))
         claims[f"{index} normalised"] = outcome(lambda p=p, q=q: pairs.normalised(p, q))
-        claims[f"{index} kl"] = outcome(lambda p=p, q=q: theorems.kl(p, q))
-        claims[f"{index} max"] = outcome(lambda p=p, q=q: theorems.max_divergence(p, q))
+        claims[f"{index} kl"] = outcome(lambda p=p, q=q: divergences.kl(p, q))
+        claims[f"{index} max"] = outcome(lambda p=p, q=q: divergences.max_divergence(p, q))
         claims[f"{index} renyi"] = outcomes(
-            lambda order, p=p, q=q: theorems.renyi(p, q, order), ("0.01", "0.5", "0.9", 1, 2, 50, "inf")
+            lambda order, p=p, q=q: divergences.renyi(p, q, order), ("0.01", "0.5", "0.9", 1, 2, 50, "inf")
         )
-        claims[f"{index} sticks"] = outcomes(lambda e, p=p, q=q: theorems.hockey_stick(p, q, e), (0, "0.3", 2, 900))
+        claims[f"{index} sticks"] = outcomes(lambda e, p=p, q=q: divergences.hockey_stick(p, q, e), (0, "0.3", 2, 900))
     for index in (0, 1, 2, 3, 4, 5):
         exact = pairs.aligned(*given[index])
         claims[f"{index} corners"] = numbers(pairs.tradeoff_corners(*exact))

@@ -39,7 +39,7 @@ from sfumato.plan.bounding import BoundedPlan, _rounded, boundings, for_neighbou
 from sfumato.plan.limits import Limits
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
-from sfumato.policy import CleanTable as Declared
+from sfumato.policy import Table as Declared
 from sfumato.privacy import Neighbours, Sensitivity
 
 KINDS, LIMITS = ("a", "b"), {"max_rows": 2, "max_groups": 2, "max_rows_per_group": 2}

@@ -84,7 +84,8 @@ def _drawn(law: object, kind: str, size: Fraction, method: str, count: int) -> N
         return guide.draw(count)
     if method == "many":
         kinds = np.arange(count) % 2
-        return law.Many([size, 3 * size]).draw(kinds)[kinds == 0]  # type: ignore[attr-defined]
+        batch = laplace.LaplaceBatch if law is laplace else gaussian.GaussianBatch
+        return batch([size, 3 * size]).draw(kinds)[kinds == 0]  # type: ignore[attr-defined]
     return np.concatenate([law.draw(size, 1 << 16) for _ in range(-(-count >> 16))])[:count]  # type: ignore[attr-defined]
 
 
@@ -252,7 +253,7 @@ def test_minus_zero_is_drawn_anew(scale: Fraction, long: bool) -> None:
 def test_one_number_takes_the_same_path_whatever_is_drawn(law: Any, size: Fraction) -> None:
     """The same bytes are read and the same instructions run, for the shortest and for the longest noise (proposals that
     a Gaussian refuses aside: how many there are says nothing about the one that is kept)."""
-    single = law.Single(size)
+    single = (laplace.LaplaceSampler if law is laplace else gaussian.GaussianSampler)(size)
     kept = words((1 << 64) - 1) if law is gaussian else b""
     low = words((1 << 64) - 1) if math.floor(size) > 1 << 24 else b""
     paths, sizes = set(), []

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 import sfumato as sf
 from privacy.families import distributions
-from sfumato.privacy.theorems import hockey_stick, kl, max_divergence, renyi
+from sfumato.privacy.divergences import hockey_stick, kl, max_divergence, renyi
 
 P = [0.5, 0.3, 0.2, 0]
 Q = [0.25, 0.25, 0.5, 0]

@@ -59,7 +59,6 @@ REGISTRY = Registry(
             (
                 "privacy/curve.py",
                 "privacy/shape.py",
-                "privacy/shape.py",
                 "privacy/threshold_losses.py",
                 "privacy/vector_losses.py",
             ),

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import sfumato as sf
-from sfumato.privacy import theorems
+from sfumato.privacy import divergences, theorems
 from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, PairLoss, ResponseLoss, excess_power
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, LaplaceLoss
 from vectors.formula_words import LOSS_PARAMETERS, LOSS_WORDS
@@ -45,7 +45,7 @@ REGISTRY = Registry(
     scopes=(
         Scope(
             (
-                "privacy/theorems.py",
+                "privacy/divergences.py",
                 "privacy/losses.py",
                 "privacy/noise_losses.py",
             ),
@@ -87,22 +87,22 @@ _RARE = ("0.999999", "0.000001"), ("0.999998", "0.000002")
 _RARE_PAIRS: Pairs = [(real(p), real(q)) for p, q in zip(*_RARE, strict=True)]
 
 
-@REGISTRY.formula("privacy.theorems.renyi")
+@REGISTRY.formula("privacy.divergences.renyi")
 def _renyi_of_pairs() -> Iterator[Vector]:
     for order in ("0.5", "0.01", "1", "1.5", "2", "32"):
-        yield exact(renyi(KNOWN, order), theorems.renyi, KNOWN_P, KNOWN_Q, order)
-        yield exact(renyi(_RARE_PAIRS, order), theorems.renyi, *_RARE, order)
+        yield exact(renyi(KNOWN, order), divergences.renyi, KNOWN_P, KNOWN_Q, order)
+        yield exact(renyi(_RARE_PAIRS, order), divergences.renyi, *_RARE, order)
     far = ("0.999", "0.001", 0), (0, "1e-9", "0.999999999")
     apart = MP.log(real("0.001") ** real("0.3") * real("1e-9") ** real("0.7")) / real("-0.7")
-    yield exact(apart, theorems.renyi, *far, "0.3")
+    yield exact(apart, divergences.renyi, *far, "0.3")
     close = ("0.9", "0.1", 0), ("0.8", "0.15", "0.05")
     alone = MP.log(
         MP.fsum(real(p) ** real("0.3") * real(q) ** real("0.7") for p, q in zip(*close, strict=True))
     ) / real("-0.7")
-    yield exact(alone, theorems.renyi, *close, "0.3")
-    yield exact(MP.log(5), theorems.renyi, KNOWN_P, KNOWN_Q, "inf")
-    yield exact(math.inf, theorems.renyi, [1, 0], [0, 1], 2)
-    yield exact(math.inf, theorems.renyi, [1, 0], [0, 1], "0.5")
+    yield exact(alone, divergences.renyi, *close, "0.3")
+    yield exact(MP.log(5), divergences.renyi, KNOWN_P, KNOWN_Q, "inf")
+    yield exact(math.inf, divergences.renyi, [1, 0], [0, 1], 2)
+    yield exact(math.inf, divergences.renyi, [1, 0], [0, 1], "0.5")
 
 
 @REGISTRY.formula("privacy.losses.PairLoss.renyi")

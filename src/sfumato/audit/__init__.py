@@ -58,8 +58,7 @@ _LATER = {
     "neighbours_of": "invented_tables",
     "page": "whole_policies.curator_findings",
 }
-"""What needs an engine is imported when it is first named.
-"""
+"""What needs an engine is imported when it is first named."""
 
 
 def __getattr__(name: str) -> Any:

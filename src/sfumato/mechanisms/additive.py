@@ -262,7 +262,8 @@ class Sampler:
     @cached_property
     def added(self) -> Callable[[int], int]:
         """Give a function that adds one number to a value."""
-        return self._law.Single(self.sizes[0]).added
+        sampler = laplace.LaplaceSampler if self.kind == "laplace" else gaussian.GaussianSampler
+        return sampler(self.sizes[0]).added
 
     def planned(self, count: int) -> Any:
         """Make a function (start, length) → noise, for ``count`` draws in all."""
@@ -287,7 +288,8 @@ class Sampler:
 
     @cached_property
     def _many(self) -> laplace.LaplaceBatch | gaussian.GaussianBatch:
-        return self._law.Many(list(self._distinct))
+        batch = laplace.LaplaceBatch if self.kind == "laplace" else gaussian.GaussianBatch
+        return batch(list(self._distinct))
 
 
 def _split(sizes: tuple[Fraction, ...], change: Sensitivity) -> list[tuple[Fraction, Sensitivity]]:

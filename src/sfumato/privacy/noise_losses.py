@@ -11,23 +11,9 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.privacy.losses import (
-    LARGE,
-    ROUNDING,
-    ZERO,
-    Complex,
-    FamilyLoss,
-    Loss,
-    Real,
-    excess_exp,
-    log_theta_ratio,
-    mean_excess,
-    mills,
-    shrink,
-    shrink_real,
-    two_atoms,
-)
+from sfumato.privacy.losses import LARGE, ROUNDING, ZERO, Complex, FamilyLoss, Loss, Real, two_atoms
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact, whole
+from sfumato.privacy.stable_functions import excess_exp, log_theta_ratio, mean_excess, mills, shrink, shrink_real
 
 
 def _lifted(y: float, beta: float) -> float:
