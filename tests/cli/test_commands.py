@@ -20,7 +20,7 @@ import pytest
 import sfumato as sf
 from cli.running import run
 from sfumato.cli.commands.demo import PARTS, WIDTH
-from sfumato.cli.common.progress import ProgressLines
+from sfumato.cli.common.output import ProgressLines
 from sfumato.data import FILES
 
 ROOT = Path(__file__).parent.parent.parent

@@ -12,8 +12,8 @@ from typing import Any
 
 import sfumato as sf
 from sfumato.server.application import application
+from sfumato.server.connections import address, listening
 from sfumato.server.people.known_people import Role
-from sfumato.server.processes.listening import address, listening
 from sfumato.server.serving import ProcessSettings, UvicornServer, opened
 from sfumato.server.settings import ServerSettings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfumato.engine.lowering.relational import CleanTable, Reference, RelationalStatement, Select
+from sfumato.engine.lowering.relational import CleanTable, Reference, Select, StagedSelect
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
@@ -22,9 +22,7 @@ def selected(expressions: Sequence[Expression], source: str = "(SELECT 1)", spel
     select = Select(read, CleanTable("t"), everything=not read)
     for level in lowering.stages():
         select = Select(tuple(level), select, everything=True)
-    return Generator(spelling or DuckDBSpelling(), lambda _: source).statement(
-        RelationalStatement((), Select(made, select))
-    )
+    return Generator(spelling or DuckDBSpelling(), lambda _: source).statement(StagedSelect((), Select(made, select)))
 
 
 def constant(value: Value | None, kind: Type) -> str:

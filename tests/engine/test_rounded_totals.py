@@ -23,10 +23,10 @@ from sfumato.engine.lowering import total_lowering
 from sfumato.engine.lowering.relational import (
     CleanTable,
     Constant,
-    RelationalStatement,
     Scalar,
     ScalarFunction,
     Select,
+    StagedSelect,
     Wide,
     apply,
 )
@@ -198,6 +198,6 @@ def test_the_engine_rounds_halves_up() -> None:
     totals = [each + by for each in middles for by in (-1, 0, 1)]
     columns = tuple((f"t{at}", _nearest(Constant(each, Wide.INTEGER), unit)) for at, each in enumerate(totals))
     written = Generator(DuckDBSpelling(), lambda _: "(SELECT 1)").statement(
-        RelationalStatement((), Select(columns, CleanTable("t")))
+        StagedSelect((), Select(columns, CleanTable("t")))
     )
     assert duckdb.sql(written).fetchall() == [tuple(nearest(each, unit) for each in totals)]

@@ -189,7 +189,7 @@ MUTANTS = (
     Mutant(
         "who does not read is waited for for ever",
         Kind.LIMITS,
-        "server.processes.connections:BoundedConnection.pause_writing",
+        "server.connections:BoundedConnection.pause_writing",
         "super().pause_writing()\n    self._await_reading()",
         "super().pause_writing()",
         (f"{_HOSTILE}::test_who_does_not_read_is_not_waited_for",),
@@ -265,7 +265,7 @@ MUTANTS = (
     Mutant(
         "a reply leaves when it is ready",
         Kind.CONSENT,
-        "server.processes.connections:RepliesAtTicks.__call__",
+        "server.connections:RepliesAtTicks.__call__",
         "await ticks.next()",
         "pass",
         ("server/processes/test_reply_ticks.py",),
@@ -273,7 +273,7 @@ MUTANTS = (
     Mutant(
         "a tick comes when somebody waits for it",
         Kind.CONSENT,
-        "server.processes.connections:Ticks._tick",
+        "server.connections:Ticks._tick",
         "time.sleep(TICK - time.monotonic() % TICK)",
         "",
         ("server/processes/test_reply_ticks.py",),
@@ -339,7 +339,7 @@ MUTANTS = (
     Mutant(
         "who is told to stop is killed at once",
         Kind.CHARGE_ORDER,
-        "server.processes.spawned_processes:WorkerProcesses._stop",
+        "server.spawned_processes:WorkerProcesses._stop",
         "self._deadline = time.monotonic() + self._patience",
         "self._deadline = time.monotonic()",
         (f"{_SPAWNED}::test_a_process_that_hangs_is_handed_a_few_and_the_others_the_rest",),
@@ -347,7 +347,7 @@ MUTANTS = (
     Mutant(
         "a process that had to be killed has ended well",
         Kind.CHARGE_ORDER,
-        "server.processes.spawned_processes:WorkerProcesses._ended",
+        "server.spawned_processes:WorkerProcesses._ended",
         "code == -signal.SIGTERM and (not spawned.answers)",
         "code < 0",
         (f"{_SPAWNED}::test_a_process_that_was_stopped_is_killed_when_the_time_to_end_is_over",),
@@ -427,7 +427,7 @@ MUTANTS = (
     Mutant(
         "a machine that is no proxy is taken for one",
         Kind.CONSENT,
-        "server.processes.connections:AdmittedPeers.admits",
+        "server.connections:AdmittedPeers.admits",
         "any((address in each for each in self.networks))",
         "bool(self.networks)",
         (f"{_SERVING}::test_who_is_answered_is_decided_by_where_a_connection_comes_from",),

@@ -212,7 +212,7 @@ MUTANTS = (
     Mutant(
         "a column leaves the model that decides another",
         Kind.KEYS,
-        "publish.implied_columns:implied_columns",
+        "publish.marginals.implied:implied_columns",
         "if decided not in dict(pairs):",
         "if decided:",
         (

@@ -19,7 +19,7 @@ from safety.worlds import Change, Row, World, changes, question
 from sfumato.engine.duckdb import scan
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import total_lowering
-from sfumato.engine.lowering.relational import Reference, RelationalStatement, Scalar, ScalarFunction, apply, whole
+from sfumato.engine.lowering.relational import Reference, Scalar, ScalarFunction, StagedSelect, apply, whole
 from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -285,11 +285,11 @@ def test_a_limit_off_by_one_is_caught(asked: str, strategy: Strategy, limit: str
     assert worst(asked, strategy, generous(limit), per_group=1 if limit == "groups" else None).worst > 1
 
 
-def one_more(compared: str) -> Callable[[DuckDB, RelationalStatement], str]:
+def one_more(compared: str) -> Callable[[DuckDB, StagedSelect], str]:
     """The twin of the engine whose limit leaves units alone that have one row, or one group, more than it allows."""
     write = DuckDB._written
 
-    def mistaken(engine: DuckDB, made: RelationalStatement) -> str:
+    def mistaken(engine: DuckDB, made: StagedSelect) -> str:
         sound = write(engine, made)
         limit = rf"({re.escape(compared)} CAST\()(\d+)"
         changed = re.sub(limit, lambda match: f"{match[1]}{int(match[2]) + 1}", sound)

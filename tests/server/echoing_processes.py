@@ -11,7 +11,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from sfumato.server.processes.spawned_processes import WorkerProcesses, confirm, handed
+from sfumato.server.spawned_processes import WorkerProcesses, confirm, handed
 
 
 def serve(folder: Path, listener: socket.socket, ready: Connection, patience: float) -> None:

@@ -21,8 +21,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from sfumato.server.connections import listening
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.processes.listening import listening
 from sfumato.server.releases.answer_clock import AnswerClock
 from sfumato.server.serving import ProcessSettings, run
 from sfumato.server.settings import ServerSettings

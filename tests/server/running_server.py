@@ -17,9 +17,9 @@ from starlette.routing import BaseRoute
 
 import sfumato as sf
 from sfumato.server.application import application
+from sfumato.server.connections import address, listening
 from sfumato.server.counter import Counter
 from sfumato.server.people.known_people import Role
-from sfumato.server.processes.listening import address, listening
 from sfumato.server.serving import ProcessSettings, UvicornServer, opened
 from sfumato.server.settings import ServerSettings
 

@@ -22,8 +22,8 @@ from starlette.routing import Route
 from server.running_server import COUNT, RunningServer, running_server
 from sfumato.errors import LedgerUnavailable
 from sfumato.ledger import Account
+from sfumato.server import connections
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.processes import connections
 from sfumato.server.releases.turns import FreeQuestions
 from sfumato.server.requests import problems
 

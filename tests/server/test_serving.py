@@ -34,11 +34,11 @@ from server.running_server import COUNT, running_server
 from server.test_many_clients import clinic
 from sfumato.cli import main
 from sfumato.errors import InvalidSettings
+from sfumato.server.connections import admitted_peers
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.processes.connections import admitted_peers
-from sfumato.server.processes.spawned_processes import channel
 from sfumato.server.serving import ProcessSettings, _owners_link, _spawned
 from sfumato.server.settings import ServerSettings
+from sfumato.server.spawned_processes import channel
 
 BOUGHT = {"kind": "questions", "spec": {"sql": COUNT}, "price": {"epsilon": "0.01"}}
 

@@ -25,10 +25,10 @@ from sfumato.engine.lowering.relational import (
     GroupTotal,
     Ordered,
     Rank,
-    RelationalStatement,
     Scalar,
     ScalarFunction,
     Select,
+    StagedSelect,
     Wide,
     WindowFrame,
     WindowTotal,
@@ -60,7 +60,7 @@ class Dialect:
     run: Run
     lists: str = "ARRAY[{}]"
     """How a list of items is made of what stands in the braces."""
-    compute: Callable[[RelationalStatement, Callable[[str], str]], list[tuple[Any, ...]]] | None = None
+    compute: Callable[[StagedSelect, Callable[[str], str]], list[tuple[Any, ...]]] | None = None
     """How a whole statement is computed over the tables that FROM reads so, where it is not written as one text."""
 
 
@@ -383,7 +383,7 @@ def _rows(
     carried: list[object] = []
     source = scan(table, carried)
     select = Select((("n", of("n")), *made), CleanTable("proof"))
-    text = Generator(spelling, lambda _: source).statement(RelationalStatement((), select))
+    text = Generator(spelling, lambda _: source).statement(StagedSelect((), select))
     return [tuple(row[1:]) for row in sorted(run(text, carried), key=lambda row: row[0])]
 
 

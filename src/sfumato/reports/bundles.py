@@ -23,9 +23,8 @@ from sfumato.policy import Policy
 from sfumato.privacy import Budget, codec
 from sfumato.publish.files.sealed_files import check_place, save, zipped
 from sfumato.release.answers.answer import Answer
-from sfumato.reports.page import page
 from sfumato.reports.signing_keys import SigningKey
-from sfumato.reports.telling import AccountReport, Questions, ReportedQuestion, told
+from sfumato.reports.telling import AccountReport, Questions, ReportedQuestion, page, told
 from sfumato.version import __version__
 
 MANIFEST, CHAIN, PAGE, README, SIGNATURE = "manifest.json", "chain.json", "report.html", "README.txt", "signature.json"

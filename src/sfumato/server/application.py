@@ -19,10 +19,10 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.errors import InvalidRequest, NotThere
+from sfumato.server.connections import RepliesAtTicks, Ticks
 from sfumato.server.counter import Counter
 from sfumato.server.pages import page_routes
 from sfumato.server.pages.rendering import static_files
-from sfumato.server.processes.connections import RepliesAtTicks, Ticks
 from sfumato.server.requests.calls import in_thread
 from sfumato.server.requests.problems import BoundedBodies, fault, problem
 from sfumato.server.rest import interface as rest

@@ -33,15 +33,14 @@ from sfumato.curator.policy_account import people_place, read_policy
 from sfumato.errors import SfumatoError, WeakLedger, WeakPrivacy, outcome
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.application import application, stop
+from sfumato.server.connections import HEAD_SECONDS, BoundedConnection, address, admitted_peers, listening
 from sfumato.server.counter import Counter
 from sfumato.server.people.known_people import Role, User
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.processes.connections import HEAD_SECONDS, BoundedConnection, admitted_peers
-from sfumato.server.processes.listening import address, listening
-from sfumato.server.processes.spawned_processes import WorkerProcesses, confirm, handed
 from sfumato.server.requests.proposals import propose
 from sfumato.server.served import Served
 from sfumato.server.settings import ServerSettings
+from sfumato.server.spawned_processes import WorkerProcesses, confirm, handed
 
 _CLOSING = 5
 """Seconds that a process has to close its files after what was charged has ended."""

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from server.running_server import COUNT, RunningServer, running_server
-from sfumato.server.processes import connections
-from sfumato.server.processes.connections import TICK, RepliesAtTicks, Ticks
+from sfumato.server import connections
+from sfumato.server.connections import TICK, RepliesAtTicks, Ticks
 
 
 @dataclass

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from server.echoing_processes import serve
-from sfumato.server.processes.spawned_processes import MOST_UNCONFIRMED, channel, confirm, confirmed, hand_over, handed
+from sfumato.server.spawned_processes import MOST_UNCONFIRMED, channel, confirm, confirmed, hand_over, handed
 
 _SECONDS = 120
 

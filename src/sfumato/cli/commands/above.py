@@ -11,7 +11,7 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
-from sfumato.cli.common.progress import ProgressLines
+from sfumato.cli.common.output import ProgressLines
 from sfumato.errors import SfumatoError
 
 if TYPE_CHECKING:

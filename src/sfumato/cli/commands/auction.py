@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from sfumato.cli.common.exit_codes import EXIT_CODES
-from sfumato.cli.common.progress import ProgressLines
+from sfumato.cli.common.output import ProgressLines
 
 
 @click.command(short_help="One private price for a file of bids.", epilog=EXIT_CODES)

@@ -51,8 +51,7 @@ def command(
     """
     from sfumato.audit.whole_policies.curator_audits import curator
     from sfumato.audit.whole_policies.curator_findings import page
-    from sfumato.cli.common.output import check_written
-    from sfumato.cli.common.progress import ProgressLines
+    from sfumato.cli.common.output import ProgressLines, check_written
     from sfumato.curator.policy_account import read_policy
 
     declared = read_policy(policy)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from sfumato.cli.common.exit_codes import EXIT_CODES, end_unfinished
-from sfumato.cli.common.progress import ProgressLines
+from sfumato.cli.common.output import ProgressLines
 from sfumato.cli.drafting import columns as init_columns, interview
 from sfumato.cli.drafting.columns import Declared, assumed_words, declare_words, unnamed_words, without_values_words
 from sfumato.cli.drafting.flags import given_answers

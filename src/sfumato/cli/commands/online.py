@@ -12,8 +12,7 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES, INTERRUPTED, warn
-from sfumato.cli.common.output import show as show_table
-from sfumato.cli.common.progress import ProgressLines
+from sfumato.cli.common.output import ProgressLines, show as show_table
 from sfumato.errors import SfumatoError
 from sfumato.plan.sql.question_files import questions
 from sfumato.plan.words import many

@@ -11,8 +11,7 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES, UNWRITTEN
-from sfumato.cli.common.output import check_written
-from sfumato.cli.common.progress import ProgressLines
+from sfumato.cli.common.output import ProgressLines, check_written
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator

@@ -18,8 +18,7 @@ import click
 from sfumato.cli.commands.budget import show_currencies
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES, as_flags, warn
-from sfumato.cli.common.output import show
-from sfumato.cli.common.progress import ProgressLines
+from sfumato.cli.common.output import ProgressLines, show
 
 if TYPE_CHECKING:
     from sfumato.curator import Answers, Curator, Listing, Question, WorkloadForecast

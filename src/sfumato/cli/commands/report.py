@@ -33,8 +33,7 @@ def command(policy: Path, out: Path, questions: str | None, title: str | None, l
     """
     from sfumato.cli.common.output import check_written
     from sfumato.curator.policy_account import read_policy
-    from sfumato.reports.page import page
-    from sfumato.reports.telling import chosen, told
+    from sfumato.reports.telling import chosen, page, told
 
     declared = read_policy(policy)
     check_written(declared, ledger, out)

@@ -9,7 +9,7 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES, warn
-from sfumato.cli.common.progress import ProgressLines
+from sfumato.cli.common.output import ProgressLines
 
 if TYPE_CHECKING:
     from sfumato.curator import RunningTotals

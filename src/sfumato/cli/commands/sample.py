@@ -8,7 +8,7 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
-from sfumato.cli.common.progress import ProgressLines
+from sfumato.cli.common.output import ProgressLines
 
 
 @click.command(short_help="Draw synthetic rows from a model: free.", epilog=EXIT_CODES)

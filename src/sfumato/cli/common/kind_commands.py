@@ -13,7 +13,7 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES
-from sfumato.cli.common.progress import ProgressLines
+from sfumato.cli.common.output import ProgressLines
 from sfumato.curator.release_kinds import ReleaseKind, SpecField, field_form, spec_fields
 
 _NEVER_ASKED = ("within", "fresh")

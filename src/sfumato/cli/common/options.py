@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sfumato.cli.common.progress import ProgressLines
+from sfumato.cli.common.output import ProgressLines
 
 if TYPE_CHECKING:
     from sfumato.reports.signing_keys import SigningKey

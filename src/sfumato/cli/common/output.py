@@ -3,17 +3,24 @@
 No command writes over what it reads: the policy, its tables, or the ledger of what was spent.
 
 Answers from a synopsis are printed as a table, as JSON or as CSV.
+
+Progress says what a slow command is doing: the phase, never a count or a share, which could tell of the data.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import click
+
+from sfumato.cli.common.exit_codes import end_interrupted
 
 if TYPE_CHECKING:
     from sfumato.policy import Policy
@@ -84,3 +91,54 @@ def show_answer(answer: Answer, *, as_json: bool, as_csv: bool, receipt: bool = 
     else:
         show(answer.columns, answer.cells(), answer.intervals)
         click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)
+
+
+PATIENCE = 2.0
+"""Seconds before anything is said."""
+_STORED = ("writing down", "showing")
+"""Phases in which an interruption, if it is not refused as a release that was charged and stopped, finds the answer
+stored.
+"""
+
+
+class ProgressLines:
+    """Progress lines tell a terminal each phase once the command has taken a while, and tell anything else nothing."""
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._phase = "starting"
+        self._late = False
+        self._timer = threading.Timer(patience, self._begin)
+        self._timer.daemon = True
+
+    def __call__(self, phase: str) -> None:
+        self._phase = phase
+        if self._late:
+            self._say()
+
+    @property
+    def stored(self) -> bool:
+        """Tell whether an interruption now finds the answer stored."""
+        return self._phase in _STORED
+
+    @contextmanager
+    def until_shown(self) -> Iterator[None]:
+        """Tell on a Ctrl-C, around a release and the printing of its answer, whether the answer is stored."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            end_interrupted(stored=self.stored)
+
+    def _begin(self) -> None:
+        self._late = True
+        self._say()
+
+    def _say(self) -> None:
+        click.secho(f"… {self._phase}", dim=True, err=True)
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()

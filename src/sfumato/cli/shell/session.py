@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli.common.exit_codes import in_shell, interrupted_words, say, warn
-from sfumato.cli.common.output import check_written, show
-from sfumato.cli.common.progress import ProgressLines
+from sfumato.cli.common.output import ProgressLines, check_written, show
 from sfumato.cli.shell.completion import COMMAND
 from sfumato.cli.shell.lines import Lines
 from sfumato.errors import InvalidParameter, SfumatoError, at_most

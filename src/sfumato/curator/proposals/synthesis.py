@@ -40,10 +40,10 @@ from sfumato.privacy.calibration import least
 from sfumato.privacy.curve import ROUNDED_UP
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, charge_units, exact, shown, whole
 from sfumato.publish.graph.trees import predicted_cells
-from sfumato.publish.implied_columns import decided_cells, implied_columns, implied_of
 from sfumato.publish.marginals.attributes import Attributes, coded_names
 from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.marginals.faces import BARE, TableFace
+from sfumato.publish.marginals.implied import decided_cells, implied_columns, implied_of
 from sfumato.publish.synthesis.budget import Amounts, Concentrated, Pure, currency, rounded
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step
 from sfumato.publish.synthesis.course import Setting, Steps, SynthesisState

@@ -12,7 +12,7 @@ from sfumato.engine.arrays import FEW, exact_keys, few_in_arrays, parameter
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import statement
-from sfumato.engine.lowering.relational import RelationalStatement
+from sfumato.engine.lowering.relational import StagedSelect
 from sfumato.engine.seam import DataIdentity, OpenReading, Unheld
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
@@ -81,7 +81,7 @@ class StatementReader:
             self._last = ref(reading.bounded), text
         return text
 
-    def _written(self, made: RelationalStatement) -> str:
+    def _written(self, made: StagedSelect) -> str:
         return Generator(DuckDBSpelling(), self._scan).statement(made)
 
     def _scan(self, table: str) -> str:

@@ -25,9 +25,9 @@ from sfumato.engine.lowering.relational import (
     Reference,
     Relation,
     RelationalJoin,
-    RelationalStatement,
     ScalarFunction,
     Select,
+    StagedSelect,
     ValueList,
     Wide,
     apply,
@@ -46,23 +46,21 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def value_table(reading: ValueTable, key: int) -> RelationalStatement:
+def value_table(reading: ValueTable, key: int) -> StagedSelect:
     """Count for every group and value, of any type, how many of the rows that count have it."""
     return total_lowering.by_value(reading.bounded, reading.value, key)
 
 
-def different(reading: DifferentValues, key: int) -> RelationalStatement:
+def different(reading: DifferentValues, key: int) -> StagedSelect:
     """Count the different values of every group that some unit has; a unit has each pair of them once."""
     totals = total_lowering.by_value(reading.bounded, reading.value, key, once=True)
     groups = tuple(f"k{index}" for index in range(len(reading.bounded.plan.keys)))
     held = apply(ScalarFunction.GREATER, Reference("v0"), Constant(0, Wide.INTEGER))
     count = ("v0", wide(GroupTotal(AggregateFunction.COUNT)))
-    return RelationalStatement(
-        totals.stages, Select((*same(groups), count), totals.result, where=(held,), grouped=groups)
-    )
+    return StagedSelect(totals.stages, Select((*same(groups), count), totals.result, where=(held,), grouped=groups))
 
 
-def distinct(world: World) -> RelationalStatement:
+def distinct(world: World) -> StagedSelect:
     """List the different results of expressions on every combination of public values: no table is read.
 
     The values of each list of choices are a parameter of the statement, in their order.
@@ -79,7 +77,7 @@ def distinct(world: World) -> RelationalStatement:
     tests = tuple(lowering.lower(each) for each in world.conditions)
     keys = tuple(name for name, _ in made)
     evaluated = Select(made, staged(source, lowering), where=tests)
-    return RelationalStatement((), Select(same(keys), evaluated, grouped=keys))
+    return StagedSelect((), Select(same(keys), evaluated, grouped=keys))
 
 
 def _choices(world: World) -> list[Relation]:
@@ -94,7 +92,7 @@ def _choices(world: World) -> list[Relation]:
     return found
 
 
-_STATEMENTS: dict[type, Callable[[Any, int], RelationalStatement]] = {
+_STATEMENTS: dict[type, Callable[[Any, int], StagedSelect]] = {
     GroupTotals: lambda reading, key: total_lowering.statement(reading.bounded, key),
     FoundTotals: total_lowering.found,
     Marginals: total_lowering.marginals,
@@ -105,12 +103,12 @@ _STATEMENTS: dict[type, Callable[[Any, int], RelationalStatement]] = {
 }
 
 
-def statement(reading: PlanReading[Any], key: int) -> RelationalStatement:
+def statement(reading: PlanReading[Any], key: int) -> StagedSelect:
     """Make the statement that reads; ``key`` decides what a sample keeps."""
     return _STATEMENTS[type(reading)](reading, key)
 
 
-def counted_statement(reading: PlanReading[Any], key: int) -> RelationalStatement:
+def counted_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
     """Make the statement that reads, with equal rows counted on the server: no row of a table leaves it.
 
     A value's row is (key…, value, how many rows have it), a cell's (key…, total). A server keeps what a statement reads
@@ -125,7 +123,7 @@ def counted_statement(reading: PlanReading[Any], key: int) -> RelationalStatemen
     return statement(reading, key)
 
 
-def _counted(values: RelationalStatement) -> RelationalStatement:
+def _counted(values: StagedSelect) -> StagedSelect:
     names = tuple(name for name, _ in values.result.columns)
     count = ("n", GroupTotal(AggregateFunction.COUNT))
     return replace(values, result=Select((*same(names), count), values.result, grouped=names))

@@ -315,7 +315,7 @@ class Select:
 
 
 @dataclass(frozen=True)
-class RelationalStatement:
+class StagedSelect:
     """A statement has named stages, each of which may use those before it, and the result."""
 
     stages: tuple[tuple[str, Select], ...]

@@ -34,12 +34,12 @@ from sfumato.engine.lowering.relational import (
     Rank,
     Reference,
     RelationalJoin,
-    RelationalStatement,
     RelationalUnion,
     RowNumber,
     Scalar,
     ScalarFunction,
     Select,
+    StagedSelect,
     Wide,
     apply,
     whole,
@@ -67,7 +67,7 @@ _MOST_CODES = 256
 """A key of more texts than these is grouped by as it is: its list would be longer than what it saves."""
 
 
-def statement(bounded: BoundedPlan, key: int, *, by_pair: bool = True) -> RelationalStatement:
+def statement(bounded: BoundedPlan, key: int, *, by_pair: bool = True) -> StagedSelect:
     """Make the statement whose rows are (key…, total…), one for each group that has a row; ``key`` decides the
     sample. Units that are counted alone are counted by their pairs of unit and group, where keeping those is cheap.
     """
@@ -79,11 +79,11 @@ def statement(bounded: BoundedPlan, key: int, *, by_pair: bool = True) -> Relati
 
 def _limited(
     bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering, key: int, *, by_pair: bool = False
-) -> RelationalStatement:
+) -> StagedSelect:
     return _rounded(bounded, rows, _added_within(bounded, rows, relations, key, by_pair=by_pair))
 
 
-def _rounded(bounded: BoundedPlan, rows: CountedRows, totals: RelationalStatement) -> RelationalStatement:
+def _rounded(bounded: BoundedPlan, rows: CountedRows, totals: StagedSelect) -> StagedSelect:
     """Round each total that is released in several steps to the nearest unit, halves up: one that is moved by a whole
     number of units moves by as many (``bounding``, rounded totals).
     """
@@ -105,12 +105,12 @@ def _nearest(total: Scalar, unit: int) -> Scalar:
 
 def _added_within(
     bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering, key: int, *, by_pair: bool = False
-) -> RelationalStatement:
+) -> StagedSelect:
     """Add up what counts within the limits, in steps."""
     if bounded.strategy is Strategy.WHOLE:
         return _whole(rows)
     if _never_beyond(bounded):
-        return RelationalStatement((), _uncorrected(bounded, rows))
+        return StagedSelect((), _uncorrected(bounded, rows))
     coded = computed_once(bounded, _coded(bounded, rows), relations)
     if bounded.strategy is Strategy.SAMPLE:
         return _decoded(coded, _sample(bounded, coded, key))
@@ -119,7 +119,7 @@ def _added_within(
     return _decoded(coded, _clip_people(bounded, coded) if by_pair and coded.keys else _clip(bounded, coded))
 
 
-def found(reading: FoundTotals, key: int) -> RelationalStatement:
+def found(reading: FoundTotals, key: int) -> StagedSelect:
     """Make the statement where keys are found: totals of 64 bits, and the last one counts who holds a key.
 
     Where a unit may hold one key together with several values of the others, it is counted once: such counts are rows
@@ -132,21 +132,21 @@ def found(reading: FoundTotals, key: int) -> RelationalStatement:
         totals = _rounded(bounded, own, _crossed(bounded, own, [f"k{index}" for index in reading.found], key))
     else:
         totals = _limited(bounded, rows, relations, key)
-    return _held(rows, RelationalStatement((*relations.stages, *totals.stages), totals.result))
+    return _held(rows, StagedSelect((*relations.stages, *totals.stages), totals.result))
 
 
-def marginals(reading: Marginals | CellRows, key: int, *, by_row: bool = True) -> RelationalStatement:
+def marginals(reading: Marginals | CellRows, key: int, *, by_row: bool = True) -> StagedSelect:
     """Add up the total of every combination of cells that some row is in, of 64 bits; or give the rows themselves,
     where that is allowed.
     """
     rows = counted_rows(reading.bounded, relations := RelationLowering(key))
     if by_row and reading.by_row and rows.ones == {*rows.values}:
-        return RelationalStatement(tuple(relations.stages), Select(same((*rows.keys, *rows.values)), rows.select))
+        return StagedSelect(tuple(relations.stages), Select(same((*rows.keys, *rows.values)), rows.select))
     totals = _limited(reading.bounded, rows, relations, key)
-    return _held(rows, RelationalStatement((*relations.stages, *totals.stages), totals.result))
+    return _held(rows, StagedSelect((*relations.stages, *totals.stages), totals.result))
 
 
-def values(reading: ValueCounts, key: int) -> RelationalStatement:
+def values(reading: ValueCounts, key: int) -> StagedSelect:
     """Give every row that counts and has a value, as (key…, value): what arrives is put in order and counted there.
 
     Of units beyond a limit only the rows that are kept count; limits are those of the groups, whatever the values are.
@@ -157,16 +157,16 @@ def values(reading: ValueCounts, key: int) -> RelationalStatement:
     there = () if one in rows.ones else (apply(ScalarFunction.EQUAL, Reference(one), whole(1)),)
     wanted = same((*rows.keys, value))
     if bounded.strategy is Strategy.WHOLE or _never_beyond(bounded):
-        return RelationalStatement(tuple(relations.stages), Select(wanted, rows.select, where=there))
+        return StagedSelect(tuple(relations.stages), Select(wanted, rows.select, where=there))
     rows = computed_once(bounded, rows, relations)
     heavy, ranked, kept = _ranking(bounded, rows, key)
     same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
     light = Select(wanted, rows.select, where=(*there, Exists(Named("h"), "h", same_unit, negated=True)))
     both = RelationalUnion((light, Select(wanted, ranked, where=(*there, kept))))
-    return RelationalStatement((*relations.stages, heavy), Select(wanted, both))
+    return StagedSelect((*relations.stages, heavy), Select(wanted, both))
 
 
-def by_value(bounded: BoundedPlan, value: Expression, key: int, *, once: bool = False) -> RelationalStatement:
+def by_value(bounded: BoundedPlan, value: Expression, key: int, *, once: bool = False) -> StagedSelect:
     """Add up rows by a value of any type, as one more key; ``once`` if equal rows of a unit count once.
 
     Limits are those of the groups themselves, so rows are ranked before they are told apart by their values.
@@ -181,7 +181,7 @@ def by_value(bounded: BoundedPlan, value: Expression, key: int, *, once: bool = 
         grouped = replace(rows, keys=tuple(names), kinds=tuple(kinds), apart=((last, kind),))
         heavy, ranked, kept = _ranking(bounded, grouped, key)
         totals = _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))
-    return RelationalStatement((*relations.stages, *totals.stages), totals.result)
+    return StagedSelect((*relations.stages, *totals.stages), totals.result)
 
 
 def _pairs(rows: CountedRows, relations: RelationLowering) -> CountedRows:
@@ -191,7 +191,7 @@ def _pairs(rows: CountedRows, relations: RelationLowering) -> CountedRows:
     return replace(rows, select=Select(same((*names, "v0")), relations.stage(pairs)), ones=frozenset({"v0"}))
 
 
-def _held(rows: CountedRows, totals: RelationalStatement) -> RelationalStatement:
+def _held(rows: CountedRows, totals: StagedSelect) -> StagedSelect:
     """Keep totals within what 64 bits hold: cutting moves two totals no further apart."""
     low, high = (Constant(end, Wide.INTEGER) for end in (-LARGEST_INTEGER, LARGEST_INTEGER))
     held = tuple((name, narrow(clamped(wide(Reference(name)), low, high))) for name in rows.values)
@@ -219,9 +219,9 @@ def _bits(bounded: BoundedPlan) -> list[int]:
 # The five boundings
 
 
-def _whole(rows: CountedRows) -> RelationalStatement:
+def _whole(rows: CountedRows) -> StagedSelect:
     source, totals = _added_up(rows)
-    return RelationalStatement((), Select((*same(rows.keys), *totals.items()), source, grouped=rows.keys))
+    return StagedSelect((), Select((*same(rows.keys), *totals.items()), source, grouped=rows.keys))
 
 
 def _added_up(rows: CountedRows) -> tuple[Select, dict[str, Scalar]]:
@@ -269,7 +269,7 @@ def _mirrored(scalar: Scalar) -> tuple[Scalar, Scalar, int] | None:
     return None
 
 
-def _reweight(bounded: BoundedPlan, rows: CountedRows) -> RelationalStatement:
+def _reweight(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     """Count every row as it is, less what the rows of units with more than m count too much."""
     most = bounded.limits.rows
     excess = [
@@ -321,11 +321,11 @@ def _uncorrected(bounded: BoundedPlan, rows: CountedRows) -> Select:
     return Select((*same(rows.keys), *plain), source, grouped=rows.keys)
 
 
-def _corrected(bounded: BoundedPlan, rows: CountedRows, stages: Stages, correction: Select) -> RelationalStatement:
+def _corrected(bounded: BoundedPlan, rows: CountedRows, stages: Stages, correction: Select) -> StagedSelect:
     """Add a correction per group to the totals of all rows as they are."""
     totals = tuple((name, _or_zero(_sum(Reference(name)))) for name in rows.values)
     both = RelationalUnion((_uncorrected(bounded, rows), correction))
-    return RelationalStatement(stages, Select((*same(rows.keys), *totals), both, grouped=rows.keys))
+    return StagedSelect(stages, Select((*same(rows.keys), *totals), both, grouped=rows.keys))
 
 
 def _finer(total: Scalar, bits: int) -> Scalar:
@@ -345,7 +345,7 @@ def _plain_total(rows: CountedRows, name: str) -> Scalar:
     return GroupTotal(AggregateFunction.UNITS, Reference("u"), counted)
 
 
-def _clip(bounded: BoundedPlan, rows: CountedRows) -> RelationalStatement:
+def _clip(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     """Cut each unit's totals, first per group to what c rows may count, then over all groups to the norm.
 
     A unit with few rows is within every norm, wherever they are: only the units with more are looked at group by group.
@@ -357,14 +357,14 @@ def _clip(bounded: BoundedPlan, rows: CountedRows) -> RelationalStatement:
         return _few_beyond(bounded, rows, scaling, most)
     if not rows.keys:  # one group: the cap is the norm
         totals = tuple((name, _or_zero(_sum(Reference(name)))) for name in rows.values)
-        return RelationalStatement((_unit_totals(rows, rows.select, most, scaling),), Select(totals, cut))
+        return StagedSelect((_unit_totals(rows, rows.select, most, scaling),), Select(totals, cut))
     beyond = _beyond(rows, same(("u", *rows.keys, *rows.values), "r"))
     heavy = _heavy(rows, _light(bounded, scaling))
     stages = (heavy, _unit_totals(rows, beyond, most, scaling), _norms(cut, scaling))
     return _corrected(bounded, rows, stages, _excess_of_units(bounded, rows, scaling, cut))
 
 
-def _clip_people(bounded: BoundedPlan, rows: CountedRows) -> RelationalStatement:
+def _clip_people(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     """Cut counts of units alone over all groups: each unit has one row for each of its groups, which is made once, as
     counting the units of a group would make it too.
     """
@@ -394,7 +394,7 @@ def _light(bounded: BoundedPlan, scaling: Sequence[_Scaling]) -> int:
 
 def _few_beyond(
     bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[_Scaling], most: Sequence[int]
-) -> RelationalStatement:
+) -> StagedSelect:
     """Add up many counts of all rows at once; only units with more rows than count have too much, and lose it."""
     capped = dict(each for part in scaling for each in part.capped())
     as_is = [
@@ -604,7 +604,7 @@ def _coded(bounded: BoundedPlan, rows: CountedRows) -> CountedRows:
     return replace(rows, select=replace(rows.select, columns=columns), coded=frozenset(codes))
 
 
-def _decoded(rows: CountedRows, statement: RelationalStatement) -> RelationalStatement:
+def _decoded(rows: CountedRows, statement: StagedSelect) -> StagedSelect:
     if not rows.coded:
         return statement
     return replace(statement, result=Select((*rows.text_keys, *same(rows.values)), statement.result))
@@ -613,13 +613,13 @@ def _decoded(rows: CountedRows, statement: RelationalStatement) -> RelationalSta
 # Samples
 
 
-def _sample(bounded: BoundedPlan, rows: CountedRows, key: int) -> RelationalStatement:
+def _sample(bounded: BoundedPlan, rows: CountedRows, key: int) -> StagedSelect:
     """Count every row as it is, less those of units beyond a limit that are not kept."""
     heavy, ranked, kept = _ranking(bounded, rows, key)
     return _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))
 
 
-def _crossed(bounded: BoundedPlan, rows: CountedRows, found: Sequence[str], key: int) -> RelationalStatement:
+def _crossed(bounded: BoundedPlan, rows: CountedRows, found: Sequence[str], key: int) -> StagedSelect:
     """Group the same sample twice: by all keys, and by those that are found to count who holds them."""
     heavy, ranked, kept = _ranking(bounded, rows, key)
     *own, holder = rows.values
@@ -634,7 +634,7 @@ def _crossed(bounded: BoundedPlan, rows: CountedRows, found: Sequence[str], key:
         grouped = _corrected(bounded, part, (), _dropped(part, Named("s"), kept)).result
         members.append(Select((*columns, *totals), grouped))
     both = Select(same((*rows.keys, *rows.values)), RelationalUnion(tuple(members)))
-    return RelationalStatement((heavy, ("s", ranked)), both)
+    return StagedSelect((heavy, ("s", ranked)), both)
 
 
 def _ranking(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple[str, Select], Select, Scalar]:

@@ -22,7 +22,7 @@ from sfumato.engine.arrays import exact_keys, parameter
 from sfumato.engine.carried_tables import MOST_ROWS, CarriedTables, too_large, unread
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import as_arrow, counted_statement, in_arrays
-from sfumato.engine.lowering.relational import RelationalStatement
+from sfumato.engine.lowering.relational import StagedSelect
 from sfumato.engine.postgres import stored_relations
 from sfumato.engine.postgres.connection import OLDEST, ServerSessions, finished
 from sfumato.engine.postgres.stored_relations import PostgresCells, StoredRelation
@@ -295,7 +295,7 @@ class Postgres:
 
     # Statements
 
-    def written(self, statement: RelationalStatement) -> tuple[str, list[object]]:
+    def written(self, statement: StagedSelect) -> tuple[str, list[object]]:
         """Write a statement, and list what it carries: the columns of the public tables that it joins."""
         carried: list[object] = []
         places: dict[str, str] = {}

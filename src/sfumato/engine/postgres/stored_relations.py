@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.engine.lowering.relational import CleanTable, RelationalStatement
+from sfumato.engine.lowering.relational import CleanTable, StagedSelect
 from sfumato.engine.sources.clean_cells import Stored
 from sfumato.engine.sources.clean_scans import ITEM, CleanItem, StoredColumn
 from sfumato.engine.spellings.generator import Generator
@@ -76,7 +76,7 @@ class PostgresCells:
         cells = ", ".join(f"{sql} AS {each}" for sql, each in item.cells.items())
         items = f"(SELECT UNNEST({name(column.name)}) AS {name(ITEM)} LIMIT {most}) AS u"
         generator = Generator(PostgresSpelling(), lambda _: f"(SELECT {cells} FROM {items})")
-        clean = generator.statement(RelationalStatement((), item.select(CleanTable(column.name))))
+        clean = generator.statement(StagedSelect((), item.select(CleanTable(column.name))))
         return f"(SELECT ARRAY_AGG(v) FROM ({clean}) AS i)"
 
     def key(self, column: StoredColumn) -> str:

@@ -23,11 +23,11 @@ from sfumato.engine.lowering.relational import (
     Named,
     Reference,
     RelationalJoin,
-    RelationalStatement,
     RelationalUnion,
     Scalar,
     ScalarFunction,
     Select,
+    StagedSelect,
     ValueList,
     Wide,
     apply,
@@ -97,7 +97,7 @@ _SPANS: tuple[tuple[str, Type, tuple[Any, ...]], ...] = (
 )
 
 
-def statement(proved: Sequence[StatementCase]) -> RelationalStatement:
+def statement(proved: Sequence[StatementCase]) -> StagedSelect:
     """Put all cases into one statement, over a stage with the rows and a key of two letters that differ in case."""
     small, large = (Constant(each, Type.TEXT) for each in "aA")
     key = apply(
@@ -106,9 +106,7 @@ def statement(proved: Sequence[StatementCase]) -> RelationalStatement:
     rows = Select((*((each, of(each)) for each in "nij"), ("k", key)), CleanTable(ROWS))
     members = tuple(_member(place, case) for place, case in enumerate(proved))
     columns = ("c", "k", *(f"v{place}" for place in range(_WIDTH)))
-    return RelationalStatement(
-        (("p", rows),), Select(tuple((each, of(each)) for each in columns), RelationalUnion(members))
-    )
+    return StagedSelect((("p", rows),), Select(tuple((each, of(each)) for each in columns), RelationalUnion(members)))
 
 
 def _member(place: int, case: StatementCase) -> Select:

@@ -23,10 +23,10 @@ from sfumato.engine.lowering.relational import (
     Reference,
     Relation,
     RelationalJoin,
-    RelationalStatement,
     Scalar,
     ScalarFunction,
     Select,
+    StagedSelect,
     apply,
     whole,
 )
@@ -205,7 +205,7 @@ class CleanScans:
             cells = ", ".join(f"{sql} AS {name}" for sql, name in scan.cells.get(table, {}).items())
             return f"(SELECT {cells or '1 AS r0'} FROM {self.tables[table].source})"
 
-        return Generator(self.spelling, source).statement(RelationalStatement((), scan.select))
+        return Generator(self.spelling, source).statement(StagedSelect((), scan.select))
 
     def rows(self, table: str) -> str:
         """Write the SELECT of how many rows a source has; where rows are found through another table, with a copy for

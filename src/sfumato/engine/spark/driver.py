@@ -23,7 +23,7 @@ from typing import Any, Self, cast
 
 from sfumato.engine.carried_tables import MOST_ROWS, CarriedTables, too_large, unread
 from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
-from sfumato.engine.lowering.relational import RelationalStatement
+from sfumato.engine.lowering.relational import StagedSelect
 from sfumato.engine.seam import DataIdentity, Fetched, Inspection, OpenReading, Unheld
 from sfumato.engine.sources import inspected_tables
 from sfumato.engine.spark.frames import Frame, FrameWriter, Scans, carried, prove
@@ -76,7 +76,7 @@ class SparkReader:
 
     def __init__(self, tables: SparkTables) -> None:
         self.tables = tables
-        self._bound: set[RelationalStatement] = set()
+        self._bound: set[StagedSelect] = set()
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
         """Analyse the frames, and see that the engine is open and the sources are those that were opened.
@@ -102,7 +102,7 @@ class SparkReader:
     def interrupt(self, token: int | None = None) -> None:
         self.tables.interrupt(token)
 
-    def _frame(self, statement: RelationalStatement, scan: Any) -> Frame:
+    def _frame(self, statement: StagedSelect, scan: Any) -> Frame:
         return FrameWriter(scan, self.tables.session.expression).statement(statement)
 
     def _scan(self, table: str) -> Frame:

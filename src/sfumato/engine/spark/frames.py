@@ -33,10 +33,10 @@ from sfumato.engine.lowering.relational import (
     Reference,
     Relation,
     RelationalJoin,
-    RelationalStatement,
     RelationalUnion,
     Scalar,
     Select,
+    StagedSelect,
     ValueList,
 )
 from sfumato.engine.sources.clean_scans import CleanScan, CleanScans, InspectedCell, StoredTable
@@ -62,7 +62,7 @@ class FrameWriter:
     expression: Callable[[str], Any]
     """From SQL to a column: ``expr`` of the kind of Spark that the frames are of."""
 
-    def statement(self, statement: RelationalStatement) -> Frame:
+    def statement(self, statement: StagedSelect) -> Frame:
         """Give the frame of a whole statement, after those of the stages it names."""
         stages: dict[str, Frame] = {}
         for stage, select in statement.stages:
@@ -210,7 +210,7 @@ def _dialect(session: SparkConnection, spelling: SparkSpelling) -> proving.Diale
     def run(statement: str, _: Any) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in quietly(lambda: session.spark.sql(statement).collect())]
 
-    def compute(statement: RelationalStatement, source: Callable[[str], str]) -> list[tuple[Any, ...]]:
+    def compute(statement: StagedSelect, source: Callable[[str], str]) -> list[tuple[Any, ...]]:
         frames = FrameWriter(lambda table: session.spark.sql(f"SELECT * FROM {source(table)}"), session.expression)
         return [tuple(row) for row in quietly(lambda: frames.statement(statement).collect())]
 

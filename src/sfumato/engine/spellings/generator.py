@@ -22,11 +22,11 @@ from sfumato.engine.lowering.relational import (
     Reference,
     Relation,
     RelationalJoin,
-    RelationalStatement,
     RelationalUnion,
     Scalar,
     ScalarFunction,
     Select,
+    StagedSelect,
     ValueList,
     WindowFrame,
     WindowTotal,
@@ -45,7 +45,7 @@ class Generator:
     spelling: Spelling
     scan: Scan
 
-    def statement(self, statement: RelationalStatement) -> str:
+    def statement(self, statement: StagedSelect) -> str:
         """Write a whole statement: one SELECT, after the stages it names."""
         stages = [f"{name} AS ({self.select(select)})" for name, select in statement.stages]
         return (f"WITH {', '.join(stages)} " if stages else "") + self.select(statement.result)
