@@ -185,7 +185,7 @@ def _session_error() -> Iterator[Vector]:
         yield exact(wanted, ask, own, questions, sure)
 
 
-@formula("curator.proposals.asked_sessions._range")
+@formula("curator.proposals.session_answers._range")
 def _session_range() -> Iterator[Vector]:
     for value, scale, step, off in ((7, 3, Fraction(1, 2), 0), (-2, 5, 1, Fraction(1, 4)), (0, 9, Fraction(1, 8), 1)):
         reach = _wide(scale, "0.95") * Fraction(step) + off

@@ -45,7 +45,7 @@ REGISTRY = Registry(
     scopes=(
         Scope(
             (
-                "privacy/theorems.py",
+                "privacy/divergences.py",
                 "privacy/losses.py",
                 "privacy/noise_losses.py",
             ),
@@ -87,7 +87,7 @@ _RARE = ("0.999999", "0.000001"), ("0.999998", "0.000002")
 _RARE_PAIRS: Pairs = [(real(p), real(q)) for p, q in zip(*_RARE, strict=True)]
 
 
-@REGISTRY.formula("privacy.theorems.renyi")
+@REGISTRY.formula("privacy.divergences.renyi")
 def _renyi_of_pairs() -> Iterator[Vector]:
     for order in ("0.5", "0.01", "1", "1.5", "2", "32"):
         yield exact(renyi(KNOWN, order), divergences.renyi, KNOWN_P, KNOWN_Q, order)

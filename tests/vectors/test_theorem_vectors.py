@@ -37,7 +37,7 @@ REGISTRY = Registry(
         Scope(
             (
                 "privacy/theorems.py",
-                "privacy/losses.py",
+                "privacy/stable_functions.py",
             ),
             words=LOSS_WORDS,
             parameters=LOSS_PARAMETERS,
@@ -208,21 +208,21 @@ def _mp(function: Any, *points: float) -> Iterator[tuple[float, Real]]:
     yield from found
 
 
-@REGISTRY.formula("privacy.losses.excess_exp")
+@REGISTRY.formula("privacy.stable_functions.excess_exp")
 def _excess_exp() -> Iterator[Vector]:
     yield exact(0.5, stable_functions.excess_exp, 0.0)
     for y, truth in _mp(lambda y: (MP.exp(y) - 1 - y) / y**2, 1e-12, 0.3, -0.3, 0.30001, -2.0, 30.0):
         yield exact(truth, stable_functions.excess_exp, y)
 
 
-@REGISTRY.formula("privacy.losses.mean_excess")
+@REGISTRY.formula("privacy.stable_functions.mean_excess")
 def _mean_excess() -> Iterator[Vector]:
     yield exact(0.0, stable_functions.mean_excess, 0.0)
     for y, truth in _mp(lambda y: MP.sinh(y) / y - 1, 1e-9, 0.5, 1.0, -1.0, 1.0001, 20.0):
         yield exact(truth, stable_functions.mean_excess, y)
 
 
-@REGISTRY.formula("privacy.losses.convex_excess")
+@REGISTRY.formula("privacy.stable_functions.convex_excess")
 def _convex_excess() -> Iterator[Vector]:
     for y, truth in _mp(lambda y: y * MP.exp(y) - MP.exp(y) + 1, 1e-9, -3.0, 2.0):
         yield exact(truth, stable_functions.convex_excess, y, 1.0)
@@ -231,7 +231,7 @@ def _convex_excess() -> Iterator[Vector]:
             yield exact(truth, stable_functions.convex_excess, y, order)
 
 
-@REGISTRY.formula("privacy.losses.log_ratio")
+@REGISTRY.formula("privacy.stable_functions.log_ratio")
 def _log_ratio() -> Iterator[Vector]:
     tiny = F(1, 10**320)
     for p, q in ((F(1), F(1) + F(1, 10**30)), (F(2, 3), F(1, 3)), (F(1), 3 * tiny), (7 * tiny, F(1)), (F(1, 2), F(1))):
@@ -240,14 +240,14 @@ def _log_ratio() -> Iterator[Vector]:
         yield exact(truth, stable_functions.log_ratio, p, q)
 
 
-@REGISTRY.formula("privacy.losses.shrink_real")
+@REGISTRY.formula("privacy.stable_functions.shrink_real")
 def _shrink_real() -> Iterator[Vector]:
     yield exact(1.0, stable_functions.shrink_real, 0.0)
     for y, truth in _mp(lambda y: MP.quad(lambda x: MP.exp(-x * y), [0, 1]), 1e-15, 0.5, 3.0, 60.0):
         yield exact(truth, stable_functions.shrink_real, y)
 
 
-@REGISTRY.formula("privacy.losses.log_shrink_gap")
+@REGISTRY.formula("privacy.stable_functions.log_shrink_gap")
 def _log_shrink_gap() -> Iterator[Vector]:
     for low, high in ((1e-7, 2e-7), (0.001, 0.0099), (0.0, 0.02), (0.5, 3.0), (39.0, 45.0), (41.0, 41.5), (1e5, 1e9)):
         with MP.workdps(100):
@@ -257,7 +257,7 @@ def _log_shrink_gap() -> Iterator[Vector]:
         yield exact(truth, stable_functions.log_shrink_gap, low, high)
 
 
-@REGISTRY.formula("privacy.losses.mills")
+@REGISTRY.formula("privacy.stable_functions.mills")
 def _mills() -> Iterator[Vector]:
     for x in (0.0, 1.0, 4.99, 5.0, 12.0, 1000.0):
         truth = MP.quad(
@@ -266,7 +266,7 @@ def _mills() -> Iterator[Vector]:
         yield exact(truth, stable_functions.mills, x)
 
 
-@REGISTRY.formula("privacy.losses.shrink")
+@REGISTRY.formula("privacy.stable_functions.shrink")
 def _shrink() -> Iterator[Vector]:
     for y in (1e-9 + 0j, 0.5 + 2j, 30.0 - 1j, 0j):
         truth = MP.quad(lambda t, y=y: MP.exp(-t * MP.mpc(y)), [0, 0.25, 0.5, 0.75, 1])
@@ -276,7 +276,7 @@ def _shrink() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("privacy.losses.log_theta_ratio")
+@REGISTRY.formula("privacy.stable_functions.log_theta_ratio")
 def _log_theta_ratio() -> Iterator[Vector]:
     for u, variance in ((0.3, 0.04), (0.5, 0.25), (0.25, 0.99), (0.25, 1.0), (0.5, 1.1)):
         with MP.workdps(60):

@@ -37,7 +37,7 @@ _HOMES: Mapping[str, tuple[str, str]] = {
     "public-face": ("policy.public_faces", "PublicFace"),
     "running-answer": ("release.running_totals", "RunningAnswer"),
     "running-forecast": ("curator.proposals.running_counts", "RunningForecast"),
-    "session-answers": ("curator.proposals.asked_sessions", "SessionAnswers"),
+    "session-answers": ("curator.proposals.session_answers", "SessionAnswers"),
     "sold": ("curator.proposals.sold_goods", "Sold"),
     "standing": ("curator.standings", "Standing"),
     "synopsis": ("publish.synopsis", "Synopsis"),

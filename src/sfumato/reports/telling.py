@@ -427,7 +427,7 @@ def page(found: AccountReport, title: str | None = None) -> HtmlPage:
     sections = [
         f"<h1>{escaped(name)}</h1>{_summary(found)}",
         f"<h2>Who is protected</h2>{protected(str(found.unit), found.neighbours.value)}{_periods(found)}",
-        f"<h2>What was asked, and the answers</h2>{''.join(_asked(found))}",
+        f"<h2>What was asked, and the answers</h2>{''.join(_question_section(found))}",
         f"<h2>What it cost</h2>{''.join(_cost(found))}",
         f"<h2>What an attacker could gain at most</h2>{_gained(found)}",
         f"<h2>What this does not promise</h2>{limits_of_it()}",

@@ -40,7 +40,7 @@ KIND = ReleaseKind(
     SessionSpec,
     propose,
     "curator.proposals.asked_sessions:AskedSession",
-    "curator.proposals.asked_sessions:SessionAnswers",
+    "curator.proposals.session_answers:SessionAnswers",
     ("epsilon", "values_epsilon", "within", "confidence"),
     SessionSpec(100, ("SELECT COUNT(*) AS n FROM visits",)),
     skins={"command": SkinRefusal("sessions have a command of their own", "sfumato above")},

@@ -43,7 +43,6 @@ from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.attributes import Attributes, coded_names
 from sfumato.publish.marginals.blocks import Set
 from sfumato.publish.marginals.faces import BARE, TableFace
-from sfumato.publish.marginals.implied import decided_cells, implied_columns, implied_of
 from sfumato.publish.synthesis.budget import Amounts, Concentrated, Pure, currency, rounded
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step
 from sfumato.publish.synthesis.course import Setting, Steps, SynthesisState
@@ -52,9 +51,12 @@ from sfumato.publish.synthesis.implications import (
     Pairs,
     Zeros,
     check_zeros,
+    decided_cells,
     decided_zeros,
     deciding_cells,
     deciding_pairs,
+    implied_columns,
+    implied_of,
     required_places,
     sets_of as pair_sets,
     zeros_of,

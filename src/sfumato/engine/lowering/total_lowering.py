@@ -84,9 +84,8 @@ def _limited(
 
 
 def _rounded(bounded: BoundedPlan, rows: CountedRows, totals: StagedSelect) -> StagedSelect:
-    """Round each total that is released in several steps to the nearest unit, halves up: one that is moved by a whole
-    number of units moves by as many (``bounding``, rounded totals).
-    """
+    """Round each total released in several steps to the nearest unit, halves up: one that moves by whole units moves by
+    as many (``bounding``, rounded totals)."""
     units = [1 << max(0, -each.bits) for each in bounded.measures for _ in range(each.coordinates)]
     if max(units) == 1:
         return totals
