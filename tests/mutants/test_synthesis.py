@@ -212,7 +212,7 @@ MUTANTS = (
     Mutant(
         "a column leaves the model that decides another",
         Kind.KEYS,
-        "publish.marginals.implied:implied_columns",
+        "publish.synthesis.implications:implied_columns",
         "if decided not in dict(pairs):",
         "if decided:",
         (
