@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from covering_cases import covering
 from publish.synthesis.clinic import (
     COLUMNS,
     METHODS,
@@ -42,9 +43,7 @@ from sfumato.release.prices import Price
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 
 
-@pytest.mark.parametrize("price", PRICES, ids=str)
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("method", METHODS)
+@covering({"method": METHODS, "relation": RELATIONS, "price": PRICES})
 def test_the_ledger_has_every_step_and_nothing_else(
     tmp_path: Path, method: str, relation: str, price: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,16 +70,14 @@ def test_the_ledger_has_every_step_and_nothing_else(
         assert not account.open_tabs()
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("price", [{"rho": "1e-8"}, {"epsilon": "0.1", "delta": "1e-9"}, {"epsilon": "1e-4"}], ids=str)
+@covering({"method": METHODS, "price": [{"rho": "1e-8"}, {"epsilon": "0.1", "delta": "1e-9"}, {"epsilon": "1e-4"}]})
 def test_charges_that_the_ledger_rounds_up_fit_what_is_held(tmp_path: Path, method: str, price: dict[str, Any]) -> None:
     with curator(tmp_path, people(1, 40)) as clinic:
         assert clinic.synthesize("people", method, 2).release(**price).released.complete
         assert not clinic._context.account.open_tabs()
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("order", ["1.0001", "1.001", "30"])
+@covering({"method": METHODS, "order": ["1.0001", "1.001", "30"]})
 def test_at_every_order_of_the_account_what_is_held_covers_all_steps(tmp_path: Path, method: str, order: str) -> None:
     """Near order 1 a charge is rounded up most: there it was refused in the middle of what was bought."""
     own = policy_of(people(1, 40))
@@ -89,7 +86,7 @@ def test_at_every_order_of_the_account_what_is_held_covers_all_steps(tmp_path: P
         assert clinic.synthesize("people", method, 2).release(rho="1e-10").released.complete
 
 
-@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize("units", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_model_comes_close(tmp_path: Path, units: bool) -> None:
     rows = people(2, 5000)
     with curator(tmp_path, rows, units=units) as clinic:
@@ -123,8 +120,7 @@ def test_impossible_cells_stay_empty(tmp_path: Path) -> None:
     assert model_of(found, proposal.zeros).marginal((0, 2))[cells].max() == 0
 
 
-@pytest.mark.parametrize("method", ["aim", "mst"])
-@pytest.mark.parametrize("value", [0, 1, 2, 3, 4, 5, 6, 7])
+@covering({"value": range(8), "method": ["aim", "mst"]})
 def test_a_charge_outlives_kill_9_at_each_step(tmp_path: Path, value: int, method: str) -> None:
     """The process dies right after the charge of a step: what was charged and what was held are spent."""
     child = multiprocessing.get_context("fork").Process(target=_killed, args=(tmp_path, method, value))
@@ -334,8 +330,7 @@ def test_equal_syntheses_draw_and_are_charged_each_for_itself(tmp_path: Path) ->
     assert sum(one.values != other.values for one, other in pairs_of_noise) > 1
 
 
-@pytest.mark.parametrize("method", ["independent", "mst", "mwem"])
-@pytest.mark.parametrize("relation", RELATIONS)
+@covering({"method": ["independent", "mst", "mwem"], "relation": RELATIONS})
 def test_neighbours_look_alike_but_for_noise(tmp_path: Path, method: str, relation: str) -> None:
     """The same messages, phases, charges and shapes, whatever a unit's rows are."""
     seen = []
@@ -354,9 +349,7 @@ def test_neighbours_look_alike_but_for_noise(tmp_path: Path, method: str, relati
     assert all(each == seen[0] for each in seen[1:])
 
 
-@pytest.mark.parametrize("price", PRICES, ids=str)
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("method", ["aim", "mst"])
+@covering({"price": PRICES, "relation": RELATIONS, "method": ["mst", "aim"]})
 def test_on_neighbours_the_same_noise_takes_the_same_course(
     tmp_path: Path, method: str, relation: str, price: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -414,15 +407,17 @@ def test_the_number_of_rows_is_never_exact_and_rests_on_what_was_released(tmp_pa
     assert again.total == found[0].total
 
 
-@pytest.mark.parametrize("units", [False, True])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(
-    "rows",
-    [[], [(1, "f", 1, True)] * 30, [(each, None, None, None) for each in range(30)], [(7, "m", 99, True)] * 200],
-    ids=["empty", "one value", "all NULL", "one unit has every row"],
-)
-def test_hostile_tables_have_a_model(tmp_path: Path, rows: Any, method: str, units: bool) -> None:
-    with curator(tmp_path, rows, units=units) as clinic:
+HOSTILE_TABLES: dict[str, list[tuple[Any, ...]]] = {
+    "empty": [],
+    "one value": [(1, "f", 1, True)] * 30,
+    "all NULL": [(each, None, None, None) for each in range(30)],
+    "one unit has every row": [(7, "m", 99, True)] * 200,
+}
+
+
+@covering({"table": [*HOSTILE_TABLES], "units": [False, True], "method": METHODS})
+def test_hostile_tables_have_a_model(tmp_path: Path, table: str, method: str, units: bool) -> None:
+    with curator(tmp_path, HOSTILE_TABLES[table], units=units) as clinic:
         found = clinic.synthesize("people", method, 2).release(epsilon=1, delta="1e-9").released
         assert clinic._context.account.spent["failure"] == 0
     assert found.total >= 0.0009
