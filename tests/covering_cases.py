@@ -1,4 +1,4 @@
-"""Cases of a test with several axes: by default each value of each axis once or more, all combinations in the long run."""
+"""Cases of a test with several axes: by default each value of each axis, in the long run all combinations."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import multiprocessing
 import os
 import signal
 import socket
@@ -21,14 +20,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from forked_commands import FORKED
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.processes.listening import listening
 from sfumato.server.releases.answer_clock import AnswerClock
 from sfumato.server.serving import Given, run
 from sfumato.server.settings import Settings
 
-_FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["sfumato.server.serving", "duckdb", "cryptography.x509"])
 _SECONDS = 120
 
 
@@ -67,8 +65,8 @@ class ForkedServer:
         """Start processes, and wait until they answer."""
         told = []
         for _ in range(many):
-            here, there = _FORKED.Pipe(duplex=False)
-            made = _FORKED.Process(target=_answer, args=(self.given, self.listener, there, self.clocked))
+            here, there = FORKED.Pipe(duplex=False)
+            made = FORKED.Process(target=_answer, args=(self.given, self.listener, there, self.clocked))
             made.start()
             there.close()
             self.running.append(made)

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from covering_cases import covering
 from safety.worlds import question
 from sfumato.curator import RunningForecast
 from sfumato.curator.proposals.running_counts import running_totals
@@ -76,20 +77,21 @@ def charges(made: sf.Curator) -> int:
     return sum(line.kind == "charge" for line in made.history())
 
 
-@pytest.mark.parametrize("price", [{"epsilon": 1}, {"epsilon": 1, "delta": "1e-7"}, {"rho": "0.05"}], ids=str)
-@pytest.mark.parametrize(
-    ("text", "keys", "what"),
-    [
-        (VISITS, ["day"], None),
-        ("SELECT COUNT(*) AS n, day, region FROM visits WHERE cost >= 0 GROUP BY region, day", ["region", "day"], None),
-        ("SELECT step, SUM(cost) AS total FROM visits GROUP BY step ORDER BY step", ["step"], "cost"),
-        ("SELECT DATE_TRUNC('week', day) AS week, COUNT(cost) AS n FROM visits GROUP BY week", ["week"], None),
-        ("SELECT step, day, COUNT(*) AS n FROM visits GROUP BY day, step", ["step", "day"], None),
-    ],
-)
+SERIES: dict[str, tuple[list[str], str | None]] = {
+    VISITS: (["day"], None),
+    "SELECT COUNT(*) AS n, day, region FROM visits WHERE cost >= 0 GROUP BY region, day": (["region", "day"], None),
+    "SELECT step, SUM(cost) AS total FROM visits GROUP BY step ORDER BY step": (["step"], "cost"),
+    "SELECT DATE_TRUNC('week', day) AS week, COUNT(cost) AS n FROM visits GROUP BY week": (["week"], None),
+    "SELECT step, day, COUNT(*) AS n FROM visits GROUP BY day, step": (["step", "day"], None),
+}
+"""Questions with the keys that they group by, the period last, and the column that is added up."""
+
+
+@covering({"text": [*SERIES], "price": [{"epsilon": 1}, {"epsilon": 1, "delta": "1e-7"}, {"rho": "0.05"}]})
 def test_without_noise_they_are_the_running_totals(
-    text: str, keys: list[str], what: str | None, price: Any, clinic: sf.Curator, monkeypatch: pytest.MonkeyPatch
+    text: str, price: Any, clinic: sf.Curator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    keys, what = SERIES[text]
     monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
     found = clinic.running(text).release(**price)
     rows = frame()
