@@ -433,6 +433,7 @@ def test_a_real_process_answers_in_any_encoding(policy: Path) -> None:
     assert done.stderr.decode() == NOTED
 
 
+@pytest.mark.long
 def test_a_closed_pipe_is_no_traceback(policy: Path) -> None:
     with subprocess.Popen(
         _command("query", policy, COUNTS, "--epsilon", "0.5"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
