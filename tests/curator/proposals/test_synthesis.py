@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -428,6 +429,17 @@ def test_hostile_tables_have_a_model(tmp_path: Path, table: str, method: str, un
     assert [each.values.tolist() for each in again.measured] == [each.values.tolist() for each in found.measured]
 
 
+@pytest.fixture(scope="module")
+def hardly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
+    """A curator of a table with columns that cannot be modelled; nothing is bought from it."""
+    rows = pa.table({name: pa.array([1] if name != "sex" else ["f"]) for name in (*NAMES, *MORE)})
+    rows = rows.set_column(2, "smokes", pa.array([True]))
+    own = sf.Table("people", rows, COLUMNS | MORE, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(5), {"people": own})
+    with sf.Curator(policy, tmp_path_factory.mktemp("hardly") / "people.ledger") as clinic:
+        yield clinic
+
+
 MORE = {
     "height": {"type": "real", "bounds": [0, 3]},
     "code": {"type": "integer", "bounds": [0, 5000], "bins": 1000},
@@ -461,15 +473,10 @@ MORE = {
     ],
     ids=str,
 )
-def test_what_cannot_be_modelled_is_refused_for_nothing(tmp_path: Path, given: dict[str, Any], word: str) -> None:
-    rows = pa.table({name: pa.array([1] if name != "sex" else ["f"]) for name in (*NAMES, *MORE)})
-    rows = rows.set_column(2, "smokes", pa.array([True]))
-    own = sf.Table("people", rows, COLUMNS | MORE, id="row")
-    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(5), {"people": own})
-    with sf.Curator(policy, tmp_path / "people.ledger") as clinic:
-        with pytest.raises(sf.SfumatoError, match=word):
-            clinic.synthesize("people", **{"columns": NAMES, "ways": 2, **given})
-        assert clinic._context.account.spent["pure"] == 0
+def test_what_cannot_be_modelled_is_refused_for_nothing(hardly: sf.Curator, given: dict[str, Any], word: str) -> None:
+    with pytest.raises(sf.SfumatoError, match=word):
+        hardly.synthesize("people", **{"columns": NAMES, "ways": 2, **given})
+    assert hardly._context.account.spent["pure"] == 0
 
 
 def test_a_column_has_at_most_a_million_cells() -> None:
