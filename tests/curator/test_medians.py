@@ -112,7 +112,7 @@ def test_a_quantile_without_a_range_is_shown_alone_and_within_its_bounds(opened:
     assert greatest == f"{answer.column('high')[0]:g} in [{answer.column('high')[0]:g}, 100]"
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", pytest.param("replace", marks=pytest.mark.long)])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_bought_ranges_hold_the_exact_quantiles(opened: Curators, neighbours: str) -> None:
     """Twenty answers, of groups with many rows, few and none, and of one value only: of 40 ranges not one misses, but
     once in a million runs.
