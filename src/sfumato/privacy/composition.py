@@ -93,7 +93,7 @@ def delta_range(parts: Parts, epsilon: Fraction) -> tuple[float, float]:
 
 @lru_cache(maxsize=4096)
 def _inverted_delta_range(parts: Parts, epsilon: float) -> tuple[float, float]:
-    """Bound δ(ε) by inversion; a price that is explained, forecast and paid searches through the same curves each time."""
+    """Bound δ(ε) by inversion; a price that is explained, forecast and paid searches through equal curves each time."""
     return delta_range_of(Moments.of(parts), epsilon)
 
 
