@@ -6,12 +6,12 @@ import os
 import pty
 import re
 import select
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
+
+from forked_commands import forked_command
 
 PATIENCE = 120.0
 """Seconds until text that does not come is a failure: far more than a busy machine takes."""
@@ -25,10 +25,7 @@ class Terminal:
     def __init__(self, *arguments: str | Path, environment: Mapping[str, str]) -> None:
         self._ours, theirs = pty.openpty()
         known = {**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "NO_COLOR": "1", **environment}
-        words = [sys.executable, "-m", "sfumato", *map(str, arguments)]
-        self._process = subprocess.Popen(
-            ["setsid", "--ctty", *words], stdin=theirs, stdout=theirs, stderr=theirs, env=known, close_fds=True
-        )
+        self._process = forked_command(*arguments, streams=[theirs] * 3, environment=known, terminal=True)
         os.close(theirs)
         self._raw = b""
         self._read = 0
@@ -67,13 +64,14 @@ class Terminal:
         deadline = time.monotonic() + PATIENCE
         while self._more(1.0):
             assert time.monotonic() < deadline, f"the command does not end: {self.shown[self._read :]!r}"
-        return self._process.wait(PATIENCE)
+        self._process.join(PATIENCE)
+        assert self._process.exitcode is not None
+        return self._process.exitcode
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
+        self._process.kill()
+        self._process.join()
         os.close(self._ours)

@@ -19,6 +19,7 @@ import pytest
 
 import sfumato as sf
 from cli.running import run
+from forked_commands import forked_command, run_forked
 from sfumato.cli.commands.demo import PARTS, WIDTH
 from sfumato.cli.common.output import ProgressLines
 from sfumato.data import FILES
@@ -120,8 +121,8 @@ def test_phases_are_said_late_and_only_to_a_terminal(
 # ── the tour ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _demo(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sfumato", "demo", *arguments]
+def _demo(**options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sfumato", "demo"]
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
 
 
@@ -183,7 +184,7 @@ def _exact_numbers() -> set[str]:
 def test_the_tour_shows_exact_numbers_only_where_it_says_so(tour: Tour) -> None:
     """A noisy number may equal an exact one by chance, so only what does not change between two runs is looked at."""
     exact = _exact_numbers()
-    first, second = (_parts(done.stdout)[1:] for done in (tour.done, _demo()))
+    first, second = (_parts(done.stdout)[1:] for done in (tour.done, run_forked("demo")))
     for number, (one, other) in enumerate(zip(first, second, strict=True), start=1):
         told = set(re.findall(r"[\d,]*\d", one)) & set(re.findall(r"[\d,]*\d", other))
         if number == 5:
@@ -205,9 +206,7 @@ def test_the_tour_keeps_its_files_when_asked_and_overwrites_nothing(tmp_path: Pa
 
 def test_the_tour_runs_in_a_terminal_without_being_typed_at(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sfumato", "demo"], stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path
-    )
+    process = forked_command("demo", streams=[theirs] * 3, folder=tmp_path, terminal=True)
     os.close(theirs)
     seen = b""
     while True:
@@ -219,7 +218,8 @@ def test_the_tour_runs_in_a_terminal_without_being_typed_at(tmp_path: Path) -> N
             break
         seen += chunk
     os.close(ours)
-    assert process.wait(timeout=60) == 0
+    process.join(60)
+    assert process.exitcode == 0
     assert b"Where to go next" in seen
 
 

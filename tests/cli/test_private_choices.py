@@ -89,7 +89,7 @@ def draft(data: Path, *more: str, after: str = "") -> Result:
     return CliRunner().invoke(main, asked, input="\n".join(told) + "\n" + after)
 
 
-@pytest.mark.parametrize("by_flag", [True, False])
+@pytest.mark.parametrize("by_flag", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_init_buys_the_bounds_that_were_not_typed(data: Path, by_flag: bool) -> None:
     done = draft(data, "--bounds-epsilon", "1") if by_flag else draft(data, after="-1\n1\n")
     assert done.exit_code == 0, done.output

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.running import COUNTS, run, spent
+from forked_commands import run_forked
 from sfumato.cli import main
 from sfumato.cli.common.exit_codes import INTERNAL, UNWRITTEN
 
@@ -22,7 +23,7 @@ def _shell(redirected: str, *arguments: object) -> subprocess.CompletedProcess[s
     return subprocess.run(["sh", "-c", f'"$@" {redirected}', "sh", *words], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("redirected", ["> /dev/full", ">&-"])
+@pytest.mark.parametrize("redirected", ["> /dev/full", pytest.param(">&-", marks=pytest.mark.long)])
 def test_a_lost_answer_is_said_to_be_stored(policy: Path, redirected: str) -> None:
     done = _shell(redirected, "query", policy, COUNTS, *QUERY)
     assert done.returncode == UNWRITTEN
@@ -55,7 +56,10 @@ def test_an_answer_that_nobody_reads_is_said_to_be_stored(policy: Path) -> None:
     assert spent(policy) == 0.5
 
 
-@pytest.mark.parametrize("words", [("--help",), ("--version",), ("query", "--help"), ("history", "{policy}")])
+LONG_WORDS = [pytest.param(each, marks=pytest.mark.long) for each in (("--version",), ("query", "--help"))]
+
+
+@pytest.mark.parametrize("words", [("--help",), ("history", "{policy}"), *LONG_WORDS])
 def test_every_command_that_nobody_reads_ends_alike(policy: Path, words: tuple[str, ...]) -> None:
     done = _nobody_reads(*(word.format(policy=policy) for word in words))
     assert done.returncode == UNWRITTEN
@@ -67,7 +71,13 @@ def test_a_refusal_keeps_its_exit_code_where_nobody_reads(policy: Path) -> None:
     assert _nobody_reads("query", policy, COUNTS, "--epsilon", "9").returncode == 3
 
 
-@pytest.mark.parametrize("redirected", ["2>&-", ">&- 2>&-", "2> /dev/full", "> /dev/full 2> /dev/full"])
+@pytest.mark.parametrize(
+    "redirected",
+    [
+        *(">&- 2>&-", "> /dev/full 2> /dev/full"),
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("2>&-", "2> /dev/full")),
+    ],
+)
 def test_closed_and_full_streams_are_no_traceback(policy: Path, redirected: str, long: bool) -> None:
     """Of an answer; of a refusal and a help where both streams are lost, each in one way, or in the long run in all."""
     refusal, help_text = ("query", policy, COUNTS, "--epsilon", "9"), ("--help",)
@@ -85,7 +95,7 @@ def test_a_reader_that_has_seen_enough_is_no_fault(policy: Path) -> None:
 
 
 def test_what_the_parser_does_not_know_is_not_logged(policy: Path) -> None:
-    done = _shell("", "query", policy, "VACUUM patient_number_17", *QUERY)
+    done = run_forked("query", policy, "VACUUM patient_number_17", *QUERY)
     assert done.returncode == 1
     assert "patient_number_17" not in done.stderr
     assert "Falling back" not in done.stderr

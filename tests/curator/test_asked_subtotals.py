@@ -45,7 +45,7 @@ def opened(folder: Path, neighbours: str, rows: int = 6) -> sf.Curator:
     return sf.open(folder / "hotel.toml")
 
 
-@pytest.fixture(params=["add-remove", "replace"])
+@pytest.fixture(params=["add-remove", pytest.param("replace", marks=pytest.mark.long)])
 def hotel(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[sf.Curator]:
     with opened(tmp_path, request.param) as curator:
         yield curator

@@ -46,7 +46,7 @@ def write_rows(file: Path, units: int) -> None:
     parquet.write_table(pa.table({"who": list(range(units)), "ward": ["A"] * units, "day": days}), file)
 
 
-@pytest.fixture(params=["add-remove", "replace"])
+@pytest.fixture(params=["add-remove", pytest.param("replace", marks=pytest.mark.long)])
 def policy(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     write_rows(tmp_path / "visits.parquet", 40)
     file = tmp_path / "clinic.toml"

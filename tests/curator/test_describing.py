@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,24 +64,29 @@ def policy(folder: Path, kind: str) -> sf.Policy:
     return read(folder / "clinic.toml")
 
 
-@pytest.mark.parametrize("kind", POLICIES)
-def test_every_question_to_copy_is_understood_and_priced(tmp_path: Path, kind: str) -> None:
-    declared = policy(tmp_path, kind)
+@pytest.fixture(params=POLICIES, scope="module")
+def described(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[sf.Policy, Any]:
+    """A policy of each kind, and what is told of it."""
+    declared = policy(tmp_path_factory.mktemp("described"), request.param)
+    return declared, describe_policy(declared)
+
+
+def test_every_question_to_copy_is_understood_and_priced(described: tuple[sf.Policy, Any]) -> None:
+    declared, descriptions = described
     with policy_alone(declared) as alone:
         for table in alone.catalog.tables.values():
             asked = suggestions(declared, table)
             assert len(asked) >= 3
             for each in asked:
                 assert alone.question(each.sql).error(epsilon=1, delta=each.delta).columns
-            described = describe_policy(declared)[table.name].questions
-            assert [each.sql for each in described] == [each.sql for each in asked]
-            assert all(each.error and each.price for each in described)
+            questions = descriptions[table.name].questions
+            assert [each.sql for each in questions] == [each.sql for each in asked]
+            assert all(each.error and each.price for each in questions)
 
 
-@pytest.mark.parametrize("kind", POLICIES)
-def test_every_column_is_named_and_no_internal_value_is_shown(tmp_path: Path, kind: str) -> None:
-    declared = policy(tmp_path, kind)
-    said = str(describe_policy(declared))
+def test_every_column_is_named_and_no_internal_value_is_shown(described: tuple[sf.Policy, Any]) -> None:
+    declared, descriptions = described
+    said = str(descriptions)
     for table in declared.tables.values():
         assert all(name in said for name in (*table.columns, *table.lists))
     assert not {"Domain(", "Type.", "Fraction(", "<", "None"} & set(said.replace("(", "( ").split())

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from covering_cases import covering
 from mechanisms.executions import Law, law
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.mechanisms import Quantiles
@@ -237,20 +238,17 @@ def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
     return pa.table({"who": who, "region": region, "age": pa.array(age, pa.int64())})
 
 
-@pytest.mark.parametrize("relation", ["add-remove", "replace"])
-@pytest.mark.parametrize(
-    ("text", "options"),
-    [
-        ("SELECT region, MEDIAN(age) AS m FROM people GROUP BY region", {}),
-        ("SELECT MIN(age) AS low, QUANTILE_CONT(age, [0.2, 0.5]) AS q FROM people", {}),
-        ("SELECT MEDIAN(age) FILTER (WHERE region = 'n') AS m FROM people", {"range": "value"}),
-    ],
-)
-def test_no_unit_changes_the_law_of_an_answer_by_more_than_its_price(
-    tmp_path: Path, text: str, options: dict[str, Any], relation: str
-) -> None:
+LAWS: dict[str, dict[str, Any]] = {
+    "SELECT region, MEDIAN(age) AS m FROM people GROUP BY region": {},
+    "SELECT MIN(age) AS low, QUANTILE_CONT(age, [0.2, 0.5]) AS q FROM people": {},
+    "SELECT MEDIAN(age) FILTER (WHERE region = 'n') AS m FROM people": {"range": "value"},
+}
+
+
+@covering({"text": [*LAWS], "relation": ["add-remove", "replace"]})
+def test_no_unit_changes_the_law_of_an_answer_by_more_than_its_price(tmp_path: Path, text: str, relation: str) -> None:
     """Exactly, for all that is written down: units with more rows than count, in both groups, and missing values."""
-    price, laws = Request(epsilon="1.5", **options), []
+    price, laws = Request(epsilon="1.5", **LAWS[text]), []
     budget = sf.Budget(10, neighbours=relation)
     for place, unit in enumerate(UNITS):
         table = _table(OTHERS + unit)

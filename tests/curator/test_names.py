@@ -68,7 +68,9 @@ ASKED = (
 )
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "duckdb", "memory"])
+@pytest.mark.parametrize(
+    "kind", ["csv", "duckdb", *(pytest.param(each, marks=pytest.mark.long) for each in ("parquet", "memory"))]
+)
 def test_names_go_everywhere(kind: str, tmp_path: Path) -> None:
     with sf.Curator(policy(kind, tmp_path), tmp_path / "ledger") as curator:
         ask = curator.sql(ASKED)

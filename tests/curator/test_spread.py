@@ -70,7 +70,7 @@ def opened(folder: Path, neighbours: str = "add-remove") -> sf.Curator:
     return sf.open(folder / "clinic.toml")
 
 
-@pytest.fixture(params=["add-remove", "replace"])
+@pytest.fixture(params=["add-remove", pytest.param("replace", marks=pytest.mark.long)])
 def clinic(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[sf.Curator]:
     with opened(tmp_path, request.param) as curator:
         yield curator
@@ -102,8 +102,8 @@ def test_every_measure_is_near_the_exact_one(clinic: sf.Curator, where: str) -> 
 
 @pytest.mark.filterwarnings("ignore::sfumato.WeakPrivacy")
 def test_ranges_hold_as_often_as_they_say(tmp_path: Path) -> None:
-    """At a price at which noise matters: of 10 answers of 11 ranges with 99.9 % confidence, more than four with a miss
-    would be seen less than once in a million times: C(10, 5)·0.011⁵.
+    """At a price at which noise matters: of 6 answers of 11 ranges with 99.9 % confidence, more than three with a miss
+    would be seen less than once in a million times: C(6, 4)·0.011⁴.
     """
     asked = [each for each in EVERY if "change" not in each]
     text = f"SELECT {', '.join(f'{each} AS x{index}' for index, each in enumerate(asked))} FROM visits"
@@ -111,11 +111,11 @@ def test_ranges_hold_as_often_as_they_say(tmp_path: Path) -> None:
     with opened(tmp_path) as curator:
         question = curator.sql(text)
         misses = 0
-        for _ in range(10):
+        for _ in range(6):
             answer = question.release(epsilon=20, confidence="0.999", fresh=True)
             ranges = [answer.intervals[f"x{index}"][0] for index in range(len(asked))]
             misses += any(not low <= wanted <= high for (low, high), wanted in zip(ranges, known, strict=True))
-    assert misses <= 4
+    assert misses <= 3
 
 
 def test_one_value_has_no_spread_and_no_correlation(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ TOWNS = ("Bath", "York")
 DRUGS = ("aspirin", "aspirin", "aspirin", "codeine", "codeine", "ibuprofen")
 
 
-@pytest.fixture(params=["add-remove", "replace"])
+@pytest.fixture(params=["add-remove", pytest.param("replace", marks=pytest.mark.long)])
 def clinic(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sf.Curator]:
     rows = [
         f"{patient},{TOWNS[patient % 2]},{DRUGS[k]},2024-01-0{1 + (k > 4)},{k < 2},{0.5 if k else 1.0},7,w{k % 2}"

@@ -13,7 +13,13 @@ _PYTHON = re.compile(r"\.\w+\(|\w\(question|<\w+ \w+=|Traceback|\bmain\b")
 """What no command may print: calls, a repr of an internal value, a fault."""
 
 
-@pytest.mark.parametrize(("area", "mistake"), MISTAKES, ids=[f"{area}: {each.title}" for area, each in MISTAKES])
+@pytest.mark.parametrize(
+    ("area", "mistake"),
+    [
+        pytest.param(area, each, id=f"{area}: {each.title}", marks=pytest.mark.long if place % 2 else ())
+        for place, (area, each) in enumerate(MISTAKES)
+    ],
+)
 def test_every_mistake_is_refused_and_its_fix_works(area: str, mistake: Mistake) -> None:
     with example() as folder:
         made = mistake.make()

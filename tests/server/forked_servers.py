@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import multiprocessing
 import os
 import signal
 import socket
@@ -21,14 +20,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from sfumato.server.connections import listening
+from forked_commands import FORKED
 from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.processes.listening import listening
 from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.serving import ProcessSettings, run
-from sfumato.server.settings import ServerSettings
+from sfumato.server.serving import Given, run
+from sfumato.server.settings import Settings
 
-_FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["sfumato.server.serving", "duckdb", "cryptography.x509"])
 _SECONDS = 120
 
 
@@ -48,7 +46,7 @@ class Reply:
 class ForkedServer:
     """So many processes that answer at one address, and the tokens of who may ask."""
 
-    given: ProcessSettings
+    given: Given
     listener: socket.socket
     tokens: dict[str, str]
     clocked: bool = True
@@ -67,8 +65,8 @@ class ForkedServer:
         """Start processes, and wait until they answer."""
         told = []
         for _ in range(many):
-            here, there = _FORKED.Pipe(duplex=False)
-            made = _FORKED.Process(target=_answer, args=(self.given, self.listener, there, self.clocked))
+            here, there = FORKED.Pipe(duplex=False)
+            made = FORKED.Process(target=_answer, args=(self.given, self.listener, there, self.clocked))
             made.start()
             there.close()
             self.running.append(made)
@@ -139,8 +137,8 @@ def forked_server(
 ) -> Iterator[ForkedServer]:
     """Serve policies, which name these analysts, until the end of the block; one that is not clocked is broken."""
     log = str(policies[0].parent / "activity.jsonl")
-    chosen = ServerSettings(**{"listen": "127.0.0.1:0", "log": log, "processes": processes, **settings})
-    given = ProcessSettings(tuple(policies), None, chosen)
+    chosen = Settings(**{"listen": "127.0.0.1:0", "log": log, "processes": processes, **settings})
+    given = Given(tuple(policies), None, chosen)
     tokens = {}
     with closing(PeopleFile(given.people)) as people:
         for user in users:
@@ -156,7 +154,7 @@ def forked_server(
             served.kill()
 
 
-def _answer(given: ProcessSettings, listener: socket.socket, ready: Connection, clocked: bool) -> None:
+def _answer(given: Given, listener: socket.socket, ready: Connection, clocked: bool) -> None:
     if not clocked:
         setattr(AnswerClock, "wait", lambda *_: 0)  # noqa: B010
     sys.exit(run(given, listener, lambda: ready.send(True)))

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from covering_cases import covering
 from server.small_server import COUNT, SmallServer, open_server, questions
 from sfumato.curator import Curator
 from sfumato.errors import InvalidPolicy, NotThere, Overspent, ServerUnavailable, SfumatoError, outcome
@@ -146,8 +147,7 @@ def moments(changing: Changing, change: str, call: Call) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("change", CHANGES)
+@covering({"change": [*CHANGES], "call": [*CALLS]})
 def test_who_asks_first_is_answered_at_one_moment_whatever_rows_are_opened(
     changing: Changing, change: str, call: str
 ) -> None:

@@ -188,6 +188,7 @@ def test_several_processes_answer_and_one_that_is_killed_comes_back(policy: Path
         assert sum(line.kind == "charge" for line in curator.history()) == 1
 
 
+@pytest.mark.long
 def test_a_process_that_was_stopped_does_not_keep_the_server_from_ending(policy: Path) -> None:
     """What was answered is stored, and the ledger holds, whoever is killed."""
     settled = "answer_after = 0.1\ndrain_seconds = 1\n"

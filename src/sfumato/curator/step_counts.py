@@ -39,6 +39,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -342,8 +343,11 @@ class StepSearch:
         return np.full(place.size, False) if first is None else (place >= first) & (place <= last)
 
 
+@lru_cache(maxsize=16)
 def _on_steps(totals: Totals, place: tuple[int, ...]) -> Totals | LinearTotals:
-    """Add up the groups on each step; the totals as they are where every group is a step."""
+    """Add up the groups on each step; the totals as they are where every group is a step. A search for a price asks for
+    the same steps at every ε.
+    """
     steps = range(max(place) + 1)
     if place == tuple(steps):
         return totals

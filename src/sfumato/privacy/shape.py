@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 
 from sfumato.privacy.inversion import Moments, delta_range_of, epsilon_range_of
@@ -94,8 +95,14 @@ def delta_range(parts: Parts, epsilon: Fraction) -> tuple[float, float]:
     if (profile := _closed_form(parts)) is not None:
         below_it, above_it = profile(float_above(epsilon)), profile(float_below(epsilon))
         return _not_above(lowered(below_it[0] - below_it[1])), min(1.0, raised(raised(sum(above_it))))
-    low, high = delta_range_of(Moments.of(parts), float(epsilon))
+    low, high = _inverted_delta_range(parts, float(epsilon))
     return min(1.0, _not_above(low + float_below(least))), min(1.0, raised(high + float_above(most)))
+
+
+@lru_cache(maxsize=4096)
+def _inverted_delta_range(parts: Parts, epsilon: float) -> tuple[float, float]:
+    """Bound δ(ε) by inversion; a price that is explained, forecast and paid searches through equal curves each time."""
+    return delta_range_of(Moments.of(parts), epsilon)
 
 
 Alternatives = tuple[tuple[Loss, Parts], ...]

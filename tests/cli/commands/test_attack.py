@@ -63,7 +63,7 @@ def test_an_attack_is_made_for_the_neighbours_that_are_named() -> None:
     assert 0 < replaced < added < 1
 
 
-@pytest.mark.parametrize("name", ["membership", "attribute"])
+@pytest.mark.parametrize("name", ["membership", pytest.param("attribute", marks=pytest.mark.long)])
 def test_membership_and_attribute_are_for_either_relation(name: str) -> None:
     done = run("attack", name, "--neighbours", "replace", "--epsilon", "0.5")
     assert done.exit_code == 0

@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from engine.tables import DATA
@@ -34,6 +35,13 @@ def check(folder: Path, text: str, *more: str) -> Result:
     return CliRunner().invoke(main, ["check", str(folder / "policy.toml"), *more])
 
 
+@pytest.fixture
+def _untimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long reading takes is told by one test below: it is most of a check's own time."""
+    monkeypatch.setattr("sfumato.curator.owners.checking.reading_times", lambda _: ())
+
+
+@pytest.mark.usefixtures("_untimed")
 def test_the_owner_is_told_what_limits_cost(tmp_path: Path) -> None:
     done = check(tmp_path, POLICY)
     assert done.exit_code == 0, done.output
@@ -45,6 +53,7 @@ def test_the_owner_is_told_what_limits_cost(tmp_path: Path) -> None:
     assert max(len(line) for line in done.output.splitlines()) <= 120
 
 
+@pytest.mark.usefixtures("_untimed")
 def test_one_unit_exceeds_and_two_exceed(tmp_path: Path) -> None:
     held = "who,x\n1,1\n1,2\n2,1\n"
     text = """[unit]
@@ -61,6 +70,7 @@ columns = { x = { type = "integer" } }
         assert f"max_rows = 1: {words}, " in check(tmp_path, text).output
 
 
+@pytest.mark.usefixtures("_untimed")
 def test_losses_by_limit_and_advice_that_is_safe_to_share(tmp_path: Path) -> None:
     done = check(tmp_path, POLICY)
     public, private, _ = done.output.split("PRIVATE: exact figures for the owner alone")
@@ -74,6 +84,7 @@ def test_losses_by_limit_and_advice_that_is_safe_to_share(tmp_path: Path) -> Non
     assert public.split("SAFE")[1].strip() == shared.split("SAFE")[1].strip()
 
 
+@pytest.mark.usefixtures("_untimed")
 def test_a_column_that_loses_more_than_half_ends_with_an_error_unless_it_is_meant(tmp_path: Path) -> None:
     lossy = POLICY.replace("[1, 2, 3, 4, 5, 6]", "[7, 8]")
     done = check(tmp_path, lossy)
@@ -100,6 +111,7 @@ def test_only_what_is_public_on_request(tmp_path: Path) -> None:
     assert done.output.count("content") == 1  # of the public table: a hash of private rows would test guesses of them
 
 
+@pytest.mark.usefixtures("_untimed")
 def test_exit_codes(tmp_path: Path) -> None:
     wrong = check(tmp_path, POLICY.replace("bounds", "bonds"))
     assert wrong.exit_code == 1

@@ -11,8 +11,6 @@ import shlex
 import shutil
 import sqlite3
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from click.testing import CliRunner, Result
 from pyarrow import parquet
 
 from engine.tables import DATA, in_database
+from forked_commands import forked_command
 from sfumato.cli import main
 from sfumato.curator.policy_drafts import suggested_id, suggested_unit
 from sfumato.engine.duckdb.connection import schema
@@ -448,20 +447,21 @@ def test_smartnoise_metadata_answer_the_questions(tmp_path: Path) -> None:
 def test_an_interview_at_a_terminal(people: Path) -> None:
     """Typed at a pseudo-terminal, in a process of its own: explained, answered, done."""
     main_end, other_end = pty.openpty()
-    asked = [sys.executable, "-m", "sfumato", "init", str(people), "-o", str(people.with_name("policy.toml"))]
-    with subprocess.Popen(asked, stdin=other_end, stdout=other_end, stderr=other_end) as running:
-        os.close(other_end)
-        os.write(main_end, b"?\nyes\ncitizen\n\n\n4\n3\n*\n\n")
-        shown = b""
-        while True:
-            try:
-                block = os.read(main_end, 4096)
-            except OSError:  # as Linux says that the other end is closed
-                break
-            if not block:
-                break
-            shown += block
-        assert running.wait() == 0, shown.decode()
+    asked = ("init", people, "-o", people.with_name("policy.toml"))
+    running = forked_command(*asked, streams=[other_end] * 3, terminal=True)
+    os.close(other_end)
+    os.write(main_end, b"?\nyes\ncitizen\n\n\n4\n3\n*\n\n")
+    shown = b""
+    while True:
+        try:
+            block = os.read(main_end, 4096)
+        except OSError:  # as Linux says that the other end is closed
+            break
+        if not block:
+            break
+        shown += block
+    running.join(120)
+    assert running.exitcode == 0, shown.decode()
     os.close(main_end)
     assert "private reading" in shown.decode()
     assert read(people.with_name("policy.toml")).unit.name == "citizen"

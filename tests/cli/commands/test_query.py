@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
 import sfumato as sf
 from cli.running import COUNTS, run, spent
+from forked_commands import run_forked
 from sfumato.cli.common.exit_codes import MEANINGS
 from sfumato.errors import OUTCOMES
 
@@ -431,6 +433,7 @@ def test_a_real_process_answers_in_any_encoding(policy: Path) -> None:
     assert done.stderr.decode() == NOTED
 
 
+@pytest.mark.long
 def test_a_closed_pipe_is_no_traceback(policy: Path) -> None:
     with subprocess.Popen(
         _command("query", policy, COUNTS, "--epsilon", "0.5"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -456,19 +459,22 @@ def test_a_time_limit_after_the_charge_is_charged_and_says_so(policy: Path) -> N
     assert spent(policy) == 0.5
 
 
+def interrupt(process: BaseProcess, policy: Path) -> None:
+    """Send Ctrl-C once the question is charged."""
+    deadline = time.monotonic() + 120
+    while spent(policy) == 0 and process.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid or 0, signal.SIGINT)
+
+
 def test_ctrl_c_while_reading_is_charged_and_says_so(policy: Path) -> None:
     question = _slow()
-    process = subprocess.Popen(
-        _command("query", policy, question, "--epsilon", "0.5"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    done = run_forked(
+        "query", policy, question, "--epsilon", "0.5", meanwhile=lambda process: interrupt(process, policy)
     )
-    deadline = time.monotonic() + 120
-    while spent(policy) == 0 and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 4, (out, err)
-    assert b"charged and then stopped" in err
-    assert out == b""
+    assert done.returncode == 4, (done.stdout, done.stderr)
+    assert "charged and then stopped" in done.stderr
+    assert done.stdout == ""
     with sf.Ledger.open(policy.parent / "sfumato.ledger") as ledger:
         assert [line.kind for line in ledger] == ["account-open", "source", "charge", "stopped"]
 

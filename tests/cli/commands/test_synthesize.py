@@ -11,6 +11,7 @@ from pyarrow import csv, parquet
 
 import sfumato as sf
 from cli.running import run
+from covering_cases import covering
 
 ROOT = Path(__file__).parent.parent.parent.parent
 DATA, POLICY = ROOT / "tests/data/nist_ace/ma2019.csv", ROOT / "docs/tutorials/people.toml"
@@ -129,10 +130,10 @@ def test_bad_input_is_refused_before_anything_is_spent(
             assert not [each for each in people.history() if each.kind == "step"]
 
 
-@pytest.mark.parametrize("command", ["synthesize", "publish"])
-@pytest.mark.parametrize(
-    "target", ["ma2019.csv", "../here/ma2019.csv", "link.csv", "people.toml", "sfumato.ledger", "sfumato.ledger.anchor"]
-)
+READ_FILES = ("ma2019.csv", "../here/ma2019.csv", "link.csv", "people.toml", "sfumato.ledger", "sfumato.ledger.anchor")
+
+
+@covering({"target": READ_FILES, "command": ["synthesize", "publish"]})
 def test_nothing_is_written_over_what_is_read(tmp_path: Path, command: str, target: str) -> None:
     """Rows over the private table would lose it, a model over the ledger what was spent."""
     here = tmp_path / "here"

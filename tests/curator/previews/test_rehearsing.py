@@ -71,7 +71,7 @@ def write(folder: Path, neighbours: str, rows: dict[str, list[Any]] = ROWS, **mo
     return folder / "clinic.toml"
 
 
-@pytest.fixture(params=RELATIONS, scope="module")
+@pytest.fixture(params=["add-remove", pytest.param("replace", marks=pytest.mark.long)], scope="module")
 def clinic(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
     with sf.open(write(tmp_path_factory.mktemp("clinic"), request.param)) as curator:
         yield curator
@@ -230,7 +230,7 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("neighbours", RELATIONS)
+@pytest.mark.parametrize("neighbours", [pytest.param("add-remove", marks=pytest.mark.long), "replace"])
 def test_equal_coins_give_equal_rehearsals_whatever_the_data_and_the_spending(tmp_path: Path, neighbours: str) -> None:
     names = ("question", "marginals")  # what is read in an order of its own, such as found keys, differs by that
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from covering_cases import covering
 from safety.worlds import question
 from sfumato.curator import RunningForecast
 from sfumato.curator.proposals.running_counts import running_totals
@@ -76,20 +78,21 @@ def charges(made: sf.Curator) -> int:
     return sum(line.kind == "charge" for line in made.history())
 
 
-@pytest.mark.parametrize("price", [{"epsilon": 1}, {"epsilon": 1, "delta": "1e-7"}, {"rho": "0.05"}], ids=str)
-@pytest.mark.parametrize(
-    ("text", "keys", "what"),
-    [
-        (VISITS, ["day"], None),
-        ("SELECT COUNT(*) AS n, day, region FROM visits WHERE cost >= 0 GROUP BY region, day", ["region", "day"], None),
-        ("SELECT step, SUM(cost) AS total FROM visits GROUP BY step ORDER BY step", ["step"], "cost"),
-        ("SELECT DATE_TRUNC('week', day) AS week, COUNT(cost) AS n FROM visits GROUP BY week", ["week"], None),
-        ("SELECT step, day, COUNT(*) AS n FROM visits GROUP BY day, step", ["step", "day"], None),
-    ],
-)
+SERIES: dict[str, tuple[list[str], str | None]] = {
+    VISITS: (["day"], None),
+    "SELECT COUNT(*) AS n, day, region FROM visits WHERE cost >= 0 GROUP BY region, day": (["region", "day"], None),
+    "SELECT step, SUM(cost) AS total FROM visits GROUP BY step ORDER BY step": (["step"], "cost"),
+    "SELECT DATE_TRUNC('week', day) AS week, COUNT(cost) AS n FROM visits GROUP BY week": (["week"], None),
+    "SELECT step, day, COUNT(*) AS n FROM visits GROUP BY day, step": (["step", "day"], None),
+}
+"""Questions with the keys that they group by, the period last, and the column that is added up."""
+
+
+@covering({"text": [*SERIES], "price": [{"epsilon": 1}, {"epsilon": 1, "delta": "1e-7"}, {"rho": "0.05"}]})
 def test_without_noise_they_are_the_running_totals(
-    text: str, keys: list[str], what: str | None, price: Any, clinic: sf.Curator, monkeypatch: pytest.MonkeyPatch
+    text: str, price: Any, clinic: sf.Curator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    keys, what = SERIES[text]
     monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
     found = clinic.running(text).release(**price)
     rows = frame()
@@ -128,8 +131,16 @@ def test_no_unit_moves_what_is_measured_further_than_is_charged(relation: str, t
     three = {**COLUMNS, "day": {"type": "date", "bounds": ["2024-01-01", "2024-01-03"]}}
     rows = [*itertools.product((0, 2), (-5.0, 10.0))] if "SUM" in text else [*itertools.product(range(3), (1.0,))]
     worlds = [each for count in range(4) for each in itertools.combinations_with_replacement(rows, count)]
-    exact: dict[Any, dict[Any, Any]] = {}
-    readings: dict[Any, FactoredTotals] = {}
+    first = DuckDB(declared := policy(frame(1), columns=three, neighbours=relation))
+    asked = question(first, declared, text)
+    proposal = running_totals(asked._context, asked)
+    readings: dict[Any, FactoredTotals] = {
+        (family, way.reading.bounded.strategy, way.factorisation): way.reading
+        for family in (sf.Laplace, sf.Gaussian)
+        for way in proposal._ways(family)  # type: ignore[type-abstract]
+    }
+    first.close()
+    exact: dict[Any, dict[Any, Any]] = {name: {} for name in readings}
     for world in worlds:
         people = [(0, 0, 0.5), (0, 2, 1.0), *((1, day, cost) for day, cost in world)]
         table = frame(len(people)).assign(
@@ -137,16 +148,10 @@ def test_no_unit_moves_what_is_measured_further_than_is_charged(relation: str, t
             day=[FIRST + dt.timedelta(days=day) for _, day, _ in people],
             cost=[cost for _, _, cost in people],
         )
-        asked = question(DuckDB(found := policy(table, columns=three, neighbours=relation)), found, text)
-        proposal = running_totals(asked._context, asked)
-        read = {
-            each.strategy: asked._context.engine.read(GroupTotals(each, proposal._groups), 7) for each in asked.options
-        }
-        for family in (sf.Laplace, sf.Gaussian):
-            for way in proposal._ways(family):  # type: ignore[type-abstract]
-                name = (family, way.reading.bounded.strategy, way.factorisation)
-                readings[name] = way.reading
-                exact.setdefault(name, {})[world] = way.reading.of(read[way.reading.bounded.strategy])
+        with closing(DuckDB(policy(table, columns=three, neighbours=relation))) as engine:
+            read = {each.strategy: engine.read(GroupTotals(each, proposal._groups), 7) for each in asked.options}
+        for name, reading in readings.items():
+            exact[name][world] = reading.of(read[reading.bounded.strategy])
     assert len(readings) > 8
     for name, found in exact.items():
         said, values = readings[name].sensitivity, np.array([*found.values()])

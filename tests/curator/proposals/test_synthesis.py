@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from covering_cases import covering
 from publish.synthesis.clinic import (
     COLUMNS,
     METHODS,
@@ -42,9 +44,7 @@ from sfumato.release.prices import Price
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 
 
-@pytest.mark.parametrize("price", PRICES, ids=str)
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("method", METHODS)
+@covering({"method": METHODS, "relation": RELATIONS, "price": PRICES})
 def test_the_ledger_has_every_step_and_nothing_else(
     tmp_path: Path, method: str, relation: str, price: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,16 +71,14 @@ def test_the_ledger_has_every_step_and_nothing_else(
         assert not account.open_tabs()
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("price", [{"rho": "1e-8"}, {"epsilon": "0.1", "delta": "1e-9"}, {"epsilon": "1e-4"}], ids=str)
+@covering({"method": METHODS, "price": [{"rho": "1e-8"}, {"epsilon": "0.1", "delta": "1e-9"}, {"epsilon": "1e-4"}]})
 def test_charges_that_the_ledger_rounds_up_fit_what_is_held(tmp_path: Path, method: str, price: dict[str, Any]) -> None:
     with curator(tmp_path, people(1, 40)) as clinic:
         assert clinic.synthesize("people", method, 2).release(**price).released.complete
         assert not clinic._context.account.open_tabs()
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("order", ["1.0001", "1.001", "30"])
+@covering({"method": METHODS, "order": ["1.0001", "1.001", "30"]})
 def test_at_every_order_of_the_account_what_is_held_covers_all_steps(tmp_path: Path, method: str, order: str) -> None:
     """Near order 1 a charge is rounded up most: there it was refused in the middle of what was bought."""
     own = policy_of(people(1, 40))
@@ -89,7 +87,7 @@ def test_at_every_order_of_the_account_what_is_held_covers_all_steps(tmp_path: P
         assert clinic.synthesize("people", method, 2).release(rho="1e-10").released.complete
 
 
-@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize("units", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_model_comes_close(tmp_path: Path, units: bool) -> None:
     rows = people(2, 5000)
     with curator(tmp_path, rows, units=units) as clinic:
@@ -123,8 +121,7 @@ def test_impossible_cells_stay_empty(tmp_path: Path) -> None:
     assert model_of(found, proposal.zeros).marginal((0, 2))[cells].max() == 0
 
 
-@pytest.mark.parametrize("method", ["aim", "mst"])
-@pytest.mark.parametrize("value", [0, 1, 2, 3, 4, 5, 6, 7])
+@covering({"value": range(8), "method": ["aim", "mst"]})
 def test_a_charge_outlives_kill_9_at_each_step(tmp_path: Path, value: int, method: str) -> None:
     """The process dies right after the charge of a step: what was charged and what was held are spent."""
     child = multiprocessing.get_context("fork").Process(target=_killed, args=(tmp_path, method, value))
@@ -334,8 +331,7 @@ def test_equal_syntheses_draw_and_are_charged_each_for_itself(tmp_path: Path) ->
     assert sum(one.values != other.values for one, other in pairs_of_noise) > 1
 
 
-@pytest.mark.parametrize("method", ["independent", "mst", "mwem"])
-@pytest.mark.parametrize("relation", RELATIONS)
+@covering({"method": ["independent", "mst", "mwem"], "relation": RELATIONS})
 def test_neighbours_look_alike_but_for_noise(tmp_path: Path, method: str, relation: str) -> None:
     """The same messages, phases, charges and shapes, whatever a unit's rows are."""
     seen = []
@@ -354,9 +350,7 @@ def test_neighbours_look_alike_but_for_noise(tmp_path: Path, method: str, relati
     assert all(each == seen[0] for each in seen[1:])
 
 
-@pytest.mark.parametrize("price", PRICES, ids=str)
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("method", ["aim", "mst"])
+@covering({"price": PRICES, "relation": RELATIONS, "method": ["mst", "aim"]})
 def test_on_neighbours_the_same_noise_takes_the_same_course(
     tmp_path: Path, method: str, relation: str, price: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -414,15 +408,17 @@ def test_the_number_of_rows_is_never_exact_and_rests_on_what_was_released(tmp_pa
     assert again.total == found[0].total
 
 
-@pytest.mark.parametrize("units", [False, True])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(
-    "rows",
-    [[], [(1, "f", 1, True)] * 30, [(each, None, None, None) for each in range(30)], [(7, "m", 99, True)] * 200],
-    ids=["empty", "one value", "all NULL", "one unit has every row"],
-)
-def test_hostile_tables_have_a_model(tmp_path: Path, rows: Any, method: str, units: bool) -> None:
-    with curator(tmp_path, rows, units=units) as clinic:
+HOSTILE_TABLES: dict[str, list[tuple[Any, ...]]] = {
+    "empty": [],
+    "one value": [(1, "f", 1, True)] * 30,
+    "all NULL": [(each, None, None, None) for each in range(30)],
+    "one unit has every row": [(7, "m", 99, True)] * 200,
+}
+
+
+@covering({"table": [*HOSTILE_TABLES], "units": [False, True], "method": METHODS})
+def test_hostile_tables_have_a_model(tmp_path: Path, table: str, method: str, units: bool) -> None:
+    with curator(tmp_path, HOSTILE_TABLES[table], units=units) as clinic:
         found = clinic.synthesize("people", method, 2).release(epsilon=1, delta="1e-9").released
         assert clinic._context.account.spent["failure"] == 0
     assert found.total >= 0.0009
@@ -431,6 +427,17 @@ def test_hostile_tables_have_a_model(tmp_path: Path, rows: Any, method: str, uni
     again = codec.loads(written, longest=len(written))
     assert codec.dumps(again) == written
     assert [each.values.tolist() for each in again.measured] == [each.values.tolist() for each in found.measured]
+
+
+@pytest.fixture(scope="module")
+def hardly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
+    """A curator of a table with columns that cannot be modelled; nothing is bought from it."""
+    rows = pa.table({name: pa.array([1] if name != "sex" else ["f"]) for name in (*NAMES, *MORE)})
+    rows = rows.set_column(2, "smokes", pa.array([True]))
+    own = sf.Table("people", rows, COLUMNS | MORE, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(5), {"people": own})
+    with sf.Curator(policy, tmp_path_factory.mktemp("hardly") / "people.ledger") as clinic:
+        yield clinic
 
 
 MORE = {
@@ -466,15 +473,10 @@ MORE = {
     ],
     ids=str,
 )
-def test_what_cannot_be_modelled_is_refused_for_nothing(tmp_path: Path, given: dict[str, Any], word: str) -> None:
-    rows = pa.table({name: pa.array([1] if name != "sex" else ["f"]) for name in (*NAMES, *MORE)})
-    rows = rows.set_column(2, "smokes", pa.array([True]))
-    own = sf.Table("people", rows, COLUMNS | MORE, id="row")
-    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(5), {"people": own})
-    with sf.Curator(policy, tmp_path / "people.ledger") as clinic:
-        with pytest.raises(sf.SfumatoError, match=word):
-            clinic.synthesize("people", **{"columns": NAMES, "ways": 2, **given})
-        assert clinic._context.account.spent["pure"] == 0
+def test_what_cannot_be_modelled_is_refused_for_nothing(hardly: sf.Curator, given: dict[str, Any], word: str) -> None:
+    with pytest.raises(sf.SfumatoError, match=word):
+        hardly.synthesize("people", **{"columns": NAMES, "ways": 2, **given})
+    assert hardly._context.account.spent["pure"] == 0
 
 
 def test_a_column_has_at_most_a_million_cells() -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from covering_cases import covering
 from sfumato.curator import Answers, Workload, WorkloadForecast
 
 COLUMNS = {
@@ -93,8 +94,12 @@ def test_the_answers_are_right_and_their_ranges_hold(clinic: sf.Curator) -> None
     assert found["q4"].column("kind") == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize("price", [{"epsilon": 1}, {"epsilon": 1, "delta": "1e-6"}, {"rho": "0.05"}])
+@covering(
+    {
+        "price": [{"epsilon": 1}, {"epsilon": 1, "delta": "1e-6"}, {"rho": "0.05"}],
+        "neighbours": ["add-remove", "replace"],
+    }
+)
 def test_what_is_drawn_keeps_the_price(neighbours: str, price: dict[str, Any], tmp_path: Path) -> None:
     """The curve of everything that is drawn, composed anew from the line in the ledger."""
     with opened(tmp_path, neighbours) as clinic:

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from server.browsers import Visit, chromium, visit
+from server.browsers import Chromium, Visit, chromium, visit
 from server.running_server import RunningServer, running_server
 
-SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+WITH, WITHOUT = pytest.param(True, id="scripts"), pytest.param(False, id="no scripts")
+LONG_WITH, LONG_WITHOUT = (pytest.param(*each.values, id=each.id, marks=pytest.mark.long) for each in (WITH, WITHOUT))
+"""Without scripts a page sends plain forms, which ``test_page_requests`` sends too; buying twice is tried in both."""
 BY_ORIGIN = "SELECT origin, COUNT(*) AS flights\nFROM flights\nGROUP BY origin"
 
 
@@ -23,7 +25,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser() -> Iterator[Chromium]:
     with chromium() as found:
         yield found
 
@@ -37,8 +39,8 @@ def forecast(there: Visit, sql: str, epsilon: str, scripts: bool) -> Any:
     return there.page.get_by_role("region", name="Forecast free")
 
 
-@SCRIPTS
-def test_an_analyst_asks_and_comes_back_to_the_answer(browser: Any, served: RunningServer, scripts: bool) -> None:
+@pytest.mark.parametrize("scripts", [WITH, LONG_WITHOUT])
+def test_an_analyst_asks_and_comes_back_to_the_answer(browser: Chromium, served: RunningServer, scripts: bool) -> None:
     from playwright.sync_api import expect
 
     before, epsilon = served.spent(), "0.03" if scripts else "0.04"
@@ -85,13 +87,13 @@ def test_an_analyst_asks_and_comes_back_to_the_answer(browser: Any, served: Runn
     assert served.spent() == before + 1
 
 
-@SCRIPTS
-def test_clicks_write_a_question_that_can_be_seen(browser: Any, served: RunningServer, scripts: bool) -> None:
+@pytest.mark.parametrize("scripts", [WITH, LONG_WITHOUT])
+def test_clicks_write_a_question_that_can_be_seen(browser: Chromium, served: RunningServer, scripts: bool) -> None:
     from playwright.sync_api import expect
 
     with visit(browser, served, java_script_enabled=scripts) as there:
         page = there.page
-        there.sign_in("ana")
+        there.start_session("ana")
         there.open("/p/flights/ask")
         page.get_by_text("Click a question together").click()
         page.get_by_role("combobox", name="for the").select_option("average")
@@ -110,13 +112,13 @@ def test_clicks_write_a_question_that_can_be_seen(browser: Any, served: RunningS
         assert not there.refused()
 
 
-@SCRIPTS
-def test_a_double_click_pays_once(browser: Any, served: RunningServer, scripts: bool) -> None:
+@pytest.mark.parametrize("scripts", [WITH, WITHOUT])
+def test_a_double_click_pays_once(browser: Chromium, served: RunningServer, scripts: bool) -> None:
     from playwright.sync_api import expect
 
     before, epsilon = served.spent(), "0.05" if scripts else "0.06"
     with visit(browser, served, java_script_enabled=scripts) as there:
-        there.sign_in("ben")
+        there.start_session("ben")
         there.open("/p/flights/ask")
         forecast(there, "SELECT COUNT(*) AS n FROM flights", epsilon, scripts)
         there.page.get_by_role("button", name=f"Spend ε = {epsilon}").dblclick(delay=5)
@@ -125,14 +127,14 @@ def test_a_double_click_pays_once(browser: Any, served: RunningServer, scripts: 
     assert served.spent() == before + 1
 
 
-@SCRIPTS
-def test_an_owner_lets_people_in_and_pauses(browser: Any, served: RunningServer, scripts: bool) -> None:
+@pytest.mark.parametrize("scripts", [WITH, LONG_WITHOUT])
+def test_an_owner_lets_people_in_and_pauses(browser: Chromium, served: RunningServer, scripts: bool) -> None:
     from playwright.sync_api import expect
 
     name = "kim" if scripts else "lee"
     with visit(browser, served, java_script_enabled=scripts) as there, visit(browser, served) as guest:
         page = there.page
-        there.sign_in("olga")
+        there.start_session("olga")
         there.open("/p/flights/people")
         page.get_by_role("textbox", name="Name").fill(name)
         page.get_by_role("combobox", name="Role").select_option("auditor")
@@ -157,13 +159,14 @@ def test_an_owner_lets_people_in_and_pauses(browser: Any, served: RunningServer,
         assert not there.refused()
 
 
-@SCRIPTS
-def test_an_auditor_sees_everything_and_asks_nothing(browser: Any, served: RunningServer, scripts: bool) -> None:
+@pytest.mark.parametrize("scripts", [LONG_WITH, WITHOUT])
+def test_an_auditor_sees_everything_and_asks_nothing(browser: Chromium, served: RunningServer, scripts: bool) -> None:
     from playwright.sync_api import expect
 
     with visit(browser, served, java_script_enabled=scripts) as there:
         page = there.page
-        there.sign_in("audrey")
+        there.start_session("audrey")
+        there.open("/")
         page.get_by_role("link", name="flights").click()
         expect(page.get_by_role("heading", name="Account")).to_be_visible()
         expect(page.get_by_role("link", name="Ask")).to_have_count(0)
@@ -182,12 +185,12 @@ def test_an_auditor_sees_everything_and_asks_nothing(browser: Any, served: Runni
         assert there.open("/p/flights/ask").status == 403
 
 
-@pytest.mark.parametrize("wide", [360, 1280])
+@pytest.mark.parametrize("wide", [360, pytest.param(1280, marks=pytest.mark.long)])
 def test_no_page_is_wider_than_its_window_and_the_keyboard_reaches_all(
-    browser: Any, served: RunningServer, wide: int
+    browser: Chromium, served: RunningServer, wide: int
 ) -> None:
     with visit(browser, served, viewport={"width": wide, "height": 740}) as there:
-        there.sign_in("olga")
+        there.start_session("olga")
         for name in ("ask", "budget", "history", "data", "people", "ledger"):
             there.open(f"/p/flights/{name}")
             assert there.page.evaluate("document.documentElement.scrollWidth") <= wide
@@ -234,8 +237,8 @@ BROKEN = """
 """
 
 
-@pytest.mark.parametrize("wide", [360, 1280])
-def test_no_number_is_cut_and_no_word_is_broken(browser: Any, tmp_path: Path, wide: int) -> None:
+@pytest.mark.parametrize("wide", [360, pytest.param(1280, marks=pytest.mark.long)])
+def test_no_number_is_cut_and_no_word_is_broken(browser: Chromium, tmp_path: Path, wide: int) -> None:
     (tmp_path / "flights.toml").write_text(LONG)
     (tmp_path / "admissions.csv").write_text("patient,region,patient_id,costs\np1,north,1,5.5\n")
     sql = "SELECT region, COUNT(*) AS n, SUM(costs) AS sum_of_costs FROM admissions GROUP BY region"
@@ -245,7 +248,7 @@ def test_no_number_is_cut_and_no_word_is_broken(browser: Any, tmp_path: Path, wi
     ):
         served.counter.people.new_token("ana", label="dashboards", most="0.5", by="tests")
         line = served.buy("ana", "long", sql, price={"epsilon": "0.125"}).json()["line"]
-        there.sign_in("ana")
+        there.start_session("ana")
         there.open("/p/flights/ask")
         forecast(there, sql, "0.125", scripts=False)
         for place in ("", f"answers/{line}", "data"):
@@ -253,7 +256,7 @@ def test_no_number_is_cut_and_no_word_is_broken(browser: Any, tmp_path: Path, wi
             assert there.page.evaluate(CUT) == []
             assert there.page.evaluate(BROKEN) == []
         there.page.context.clear_cookies()
-        there.sign_in("olga")
+        there.start_session("olga")
         there.open("/p/flights/people")
         assert there.page.evaluate(CUT) == []
         tokens = there.page.get_by_role("region", name="Tokens").inner_text()
