@@ -7,12 +7,12 @@ calls is therefore also replayed onto an imaginary disk that keeps only what was
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -62,6 +62,50 @@ os._exit(0)
 """
 
 LARGE_ANSWER = CHARGE_AND_ANSWER.replace("'\"body\"'", "'x' * 100_000")
+
+FORKING = """
+import os, sys, tempfile
+import ledger.small_accounts
+code, call, folder = sys.argv[1:]
+names = os.open(folder, os.O_RDONLY)
+file, path = tempfile.mkstemp(dir=folder)
+gone = os.path.join(folder, "gone")
+
+def fails(change, *given, **more):
+    try:
+        change(*given, **more)
+    except OSError:
+        pass
+
+IDLE = {
+    "pwrite64": lambda: os.pwrite(file, b"", 0),
+    "write": lambda: os.write(file, b""),
+    "fsync": lambda: os.fsync(file),
+    "fdatasync": lambda: os.fdatasync(file),
+    "truncate": lambda: os.truncate(path, 0),
+    "ftruncate": lambda: os.ftruncate(file, 0),
+    "unlink": lambda: fails(os.unlink, gone),
+    "unlinkat": lambda: fails(os.unlink, "gone", dir_fd=names),
+    "rename": lambda: fails(os.rename, gone, gone),
+    "renameat": lambda: fails(os.rename, "gone", "gone", src_dir_fd=names, dst_dir_fd=names),
+    "renameat2": lambda: fails(os.rename, "gone", "gone", src_dir_fd=names, dst_dir_fd=names),
+    "mkdir": lambda: fails(os.mkdir, folder),
+    "mkdirat": lambda: fails(os.mkdir, folder),
+}
+for line in sys.stdin:
+    idle, ledger_path, output = line.rstrip("\\n").split("\\t")
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT), 1)
+        for _ in range(int(idle)):
+            IDLE[call]()
+        sys.argv = ["-c", ledger_path, "close"]
+        exec(code)
+    sys.stderr.write(f"{os.waitpid(child, 0)[1]}\\n")
+"""
+"""Runs some code in a forked child for each line that it reads, so that what the code imports is imported once. All
+children are killed at one number of calls, which strace counts in each by itself: idle calls come before.
+"""
 
 
 def check(path: Path, output: str) -> None:
@@ -159,17 +203,26 @@ def _killed_everywhere(code: str, family: str, tmp_path: Path, *, long: bool) ->
     calls = fault_points(code, count, family, tmp_path)
     for call, many in calls.items():
         points = range(1, many + 1) if long else sorted({*range(1, many + 1, max(2, many // 10)), many})
-        for point in points:
-            path = tmp_path / f"{call}-{point}" / "ledger.db"
+        paths = {point: tmp_path / f"{call}-{point}" / "ledger.db" for point in points}
+        for path in paths.values():
             path.parent.mkdir()
             if not long:
                 shutil.copy(first, path)
-            wrap = (str(STRACE), "-f", "-qq", "-o", os.devnull, "-e", f"trace={call}")
-            wrap += ("-e", f"inject={call}:signal=KILL:when={point}")
-            done = script(code, path, "close", wrap=wrap, check=False)
-            assert done.returncode != 0, (call, point)
-            check(path, done.stdout)
+        for point, said in _killed_at(call, paths, code, tmp_path).items():
+            check(paths[point], said)
     return calls.total()
+
+
+def _killed_at(call: str, paths: dict[int, Path], code: str, folder: Path) -> dict[int, str]:
+    """Return what the code said until it was killed before the n-th call, for each n, on a ledger of its own."""
+    outputs = {point: path.with_name("output") for point, path in paths.items()}
+    last = max(paths) + 100  # the process that forks makes fewer calls
+    asked = "".join(f"{last - point}\t{path}\t{outputs[point]}\n" for point, path in paths.items())
+    wrap = (str(STRACE), "-f", "-qq", "-o", os.devnull, "-e", f"trace={call}")
+    wrap += ("-e", f"inject={call}:signal=KILL:when={last}")
+    done = script(FORKING, code, call, folder, wrap=wrap, given=asked)
+    assert done.stderr.split() == [str(int(signal.SIGKILL))] * len(paths), (call, done.stderr)
+    return {point: output.read_text() for point, output in outputs.items()}
 
 
 ON_DISK = re.compile(
@@ -326,17 +379,17 @@ def test_every_connection_syncs_before_a_charge_returns(tmp_path: Path) -> None:
 
 # ── kill -9 at any time ────────────────────────────────────────────────────────────────────────────
 
-FOREVER = """
-import os, sys, sfumato as sf
-from ledger.small_accounts import account, pure
-clinic = account(sf.Ledger.open(sys.argv[1]), sf.Budget(10**6))
-os.write(1, b"ready\\n")
-while True:
-    line = clinic.charge(pure("0.01"))
-    os.write(1, b"c%d\\n" % line.number)
-    answer = clinic.answer(line, str(line.number), {})
-    os.write(1, b"a%d\\n" % answer.number)
-"""
+FORK = multiprocessing.get_context("fork")
+
+
+def _charge_for_ever(path: Path, output: int) -> None:
+    clinic = account(sf.Ledger.open(path), sf.Budget(10**6))
+    os.write(output, b"ready\n")
+    while True:
+        line = clinic.charge(pure("0.01"))
+        os.write(output, b"c%d\n" % line.number)
+        answer = clinic.answer(line, str(line.number), {})
+        os.write(output, b"a%d\n" % answer.number)
 
 
 def test_killed_at_random(tmp_path: Path, long: bool) -> None:
@@ -356,14 +409,17 @@ def test_killed_at_random(tmp_path: Path, long: bool) -> None:
 
 
 def _killed(path: Path, patience: float) -> list[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    command = [sys.executable, "-c", FOREVER, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
+    read, write = os.pipe()
+    child = FORK.Process(target=_charge_for_ever, args=(path, write))
+    child.start()
+    os.close(write)
+    with open(read) as output:
+        assert output.readline() == "ready\n"
         time.sleep(patience)
-        child.send_signal(signal.SIGKILL)
-        said = child.stdout.read().split("\n")
+        child.kill()
+        said = output.read().split("\n")
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
     return [word for word in said[:-1] if word]
 
 

@@ -109,11 +109,11 @@ def replayed(seed: int, plans: int, *, found: bool = False, place: Place = HERE)
 
 def test_neighbours_differ_by_at_most_the_claim() -> None:
     """Added and replaced units at every edge of the limits, in several groups, with NULLs, filters, joins, unions."""
-    assert sum(replayed(seed, 2) for seed in range(3)) > 50
+    assert sum(replayed(seed, 3) for seed in range(2)) > 50
 
 
 def test_groups_that_are_found_are_read_within_the_same_claim() -> None:
-    assert sum(replayed(seed, 2, found=True) for seed in range(20, 22)) > 20
+    assert replayed(20, 2, found=True) > 20
 
 
 @pytest.mark.long
