@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 

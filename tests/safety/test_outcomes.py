@@ -54,10 +54,11 @@ _OTHERS = [{"who": who, **_PLAIN} for who in range(5)]
 TABLES: dict[str, list[Row]] = {
     "nobody": [],
     "one person": [{"who": 9, **_PLAIN}],
-    "others": _OTHERS,
-    "and one who makes divisors zero": [*_OTHERS, {"who": 9, **_SEVEN}],
-    "and one with wild cells": [*_OTHERS, {"who": 9, **_WILD}, {"who": 9, **_NULL, "note": "a" * 3000}],
-    "and one with many rows": [*_OTHERS, *[{"who": 9, **_SEVEN}] * 2000],
+    "others, and one with wild cells who makes divisors zero": [
+        *_OTHERS,
+        *({"who": 9, **cells} for cells in (_SEVEN, _WILD, {**_NULL, "note": "a" * 3000})),
+    ],
+    "others, and one with many rows": [*_OTHERS, *[{"who": 9, **_SEVEN}] * 2000],
 }
 
 
@@ -145,19 +146,16 @@ def outcome(curator: Curator, text: str, *, explained: bool = True, **price: Any
     return seen
 
 
-_EXPLAINED = ("nobody", "and one with many rows")
-"""An explanation reads no row: it is compared between the two tables that are furthest apart."""
-
-
-def _same(curators: list[Curator], text: str, *, explained: bool = True, **price: Any) -> dict[str, Any]:
-    found = {
-        name: outcome(curator, text, explained=explained and name in _EXPLAINED, **price)
-        for name, curator in zip(TABLES, curators, strict=True)
-    }
-    first, *_, last = found.values()
+def same(curators: list[Curator], text: str, *, explained: bool = True, **price: Any) -> dict[str, Any]:
+    """Return the one outcome of a question, whichever table it is asked of. An explanation reads no row: it is compared
+    between the first table and the last, which are furthest apart.
+    """
+    ends = (curators[0], curators[-1])
+    found = [outcome(curator, text, explained=explained and curator in ends, **price) for curator in curators]
+    first, *_, last = found
     assert first.pop("explained", None) == last.pop("explained", None), text
-    for name, other in found.items():
-        assert repr(other) == repr(first), (text, name)
+    for index, other in enumerate(found):
+        assert repr(other) == repr(first), (text, index)
     return first
 
 
@@ -167,7 +165,7 @@ def test_one_outcome_whoever_is_in_the_table(
     place: Place,
 ) -> None:
     asked = turn(QUESTIONS, 54 if place is HERE else 80)
-    found = [_same(curators, text, epsilon="0.001") for text in asked]
+    found = [same(curators, text, epsilon="0.001") for text in asked]
     answered = sum("answer" in each for each in found)
     assert answered > len(asked) * 0.3
     for each in found:
@@ -195,7 +193,7 @@ def test_a_refusal_reads_no_row_and_costs_nothing(
 def test_gaussian_and_rho_prices_too(curators: list[Curator]) -> None:
     for price in ({"epsilon": "0.1", "delta": "1e-9", "mechanism": sf.Gaussian}, {"rho": "1e-4"}):
         text = "SELECT region, COUNT(*), AVG(LEAST(1 / (age + 1), 2)) FROM people GROUP BY region"
-        assert "answer" in _same(curators, text, explained=False, **price)
+        assert "answer" in same(curators, text, explained=False, **price)
 
 
 _HERE = (

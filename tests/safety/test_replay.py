@@ -14,7 +14,7 @@ import pytest
 from engine.tables import tuples
 from safety.found import reading, side_by_side
 from safety.places import HERE, Place, sent
-from safety.worlds import REGIONS, World, changes, question, text, world
+from safety.worlds import REGIONS, World, changes, question, telling, text, world
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import boundings, for_neighbours, found_bounding
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -31,13 +31,15 @@ def replay(
 ) -> tuple[int, int, int]:
     """Return how many plans were answered, how many refused, and how many pairs of totals were compared; ``units``
     where rows belong to ids. With a ``step``, each plan is read with every so manieth strategy, the next one with
-    others.
+    others, of the most telling tables.
     """
     random = Random(seed)
     made = world(random)
     while units and not made.units:
         made = world(random)
-    tables: dict[str, Any] = {name: place.engine(made.policy(rows)) for name, rows in made.tables(random, many).items()}
+    drawn = made.tables(random, many)
+    chosen = drawn if step == 1 else telling(drawn)
+    tables: dict[str, Any] = {name: place.engine(made.policy(rows)) for name, rows in chosen.items()}
     found = [
         _compared(f"seed {seed}", random, ask(random, made), tables, slice((seed + index) % step, None, step))
         for index in range(plans)
@@ -128,7 +130,7 @@ def test_moments_of_neighbours_differ_by_at_most_the_claim(seed: int, long: bool
     step = 1 if long else 3
     answered, _, compared = replay(seed, len(_MOMENTS[seed - 40]), 200, lambda *_: next(asked), step=step)
     assert answered == len(_MOMENTS[seed - 40])
-    assert compared > 200
+    assert compared > 100
 
 
 _COUNTED = (
@@ -138,7 +140,7 @@ _COUNTED = (
 )
 
 
-def test_people_in_as_many_groups_as_count_and_one_more(place: Place) -> None:
+def test_people_in_as_many_groups_as_count_and_one_more(place: Place, long: bool) -> None:
     """Who is in so many groups is counted whole; who is in one more is not. The limit is no square, so the longest
     vector under the second norm is rounded down.
     """
@@ -155,8 +157,9 @@ def test_people_in_as_many_groups_as_count_and_one_more(place: Place) -> None:
     made = replace(base, limits=(5, 3, 2), columns=columns, stored=stored, rows=())
     kept = {name: rows for name, rows in made.tables(random, 40).items() if not name or name.endswith("groups")}
     tables: dict[str, Any] = {name: place.engine(made.policy(rows)) for name, rows in kept.items()}
-    for asked in _COUNTED:
-        assert _compared("people", random, asked, tables) > 20
+    step = 1 if long else 2
+    for index, asked in enumerate(_COUNTED):
+        assert _compared("people", random, asked, tables, slice(index % step, None, step)) > 20
     for engine in tables.values():
         engine.close()
 

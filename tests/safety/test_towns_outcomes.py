@@ -10,7 +10,7 @@ import pytest
 
 from plan.test_joins import REFUSED
 from safety import towns
-from safety.test_outcomes import outcome, silenced
+from safety.test_outcomes import same, silenced
 from safety.test_towns import ACROSS, PATHS, PERIODS, UNITS
 from sfumato.curator.curators import Curator
 
@@ -51,8 +51,6 @@ def test_one_outcome_whoever_is_in_the_tables(
     refused = tuple(text for text, *_ in REFUSED)
     start = 3 * RELATIONS.index(request.node.callspec.params["curators"])
     for text in answered + refused if long else (answered + refused)[start::9]:
-        first, *others = (outcome(curator, text, epsilon="0.001") for curator in curators)
-        for other in others:
-            assert repr(other) == repr(first), text
+        first = same(curators, text, epsilon="0.001")
         assert ("answer" in first) == (text in answered), (text, first.get("refused"))
         assert bool(any(first["charged"].values())) == ("answer" in first), text

@@ -167,7 +167,7 @@ def test_the_law_of_the_whole_release_is_within_the_charge(units: bool, relation
         exact = reading(asked, prepared.bounded)
         known: dict[Apart, dict[float, float]] = {}
         claimed = {epsilon: prepared.curve.delta(epsilon) for epsilon in EPSILONS}
-        for key in range(1, 4 if long else 3):
+        for key in range(1, 4 if long else 2):
             totals = side_by_side({name: engine for name, (engine, _) in tables.items()}, exact, key)
             for a, b in _pairs(tables, relation):
                 keys = apart(totals[a], totals[b], len(asked.groups))
@@ -183,7 +183,7 @@ def test_the_law_of_the_whole_release_is_within_the_charge(units: bool, relation
 
 @pytest.mark.parametrize("units", [True, False], ids=["units", "every row"])
 def test_what_neighbours_hold_differs_by_at_most_the_claim(units: bool, long: bool) -> None:
-    replayed(units, range(1, 5 if long else 3))
+    replayed(units, range(1, 5 if long else 2))
 
 
 def replayed(units: bool, keys: range, place: Place = HERE) -> None:

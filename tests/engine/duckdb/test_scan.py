@@ -114,7 +114,7 @@ def _in_turn() -> Iterator[Any]:
             yield pytest.param(kind, domain, marks=() if kind in now else pytest.mark.long, id=f"{kind}-{name}")
 
 
-@pytest.mark.parametrize(("hostile", "domain"), _in_turn(), indirect=["hostile"])
+@pytest.mark.parametrize(("hostile", "domain"), [*_in_turn()], indirect=["hostile"])
 def test_hostile_cells_become_values_of_the_domain_or_null(hostile: tuple[Any, list[str]], domain: Domain) -> None:
     source, names = hostile
     relation = {"relation": "t"} if isinstance(source, Path) and source.suffix == ".duckdb" else {}
