@@ -140,7 +140,7 @@ _COUNTED = (
 )
 
 
-def test_people_in_as_many_groups_as_count_and_one_more(place: Place, long: bool) -> None:
+def test_people_in_as_many_groups_as_count_and_one_more(place: Place) -> None:
     """Who is in so many groups is counted whole; who is in one more is not. The limit is no square, so the longest
     vector under the second norm is rounded down.
     """
@@ -157,9 +157,8 @@ def test_people_in_as_many_groups_as_count_and_one_more(place: Place, long: bool
     made = replace(base, limits=(5, 3, 2), columns=columns, stored=stored, rows=())
     kept = {name: rows for name, rows in made.tables(random, 40).items() if not name or name.endswith("groups")}
     tables: dict[str, Any] = {name: place.engine(made.policy(rows)) for name, rows in kept.items()}
-    step = 1 if long else 2
-    for index, asked in enumerate(_COUNTED):
-        assert _compared("people", random, asked, tables, slice(index % step, None, step)) > 20
+    for asked in _COUNTED:
+        assert _compared("people", random, asked, tables) > 20
     for engine in tables.values():
         engine.close()
 
