@@ -168,6 +168,7 @@ NUMBERS = (
             (x["cost"] for x in ordered([y for y in r if None not in (y["cost"], y["day"])], "day", "cost")), None
         ),
     ),
+    Part("COUNT(*) % 3", lambda r: min(len(r), LIMIT) % 3),  # no range of what is computed stands in for the limit
 )
 NAMES = (
     Part("FIRST(kind ORDER BY day, cost)", lambda r: ordered(r, "day", "cost", "kind")[0]["kind"]),

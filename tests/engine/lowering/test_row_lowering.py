@@ -197,9 +197,9 @@ def check(engine: duckdb.DuckDBPyConnection, nodes: Sequence[Expression], tables
     rows = engine.execute(f"SELECT {values}, {present}, {kinds} FROM ({sql})").fetchall()
     for index, node in enumerate(nodes):
         assert {row[len(nodes) + 1 + index] for row in rows} <= {TYPES[node.domain.type]}, sql
-        for row in rows:
-            assert inside(row[index], node.domain), (sql, row[index], node.domain)
-            assert row[index] is not None or not row[len(nodes)] or node.domain.nullable, (sql, node.domain)
+        for value, whole in {(row[index], row[len(nodes)]) for row in rows}:
+            assert inside(value, node.domain), (sql, value, node.domain)
+            assert value is not None or not whole or node.domain.nullable, (sql, node.domain)
 
 
 NUMBERS = ["i", "i_small", "i_wide", "r", "r_small", "r_wide"]

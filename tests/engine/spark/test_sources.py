@@ -91,10 +91,9 @@ def test_two_tables_of_one_database(tmp_path: Path) -> None:
 def test_a_source_has_no_more_rows_than_its_ceiling(kind: str, tmp_path: Path) -> None:
     source, relation = SOURCES[kind](PEOPLE, tmp_path), {"relation": "t"} if kind == "duckdb" else {}
     for make in (lambda **more: private(source, AGE, unit="who", **more), lambda **more: public(source, **more)):
-        for ceiling in (3, 4):
-            with Sources(make(row_ceiling=ceiling, **relation)) as sources:
-                table = next(each for each in sources.policy.tables.values() if each.row_ceiling == ceiling)
-                assert sources.run(f"SELECT count(*) FROM {sources.scan(table.name)}") == [(3,)]
+        with Sources(make(row_ceiling=3, **relation)) as sources:
+            table = next(each for each in sources.policy.tables.values() if each.row_ceiling == 3)
+            assert sources.run(f"SELECT count(*) FROM {sources.scan(table.name)}") == [(3,)]
         refusals = []
         for ceiling in (1, 2):
             with pytest.raises(InvalidPolicy, match="more rows than its row_ceiling") as refusal:
@@ -106,8 +105,11 @@ def test_a_source_has_no_more_rows_than_its_ceiling(kind: str, tmp_path: Path) -
 
 def test_a_ceiling_holds_where_none_is_declared(tmp_path: Path) -> None:
     """It was as good as none: 2^40 rows, which nobody counted. Many names of one file of empty cells are many rows."""
-    pa.parquet.write_table(pa.table({"age": pa.nulls(1 << 25, pa.int8())}), tmp_path / "000.parquet")
-    for index in range(1, ROW_CEILING >> 25):
+    nulls = pa.table({"age": pa.nulls(1 << 25, pa.int8())})
+    with pa.parquet.ParquetWriter(tmp_path / "000.parquet", nulls.schema) as file:
+        for _ in range(4):
+            file.write_table(nulls)
+    for index in range(1, ROW_CEILING >> 27):
         os.link(tmp_path / "000.parquet", tmp_path / f"{index:03}.parquet")
     Sources(private(tmp_path / "*.parquet", AGE)).close()
     os.link(tmp_path / "000.parquet", tmp_path / "more.parquet")
