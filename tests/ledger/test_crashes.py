@@ -562,7 +562,7 @@ def test_a_release_that_is_interrupted_anywhere_says_whether_it_was_charged(tmp_
         asked = releasing.Asked("count", question.identity, setting.engine.identity())
         kind = KnownGroups(prepared, question.shared.made, question.groups, setting.version)
         outcomes = []
-        for at in range(1, 5000, 1 if long else 7):
+        for at in range(1, 5000, 1 if long else 11):
 
             def call() -> object:
                 return releasing.release(kind, asked, payer=setting.account, engine=setting.engine, fresh=True)
