@@ -237,7 +237,7 @@ def test_every_statement_is_one_we_generated(
     place: Place,
 ) -> None:
     """Outside quoted texts and declared names there are only our own words; what an attacker wrote is quoted."""
-    for text in [*turn(INJECTIONS, 3 * place.share), *turn(QUESTIONS, 42 * place.share)]:
+    for text in [*turn(INJECTIONS, 3 * place.share), *turn(QUESTIONS, 72 * place.share)]:
         only_ours(outcome(curators[3], text, epsilon="0.001"))
 
 
