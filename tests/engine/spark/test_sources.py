@@ -103,19 +103,17 @@ def test_a_source_has_no_more_rows_than_its_ceiling(kind: str, tmp_path: Path) -
         assert f"tables.{table.name}.row_ceiling" in refusals[0]
 
 
-def test_a_ceiling_holds_where_none_is_declared(tmp_path: Path) -> None:
+def test_a_ceiling_holds_where_none_is_declared(tmp_path: Path, long: bool) -> None:
     """It was as good as none: 2^40 rows, which nobody counted. Many names of one file of empty cells are many rows."""
-    nulls = pa.table({"age": pa.nulls(1 << 25, pa.int8())})
-    with pa.parquet.ParquetWriter(tmp_path / "000.parquet", nulls.schema) as file:
-        for _ in range(4):
-            file.write_table(nulls)
-    for index in range(1, ROW_CEILING >> 27):
+    pa.parquet.write_table(pa.table({"age": pa.nulls(1 << 25, pa.int8())}), tmp_path / "000.parquet")
+    for index in range(1, ROW_CEILING >> 25):
         os.link(tmp_path / "000.parquet", tmp_path / f"{index:03}.parquet")
     Sources(private(tmp_path / "*.parquet", AGE)).close()
     os.link(tmp_path / "000.parquet", tmp_path / "more.parquet")
     with pytest.raises(InvalidPolicy, match="more rows than its row_ceiling"):
         Sources(private(tmp_path / "*.parquet", AGE))
-    Sources(private(tmp_path / "*.parquet", AGE, row_ceiling=MOST_ROWS)).close()
+    if long:  # rows are counted one by one
+        Sources(private(tmp_path / "*.parquet", AGE, row_ceiling=MOST_ROWS)).close()
 
 
 @pytest.mark.parametrize(
