@@ -6,6 +6,7 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from random import Random
 from typing import Any
@@ -106,20 +107,24 @@ def _as_told(found: Found, declared: int) -> dict[Any, Any]:
 KEYS = ("city", "cost", "day", "code", "city, side", "side, city", "half, code, side, cost", "city, code", "half, day")
 
 
+@cache
+def _opened(seed: int, count: int, unit: str) -> tuple[DuckDB, Policy]:
+    policy = _policy(_rows(seed, count), unit)
+    return DuckDB(policy, threads=1), policy
+
+
 @pytest.mark.parametrize("unit", ["who", "row"])
 @pytest.mark.parametrize("keys", KEYS)
 def test_keys_of_every_type_alone_and_crossed(keys: str, unit: str) -> None:
     for seed, count in ((1, 0), (2, 1), (3, 400)):
         rows = _rows(seed, count)
-        policy = _policy(rows, unit)
-        engine = DuckDB(policy)
+        engine, policy = _opened(seed, count, unit)
         asked, reading = _asked(engine, policy, f"SELECT {keys}, COUNT(*), SUM(age) FROM t GROUP BY {keys}")
         names = keys.split(", ")
         assert {names[index] for index in asked.found} == set(names) - {"side", "half"}
         engine.check(reading)
         found = _as_told(engine.read(reading, 7), len(reading.declared))
         assert found == _by_hand(rows, names, reading, unit)
-        engine.close()
 
 
 def test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may() -> None:

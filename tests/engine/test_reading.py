@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -226,9 +227,13 @@ def _literal(text: str) -> str:
     return "concat(" + ", chr(0), ".join(literal(each) for each in text.split("\0")) + ")"
 
 
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"threads": 1})
+
+
 def _answers(statement: str) -> list[Any]:
-    with duckdb.connect(config={"threads": 1}) as connection:
-        return [each for (each,) in connection.execute(statement).fetchall()]
+    return [each for (each,) in _connection().execute(statement).fetchall()]
 
 
 def _told(values: list[Any]) -> list[Any]:

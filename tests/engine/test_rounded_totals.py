@@ -66,14 +66,15 @@ def exceeds(change: Vector, claim: Sensitivity) -> bool:
 def test_the_theorem_of_rounded_totals(rounds: Callable[[int, int], int], broken: bool, unit: int) -> None:
     """All changes of two totals by at most 5 each, and in all, from every remainder; reached, and never exceeded."""
     exceeded = reached = False
+    moves = {
+        by: {rounds(start + by, unit) - rounds(start, unit) for start in range(-unit, unit)} for by in range(-5, 6)
+    }
     for cap, most in product(range(1, 6), range(1, 8)):
         claim = _rounded(Sensitivity(2, cap, total=most), unit, 2)
         for change in product(range(-cap, cap + 1), repeat=2):
             if sum(map(abs, change)) > most:
                 continue
-            for first in product(range(-unit, unit), repeat=2):
-                pairs = zip(first, change, strict=True)
-                moved = tuple(rounds(start + by, unit) - rounds(start, unit) for start, by in pairs)
+            for moved in product(*(moves[by] for by in change)):
                 exceeded |= exceeds(moved, claim)
                 reached |= sum(map(abs, moved)) == claim.l1
     assert exceeded == broken

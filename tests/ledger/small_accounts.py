@@ -26,13 +26,15 @@ def pure(epsilon: object = "0.1", **rest: object) -> sf.Entry:
 
 
 def script(
-    code: str, *arguments: object, wrap: tuple[str, ...] = (), check: bool = True
+    code: str, *arguments: object, wrap: tuple[str, ...] = (), check: bool = True, given: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run code in a fresh interpreter; it finds its arguments in sys.argv[1:]."""
+    """Run code in a fresh interpreter; it finds its arguments in sys.argv[1:], and what is ``given`` as its input."""
     command = [*wrap, sys.executable, "-c", code, *map(str, arguments)]
     found = [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, found))}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=120, check=False, input=given
+    )
     if check:
         assert done.returncode == 0, done.stderr
     return done

@@ -7,18 +7,19 @@ calls is therefore also replayed onto an imaginary disk that keeps only what was
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -63,6 +64,52 @@ os._exit(0)
 
 LARGE_ANSWER = CHARGE_AND_ANSWER.replace("'\"body\"'", "'x' * 100_000")
 
+FORKING = """
+import os, sys, tempfile
+import ledger.small_accounts
+code, folder = sys.argv[1:]
+names = os.open(folder, os.O_RDONLY)
+file, path = tempfile.mkstemp(dir=folder)
+gone = os.path.join(folder, "gone")
+
+def fails(change, *given, **more):
+    try:
+        change(*given, **more)
+    except OSError:
+        pass
+
+IDLE = {
+    "pwrite64": lambda: os.pwrite(file, b"", 0),
+    "write": lambda: os.write(file, b""),
+    "fsync": lambda: os.fsync(file),
+    "fdatasync": lambda: os.fdatasync(file),
+    "truncate": lambda: os.truncate(path, 0),
+    "ftruncate": lambda: os.ftruncate(file, 0),
+    "unlink": lambda: fails(os.unlink, gone),
+    "unlinkat": lambda: fails(os.unlink, "gone", dir_fd=names),
+    "rename": lambda: fails(os.rename, gone, gone),
+    "renameat": lambda: fails(os.rename, "gone", "gone", src_dir_fd=names, dst_dir_fd=names),
+    "renameat2": lambda: fails(os.rename, "gone", "gone", src_dir_fd=names, dst_dir_fd=names),
+    "mkdir": lambda: fails(os.mkdir, folder),
+    "mkdirat": lambda: fails(os.mkdir, folder),
+}
+sys.argv = ["-c", os.path.join(folder, "whole.db"), "close"]
+exec(code.replace("os._exit(0)", ""))
+for line in sys.stdin:
+    call, idle, ledger_path, output = line.rstrip("\\n").split("\\t")
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT), 1)
+        for _ in range(int(idle)):
+            IDLE[call]()
+        sys.argv = ["-c", ledger_path, "close"]
+        exec(code)
+    sys.stderr.write(f"{os.waitpid(child, 0)[1]}\\n")
+"""
+"""Runs some code in a forked child for each line that it reads; once before, so that all that it imports is there. All
+children are killed at one number of calls, which strace counts in each by itself: idle calls come before.
+"""
+
 
 def check(path: Path, output: str) -> None:
     """What must hold after any crash: whatever was said is on disk, nothing is answered that was not charged."""
@@ -91,34 +138,63 @@ def check(path: Path, output: str) -> None:
         assert ledger.verify().holds
 
 
-def system_calls(family: str) -> str:
-    """The family's calls as strace takes them; "?" stands before one that this processor may not have."""
-    return ",".join(f"?{call}" for call in SYSTEM_CALLS[family])
+def system_calls(*families: str) -> str:
+    """The families' calls as strace takes them; "?" stands before one that this processor may not have."""
+    return ",".join(f"?{call}" for family in families for call in SYSTEM_CALLS[family])
 
 
-def fault_points(code: str, path: Path, family: str, folder: Path) -> Counter[str]:
-    """Count the calls of a family that one run makes."""
+def fault_points(code: str, path: Path, families: Sequence[str], folder: Path) -> Counter[str]:
+    """Count the calls of some families that one run makes."""
     log = folder / "count"
-    script(code, path, "close", wrap=(str(STRACE), "-f", "-qq", "-o", str(log), "-e", f"trace={system_calls(family)}"))
+    wrap = (str(STRACE), "-f", "-qq", "-o", str(log), "-e", f"trace={system_calls(*families)}")
+    script(code, path, "close", wrap=wrap)
     calls = Counter(re.findall(r"^\d+ +(\w+)\(", log.read_text(), re.MULTILINE))
-    assert calls, f"no call of the family {family!r} was made: fault points there are NOT tested on this machine"
+    for each in families:
+        missing = f"no call of the family {each!r} was made: fault points there are NOT tested on this machine"
+        assert not calls.keys().isdisjoint(SYSTEM_CALLS[each]), missing
     return calls
 
 
+Killed = dict[str, dict[int, tuple[Path, str]]]
+"""By system call, and by which of them was the last: a ledger, and what was said before."""
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory, long: bool) -> Callable[..., Killed]:
+    """Runs some code until each call of some families in turn, once for all tests."""
+    return cache(
+        lambda code, *families: _killed_everywhere(code, families, tmp_path_factory.mktemp("killed"), long=long)
+    )
+
+
+CHANGING = tuple(each for each in SYSTEM_CALLS if each != "link")
+
+
 @traced
-@pytest.mark.parametrize("family", [each for each in SYSTEM_CALLS if each != "link"])
-def test_killed_at_every_system_call_that_changes_a_disk(family: str, tmp_path: Path, long: bool) -> None:
+@pytest.mark.parametrize("family", CHANGING)
+def test_killed_at_every_system_call_that_changes_a_disk(family: str, killed: Callable[..., Killed]) -> None:
     """Before the n-th call for every n; after it is before the next. By default for every second n, about ten at
     most, and the last, into an account that is open.
     """
-    _killed_everywhere(CHARGE_AND_ANSWER, family, tmp_path, long=long)
+    assert _checked(killed(CHARGE_AND_ANSWER, *CHANGING), family)
+
+
+LARGE = ("write", "sync", "rename", "mkdir")
 
 
 @traced
-@pytest.mark.parametrize("family", ["write", "sync", "rename", "mkdir"])
-def test_killed_at_every_such_call_while_a_large_answer_is_written(family: str, tmp_path: Path, long: bool) -> None:
+@pytest.mark.parametrize("family", LARGE)
+def test_killed_at_every_such_call_while_a_large_answer_is_written(family: str, killed: Callable[..., Killed]) -> None:
     """The file is there before its line: no line ever refers to an answer that is not on disk."""
-    assert _killed_everywhere(LARGE_ANSWER, family, tmp_path, long=long) > 1
+    assert _checked(killed(LARGE_ANSWER, *LARGE), family) > 1
+
+
+def _checked(killed: Killed, family: str) -> int:
+    """Return at how many calls of a family a process was killed, after each of which its ledger is whole."""
+    found = [each for call in SYSTEM_CALLS[family] for each in killed.get(call, {}).values()]
+    for path, said in found:
+        check(path, said)
+    return len(found)
 
 
 BACKUP = CHARGE_AND_ANSWER.replace("if sys.argv[2]", "ledger.backup(sys.argv[1] + '.copy')\nif sys.argv[2]")
@@ -128,7 +204,7 @@ BACKUP = CHARGE_AND_ANSWER.replace("if sys.argv[2]", "ledger.backup(sys.argv[1] 
 def test_killed_before_a_backup_gets_its_name(tmp_path: Path) -> None:
     """A copy is linked under its name when it is whole: before that there is none, and the ledger is as it was."""
     _prepare(tmp_path / "count.db")
-    calls = fault_points(BACKUP, tmp_path / "count.db", "link", tmp_path)
+    calls = fault_points(BACKUP, tmp_path / "count.db", ["link"], tmp_path)
     assert (tmp_path / "count.db.copy").exists()
     assert sum(calls.values()) == 1
     (call,) = calls
@@ -151,25 +227,37 @@ def test_killed_before_a_backup_gets_its_name(tmp_path: Path) -> None:
     check(path, done.stdout)
 
 
-def _killed_everywhere(code: str, family: str, tmp_path: Path, *, long: bool) -> int:
-    first, count = tmp_path / "first.db", tmp_path / "count.db"
+def _killed_everywhere(code: str, families: Sequence[str], folder: Path, *, long: bool) -> Killed:
+    first, count = folder / "first.db", folder / "count.db"
     _prepare(first)
     if not long:
         shutil.copy(first, count)
-    calls = fault_points(code, count, family, tmp_path)
+    paths: dict[tuple[str, int], Path] = {}
+    calls = fault_points(code, count, families, folder)
     for call, many in calls.items():
-        points = range(1, many + 1) if long else sorted({*range(1, many + 1, max(2, many // 10)), many})
-        for point in points:
-            path = tmp_path / f"{call}-{point}" / "ledger.db"
+        for point in range(1, many + 1) if long else sorted({*range(1, many + 1, max(2, many // 10)), many}):
+            path = paths[call, point] = folder / f"{call}-{point}" / "ledger.db"
             path.parent.mkdir()
             if not long:
                 shutil.copy(first, path)
-            wrap = (str(STRACE), "-f", "-qq", "-o", os.devnull, "-e", f"trace={call}")
-            wrap += ("-e", f"inject={call}:signal=KILL:when={point}")
-            done = script(code, path, "close", wrap=wrap, check=False)
-            assert done.returncode != 0, (call, point)
-            check(path, done.stdout)
-    return calls.total()
+    found: Killed = defaultdict(dict)
+    for (call, point), said in _killed_at(paths, calls, code, folder).items():
+        found[call][point] = paths[call, point], said
+    return dict(found)
+
+
+def _killed_at(
+    paths: dict[tuple[str, int], Path], calls: Counter[str], code: str, folder: Path
+) -> dict[tuple[str, int], str]:
+    """Return what the code said until it was killed before the n-th call, for each such place, on its own ledger."""
+    outputs = {where: path.with_name("output") for where, path in paths.items()}
+    last = {call: many + 100 for call, many in calls.items()}  # the process that forks makes fewer
+    asked = (f"{call}\t{last[call] - point}\t{path}\t{outputs[call, point]}\n" for (call, point), path in paths.items())
+    injected = (part for call in calls for part in ("-e", f"inject={call}:signal=KILL:when={last[call]}"))
+    wrap = (str(STRACE), "-f", "-qq", "-o", os.devnull, "-e", f"trace={','.join(calls)}", *injected)
+    done = script(FORKING, code, folder, wrap=wrap, given="".join(asked))
+    assert done.stderr.split() == [str(int(signal.SIGKILL))] * len(paths), done.stderr
+    return {where: output.read_text() for where, output in outputs.items()}
 
 
 ON_DISK = re.compile(
@@ -180,7 +268,7 @@ ON_DISK = re.compile(
 @traced
 def test_a_large_answer_is_synced_before_its_line_and_shown_after(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
-    traced_calls = ",".join(system_calls(family) for family in ("pwrite", "write", "sync", "rename"))
+    traced_calls = system_calls("pwrite", "write", "sync", "rename")
     wrap = (str(STRACE), "-f", "-qq", "-y", "-o", str(trace), "-e", f"trace={traced_calls}")
     script(LARGE_ANSWER, tmp_path / "ledger.db", "die", wrap=wrap)
     said = trace.read_text()
@@ -326,17 +414,17 @@ def test_every_connection_syncs_before_a_charge_returns(tmp_path: Path) -> None:
 
 # ── kill -9 at any time ────────────────────────────────────────────────────────────────────────────
 
-FOREVER = """
-import os, sys, sfumato as sf
-from ledger.small_accounts import account, pure
-clinic = account(sf.Ledger.open(sys.argv[1]), sf.Budget(10**6))
-os.write(1, b"ready\\n")
-while True:
-    line = clinic.charge(pure("0.01"))
-    os.write(1, b"c%d\\n" % line.number)
-    answer = clinic.answer(line, str(line.number), {})
-    os.write(1, b"a%d\\n" % answer.number)
-"""
+FORK = multiprocessing.get_context("fork")
+
+
+def _charge_for_ever(path: Path, output: int) -> None:
+    clinic = account(sf.Ledger.open(path), sf.Budget(10**6))
+    os.write(output, b"ready\n")
+    while True:
+        line = clinic.charge(pure("0.01"))
+        os.write(output, b"c%d\n" % line.number)
+        answer = clinic.answer(line, str(line.number), {})
+        os.write(output, b"a%d\n" % answer.number)
 
 
 def test_killed_at_random(tmp_path: Path, long: bool) -> None:
@@ -356,14 +444,17 @@ def test_killed_at_random(tmp_path: Path, long: bool) -> None:
 
 
 def _killed(path: Path, patience: float) -> list[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    command = [sys.executable, "-c", FOREVER, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
+    read, write = os.pipe()
+    child = FORK.Process(target=_charge_for_ever, args=(path, write))
+    child.start()
+    os.close(write)
+    with open(read) as output:
+        assert output.readline() == "ready\n"
         time.sleep(patience)
-        child.send_signal(signal.SIGKILL)
-        said = child.stdout.read().split("\n")
+        child.kill()
+        said = output.read().split("\n")
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
     return [word for word in said[:-1] if word]
 
 
@@ -471,7 +562,7 @@ def test_a_release_that_is_interrupted_anywhere_says_whether_it_was_charged(tmp_
         asked = releasing.ReleaseRequest("count", question.identity, setting.engine.identity())
         kind = KnownGroups(prepared, question.shared.made, question.groups, setting.version)
         outcomes = []
-        for at in range(1, 5000, 1 if long else 7):
+        for at in range(1, 5000, 1 if long else 11):
 
             def call() -> object:
                 return releasing.release(kind, asked, payer=setting.account, engine=setting.engine, fresh=True)

@@ -74,7 +74,7 @@ def spend(clinic: sf.Account, entry: sf.Entry) -> int:
 
 def test_exactly_as_many_win_as_the_budget_pays_for(tmp_path: Path, long: bool) -> None:
     """Half the processes open the ledger themselves, half use the one they inherited over fork."""
-    processes, rounds = (16, 50) if long else (8, 5)
+    processes, rounds = (16, 50) if long else (8, 2)
     for turn in range(rounds):
         path = tmp_path / f"{turn}.db"
         epsilon = f"{1 + turn % 7}/{97 + turn}"
@@ -105,7 +105,7 @@ def test_an_approximate_budget_is_never_exceeded(tmp_path: Path, long: bool) -> 
     """Any mixture, any order: every prefix of the lines satisfies the account's rule, and little is left."""
     menu = [sf.Curve.pure("0.05"), sf.Curve.laplace(30), sf.Curve.gaussian(40), sf.Curve.approximate("0.01", "2e-9")]
     budget = sf.Budget(1, "1e-6")
-    for turn in range(10 if long else 2):
+    for turn in range(10 if long else 1):
         path = tmp_path / f"{turn}.db"
 
         def work(index: int, path: Path = path, turn: int = turn) -> int:
@@ -138,7 +138,7 @@ def spend_any(clinic: sf.Account, menu: list[sf.Curve], generator: random.Random
 
 
 def test_many_may_open_a_ledger_that_is_not_there_yet(tmp_path: Path, long: bool) -> None:
-    for turn in range(20 if long else 4):
+    for turn in range(20 if long else 2):
         path = tmp_path / f"{turn}.db"
         found = in_processes(8, lambda _, path=path: account(sf.Ledger.open(path)).charge(pure("0.01")).number)
         assert sorted(map(str, found)) == sorted(map(str, range(2, 10)))

@@ -47,11 +47,16 @@ def _names(statement: ast.stmt) -> Iterator[str]:
 
 
 @cache
-def module_texts(module: str) -> dict[str, tuple[str, ...]]:
-    """Map each definition of a module to its normalised texts: more than one if it stands there several times."""
+def module_definitions(module: str) -> dict[str, list[ast.stmt]]:
+    """Map each definition of a module to its statements: more than one if it stands there several times."""
     path = SOURCES / module_file(module)
-    tree = ast.parse(path.read_text(encoding="utf-8") if path.is_file() else "")
-    return {name: tuple(map(ast.unparse, statements)) for name, statements in definitions(tree).items()}
+    return definitions(ast.parse(path.read_text(encoding="utf-8") if path.is_file() else ""))
+
+
+@cache
+def definition_texts(module: str, name: str) -> tuple[str, ...]:
+    """Return the normalised texts of a definition, as often as it stands in its module."""
+    return tuple(map(ast.unparse, module_definitions(module).get(name, ())))
 
 
 class AnchorMoved(ValueError):
@@ -61,7 +66,7 @@ class AnchorMoved(ValueError):
 def changed_definition(anchor: str, old: str, new: str) -> str:
     """Return the text of the definition at an anchor with one piece replaced."""
     module, _, name = anchor.partition(":")
-    texts = module_texts(module).get(name, ())
+    texts = definition_texts(module, name)
     if sum(text.count(old) for text in texts) != 1:
         raise AnchorMoved(f"the text does not stand in {anchor} exactly once: {old!r}")
     return next(text for text in texts if old in text).replace(old, new)
@@ -113,9 +118,9 @@ def proposals(anchor: str, old: str) -> list[tuple[str, str]]:
 
 
 def _unique_texts(module: str) -> Iterator[tuple[str, str]]:
-    for name, texts in module_texts(module).items():
-        if len(texts) == 1:
-            yield name, texts[0]
+    for name, statements in module_definitions(module).items():
+        if len(statements) == 1:
+            yield name, definition_texts(module, name)[0]
 
 
 def _nearest(text: str, old: str) -> str:

@@ -20,7 +20,7 @@ from safety.test_joint import _repeats as repeats
 from sfumato.release.prices import Price
 from sfumato.release.requests import Request
 
-CODES = 2_000
+CODES = 1_000
 _DAYS = 300
 COLUMNS = {
     "code": {"type": "integer", "values": list(range(1, CODES + 1))},

@@ -280,7 +280,7 @@ def _spend(folder: str, found: Any) -> None:
 
 
 def test_two_processes_never_overspend(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     found = context.Queue()
     processes = [context.Process(target=_spend, args=(str(tmp_path), found)) for _ in range(2)]
     for process in processes:

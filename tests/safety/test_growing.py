@@ -172,7 +172,8 @@ def _asked(engine: DuckDB, policy: Policy, text: str) -> Question:
         ),
     ],
 )
-def test_units_of_unpaid_periods_change_nothing(every: str, per: str) -> None:
+def test_units_of_unpaid_periods_change_nothing(every: str, per: str, long: bool) -> None:
+    """Every third question where weeks are the periods: which of them a question is about is found in one way."""
     random = Random(f"{every} {per}")
     town: Rows = {name: [] for name in ("visits", "claims", "calls", "drugs")}
     for who in range(4):
@@ -183,7 +184,8 @@ def test_units_of_unpaid_periods_change_nothing(every: str, per: str) -> None:
     engines |= {start: _engine(_policy(_both(_both(town, others), rows), every, per)) for start, rows in units.items()}
     base = engines[None]
     unpaid = moved = 0
-    for index, text in enumerate(_questions(every)):
+    questions = _questions(every)[:: 3 if every == "week" and not long else 1]
+    for index, text in enumerate(questions):
         asked = _asked(base, base._policy, text)
         paid = set(asked._context.account.periods)
         options = boundings(asked.query.plan, asked.limits, len(asked.groups))
@@ -202,8 +204,8 @@ def test_units_of_unpaid_periods_change_nothing(every: str, per: str) -> None:
                 unpaid += 1
     for engine in engines.values():
         engine.close()
-    assert unpaid > 50
-    assert moved > 20
+    assert unpaid > 2 * len(questions)
+    assert moved > 0.9 * len(questions)
 
 
 @pytest.mark.parametrize(("every", "per"), [("day", "day"), ("month", "month")])

@@ -107,8 +107,9 @@ OF_UNITS = (
 def test_neighbours_differ_by_at_most_the_claim(unit: str, place: Place, long: bool) -> None:
     units, texts = (UNITS, TEXTS + OF_UNITS) if unit == "who" else (ONE_ROW, TEXTS)
     tables = {name: place.engine(policy([*OTHERS, *rows], unit)) for name, rows in {"": [], **units}.items()}
-    for text in texts if long else texts[:: place.share]:
-        assert _compared(unit, Random(0), text, tables) > 0, text
+    step = 1 if long else 3
+    for index, text in enumerate(texts if long else texts[:: place.share]):
+        assert _compared(unit, Random(0), text, tables, slice(index % step, None, step)) > 0, text
     for engine in tables.values():
         engine.close()
 
@@ -148,22 +149,21 @@ def age(each: Row) -> int | None:
     return None if each["age"] is None else min(max(each["age"], 0), 9)
 
 
-@pytest.fixture(params=[(seed, unit) for seed in range(2) for unit in ("who", "row")], ids=str)
+@pytest.fixture(scope="module", params=[(seed, unit) for seed in range(2) for unit in ("who", "row")], ids=str)
 def asked(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    place: Place,
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, place: Place
 ) -> Iterator[tuple[Curator, list[Row]]]:
     seed, unit = request.param
-    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
     rows = people(Random(seed))
-    with Curator(place.moved(policy(rows, unit)), tmp_path / "account.ledger") as curator:
+    with Curator(place.moved(policy(rows, unit)), tmp_path_factory.mktemp("lists") / "account.ledger") as curator:
         yield curator, [each for each in rows if unit == "row" or each["who"] is not None]
 
 
 def read(curator: Curator, text: str) -> list[tuple[Any, ...]]:
-    return list(curator.sql(text).release(epsilon="0.1", fresh=True).rows)
+    """Return the rows of an answer without noise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+        return list(curator.sql(text).release(epsilon="0.001", fresh=True).rows)
 
 
 def test_items_are_counted(asked: tuple[Curator, list[Row]]) -> None:
@@ -232,16 +232,16 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", ["integer", "real", "text", "boolean", "date", "timestamp"])
-@pytest.mark.parametrize("stored", KINDS, ids=lambda each: str(each.type))
-def test_no_item_makes_a_question_fail(stored: pa.Array, kind: str) -> None:
-    columns = {"items": {"type": kind, "most_items": 20}}
-    with closing(DuckDB(policy_of(Table("t", pa.table({"items": stored}), columns, id="row")))) as engine:
-        text = "SELECT COUNT(item), COUNT(DISTINCT item) FROM t, UNNEST(items) AS u(item)"
-        view = engine.sources.scan("t")
-        found = engine.sources.run(f"SELECT items FROM {view}")
-        assert len(found) == 4
-        assert all(len(each or ()) <= 20 for (each,) in found)
-        question(engine, engine._policy, text.replace(", COUNT(DISTINCT item)", "")).options  # noqa: B018
+def test_no_item_makes_a_question_fail(kind: str) -> None:
+    stored = {f"items{index}": each for index, each in enumerate(KINDS)}
+    columns = {name: {"type": kind, "most_items": 20} for name in stored}
+    with closing(DuckDB(policy_of(Table("t", pa.table(stored), columns, id="row")))) as engine:
+        for name in stored:
+            found = engine.sources.run(f"SELECT {name} FROM {engine.sources.scan('t')}")
+            assert len(found) == 4
+            assert all(len(each or ()) <= 20 for (each,) in found)
+            text = f"SELECT COUNT(item) FROM t, UNNEST({name}) AS u(item)"
+            question(engine, engine._policy, text).options  # noqa: B018
 
 
 def test_a_list_in_every_source(tmp_path: Path) -> None:

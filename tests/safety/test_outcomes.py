@@ -54,10 +54,11 @@ _OTHERS = [{"who": who, **_PLAIN} for who in range(5)]
 TABLES: dict[str, list[Row]] = {
     "nobody": [],
     "one person": [{"who": 9, **_PLAIN}],
-    "others": _OTHERS,
-    "and one who makes divisors zero": [*_OTHERS, {"who": 9, **_SEVEN}],
-    "and one with wild cells": [*_OTHERS, {"who": 9, **_WILD}, {"who": 9, **_NULL, "note": "a" * 3000}],
-    "and one with many rows": [*_OTHERS, *[{"who": 9, **_SEVEN}] * 2000],
+    "others, and one with wild cells who makes divisors zero": [
+        *_OTHERS,
+        *({"who": 9, **cells} for cells in (_SEVEN, _WILD, {**_NULL, "note": "a" * 3000})),
+    ],
+    "others, and one with many rows": [*_OTHERS, *[{"who": 9, **_SEVEN}] * 2000],
 }
 
 
@@ -118,8 +119,10 @@ _NAMED = ("policy",)
 """Not compared on a server, where each table has a name of its own: the policy's hash, which is in that of a plan."""
 
 
-def outcome(curator: Curator, text: str, **price: Any) -> dict[str, Any]:
-    """Everything an analyst can see of a question, and what was sent to the engine for it."""
+def outcome(curator: Curator, text: str, *, explained: bool = True, **price: Any) -> dict[str, Any]:
+    """Return everything an analyst can see of a question, and what was sent to the engine for it; its explanation too
+    where it is ``explained``.
+    """
     engine: Any = curator._context.engine
     here = isinstance(engine, DuckDB)
     log(engine).clear()
@@ -127,7 +130,8 @@ def outcome(curator: Curator, text: str, **price: Any) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     try:
         question = curator.sql(text)
-        seen["explained"] = str(question.explain()), str(question.error(epsilon=1))
+        if explained:
+            seen["explained"] = str(question.explain()), str(question.error(epsilon=1))
         answer = question.release(fresh=True, **price)
         left_out = _MOMENTARY if here else (*_MOMENTARY, *_NAMED)
         receipt = {name: value for name, value in vars(answer.receipt).items() if name not in left_out}
@@ -142,10 +146,16 @@ def outcome(curator: Curator, text: str, **price: Any) -> dict[str, Any]:
     return seen
 
 
-def _same(curators: list[Curator], text: str, **price: Any) -> dict[str, Any]:
-    first, *others = (outcome(curator, text, **price) for curator in curators)
-    for name, other in zip(list(TABLES)[1:], others, strict=True):
-        assert repr(other) == repr(first), (text, name)
+def same(curators: list[Curator], text: str, *, explained: bool = True, **price: Any) -> dict[str, Any]:
+    """Return the one outcome of a question, whichever table it is asked of. An explanation reads no row: it is compared
+    between the first table and the last, which are furthest apart.
+    """
+    ends = (curators[0], curators[-1])
+    found = [outcome(curator, text, explained=explained and curator in ends, **price) for curator in curators]
+    first, *_, last = found
+    assert first.pop("explained", None) == last.pop("explained", None), text
+    for index, other in enumerate(found):
+        assert repr(other) == repr(first), (text, index)
     return first
 
 
@@ -154,8 +164,8 @@ def test_one_outcome_whoever_is_in_the_table(
     turn: Turn,
     place: Place,
 ) -> None:
-    asked = turn(QUESTIONS, 32 if place is HERE else 48)
-    found = [_same(curators, text, epsilon="0.001") for text in asked]
+    asked = turn(QUESTIONS, 54 if place is HERE else 80)
+    found = [same(curators, text, epsilon="0.001") for text in asked]
     answered = sum("answer" in each for each in found)
     assert answered > len(asked) * 0.3
     for each in found:
@@ -182,10 +192,8 @@ def test_a_refusal_reads_no_row_and_costs_nothing(
 
 def test_gaussian_and_rho_prices_too(curators: list[Curator]) -> None:
     for price in ({"epsilon": "0.1", "delta": "1e-9", "mechanism": sf.Gaussian}, {"rho": "1e-4"}):
-        found = _same(
-            curators, "SELECT region, COUNT(*), AVG(LEAST(1 / (age + 1), 2)) FROM people GROUP BY region", **price
-        )
-        assert "answer" in found
+        text = "SELECT region, COUNT(*), AVG(LEAST(1 / (age + 1), 2)) FROM people GROUP BY region"
+        assert "answer" in same(curators, text, explained=False, **price)
 
 
 _HERE = (
@@ -229,7 +237,7 @@ def test_every_statement_is_one_we_generated(
     place: Place,
 ) -> None:
     """Outside quoted texts and declared names there are only our own words; what an attacker wrote is quoted."""
-    for text in [*turn(INJECTIONS, 3 * place.share), *turn(QUESTIONS, 42 * place.share)]:
+    for text in [*turn(INJECTIONS, 3 * place.share), *turn(QUESTIONS, 72 * place.share)]:
         only_ours(outcome(curators[3], text, epsilon="0.001"))
 
 

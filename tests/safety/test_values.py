@@ -13,7 +13,7 @@ import pytest
 
 from safety import worlds
 from safety.places import HERE, Place
-from safety.worlds import KEYS, PREDICATES, question
+from safety.worlds import KEYS, PREDICATES, question, telling
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
@@ -77,10 +77,12 @@ def _check(bounded: BoundedPlan, before: Any, after: Any, replaced: bool, table:
         assert (np.asarray(after) >= np.asarray(before)).all(), "what a unit adds has one sign"
 
 
-def replayed(seed: int, plans: int, *, found: bool = False, place: Place = HERE) -> int:
+def replayed(seed: int, plans: int, *, found: bool = False, place: Place = HERE, few: bool = False) -> int:
     random = Random(seed)
     made = worlds.world(random)
-    tables: dict[str, Any] = {name: place.engine(made.policy(rows)) for name, rows in made.tables(random, 60).items()}
+    drawn = made.tables(random, 60)
+    chosen = telling(drawn) if few else drawn
+    tables: dict[str, Any] = {name: place.engine(made.policy(rows)) for name, rows in chosen.items()}
     compared = 0
     for _ in range(plans):
         asked_text = text(random, found=found)
@@ -109,11 +111,11 @@ def replayed(seed: int, plans: int, *, found: bool = False, place: Place = HERE)
 
 def test_neighbours_differ_by_at_most_the_claim() -> None:
     """Added and replaced units at every edge of the limits, in several groups, with NULLs, filters, joins, unions."""
-    assert sum(replayed(seed, 2) for seed in range(3)) > 50
+    assert sum(replayed(seed, 3, few=True) for seed in range(2)) > 50
 
 
 def test_groups_that_are_found_are_read_within_the_same_claim() -> None:
-    assert sum(replayed(seed, 2, found=True) for seed in range(20, 22)) > 20
+    assert replayed(20, 2, found=True, few=True) > 20
 
 
 @pytest.mark.long

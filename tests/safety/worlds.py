@@ -73,6 +73,15 @@ class World:
         return {"": self.rows, **found}
 
 
+def telling(tables: dict[str, tuple[Row, ...]]) -> dict[str, tuple[Row, ...]]:
+    """Return the tables that break most that can break, of those with one unit more: at both ends and beyond the
+    bounds, in every group, with both signs, and with more rows in more groups than count.
+    """
+    edges = [name for name in tables if name.endswith(" groups")]
+    ends = ("", "all in one group", "low end", "out of bounds", "every group", "mixed signs")
+    return {name: rows for name, rows in tables.items() if name in (*ends, *edges[-1:])}
+
+
 def _stored(cell: Any, kind: pa.DataType) -> Any:
     if cell is None:
         return None

@@ -194,13 +194,13 @@ def test_a_hop_requires_the_same_period() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["infinity", "-infinity", "x", "2024-13-01", "", None, "0001-01-01", "9999-12-31"])
-def test_strange_days_are_a_period_or_none(kind: str | None) -> None:
-    visits = pa.table({"who": [1], "day": [kind], "visit": [1], "n": [0]})
-    for every in ("day", "week", "month"):
-        unit = PrivacyUnit("patient", period=every, period_column="day")
-        found = owned(family(visits, visits, columns=DAYS, unit=unit), "visits")
-        assert len(found) == (kind in ("0001-01-01", "9999-12-31"))
+@pytest.mark.parametrize("every", ["day", "week", "month"])
+def test_strange_days_are_a_period_or_none(every: str) -> None:
+    days = ["infinity", "-infinity", "x", "2024-13-01", "", None, "0001-01-01", "9999-12-31"]
+    visits = pa.table({"who": [1] * len(days), "day": days, "visit": [1] * len(days), "n": range(len(days))})
+    unit = PrivacyUnit("patient", period=every, period_column="day")
+    found = owned(family(visits, visits, columns=DAYS, unit=unit), "visits")
+    assert [days[n] for n, _ in found] == ["0001-01-01", "9999-12-31"]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_one_unit_moves_its_own_rows_alone() -> None:
     """Tables of three visits by two people over two keys, and two drugs over three: what others have stays."""
     whos, keys = (1, 2, None), (1, 2, None)
     worlds = list(product(product(whos, keys), repeat=2))
-    for (first, second), (one, two) in product(worlds[::8], ((1, 2), (1, 1), (None, 2))):
+    for (first, second), (one, two) in product(worlds[::16], ((1, 2), (1, 1), (None, 2))):
         drugs = pa.table({"visit": pa.array([one, two], pa.int64()), "n": [0, 1]})
 
         def seen(pairs: Any, drugs: pa.Table = drugs) -> list[tuple[Any, ...]]:

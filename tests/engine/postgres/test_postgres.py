@@ -108,7 +108,7 @@ BY_WARD = "SELECT ward, COUNT(*), SUM(age) FROM visits GROUP BY ward"
 
 
 @pytest.mark.parametrize("seed", [2, 11])
-def test_neighbours_on_the_server_differ_by_at_most_the_claim(sessions: Sessions, seed: int) -> None:
+def test_neighbours_on_the_server_differ_by_at_most_the_claim(sessions: Sessions, seed: int, long: bool) -> None:
     """Both relations, in every bounding: what is added in one table is replaced between two."""
     random = Random(seed)
     made = world(random)
@@ -116,7 +116,7 @@ def test_neighbours_on_the_server_differ_by_at_most_the_claim(sessions: Sessions
     chosen = ["", *random.sample([name for name in tables if name], 3)]
     engines = {name: sessions.engine(made.policy(tables[name])) for name in chosen}
     compared = 0
-    for _ in range(6):
+    for _ in range(6 if long else 3):
         asked = text(random, made)
         try:
             plan = question(engines[""], engines[""]._policy, asked)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -187,8 +188,8 @@ def test_orders_agree_on_rows_that_tie(sessions: Sessions) -> None:
 
 
 def test_random_plans_have_equal_totals(sessions: Sessions) -> None:
-    """300 plans and more, and 20 with keys that are found."""
-    assert sum(_plans(sessions, seed, 18, 3, found=2) for seed in range(100, 110)) >= 320
+    """A hundred plans and more, and eight with keys that are found."""
+    assert sum(_plans(sessions, seed, 18, 2, found=2) for seed in range(100, 104)) >= 100
 
 
 @pytest.mark.long
@@ -237,8 +238,13 @@ def _in_duckdb(table: Carried, carried: list[object]) -> str:
     return f"(SELECT {', '.join(columns)})"
 
 
+@cache
+def _duck() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"threads": 1})
+
+
 def _run(statement: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
-    return duckdb.connect().execute(statement, parameters).fetchall()
+    return _duck().execute(statement, parameters).fetchall()
 
 
 def test_what_is_proved_of_a_server_holds_of_duckdb_too() -> None:

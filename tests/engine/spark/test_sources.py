@@ -91,10 +91,9 @@ def test_two_tables_of_one_database(tmp_path: Path) -> None:
 def test_a_source_has_no_more_rows_than_its_ceiling(kind: str, tmp_path: Path) -> None:
     source, relation = SOURCES[kind](PEOPLE, tmp_path), {"relation": "t"} if kind == "duckdb" else {}
     for make in (lambda **more: private(source, AGE, unit="who", **more), lambda **more: public(source, **more)):
-        for ceiling in (3, 4):
-            with Sources(make(row_ceiling=ceiling, **relation)) as sources:
-                table = next(each for each in sources.policy.tables.values() if each.row_ceiling == ceiling)
-                assert sources.run(f"SELECT count(*) FROM {sources.scan(table.name)}") == [(3,)]
+        with Sources(make(row_ceiling=3, **relation)) as sources:
+            table = next(each for each in sources.policy.tables.values() if each.row_ceiling == 3)
+            assert sources.run(f"SELECT count(*) FROM {sources.scan(table.name)}") == [(3,)]
         refusals = []
         for ceiling in (1, 2):
             with pytest.raises(InvalidPolicy, match="more rows than its row_ceiling") as refusal:
@@ -104,7 +103,7 @@ def test_a_source_has_no_more_rows_than_its_ceiling(kind: str, tmp_path: Path) -
         assert f"tables.{table.name}.row_ceiling" in refusals[0]
 
 
-def test_a_ceiling_holds_where_none_is_declared(tmp_path: Path) -> None:
+def test_a_ceiling_holds_where_none_is_declared(tmp_path: Path, long: bool) -> None:
     """It was as good as none: 2^40 rows, which nobody counted. Many names of one file of empty cells are many rows."""
     pa.parquet.write_table(pa.table({"age": pa.nulls(1 << 25, pa.int8())}), tmp_path / "000.parquet")
     for index in range(1, ROW_CEILING >> 25):
@@ -113,7 +112,8 @@ def test_a_ceiling_holds_where_none_is_declared(tmp_path: Path) -> None:
     os.link(tmp_path / "000.parquet", tmp_path / "more.parquet")
     with pytest.raises(InvalidPolicy, match="more rows than its row_ceiling"):
         Sources(private(tmp_path / "*.parquet", AGE))
-    Sources(private(tmp_path / "*.parquet", AGE, row_ceiling=MOST_ROWS)).close()
+    if long:  # rows are counted one by one
+        Sources(private(tmp_path / "*.parquet", AGE, row_ceiling=MOST_ROWS)).close()
 
 
 @pytest.mark.parametrize(
