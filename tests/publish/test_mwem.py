@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -95,7 +96,7 @@ def worlds(relation: str, units: bool) -> list[list[Row]]:
 def pairs(relation: str, found: list[Any]) -> list[tuple[Any, Any]]:
     if relation == "add-remove":
         return [(found[0], each) for each in found[1:]]
-    return [(one, other) for one in found for other in found]
+    return list(combinations(found, 2))
 
 
 @pytest.mark.parametrize("textbook", [False, True])

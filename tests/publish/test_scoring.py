@@ -75,8 +75,8 @@ def test_one_unit_moves_the_distance_within_its_bound(relation: str, units: bool
         ]
         for total in (1, 5, 9, 10, 100, 10_000):
             view = replace(found[0][0].view, total=total * 1024 if units else total)
-            for (_, one), (_, other) in pairs(relation, found):
-                moved = abs(value(view, one) - value(view, other))
+            for one, other in pairs(relation, [value(view, rows) for _, rows in found]):
+                moved = abs(one - other)
                 assert moved <= view.sensitivity.total
                 furthest = max(furthest, moved / view.sensitivity.total)
     assert furthest == 1
