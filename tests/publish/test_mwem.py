@@ -119,14 +119,14 @@ def test_one_unit_moves_every_score_and_count_within_its_bound(relation: str, un
         scores = candidates.scores(guess)
         assert steps.choice.sensitivity == scores.moved
         assert not steps.choice.monotone
-        for (_, one), (_, other) in pairs(relation, found):
-            moved = np.abs(scores.of(one) - scores.of(other)).max()
+        for one, other in pairs(relation, [scores.of(rows) for _, rows in found]):
+            moved = np.abs(one - other).max()
             assert moved <= scores.moved
             furthest = max(furthest, moved / float(scores.moved))
     assert furthest == 1
     for view in (Counted(candidates.views[0].reading, ()), *map(candidates.view, range(len(candidates)))):
-        for (_, one), (_, other) in pairs(relation, found):
-            moved = np.abs(view.of(one) - view.of(other))
+        for one, other in pairs(relation, [view.of(rows) for _, rows in found]):
+            moved = np.abs(one - other)
             assert moved.sum() <= view.sensitivity.total
             assert (moved**2).sum() <= view.sensitivity.squares
             assert view.sensitivity.total <= steps.measured.total or view.places == ()
