@@ -20,7 +20,7 @@ PRICES: dict[str, dict[str, Any]] = {
     "concentrated": {"rho": "0.2"},
 }
 KINDS = ("pure", "concentrated")
-TWO = ("people", "rows")
+TWO = ("people", pytest.param("rows", marks=pytest.mark.long))
 two_worlds = pytest.mark.parametrize("world", TWO)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
 
@@ -49,6 +50,12 @@ def rows() -> Iterator[Curator]:
         yield opened
 
 
+@cache
+def _question(curator: Curator, text: str) -> Question:
+    """Read a question once for all of its aspects."""
+    return curator.sql(text)
+
+
 def _checked(
     aspect: str, section: str, curator: Curator, claimed: Callable[[Question, TitledQuestion], Claims]
 ) -> None:
@@ -57,7 +64,7 @@ def _checked(
     for asked in _QUESTIONS:
         if asked.section == section:
             try:
-                question = curator.sql(asked.text)
+                question = _question(curator, asked.text)
                 made = {} if question.free else claimed(question, asked)
             except Unsupported as refused:
                 made = {"refused": refused.code}

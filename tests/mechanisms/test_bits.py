@@ -74,7 +74,7 @@ def test_a_broken_stream_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_sixteen_draws_of_several_processes(method: str) -> None:
+def test_sixteen_processes(method: str) -> None:
     bits.words(4)
     with multiprocessing.get_context(method).Pool(4 if method == "fork" else 2) as pool:
         assert _all_different([*pool.map(_blocks, range(16)), _blocks()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import duckdb
 import numpy as np
@@ -15,6 +16,7 @@ import sfumato as sf
 from plan.described import CATALOG
 from release.by_hand import stored
 from sfumato.plan.aggregates.measures import Estimate, Total
+from sfumato.plan.nodes import Query
 from sfumato.plan.sql.statements import parse
 from sfumato.release.measured import estimating
 from sfumato.release.noisy_rows.answer_rows import answer_rows
@@ -46,8 +48,13 @@ QUESTIONS = (
 numbers = st.lists(st.integers(-6, 9), min_size=len(GROUPS), max_size=len(GROUPS))
 
 
+@cache
+def _parsed(text: str) -> Query:
+    return parse(text, CATALOG)
+
+
 def finished(text: str, counts: Sequence[float], sums: Sequence[float], width: float = 0.0) -> Finished:
-    query = parse(text, CATALOG)
+    query = _parsed(text)
     given = {"Count": np.array(counts, float), "Sum": np.array(sums, float)}
     found = [given[type(each).__name__] for each in query.plan.measures]
     estimates = [Estimate(each, each - width, each + width) for each in found]
@@ -93,7 +100,7 @@ def test_values_are_those_of_sql(text: str, counts: list[int], sums: list[int]) 
 
 @pytest.mark.parametrize("text", QUESTIONS)
 @given(counts=numbers, sums=numbers, moves=st.lists(st.integers(-2, 2), min_size=16, max_size=16))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_ranges_hold_the_numbers_of_any_exact_rows_within_them(
     text: str, counts: list[int], sums: list[int], moves: list[int]
 ) -> None:

@@ -209,7 +209,7 @@ def test_the_owners_questions_are_read(tmp_path: Path) -> None:
 def audited(long: bool) -> CuratorAudit:
     """A short audit: the time is up before all is tried, and it says so."""
     return sf.audit.curator(
-        policy(), "0.5" if long else "0.02", ["SELECT COUNT(*) AS n FROM visits"], confidence=CONFIDENCE
+        policy(), "0.5" if long else "0.005", ["SELECT COUNT(*) AS n FROM visits"], confidence=CONFIDENCE
     )
 
 
@@ -349,7 +349,7 @@ def test_whole_audits_of_sound_policies(relation: str, every_row: bool) -> None:
 
 def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: Stage) -> None:
     """One that is answered and one that is refused: of the second, the refusal is compared."""
-    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::4]))
+    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::6]))
     limits = {} if stage.policy.unit.every_row else {"rows": 1}
     texts = ["SELECT SUM(age + 1) AS a0 FROM visits WHERE age > 3", "SELECT SUM(note) AS a0 FROM visits"]
     run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
@@ -378,7 +378,7 @@ def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Stage
     """
     texts = ["SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", "SELECT SUM(age) AS total FROM visits"]
     asked = [_Asked(each, TEMPLATE, gaussian=True) for each in texts]
-    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::4]))
+    few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::6]))
     run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
     tried, untried = run.questions(asked)
     assert untried == ()
