@@ -126,7 +126,13 @@ def test_exact_totals(section: str, patients: Curator) -> None:
     _checked("totals", section, patients, totals)
 
 
-@pytest.mark.parametrize("section", _SECTIONS)
+_RELEASED_TOGETHER = ("counts", "noisy rows", "noisy arithmetic", "moments", "quantiles", "shown groups")
+
+
+@pytest.mark.parametrize(
+    "section",
+    [pytest.param(each, marks=[pytest.mark.long] if each in _RELEASED_TOGETHER[1:] else []) for each in _SECTIONS],
+)
 def test_released_rows(section: str, patients: Curator) -> None:
     def released(question: Question, asked: TitledQuestion) -> Claims:
         return release_claims(question, question.prepared(Request(100, "1e-6" if question.found else 0)), asked.title)
@@ -134,9 +140,7 @@ def test_released_rows(section: str, patients: Curator) -> None:
     _checked("released", section, patients, released)
 
 
-@pytest.mark.parametrize(
-    "section", ["counts", "noisy rows", "noisy arithmetic", "moments", "quantiles", "shown groups"]
-)
+@pytest.mark.parametrize("section", _RELEASED_TOGETHER)
 def test_rows_released_together(section: str, rows: Curator) -> None:
     def released(question: Question, asked: TitledQuestion) -> Claims:
         return release_claims(

@@ -14,7 +14,7 @@ from privacy.families import add_remove, deltas, distributions, lists_of_curves
 from refusals import assert_refused
 from sfumato.privacy import pairs
 
-MANY = settings(max_examples=40)
+MANY = settings(max_examples=20)
 
 
 @MANY

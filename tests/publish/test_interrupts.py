@@ -42,21 +42,20 @@ def policy(tmp_path: Path) -> Path:
     return tmp_path / "clinic.toml"
 
 
-def kinds(policy: Path) -> tuple[int, int]:
-    with sf.open(policy) as curator:
-        found = Counter(line.kind for line in curator.history())
+def kinds(curator: sf.Curator) -> tuple[int, int]:
+    found = Counter(line.kind for line in curator.history())
     return found["charge"], found["answer"]
 
 
 def _checked(policy: Path, charges: int, answers: int) -> None:
     """What was charged is there, nothing stands under the name of the file, and what was answered is found again."""
     file = policy.with_name("people.sfu")
-    assert kinds(policy) == (charges, answers)
     assert not file.exists()
     with sf.open(policy) as curator:
+        assert kinds(curator) == (charges, answers)
         made = curator.marginals("people", 2).release(epsilon=1, delta="1e-9")
+        assert kinds(curator) == (charges + (not answers), 1)
     assert made.receipt.free is bool(answers)
-    assert kinds(policy) == (charges + (not answers), 1)
     made.save(file)
     assert sf.synopsis(file).verify()
 

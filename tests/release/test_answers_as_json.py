@@ -177,7 +177,7 @@ def test_what_is_no_answer_is_refused(text: Any) -> None:
 
 
 def test_answers_longer_than_a_ledger_line_are_read_back() -> None:
-    rows = tuple((dt.date(2024, 6, 1), each) for each in range(100_000))
+    rows = tuple((dt.date(2024, 6, 1), each) for each in range(110_000))
     answer = sf.Answer(
         WHOLE.columns, WHOLE.types, rows, {"n": tuple((each - 1.5, each + 1.5) for _, each in rows)}, (), RECEIPT, ()
     )

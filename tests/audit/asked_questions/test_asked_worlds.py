@@ -65,6 +65,7 @@ def test_a_question_is_not_refuted(curator: Curator) -> None:
     assert sf.audit.falsify(curator.sql(COUNT), Guarantee(2), 2_000, CONFIDENCE).holds
 
 
+@pytest.mark.long
 def test_a_claim_below_what_was_paid_is_refuted_and_the_owner_pays_nothing(curator: Curator) -> None:
     """The twin that claims a two hundredth of its price: every answer tells, but for e^−40. The owner's table is empty,
     so what is told comes from invented rows; the account is untouched.
@@ -91,8 +92,9 @@ def test_the_groups_of_one_release_are_looked_at_together(relation: str, tmp_pat
     table = Table("visits", NOWHERE, columns, id="row")
     declared = Policy(PrivacyUnit("visit", every_row=True), Budget(3, neighbours=relation), {"visits": table}, size=20)
     with Curator(_owned(declared), tmp_path / "owner.ledger") as curator:
-        question = curator.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
+        question, before = curator.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"), curator.ledger.head
         verdict = sf.audit.falsify(question, Guarantee("0.2"), 300, CONFIDENCE)
+        assert curator.ledger.head == before  # the owner pays nothing
     assert verdict.holds, str(verdict)
 
 
@@ -139,10 +141,10 @@ def test_noise_that_is_drawn_again_tells_what_is_claimed_too_low(stage: Stage) -
     recorded = stage.recorded(question, stage.paid(question))
     pair = replayed(recorded, stage.tables.pairs).telling
     assert pair is not None
-    verdicts = [drawn_again(recorded, pair, Guarantee(claim), 20_000, Fraction(CONFIDENCE)) for claim in (1, "0.1")]
+    verdicts = [drawn_again(recorded, pair, Guarantee(claim), 8_000, Fraction(CONFIDENCE)) for claim in (1, "0.1")]
     (sound, many), (broken, _) = [each for each in verdicts if each is not None]
     assert sound.holds, str(sound)
-    assert many == 20_000
+    assert many == 8_000
     assert not broken.holds, str(broken)
 
 
@@ -181,7 +183,7 @@ def test_processes_buy_what_this_one_would() -> None:
         Job(made.opened(each), text, {"epsilon": 10**6, "fresh": True}, 3, math.inf) for each in made.populations[:2]
     ]
     with Processes() as processes:
-        first, second = processes.buy(jobs)
+        first, second = (processes.buy([each])[0] for each in jobs)  # one process; falsify begins two
         with pytest.raises(sf.SfumatoError, match="never shown"):
             processes.buy([replace(jobs[0], ask=AskedText("SELECT * FROM visits"))])
     assert len(first) == len(second) == 3

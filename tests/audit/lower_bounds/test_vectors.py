@@ -13,7 +13,7 @@ from sfumato.audit.lower_bounds.telling_events import View, by_value, one_column
 from sfumato.audit.lower_bounds.trained_events import discriminant, grown
 
 Sampler = Callable[[int], Any]
-SAMPLES = 20_000
+SAMPLES = 40_000
 CLAIM = sf.Guarantee(1)
 SURE = "0.999999"
 

@@ -372,19 +372,19 @@ def test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussi
     assert list(run.gaussian(asked)) == []
 
 
-def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Stage) -> None:
+def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Stage, long: bool) -> None:
     """It ends what an account pays by ε alone, so it comes after everything else. How many rows there are is public
     under replace neighbours, and would not be drawn; how many of each ward is not.
     """
     texts = ["SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", "SELECT SUM(age) AS total FROM visits"]
-    asked = [_Asked(each, TEMPLATE, gaussian=True) for each in texts]
+    asked = [_Asked(each, TEMPLATE, gaussian=True) for each in (texts if long else texts[:1])]
     few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::6]))
     run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
     tried, untried = run.questions(asked)
     assert untried == ()
     tried = (*tried, *run.gaussian(asked))
-    assert [each.doubts for each in tried] == [()] * 4
-    assert ["Gaussian" in each.price for each in tried] == [False, False, True, True]
+    assert [each.doubts for each in tried] == [()] * 2 * len(asked)
+    assert ["Gaussian" in each.price for each in tried] == [False] * len(asked) + [True] * len(asked)
     assert all(each.answered and each.replay is not None and each.drawn is not None for each in tried)
 
 

@@ -77,27 +77,23 @@ def table_of(name: str, cells: list[Any], **more: Any) -> Table:
     return Table("t", pa.table({name: pa.array(cells, STORED[name])}), {name: COLUMNS[name]}, id="row", **more)
 
 
-def counted(name: str, cells: list[Any]) -> np.ndarray:
+def counted(engine: DuckDB, table: Table, name: str) -> np.ndarray:
     """How many rows each cell of one column has."""
-    table = table_of(name, cells)
-    with closing(DuckDB(policy_of(table))) as engine:
-        source = rows(select("SELECT * FROM t"), engine.catalog(), {})
-        (made,) = coded(table, [name.upper()], source.resolve)
-        plan = Aggregate(source.relation, (made.key,), (Count(),))
-        (bounded,) = boundings(plan, Limits.of(table), made.attribute.size)
-        (marginal,) = engine.read(Marginals(bounded, (made.codes,), ((0,),)), 1)
-        return marginal
+    source = rows(select("SELECT * FROM t"), engine.catalog(), {})
+    (made,) = coded(table, [name.upper()], source.resolve)
+    plan = Aggregate(source.relation, (made.key,), (Count(),))
+    (bounded,) = boundings(plan, Limits.of(table), made.attribute.size)
+    (marginal,) = engine.read(Marginals(bounded, (made.codes,), ((0,),)), 1)
+    return marginal
 
 
-def told(name: str, cell: Any, cells: list[Any]) -> int:
+def told(engine: DuckDB, table: Table, name: str, cell: Any) -> int:
     """How many rows SQL over the column finds in a cell, by comparisons written out."""
-    table = table_of(name, cells)
     written = f"{name} = {_sql(cell.value)}" if isinstance(cell, Listed) else _between(name, cell)
-    with closing(DuckDB(policy_of(table))) as engine:
-        source = rows(select(f"SELECT * FROM t WHERE {written}"), engine.catalog(), {})
-        (bounded,) = boundings(Aggregate(source.relation, (), (Count(),)), Limits.of(table), 1)
-        (total,) = engine.read(Marginals(bounded, (), ((),)), 1)
-        return int(total)
+    source = rows(select(f"SELECT * FROM t WHERE {written}"), engine.catalog(), {})
+    (bounded,) = boundings(Aggregate(source.relation, (), (Count(),)), Limits.of(table), 1)
+    (total,) = engine.read(Marginals(bounded, (), ((),)), 1)
+    return int(total)
 
 
 def _between(name: str, cell: Range) -> str:
@@ -119,16 +115,17 @@ def test_a_row_is_in_the_cell_that_sql_says(name: str) -> None:
     cells = CELLS[name]
     table = table_of(name, cells)
     attribute = attribute_of(name, table.columns[name], table.codings.get(name))
-    found = counted(name, cells)
-    assert found.sum() == len(cells)  # every row is in one cell
-    shown = [place for place in range(attribute.size - 1) if found[place]]
-    empty = [place for place in range(attribute.size - 1) if not found[place]][:2]
-    for place in (*shown, *empty):
-        cell = attribute.cells[place]
-        apart = [each for each in attribute.cells if isinstance(each, Listed) and isinstance(cell, Range)]
-        inside = [each for each in apart if cell.low <= each.value < cell.high]
-        wanted = told(name, cell, cells) - sum(told(name, each, cells) for each in inside)
-        assert wanted == found[place], cell
+    with closing(DuckDB(policy_of(table))) as engine:
+        found = counted(engine, table, name)
+        assert found.sum() == len(cells)  # every row is in one cell
+        shown = [place for place in range(attribute.size - 1) if found[place]]
+        empty = [place for place in range(attribute.size - 1) if not found[place]][:2]
+        for place in (*shown, *empty):
+            cell = attribute.cells[place]
+            apart = [each for each in attribute.cells if isinstance(each, Listed) and isinstance(cell, Range)]
+            inside = [each for each in apart if cell.low <= each.value < cell.high]
+            wanted = told(engine, table, name, cell) - sum(told(engine, table, name, each) for each in inside)
+            assert wanted == found[place], cell
 
 
 def test_cells_are_those_of_the_policy() -> None:
