@@ -73,21 +73,26 @@ def test_one_unit_moves_the_distance_within_its_bound(relation: str, units: bool
     with ExitStack() as opened:
         policies = [policy_of(each, units=units, relation=relation) for each in worlds(relation, units)]
         engines = [opened.enter_context(closing(DuckDB(each))) for each in policies]
-        for worst in (False, True):
-            assert max(_furthest(engines, each, relation, worst) for each in (CANDIDATE, ONE_CELL)) == 1
+        draws = {
+            worst: [proposed_to(engines[0], each, worst=worst, total=1)._draw(Price(2)) for each in (CANDIDATE, ONE_CELL)]
+            for worst in (False, True)
+        }
+        (reading,) = {each.view.reading for both in draws.values() for each in both}
+        read = [engine.read(reading, 3) for engine in engines]
+    for both in draws.values():
+        assert max(_furthest(each, read, relation) for each in both) == 1
 
 
-def _furthest(engines: list[DuckDB], candidate: Any, relation: str, worst: bool) -> Fraction:
+def _furthest(draw: ScoreDraw, read: list[CodedRows], relation: str) -> Fraction:
     """Return how far neighbours move the distance, of what it is charged for; no further than that."""
-    draw = proposed_to(engines[0], candidate, worst=worst, total=1)._draw(Price(2))
-    read = [engine.read(draw.view.reading, 3) for engine in engines]
     furthest = Fraction(0)
-    for total in (1, 9, 10, 10_000):
+    for total in (1, 5, 9, 10, 100, 10_000):
         view = replace(draw.view, total=total * draw.unit_value.denominator)
+        most = view.sensitivity.total
         for one, other in pairs(relation, [value(view, rows) for rows in read]):
             moved = abs(one - other)
-            assert moved <= view.sensitivity.total
-            furthest = max(furthest, Fraction(moved, view.sensitivity.total))
+            assert moved <= most
+            furthest = max(furthest, Fraction(moved, most))
     return furthest
 
 
@@ -256,10 +261,10 @@ def test_both_ranges_hold(units: bool, worst: bool) -> None:
 def test_a_number_of_rows_that_is_not_the_exact_one_widens_the_range_of_the_exact_score(worst: bool) -> None:
     """A caller's number, such as that of a synthetic table, is near the truth at best."""
     with closing(DuckDB(policy_of(people(3, 60)))) as engine:
+        rows = engine.read(proposed_to(engine, CANDIDATE)._draw(Price(2)).view.reading, 3)
         for assumed in (1, 30, 55, 60, 70, 200):
             draw = replace(proposed_to(engine, CANDIDATE, worst=worst, total=assumed)._draw(Price(2)), noise=NARROW)
-            rows = engine.read(draw.view.reading, 3)
-            low, high = draw.draw(lambda _, rows=rows: rows).nist_interval()
+            low, high = draw.draw(lambda _: rows).nist_interval()
             assert low <= _at(draw, rows, 60).score <= high, assumed
 
 
