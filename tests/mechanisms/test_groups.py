@@ -138,7 +138,7 @@ SIZES: tuple[Any, ...] = (
 )
 @pytest.mark.parametrize(
     "noise",
-    [pytest.param(each, marks=[pytest.mark.long] if place in (1, 4, 6) else []) for place, each in enumerate(SIZES)],
+    [pytest.param(each, marks=[pytest.mark.long] if place in (1, 3, 4, 6) else []) for place, each in enumerate(SIZES)],
     ids=repr,
 )
 def test_noise_on_several_coordinates(
@@ -333,7 +333,7 @@ def _key_worlds(mechanism: sf.KeyThreshold, relation: str, k: int) -> Iterable[P
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize("kind", THRESHOLDS)
 def test_keys(kind: str, relation: str, long: bool) -> None:
-    """Units that hold the same keys, alone or not, come, or become others: up to two, and up to three of one key each."""
+    """Units that hold the same keys, alone or not, come, or become others: up to two, or three with one key."""
     mechanism, sizes = THRESHOLDS[kind](relation), K if long or kind == "one" else K[:2]
     check(mechanism.curve(), partial(_key_worlds, mechanism, relation), sizes)
     if relation == "add-remove":

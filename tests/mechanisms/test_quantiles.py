@@ -40,9 +40,10 @@ def test_draws_follow_the_exact_law(q: str, data: list[int], long: bool) -> None
     expected = law(clamped, float(q), 1.5 / (2 * max(float(q), 1 - float(q))), 0, 12)
     one_by_one, at_once = (4000, 20_000) if long else (200, 5000)
     tables = Grouped.of(tuple((group, x) for group in range(at_once) for x in data), at_once)
+    histogram = np.unique(np.array(data, np.int64), return_counts=True)
     for drawn in (
         [mechanism.choose(data)[0] for _ in range(one_by_one)],
-        [mechanism.choose_histogram(*np.unique(np.array(data, np.int64), return_counts=True))[0] for _ in range(one_by_one)],
+        [mechanism.choose_histogram(*histogram)[0] for _ in range(one_by_one)],
         groups.choose_groups(tables)[:, 0],
     ):
         assert passes(*chi_square(np.array(drawn), expected))

@@ -95,9 +95,7 @@ def test_large_delta_is_resolved() -> None:
         C.laplace(1e-290),
         C.pair(["1e-17", 1 - Fraction("1e-17")], [1 - Fraction("1e-17"), "1e-17"]),
         sf.compose([(C.pair([1, 0], [0, 1]), 2), C.gaussian(1)]),
-        pytest.param(
-            sf.compose([(C.discrete_gaussian(1e-30), 1000), (C.laplace(1), 3)]), marks=pytest.mark.long
-        ),
+        pytest.param(sf.compose([(C.discrete_gaussian(1e-30), 1000), (C.laplace(1), 3)]), marks=pytest.mark.long),
         sf.compose([C.discrete_gaussian(1, 0), C.gaussian(1)]),
         pytest.param(sf.compose([(C.laplace(1e-200), 2), C.gaussian(1)]), marks=pytest.mark.long),
         sf.compose([(C.gaussian(10**9), 10**18), (C.laplace(10**12), 10**17)]),

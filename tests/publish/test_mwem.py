@@ -587,10 +587,14 @@ def test_every_edit_of_a_file_is_found(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_fit_that_cannot_be_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    found = fitted(tmp_path, people(5, 20), rounds=1)
+def test_a_fit_that_cannot_be_is_refused(one_round: Any, wrong: dict[str, Any]) -> None:
     with pytest.raises(sf.InvalidParameter):
-        replace(found.fit, **wrong)
+        replace(one_round.fit, **wrong)
+
+
+@pytest.fixture(scope="module")
+def one_round(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return fitted(tmp_path_factory.mktemp("fitted"), people(5, 20), rounds=1)
 
 
 @pytest.mark.parametrize("given", [{"delta": 0}, {"delta": "1e-9"}])

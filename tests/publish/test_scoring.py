@@ -74,7 +74,9 @@ def test_one_unit_moves_the_distance_within_its_bound(relation: str, units: bool
         policies = [policy_of(each, units=units, relation=relation) for each in worlds(relation, units)]
         engines = [opened.enter_context(closing(DuckDB(each))) for each in policies]
         draws = {
-            worst: [proposed_to(engines[0], each, worst=worst, total=1)._draw(Price(2)) for each in (CANDIDATE, ONE_CELL)]
+            worst: [
+                proposed_to(engines[0], each, worst=worst, total=1)._draw(Price(2)) for each in (CANDIDATE, ONE_CELL)
+            ]
             for worst in (False, True)
         }
         (reading,) = {each.view.reading for both in draws.values() for each in both}

@@ -93,7 +93,7 @@ def exact(text: str, counts: Sequence[float], sums: Sequence[float]) -> list[tup
 
 @pytest.mark.parametrize("text", QUESTIONS)
 @given(counts=numbers, sums=numbers)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_values_are_those_of_sql(text: str, counts: list[int], sums: list[int]) -> None:
     assert shown(finished(text, counts, sums)) == exact(text, counts, sums)
 

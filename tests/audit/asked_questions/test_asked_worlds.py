@@ -176,6 +176,7 @@ def test_a_question_alone_is_compared_too(curator: Curator) -> None:
     assert found.share > 0.999
 
 
+@pytest.mark.long
 def test_processes_buy_what_this_one_would() -> None:
     made = neighbours_of(policy())
     text = AskedText("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")

@@ -35,7 +35,7 @@ def _query(weights: np.ndarray, own: Attributes, keys: Set, group: tuple[int, ..
 
 @pytest.mark.parametrize("laplace", [False, True])
 @pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("keys", [(), (0,), (1,), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("keys", [(), (0,), pytest.param((1,), marks=pytest.mark.long), (0, 2), (0, 1, 2)])
 def test_totals_are_queries(world: str, keys: Set, laplace: bool, long: bool) -> None:
     own = WORLDS[world]
     if laplace:

@@ -10,7 +10,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -126,12 +126,17 @@ def test_one_unit_moves_every_block_within_its_sensitivity(units: bool, relation
     kinds = KINDS if units else ("one", "missing")
     cut = (lambda kind: units_of(kind, 99)) if units else (lambda kind: units_of(kind, 99)[:1])
     tables = [rows(1) + cut(kind) for kind in kinds] + ([rows(1)] if relation == "add-remove" else [])
-    prices = [Price(**each) for each in PRICES]
-    worlds = [exact_blocks_at(policy_of(found, units=units, relation=relation), prices) for found in tables]
-    for own in zip(*worlds, strict=True):  # all tables at one price
+    with ExitStack() as opened:
+        policies = [policy_of(found, units=units, relation=relation) for found in tables]
+        engines = [opened.enter_context(closing(DuckDB(each))) for each in policies]
+        asked = proposal(policies[0], engines[0])
+        draws = [asked._draw(Price(**each), None) for each in PRICES]
+        read = [[engine.read(draw.reading, 3) for engine in engines] for draw in draws]
+    for draw, found in zip(draws, read, strict=True):
+        own = [[each.reading.of(exact) for each in draw.batch.measurements] for exact in found]
         pairs = [(each, own[-1]) for each in own[:-1]] if relation == "add-remove" else combinations(own, 2)
         nearest = 0.0
-        for (draw, one), (_, other) in pairs:
+        for one, other in pairs:
             for measurement, before, after in zip(draw.batch.measurements, one, other, strict=True):
                 moved, most = np.abs(before - after).astype(object), measurement.sensitivity
                 assert moved.sum() <= most.total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -38,19 +39,22 @@ def steps_of(method: str, price: Price, **more: Any) -> Iterator[tuple[Course, A
             return
 
 
-@pytest.mark.parametrize("price", PRICES, ids=str)
+KINDS = list(itertools.product(RUN, PRICES, (False, True), ("add-remove", "replace")))
+COVERING = [
+    (method, price, bool((one + two) % 2), ("add-remove", "replace")[(one + two // 2) % 2])
+    for one, method in enumerate(RUN)
+    for two, price in enumerate(PRICES)
+]
+"""Every method at every price, with either unit and under either relation."""
+
+
 @pytest.mark.parametrize(
-    ("units", "relation"),
-    [
-        (False, "add-remove"),
-        (True, "replace"),
-        pytest.param(False, "replace", marks=pytest.mark.long),
-        pytest.param(True, "add-remove", marks=pytest.mark.long),
-    ],
+    ("method", "price", "units", "relation"),
+    [pytest.param(*each, marks=[] if each in COVERING else [pytest.mark.long]) for each in KINDS],
+    ids=str,
 )
-@pytest.mark.parametrize("method", RUN)
 def test_all_steps_together_cost_what_was_claimed_and_no_more_than_the_price(
-    method: str, units: bool, relation: str, price: dict[str, Any]
+    method: str, price: dict[str, Any], units: bool, relation: str
 ) -> None:
     costs, found = [], list(steps_of(method, Price(**price), units=units, relation=relation))
     course = found[-1][0]
