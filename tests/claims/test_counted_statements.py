@@ -49,7 +49,10 @@ def _plain(found: Any, reading: PlanReading[Any]) -> Any:
     return np.asarray(found).tolist()
 
 
-@pytest.mark.parametrize("section", _SECTIONS)
+@pytest.mark.parametrize(
+    "section",
+    [pytest.param(each, marks=[pytest.mark.long] if each in ("counts", "chosen values") else []) for each in _SECTIONS],
+)
 def test_rows_counted_by_a_server_make_the_same_totals(section: str, patients: Curator) -> None:
     engine: Any = patients._context.engine
     compared = 0

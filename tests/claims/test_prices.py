@@ -66,7 +66,9 @@ def _priced(priced: PricedBatch) -> Claims:
     return claims
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.long] if each == "found gaussian" else []) for each in WORKLOADS]
+)
 def test_workloads(name: str, patients: Curator) -> None:
     questions, request, within, weights = WORKLOADS[name]
     workload = patients.workload(questions)

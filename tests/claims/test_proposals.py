@@ -20,7 +20,7 @@ PRICES: dict[str, dict[str, Any]] = {
     "concentrated": {"rho": "0.2"},
 }
 KINDS = ("pure", "concentrated")
-TWO = ("people", "rows")
+TWO = ("people", pytest.param("rows", marks=pytest.mark.long))
 two_worlds = pytest.mark.parametrize("world", TWO)
 
 
@@ -66,7 +66,13 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("kind", QUESTIONS)
+_MORE = ("filtered", "median", "spread", "ratio", "rollup")
+"""Of such questions test_questions.py has releases on record, too."""
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(each, marks=[pytest.mark.long] if each in _MORE else []) for each in QUESTIONS]
+)
 def test_questions(tmp_path: Path, kind: str) -> None:
     with clinic(tmp_path, "people", kind) as here:
         asked = here.sql(QUESTIONS[kind])

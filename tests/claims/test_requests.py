@@ -35,7 +35,8 @@ PRICES: dict[str, dict[str, Any]] = {
     "small": {"epsilon": "1e-5"},
     "none": {},
 }
-BOTH = ("people", "rows")
+BOTH = (pytest.param("people", marks=pytest.mark.long), "rows")
+"""The other clinic's proposals are on record by default, with their releases."""
 
 
 def record(name: str, found: dict[str, Claim]) -> None:

@@ -126,7 +126,7 @@ def test_the_theorem_by_the_exact_law(bids: list[int], prices: list[int], epsilo
 def test_prices_are_drawn_by_the_law(kind: type) -> None:
     bids = [0.3, 0.5, 0.5, 0.8, 1, 1]
     auction = games.digital_goods(bids, 2, PRICES, mechanism=kind)
-    count = 6000
+    count = 2500
     seen = np.bincount([auction.prices.index(auction.release().price) for _ in range(count)], minlength=4)
     expected = count * np.array(law(auction, [Fraction(str(b)) for b in bids]))
     assert passes(float(((seen - expected) ** 2 / expected).sum()), 4)

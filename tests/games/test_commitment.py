@@ -49,7 +49,7 @@ def test_given_one_the_other_is_chosen(name: str, epsilon: str) -> None:
 
 
 @given(environments(reactions=True), st.sampled_from(["0.02", "0.4", "1.5"]))
-@settings(max_examples=80)
+@settings(max_examples=35)
 def test_random_environments_with_a_gap_become_strict(game: games.Environment, epsilon: str) -> None:
     assume(game.gap is not None and game.gap.largest > 0)
     mixture = games.exactly_truthful(game, epsilon=epsilon)
@@ -59,7 +59,7 @@ def test_random_environments_with_a_gap_become_strict(game: games.Environment, e
 @given(
     environments(reactions=True), st.fractions(Fraction(1, 1000), 3), st.fractions(Fraction(1, 100), Fraction(99, 100))
 )
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_each_condition_implies_the_next_and_the_last_implies_strictness(
     game: games.Environment, epsilon: Fraction, q: Fraction
 ) -> None:
@@ -195,7 +195,7 @@ def test_privacy_alone_leaves_truth_nearly_worthless_and_commitment_mends_it() -
 def test_draws_follow_the_mixture() -> None:
     game = games.line(3, players=3)
     mixture = games.Mixture(game, 2, "0.3")
-    count = 4000
+    count = 2000
     drawn = [mixture.release([0, 0, 2]) for _ in range(count)]
     free = mixture.law((0, 0, 2)).probabilities
     seen = [

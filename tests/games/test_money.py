@@ -27,7 +27,7 @@ def test_truth_is_dominant_on_every_small_game(name: str, epsilon: str) -> None:
 
 
 @given(environments(reactions=True), st.sampled_from(["0.2", "1", "4"]))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_and_on_random_ones_nobody_is_worse_off(game: games.Environment, epsilon: str) -> None:
     priced = games.truthful_with_money(game, epsilon)
     assert priced.proof().gain[1] <= NOTHING
@@ -60,14 +60,14 @@ def test_payments_by_the_integral_they_are_drawn_from() -> None:
 
 
 def test_drawn_payments_average_to_the_theorem() -> None:
-    """Payments lie in [−1, 1]: by Hoeffding the mean of 2,500 is within 0.12 except with probability 4e-8 a player."""
+    """Payments lie in [−1, 1]: by Hoeffding the mean of 1,500 is within 0.14 except with probability 9e-7 a player."""
     game = games.Environment([[1, 0], [0, 1]], players=3)
     priced = games.truthful_with_money(game, 3)
-    bills = [priced.release([0, 0, 1]) for _ in range(2500)]
+    bills = [priced.release([0, 0, 1]) for _ in range(1500)]
     drawn = np.array([[float(p) for p in bill.payments] for bill in bills]).mean(axis=0)
-    assert 2 * math.exp(-2 * 2500 * (0.12 / 2) ** 2) < 1e-6
+    assert 2 * math.exp(-2 * 1500 * (0.14 / 2) ** 2) < 1e-6
     for mean, paid in zip(drawn, priced.payments([0, 0, 1]), strict=True):
-        assert abs(mean - float(paid)) < 0.12
+        assert abs(mean - float(paid)) < 0.14
     assert {bill.outcome for bill in bills} == {0, 1}
 
 

@@ -55,7 +55,7 @@ def matrices(draw: st.DrawFn) -> tuple[games.MatrixGame, list[list[Fraction]]]:
 
 
 @given(matrices())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_against_plain_loops(case: tuple[games.MatrixGame, list[list[Fraction]]]) -> None:
     game, mixed = case
 

@@ -48,7 +48,7 @@ def test_every_game_of_two_by_two_on_a_coarse_grid(make: type, long: bool) -> No
 
 
 @given(environments(), st.sampled_from(EPSILONS), st.sampled_from(list(LAWS)), st.integers(1, 2))
-@settings(max_examples=120)
+@settings(max_examples=50)
 def test_no_random_game_escapes_the_bounds(game: games.Environment, epsilon: str, make: type, k: int) -> None:
     found = games.truthfulness(make(epsilon, neighbours="replace"), game, coalition=min(k, game.players))
     assert found.exact
@@ -58,7 +58,7 @@ def test_no_random_game_escapes_the_bounds(game: games.Environment, epsilon: str
 
 
 @given(environments(reactions=True), st.sampled_from(["0.5", "3"]))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_players_that_are_alike_may_be_counted_together(game: games.Environment, epsilon: str) -> None:
     """The anonymous enumeration against the full one, in which the rule does not say that it is anonymous."""
     rule = games.Welfare(game, sf.Exponential(epsilon, neighbours="replace"))

@@ -76,7 +76,7 @@ def test_a_broken_stream_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_sixteen_processes(method: str) -> None:
     bits.words(4)
-    with multiprocessing.get_context(method).Pool(4) as pool:
+    with multiprocessing.get_context(method).Pool(4 if method == "fork" else 2) as pool:
         assert _all_different([*pool.map(_blocks, range(16)), _blocks()])
 
 
@@ -190,8 +190,10 @@ def test_an_interruption_that_raises_loses_the_stream_and_repeats_nothing() -> N
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_handler_that_forks_leaves_the_bytes_to_the_parent() -> None:
-    """A child that returns into the middle of a draw draws anew; so does one that was forked while a key was made."""
+def test_a_handler_that_forks_leaves_the_bytes_to_the_parent(long: bool) -> None:
+    """A child that returns into the middle of a draw draws anew; so does one that was forked while a key was made. (At
+    every third step, or every eleventh where there are many; at more with --long.)
+    """
     where = ("_run", "_fresh", "_key", "_new_key")
     for fresh in (False, True):
         bits.integer(128)
@@ -202,7 +204,7 @@ def test_a_handler_that_forks_leaves_the_bytes_to_the_parent() -> None:
 
         ready()
         most = _steps_of_a_draw(lambda: bits.integer(128), where)
-        for step in range(1, most + 1, 1 if most < 60 else 7):
+        for step in range(1, most + 1, (1 if long else 3) if most < 60 else 7 if long else 11):
             ready()
             reader, writer = os.pipe()
             children: list[int] = []

@@ -51,7 +51,7 @@ def test_draws_follow_the_exact_law(k: int, exactly: bool, monkeypatch: pytest.M
 
         monkeypatch.setattr(races, "_float_keys", blurred)
     mechanism = sf.FrequentValues(6 * k, rows_per_unit=4, k=k)
-    table, count = ((3, 0, 1), (7, 7, 7), (2**62, 2**62 - 1, 2**62 - 9)), 200 if exactly else 20_000
+    table, count = ((3, 0, 1), (7, 7, 7), (2**62, 2**62 - 1, 2**62 - 9)), 120 if exactly else 20_000
     drawn = mechanism.choose(np.tile(table, (count, 1))).reshape(count, 3, k)
     assert drawn.shape == (count, 3, k)
     for group, counts in enumerate(table):

@@ -10,6 +10,7 @@ import pytest
 
 import sfumato as sf
 from mechanisms.test_laws import passes
+from mechanisms.test_quantile_levels import Grouped
 from refusals import assert_refused
 
 
@@ -33,16 +34,27 @@ MANY = [each for each in itertools.product(("0.25", "0.5", "0.9"), ROWS) if each
     ("q", "data"), [*FEW, *(pytest.param(*each, marks=pytest.mark.long) for each in MANY)], ids=str
 )
 def test_draws_follow_the_exact_law(q: str, data: list[int], long: bool) -> None:
-    mechanism = sf.Quantiles(q, "1.5", (0, 12))
+    """Draws of one table by one are few; of many groups that are all this table, made at once by the same law, many."""
+    mechanism, groups = sf.Quantiles(q, "1.5", (0, 12)), sf.Quantiles(q, "1.5", (0, 12), grouped=True)
     clamped = [min(12, max(0, x)) for x in data]
     expected = law(clamped, float(q), 1.5 / (2 * max(float(q), 1 - float(q))), 0, 12)
-    count = 4000 if long else 1500
-    for draw in (
-        lambda: mechanism.choose(data),
-        lambda: mechanism.choose_histogram(*np.unique(np.array(data, np.int64), return_counts=True)),
+    one_by_one, at_once = (4000, 20_000) if long else (200, 5000)
+    tables = Grouped.of(tuple((group, x) for group in range(at_once) for x in data), at_once)
+    histogram = np.unique(np.array(data, np.int64), return_counts=True)
+    for drawn in (
+        [mechanism.choose(data)[0] for _ in range(one_by_one)],
+        [mechanism.choose_histogram(*histogram)[0] for _ in range(one_by_one)],
+        groups.choose_groups(tables)[:, 0],
     ):
-        seen = np.bincount([draw()[0] for _ in range(count)], minlength=13)
-        assert passes(float(((seen - count * expected) ** 2 / (count * expected)).sum()), 13)
+        assert passes(*chi_square(np.array(drawn), expected))
+
+
+def chi_square(draws: np.ndarray, law: np.ndarray) -> tuple[float, int]:
+    """Return χ² over the values of at least 20 expected draws, the others as one, and how many terms it has."""
+    seen, expected = np.bincount(draws, minlength=law.size), law * draws.size
+    rare = expected < 20
+    seen, expected = (np.append(each[~rare], each[rare].sum()) for each in (seen, expected))
+    return float(((seen - expected) ** 2 / np.maximum(expected, 1)).sum()), expected.size
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])

@@ -111,7 +111,7 @@ CHANGES = st.sampled_from([F(1), F(1, 3), F(1, 10**9), F(5, 2), F(10**15)])
 SHARES = st.lists(st.fractions(-1, 1), min_size=6, max_size=6)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     values=st.lists(NUMBERS, min_size=1, max_size=6),
     shares=SHARES,
@@ -149,7 +149,7 @@ def kinds_of(value: float) -> list[Any]:
 FLOATS = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.floats(-8, 8), st.integers(-99, 99).map(float))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(values=st.lists(FLOATS, min_size=1, max_size=5), grid=GRIDS, data=st.data())
 def test_a_number_counts_the_same_whatever_kind_it_is(values: list[float], grid: Fraction | None, data: Any) -> None:
     step = grid or F(1, 2**20)
@@ -159,7 +159,7 @@ def test_a_number_counts_the_same_whatever_kind_it_is(values: list[float], grid:
         assert selection.gaps(given_as, step).tolist() == expected
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     values=st.lists(
         st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(2**62 - 9, 2**62 + 9)), min_size=1, max_size=5

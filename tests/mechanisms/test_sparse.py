@@ -226,7 +226,7 @@ def _audited(variant: Variant, one: list[int], other: list[int], epsilon: float,
 
 @pytest.mark.parametrize("name", PREY)
 def test_each_wrong_variant_is_caught(name: str) -> None:
-    verdict = _audited(*PREY[name], 400_000)
+    verdict = _audited(*PREY[name], 200_000)
     assert not verdict.holds, str(verdict)
 
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, Policy, Table, Via, read
@@ -46,6 +46,7 @@ budgets = st.sampled_from(
 )
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(names, domains, min_size=1, max_size=5), budgets, plain, st.dictionaries(texts, st.just("1/3")))
 def test_reading_inverts_drafting(
     columns: dict[str, Domain], budget: Budget, unit: str, analysts: dict[str, Any]

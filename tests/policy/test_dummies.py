@@ -38,7 +38,7 @@ public = true
 
 
 @given(domains)
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_every_value_is_one_that_the_policy_allows(domain: Domain) -> None:
     made = column(domain, 50, "t.x").to_pylist()
     present = [each for each in made if each is not None]

@@ -100,7 +100,7 @@ WORLDS = [
     World(sf.Budget("0.7", "0.02", order=6), (sf.Curve.pair(["0.55", "0.45"], ["0.45", "0.55"]), binomial(4, "0.53"))),
     World(sf.Budget(2, "0.01", reserve="0.004"), (response(3), binomial(5, "0.6"), leak("0.002"))),
     World(sf.Budget("1.5", "0.1", order=3), (lopsided("0.29"), response(2), leak("0.01"))),
-    World(sf.Budget(1, "0.2", reserve="0.05"), (binomial(2, "0.6"), lopsided())),
+    World(sf.Budget(1, "0.2", reserve="0.05"), (binomial(2, "0.6"), lopsided("0.29"))),
 ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from privacy.families import lists_of_curves
@@ -33,6 +33,7 @@ def test_round_trip(value: object) -> None:
     assert hash(sf.loads(text)) == hash(value)
 
 
+@settings(max_examples=40)
 @given(lists_of_curves)
 def test_every_kind_of_curve_round_trips(parts: list[tuple[sf.Curve, int]]) -> None:
     curve = sf.compose(parts)

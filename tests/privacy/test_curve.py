@@ -14,7 +14,7 @@ from privacy.families import add_remove, deltas, distributions, lists_of_curves
 from refusals import assert_refused
 from sfumato.privacy import pairs
 
-MANY = settings(max_examples=40)
+MANY = settings(max_examples=20)
 
 
 @MANY
@@ -72,6 +72,7 @@ def test_renyi_rises_with_the_order_up_to_the_pure_epsilon(curve: sf.Curve) -> N
     assert values[-1] == (math.inf if pure is None else pytest.approx(float(pure), rel=1e-14))
 
 
+@settings(max_examples=40)
 @given(add_remove)
 def test_rho_bounds_every_order(curve: sf.Curve) -> None:
     rho = curve.rho()

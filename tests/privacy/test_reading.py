@@ -32,7 +32,7 @@ def _loss_passes(p: list[Fraction], q: list[Fraction], limit: float) -> float:
     return float(sum(a for a, b in zip(p, q, strict=True) if a > Fraction(math.exp(limit)) * b))
 
 
-@settings(max_examples=12)
+@settings(max_examples=4)
 @given(distributions(4, zeros=True), distributions(4, zeros=True), st.sampled_from(["0.3", "0.05", "0.7"]))
 def test_the_loss_passes_the_reading_with_at_most_that_probability(
     p: list[Fraction], q: list[Fraction], share: str
@@ -114,7 +114,7 @@ def test_bayes_never_exceeds_the_reading() -> None:
         assert posterior <= read.membership
 
 
-@settings(max_examples=12)
+@settings(max_examples=4)
 @given(add_remove, st.sampled_from(["0.01", "0.3"]))
 def test_less_exception_means_a_larger_reading(curve: sf.Curve, share: str) -> None:
     wide, narrow = sf.reading(curve, delta=share), sf.reading(curve, delta=Fraction(share) / 5)

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import mpmath
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from refusals import assert_refused
@@ -59,6 +59,7 @@ def test_optimal_composition() -> None:
     assert by_epsilon[1.0] == 0
 
 
+@settings(max_examples=30)
 @given(st.floats(0.01, 2).map(lambda x: f"{x:.3g}"), st.integers(1, 60))
 def test_optimal_composition_is_what_compose_finds(epsilon: str, k: int) -> None:
     curve = sf.compose([(sf.Curve.pure(epsilon), k)])

@@ -24,7 +24,7 @@ CHANGES = (
     sf.Sensitivity(10, 2, 7, 5),  # the same by squares: one may move five coordinates
     sf.Sensitivity(2, 3, 4),
 )
-SIGMAS = ("0.6", "2", "5.7", "9.45")
+SIGMAS = ("0.6", "2", "5.7", pytest.param("9.45", marks=pytest.mark.long))
 
 
 def shifts(change: sf.Sensitivity) -> Iterator[Shift]:
@@ -100,7 +100,7 @@ def test_the_worst_shift_by_exact_sums(sigma: str, change: sf.Sensitivity) -> No
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-@pytest.mark.parametrize("sigma", ["5.7", "9.45"])
+@pytest.mark.parametrize("sigma", ["5.7", pytest.param("9.45", marks=pytest.mark.long)])
 def test_a_rounded_gaussian_covers_every_shift(sigma: str, change: sf.Sensitivity) -> None:
     """As it is composed: alone, and twice; δ is at least that of every shift, and within what τ²/σ² costs."""
     whole = map(math.floor, (change.per_group, change.total, change.squares))

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -116,9 +117,14 @@ def asked_of_rows(rows: list[tuple[Any, ...]], question: str) -> list[tuple[Any,
     """What DuckDB answers on the rows themselves."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(NAMES)
     arrays = {name: pa.array(each, kind) for name, each, kind in zip(NAMES, columns, STORED, strict=True)}
-    with duckdb.connect() as connection:
-        connection.register("people", pa.table(arrays))
-        return connection.execute(question).fetchall()
+    session = _session()
+    session.register("people", pa.table(arrays))
+    return session.execute(question).fetchall()
+
+
+@cache
+def _session() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
 
 
 def planned(sets: Any, *, rho: Any = Fraction(1, 2), epsilon: Any = None, attributes: Attributes = ATTRIBUTES) -> Plan:

@@ -22,7 +22,7 @@ SYNOPSES = {
     "whole": published(planned([NAMES], rho=10**7), counts(ROWS)),
     "threes": published(planned(itertools.combinations(NAMES, 3), rho=10**7), counts(ROWS)),
 }
-EVERY, SOME = 500, 80
+EVERY, SOME = 500, 50
 LEVELS = {
     "code_level_1": "CASE WHEN code LIKE 'A%' THEN 'A1 … A2' WHEN code LIKE 'B%' THEN 'B1 … B2' END",
     "DATE_TRUNC('month', day)": "CAST(DATE_TRUNC('month', day) AS DATE)",

@@ -4,10 +4,9 @@ written, and what was written down is found again.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -32,26 +31,8 @@ age = { type = "integer", bounds = [0, 110], bins = [0, 18, 30, 65, 110] }
 BEFORE, BETWEEN, AFTER = ("checking", "charging"), ("reading", "adding noise", "writing down"), ("syncing", "renaming")
 PHASES = [*((each, 0, 0) for each in BEFORE), *((each, 1, 0) for each in BETWEEN), *((each, 1, 1) for each in AFTER)]
 """Each phase, with how many charges and answers there are when it begins; the last two write the file."""
-KILLED = """
-import os, signal, sys
-import sfumato as sf
-from pathlib import Path
-from sfumato.publish.files import zip_files
-
-policy, phase = sys.argv[1:]
-
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-with sf.open(policy) as curator:
-    told = lambda name: name == phase and die()
-    made = curator.marginals("people", 2).release(epsilon=1, delta="1e-9", progress=told)
-    if phase == "syncing":
-        zip_files.os.fsync = die
-    if phase == "renaming":
-        zip_files.Path.replace = die
-    made.save(Path(policy).with_name("people.sfu"))
-"""
+_FORKED = multiprocessing.get_context("forkserver")
+_FORKED.set_forkserver_preload(["sfumato", "duckdb", "pyarrow.parquet", "publish.test_interrupts"])
 
 
 @pytest.fixture
@@ -61,31 +42,46 @@ def policy(tmp_path: Path) -> Path:
     return tmp_path / "clinic.toml"
 
 
-def kinds(policy: Path) -> tuple[int, int]:
-    with sf.open(policy) as curator:
-        found = Counter(line.kind for line in curator.history())
+def kinds(curator: sf.Curator) -> tuple[int, int]:
+    found = Counter(line.kind for line in curator.history())
     return found["charge"], found["answer"]
 
 
 def _checked(policy: Path, charges: int, answers: int) -> None:
     """What was charged is there, nothing stands under the name of the file, and what was answered is found again."""
     file = policy.with_name("people.sfu")
-    assert kinds(policy) == (charges, answers)
     assert not file.exists()
     with sf.open(policy) as curator:
+        assert kinds(curator) == (charges, answers)
         made = curator.marginals("people", 2).release(epsilon=1, delta="1e-9")
+        assert kinds(curator) == (charges + (not answers), 1)
     assert made.receipt.free is bool(answers)
-    assert kinds(policy) == (charges + (not answers), 1)
     made.save(file)
     assert sf.synopsis(file).verify()
+
+
+def _publish_until_killed(policy: Path, phase: str) -> None:
+    """Publish in this process, which kills itself when the phase begins."""
+
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with sf.open(policy) as curator:
+        asked = curator.marginals("people", 2)
+        made = asked.release(epsilon=1, delta="1e-9", progress=lambda name: die() if name == phase else None)
+        owner, name = (os, "fsync") if phase == "syncing" else (Path, "replace")
+        setattr(owner, name, die)
+        made.save(policy.with_name("people.sfu"))
 
 
 @pytest.mark.parametrize(("phase", "charges", "answers"), PHASES)
 def test_a_killed_process_leaves_its_charge_and_nothing_half_written(
     policy: Path, phase: str, charges: int, answers: int
 ) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED, str(policy), phase], capture_output=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    killed = _FORKED.Process(target=_publish_until_killed, args=(policy, phase))
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
     _checked(policy, charges, answers)
 
 

@@ -398,7 +398,8 @@ QUESTIONS = [
 @pytest.mark.parametrize("kind", ["planned", "laplace", "stopped"])
 @seeded(5)
 def test_ranges_miss_no_more_often_than_they_say(kind: str, long: bool) -> None:
-    """80 draws, or 150, of the real noise: at 80 % confidence, misses stay within four standard errors of 20 %.
+    """Misses of ranges of 80 % stay within four standard errors of 20 %: from both sides in 80 draws of the real noise
+    of a plan, and from above in 36 of the others.
 
     *stopped* looks at a first synopsis, and buys more until the estimate looks large: only ranges that hold however
     the second was chosen survive that.
@@ -413,14 +414,14 @@ def test_ranges_miss_no_more_often_than_they_say(kind: str, long: bool) -> None:
         table[(a == 0) & (b == 1) & (c == 2)].sum(),
         table[(a == 0) | (b == 1) | (c == 2)].sum(),
     ]
-    misses, draws = np.zeros(len(QUESTIONS)), 150 if long else 80
+    misses, draws = np.zeros(len(QUESTIONS)), 150 if long else 80 if kind == "planned" else 36
     for _ in range(draws):
         made = published(plan, table, noisy=True)
         if kind == "stopped":
             line = 4
             while made.sql(QUESTIONS[0]).column("n")[0] < truths[0] + 3 and line < 7:
                 made, line = made + published(plan, table, noisy=True, line=line), line + 1
-        for place, question in enumerate(QUESTIONS):
+        for place, question in enumerate(QUESTIONS[:2] if kind == "planned" and not long else QUESTIONS):
             low, high = made.sql(question, confidence="0.8").intervals["n"][0]  # type: ignore[misc]
             misses[place] += not low <= truths[place] <= high
     assert (misses / draws <= 0.2 + 4 * np.sqrt(0.16 / draws)).all(), misses / draws

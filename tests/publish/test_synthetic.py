@@ -149,13 +149,13 @@ def test_ranges_are_wider_where_noise_decided_what_was_measured(laplace: bool) -
 
 @pytest.mark.parametrize("price", [Price(rho=2), pytest.param(Price(4), marks=pytest.mark.long)], ids=str)
 def test_ranges_hold_on_real_runs(price: Price, long: bool) -> None:
-    """On 25 runs of AIM, or 1,000, ranges of 80 % miss in no more than 20 %, up to four standard errors."""
+    """On 10 runs of AIM, or 1,000, ranges of 80 % miss in no more than 20 %, up to four standard errors."""
     rows = people(3, 400)
     proposal, read = exact(policy_of(rows), price)
     truth = read.totals.sum(), read.marginal((0, 1)).reshape(3, 4)[1, 2], read.marginal((1,))[0]
     asked = ["SELECT COUNT(*) AS n FROM people", "SELECT COUNT(*) AS n FROM people WHERE sex = 'm' AND age >= 5",
              "SELECT COUNT(*) AS n FROM people WHERE age < 3"]  # fmt: skip
-    misses, outside, runs = np.zeros(3), 0, 1000 if long else 25
+    misses, outside, runs = np.zeros(3), 0, 1000 if long else 10
     for _ in range(runs):
         course = SynthesisState(proposal.setting(price))
         steps = aim(course)

@@ -59,7 +59,7 @@ def answers(draw: st.DrawFn) -> sf.Answer:
     return sf.Answer(columns, types, rows, intervals, keys, RECEIPT, tuple(draw(st.lists(st.text()))), possible)
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(answers())
 def test_an_answer_reads_back_what_it_wrote(answer: sf.Answer) -> None:
     found = sf.Answer.from_json(answer.to_json())
@@ -177,12 +177,13 @@ def test_what_is_no_answer_is_refused(text: Any) -> None:
 
 
 def test_answers_longer_than_a_ledger_line_are_read_back() -> None:
-    rows = tuple((dt.date(2024, 6, 1), each) for each in range(120_000))
+    rows = tuple((dt.date(2024, 6, 1), each) for each in range(110_000))
     answer = sf.Answer(
         WHOLE.columns, WHOLE.types, rows, {"n": tuple((each - 1.5, each + 1.5) for _, each in rows)}, (), RECEIPT, ()
     )
-    assert len(answer.to_json()) > 1 << 22
-    assert sf.Answer.from_json(answer.to_json()) == answer
+    text = answer.to_json()
+    assert len(text) > 1 << 22
+    assert sf.Answer.from_json(text) == answer
 
 
 def test_a_receipt_reads_back_what_it_wrote() -> None:

@@ -324,7 +324,7 @@ def test_steps_leave_what_they_begin_with_as_it_was() -> None:
 _TEXTS = st.text(st.sampled_from("ag e+-*/()'\"<>=,;1 ANDORCOUNT[]{}$?:.\n%"), max_size=30)
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(_TEXTS, _TEXTS)
 def test_any_text_is_a_part_or_is_refused(condition: str, measure: str) -> None:
     """And what is shown of it is always one statement that means the same."""
@@ -369,7 +369,7 @@ def _derivations(draw: st.DrawFn) -> list[str]:
     return found
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(_derivations(), st.sampled_from([">", "<=", "="]))
 def test_derived_columns_mean_what_subqueries_do(made: list[str], sign: str) -> None:
     """One within another, as SQL has it: no operator of a derived column binds with what stands beside its name."""

@@ -43,9 +43,9 @@ def test_rows_are_spread_evenly_within_their_parents() -> None:
     assert not found[JOINT == 0].any()
 
 
-@pytest.mark.parametrize("rows", [1, 2, 7])
-def test_a_row_by_itself_follows_the_law(rows: int) -> None:
-    draws = 5_000
+@pytest.mark.parametrize("rows", [1, 7, pytest.param(2, marks=pytest.mark.long)])
+def test_a_row_by_itself_follows_the_law(rows: int, long: bool) -> None:
+    draws = 5_000 if long else 2_000
     single = np.concatenate([drawn(CHAIN, rows, 3)[:1] for _ in range(draws)])
     found, wanted = counts(single, JOINT.shape), draws * JOINT / JOINT.sum()
     likely = wanted > 5

@@ -61,7 +61,7 @@ def test_no_table_is_better_than_the_fitted_one() -> None:
     assert gap(joint(model), observations) <= 1e-3 * loss(joint(model), observations)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(sizes_and_sets(5, 3), st.integers(0, 1000))
 def test_no_table_is_better_whatever_is_observed(
     world: tuple[tuple[int, ...], list[tuple[int, ...]]], seed: int

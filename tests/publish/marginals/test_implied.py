@@ -149,7 +149,7 @@ def _people() -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-def test_bounds_use_what_is_declared_and_hold_the_truth(noisy: bool) -> None:
+def test_bounds_use_what_is_declared_and_hold_the_truth(noisy: bool, long: bool) -> None:
     rows = _people()
     plan = planned([*PAIRS, ("age", "smokes")], rho=4)
     declared = TableFace(DOMAINS, ("age < 18 AND smokes",), "people", (("code", "sex"),))
@@ -157,7 +157,8 @@ def test_bounds_use_what_is_declared_and_hold_the_truth(noisy: bool) -> None:
         published(plan, counts(rows), noisy=noisy, face=face) for face in (TableFace(DOMAINS, (), "people"), declared)
     )
     narrower = 0
-    for code, sex, smokes in itertools.product((*DECIDED, None), ("f", "m"), ("smokes", "NOT smokes")):
+    codes = (*DECIDED, None) if long else ("A1", "B2", None)
+    for code, sex, smokes in itertools.product(codes, ("f", "m"), ("smokes", "NOT smokes")):
         named = f"code = '{code}'" if code else "code IS NULL"
         for rest in ("age < 18", f"age >= 65 AND {smokes}", f"age < 18 AND {smokes}"):
             question = f"SELECT COUNT(*) AS n FROM people WHERE {named} AND sex = '{sex}' AND {rest}"
@@ -165,7 +166,7 @@ def test_bounds_use_what_is_declared_and_hold_the_truth(noisy: bool) -> None:
             (wide,), (found,) = (each.sql(question).intervals["n"] for each in (bare, told))
             assert holds(found, truth)
             narrower += found[1] - found[0] < wide[1] - wide[0] - 1
-    assert narrower >= 16
+    assert narrower >= (16 if long else 8)
 
 
 def test_nobody_is_in_a_cell_that_is_declared_impossible() -> None:

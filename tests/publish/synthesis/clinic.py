@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import combinations
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -83,4 +84,4 @@ def worlds(relation: str, units: bool) -> list[list[Row]]:
 def pairs(relation: str, found: list[Any]) -> list[tuple[Any, Any]]:
     if relation == "add-remove":
         return [(found[0], each) for each in found[1:]]
-    return [(one, other) for one in found for other in found]
+    return list(combinations(found, 2))

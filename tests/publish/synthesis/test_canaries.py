@@ -23,14 +23,16 @@ from sfumato.mechanisms.bits import all_below
 from sfumato.mechanisms.confidence_limits import at_least
 from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.publish.marginals.measuring import packed
+from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.budget import size_of
-from sfumato.publish.synthesis.candidates import NoisyCells
-from sfumato.publish.synthesis.course import SynthesisState
-from sfumato.publish.synthesis.methods import aim
+from sfumato.publish.synthesis.course import Course
+from sfumato.publish.synthesis.steps import NoisyCells
 from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release.prices import Price
 
 PARTS, EPSILON, MISS = 60, 1, 1e-6
+FEW = 45
+"""Parts that refute ε = 1 if one auditor guesses all of them: ln(p/(1 − p)) at p = 10^(−6/45) is 1.02."""
 PRICES = (Price(EPSILON), Price(EPSILON, "1e-9"))
 BASE = [row for row in people(1, 12) if row[1] == "f"]
 CANARY: Row = (99, "m", 8, True)
@@ -60,7 +62,8 @@ def worlds_of(relation: str, price: Price) -> Worlds:
 def audited(worlds: Worlds, price: Price, *auditors: Auditor, spent: Price | None = None, parts: int = PARTS) -> float:
     """Bound ε from below: each part holds its canary by a coin."""
     coins = all_below(2, parts)
-    found = [run(*worlds[coin], spent or price) for coin in coins]
+    settings = [proposal.setting(spent or price) for proposal, _ in worlds]
+    found = [run(settings[coin], worlds[coin][1]) for coin in coins]
     right = max(
         sum((guess(each, worlds) > 0) == (coin == 1) for each, coin in zip(found, coins, strict=True))
         for guess in auditors
@@ -69,15 +72,15 @@ def audited(worlds: Worlds, price: Price, *auditors: Auditor, spent: Price | Non
     return math.log(share / (1 - share))
 
 
-def run(proposal: Any, rows: CodedRows, price: Price) -> Seen:
-    steps, seen = aim(SynthesisState(proposal.setting(price))), []
+def run(setting: Any, rows: CodedRows) -> Seen:
+    steps, seen = aim(Course(setting)), []
     step: Any = next(steps)
     try:
         while True:
             seen.append((step, step.draw(lambda _: rows)))
             step = steps.send(seen[-1][1])
     except StopIteration:
-        return Seen(tuple(each.size for each in proposal.attributes), seen)
+        return Seen(tuple(each.size for each in setting.attributes), seen)
 
 
 # ── who guesses ────────────────────────────────────────────────────────────────────────────────
@@ -140,7 +143,7 @@ def test_the_audit_notices_that_more_was_spent() -> None:
     (1 + r/2)e^{−r/2} over all that is measured, where a canary moves Laplace noise by r of its scale.
     """
     price, spent = PRICES[0], Price(100 * EPSILON)
-    assert audited(worlds_of("add-remove", price), price, likelihood, spent=spent, parts=45) > EPSILON
+    assert audited(worlds_of("add-remove", price), price, likelihood, spent=spent, parts=FEW) > EPSILON
 
 
 def test_the_audit_notices_an_exact_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +154,7 @@ def test_the_audit_notices_an_exact_number_of_rows(monkeypatch: pytest.MonkeyPat
         return noisy if step.view.places else NoisyCells(packed(step.view.of(read(step.view.reading))))
 
     monkeypatch.setattr(MeasureStep, "draw", broken)
-    assert audited(worlds_of("add-remove", PRICES[0]), PRICES[0], by_number_of_rows) > EPSILON
+    assert audited(worlds_of("add-remove", PRICES[0]), PRICES[0], by_number_of_rows, parts=FEW) > EPSILON
 
 
 def test_the_audit_notices_scores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +166,7 @@ def test_the_audit_notices_scores(monkeypatch: pytest.MonkeyPatch) -> None:
         return chosen
 
     monkeypatch.setattr(ChooseStep, "draw", broken)
-    assert audited(worlds_of("add-remove", PRICES[0]), PRICES[0], by_scores) > EPSILON
+    assert audited(worlds_of("add-remove", PRICES[0]), PRICES[0], by_scores, parts=FEW) > EPSILON
 
 
 def test_the_audit_notices_values_that_are_taken_from_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,4 +176,4 @@ def test_the_audit_notices_values_that_are_taken_from_the_rows(monkeypatch: pyte
             return clinic.policy_of(rows, **more)
 
     monkeypatch.setattr("publish.synthesis.test_canaries.policy_of", seen_values)
-    assert audited(worlds_of("replace", PRICES[0]), PRICES[0], by_columns) > EPSILON
+    assert audited(worlds_of("replace", PRICES[0]), PRICES[0], by_columns, parts=FEW) > EPSILON

@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,37 +35,58 @@ SPEED = Speed(6e-5, 2e-8, 5e-9)
 CODED = {"type": "integer", "values": list(range(6))}
 
 
+Coded = Callable[[int], sf.Curator]
+
+
+@pytest.fixture(scope="module")
+def coded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coded]:
+    """Curators of tables with so many columns, each opened once: what is forecast spends nothing."""
+    folder = tmp_path_factory.mktemp("coded")
+
+    def clinic(columns: int) -> sf.Curator:
+        names = [f"c{index}" for index in range(columns)]
+        rows = pa.table({name: pa.array([0]) for name in names})
+        own = sf.Table("people", rows, dict.fromkeys(names, CODED), id="row")
+        policy = sf.Policy(sf.PrivacyUnit("row", every_row=True), sf.Budget(100, "1e-6"), {"people": own})
+        return opened.enter_context(sf.Curator(policy, folder / f"{columns}.ledger"))
+
+    with ExitStack() as opened:
+        yield cache(clinic)
+
+
 def taken(
-    folder: Path, method: str, *, columns: int = 6, rows: int = 10_000, epsilon: str = "1", ways: int = 3
+    coded: Coded, method: str, *, columns: int = 6, rows: int = 10_000, epsilon: str = "1", ways: int = 3
 ) -> tuple[float, int, int]:
     """Give seconds, bytes and cells of the model, at a speed that is fixed."""
-    names = [f"c{index}" for index in range(columns)]
-    own = sf.Table("people", pa.table({name: pa.array([0]) for name in names}), dict.fromkeys(names, CODED), id="row")
-    policy = sf.Policy(sf.PrivacyUnit("row", every_row=True), sf.Budget(100, "1e-6"), {"people": own})
-    with sf.Curator(policy, folder / f"{columns}.ledger") as clinic:
-        proposal = clinic.synthesize("people", method, ways)
-        setting = proposal.setting(Price(epsilon, "1e-9"))
-        course = expected(setting, method, rows)
-        told = proposal.forecast(epsilon=epsilon, delta="1e-9", rows=rows)
-        assert told.rounds == len(course.sets(columns))
-        assert told.memory == predicted_memory(setting, course, rows)
-        return predicted_seconds(setting, course, rows, SPEED), told.memory, told.cells
+    proposal = coded(columns).synthesize("people", method, ways)
+    setting = proposal.setting(Price(epsilon, "1e-9"))
+    course = expected(setting, method, rows)
+    told = proposal.forecast(epsilon=epsilon, delta="1e-9", rows=rows)
+    assert told.rounds == len(course.sets(columns))
+    assert told.memory == predicted_memory(setting, course, rows)
+    return predicted_seconds(setting, course, rows, SPEED), told.memory, told.cells
+
+
+@pytest.fixture(scope="module")
+def clinics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[sf.Curator]]:
+    """Curators of no rows, of few and of many, with one policy."""
+    with ExitStack() as opened:
+        tables = ([], people(1, 3), people(2, 400))
+        yield [opened.enter_context(curator(tmp_path_factory.mktemp("clinic"), rows)) for rows in tables]
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("price", PRICES, ids=str)
 def test_tables_with_the_same_policy_have_the_same_forecast(
-    tmp_path: Path, method: str, price: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    clinics: list[sf.Curator], method: str, price: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bits, "all_below", lambda *_: pytest.fail("rows were invented"))
     found = []
-    for name, rows in {"none": [], "few": people(1, 3), "many": people(2, 400)}.items():
-        (tmp_path / name).mkdir()
-        with curator(tmp_path / name, rows) as clinic:
-            monkeypatch.setattr(type(clinic._context.engine), "read", lambda *_: pytest.fail("rows were read"))
-            before = dict(clinic._context.account.spent)
-            found.append(clinic.synthesize("people", method, 2).forecast(**price))
-            assert clinic._context.account.spent == before
+    for clinic in clinics:
+        monkeypatch.setattr(type(clinic._context.engine), "read", lambda *_: pytest.fail("rows were read"))
+        before = dict(clinic._context.account.spent)
+        found.append(clinic.synthesize("people", method, 2).forecast(**price))
+        assert clinic._context.account.spent == before
     assert found[0] == found[1] == found[2]
     assert found[0].rows == 100  # what the policy says
 
@@ -108,15 +132,13 @@ def test_a_machine_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_more_rows_columns_and_price_take_longer(tmp_path: Path, method: str) -> None:
-    seconds, memory, cells = taken(tmp_path, method)
+def test_more_rows_columns_and_price_take_longer(coded: Coded, method: str) -> None:
+    seconds, memory, cells = taken(coded, method)
     for more in ({"rows": 100_000}, {"columns": 12}, {"epsilon": "10"}):
-        longer, larger, wider = taken(tmp_path, method, **more)  # type: ignore[arg-type]
+        longer, larger, wider = taken(coded, method, **more)  # type: ignore[arg-type]
         assert longer > seconds
-        assert larger >= memory
+        assert larger > memory or (larger == memory and "epsilon" in more)
         assert wider >= cells
-    assert taken(tmp_path, method, rows=100_000)[1] > memory
-    assert taken(tmp_path, method, columns=12)[1] > memory
 
 
 def test_a_slower_machine_takes_longer(tmp_path: Path) -> None:
@@ -131,9 +153,9 @@ def test_a_slower_machine_takes_longer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("columns", [1, 2, 3])
-def test_narrow_tables_and_single_rows_have_a_forecast(tmp_path: Path, method: str, columns: int) -> None:
+def test_narrow_tables_and_single_rows_have_a_forecast(coded: Coded, method: str, columns: int) -> None:
     for epsilon in ("0.0001", "50"):
-        assert taken(tmp_path, method, columns=columns, rows=1, epsilon=epsilon, ways=1)[0] > 0
+        assert taken(coded, method, columns=columns, rows=1, epsilon=epsilon, ways=1)[0] > 0
 
 
 def test_the_expected_model_is_no_larger_than_allowed(tmp_path: Path) -> None:

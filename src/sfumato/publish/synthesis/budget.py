@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar, Protocol
 
 from sfumato.errors import InvalidParameter
@@ -123,6 +124,7 @@ class Pure:
         return float(self.epsilon) * math.sqrt(0.05625 / columns)
 
 
+@lru_cache(maxsize=64)
 def currency(price: Price) -> Currency:
     """Find the currency of a price: ρ where it allows Gaussian noise, else ε.
 
