@@ -15,13 +15,13 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from plan.described import CATALOG
 from release.by_hand import stored
-from sfumato.plan.aggregates.measures import Estimate, Total
+from sfumato.plan.aggregates.measures import GroupEstimate, TotalEstimate
 from sfumato.plan.nodes import Query
 from sfumato.plan.sql.statements import parse
 from sfumato.release.measured import estimating
-from sfumato.release.noisy_rows.answer_rows import answer_rows
 from sfumato.release.noisy_rows.finishing import Finished, finish, picks, simultaneous
-from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, Truths
+from sfumato.release.noisy_rows.key_functions import answer_rows
+from sfumato.release.noisy_rows.noisy_columns import Keys, Numbers, TruthColumn
 
 GROUPS = tuple(itertools.product(("north", "south", "west", None), (False, True)))
 INNER = "(SELECT region, urgent, COUNT(*) AS n, SUM(age) AS s FROM visits GROUP BY region, urgent)"
@@ -57,14 +57,14 @@ def finished(text: str, counts: Sequence[float], sums: Sequence[float], width: f
     query = _parsed(text)
     given = {"Count": np.array(counts, float), "Sum": np.array(sums, float)}
     found = [given[type(each).__name__] for each in query.plan.measures]
-    estimates = [Estimate(each, each - width, each + width) for each in found]
+    estimates = [GroupEstimate(each, each - width, each + width) for each in found]
     return finish(query, answer_rows(query.finish.sets, GROUPS), lambda _: estimates, joint=False)
 
 
 def shown(found: Finished) -> list[tuple[object, ...]]:
     columns = []
     for each in found.columns:
-        if isinstance(each, Truths):
+        if isinstance(each, TruthColumn):
             columns.append(np.where(each.known, each.true, None)[found.shown].tolist())
         else:
             columns.append([_plain(value) for value in each.value[found.shown].tolist()])
@@ -122,7 +122,7 @@ def test_ranges_hold_the_numbers_of_any_exact_rows_within_them(
 
 def _keyed(found: Finished) -> list[tuple[int, tuple[object, ...]]]:
     """Rows by their public columns."""
-    public = [each for each in found.columns if isinstance(each, (Keys, Truths))]
+    public = [each for each in found.columns if isinstance(each, (Keys, TruthColumn))]
     values = [each.value if isinstance(each, Keys) else each.true for each in public]
     return [(row, tuple(column[row] for column in values)) for row in range(len(found.sure))]
 
@@ -142,7 +142,7 @@ def test_rows_that_a_noisy_limit_picks_are_not_sure() -> None:
 def test_sums_of_independent_rows_are_narrower_than_their_ranges() -> None:
     query = parse(f"SELECT SUM(n) AS a, SUM(n * 1) AS b, MAX(n) AS c FROM {INNER}", CATALOG)
     values = np.arange(8.0)
-    estimate = Estimate(values, values - 2, values + 2, lambda terms: 2 * math.sqrt(terms))
+    estimate = GroupEstimate(values, values - 2, values + 2, lambda terms: 2 * math.sqrt(terms))
     found = finish(query, answer_rows((), GROUPS), lambda _: [estimate, estimate], joint=False)
     a, b, c = (each for each in found.columns if isinstance(each, Numbers))
     assert (a.low[0], a.high[0]) == (28 - 2 * math.sqrt(8), 28 + 2 * math.sqrt(8))
@@ -153,7 +153,7 @@ def test_sums_of_independent_rows_are_narrower_than_their_ranges() -> None:
 def test_cells_and_their_sum_hold_together() -> None:
     """Eight counts and their total miss with probability ≤ 5 %: 90 of 1000 or more would be a false alarm of 1e-6."""
     noise = sf.Laplace(4)
-    scale = ("1", noise, Total(whole=True))
+    scale = ("1", noise, TotalEstimate(whole=True))
     query = parse("SELECT COUNT(*) AS n, SUM(COUNT(*)) OVER () AS t FROM visits GROUP BY region, urgent", CATALOG)
     misses = [0, 0]
     for values in noise.apply(np.zeros((1000, len(GROUPS)), np.int64)).tolist():

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from forked_commands import FORKED
+from sfumato.server.connections import listening
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.processes.listening import listening
 from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.serving import Given, run
-from sfumato.server.settings import Settings
+from sfumato.server.serving import ProcessSettings, run
+from sfumato.server.settings import ServerSettings
 
 _SECONDS = 120
 
@@ -46,7 +46,7 @@ class Reply:
 class ForkedServer:
     """So many processes that answer at one address, and the tokens of who may ask."""
 
-    given: Given
+    given: ProcessSettings
     listener: socket.socket
     tokens: dict[str, str]
     clocked: bool = True
@@ -137,8 +137,8 @@ def forked_server(
 ) -> Iterator[ForkedServer]:
     """Serve policies, which name these analysts, until the end of the block; one that is not clocked is broken."""
     log = str(policies[0].parent / "activity.jsonl")
-    chosen = Settings(**{"listen": "127.0.0.1:0", "log": log, "processes": processes, **settings})
-    given = Given(tuple(policies), None, chosen)
+    chosen = ServerSettings(**{"listen": "127.0.0.1:0", "log": log, "processes": processes, **settings})
+    given = ProcessSettings(tuple(policies), None, chosen)
     tokens = {}
     with closing(PeopleFile(given.people)) as people:
         for user in users:
@@ -154,7 +154,7 @@ def forked_server(
             served.kill()
 
 
-def _answer(given: Given, listener: socket.socket, ready: Connection, clocked: bool) -> None:
+def _answer(given: ProcessSettings, listener: socket.socket, ready: Connection, clocked: bool) -> None:
     if not clocked:
         setattr(AnswerClock, "wait", lambda *_: 0)  # noqa: B010
     sys.exit(run(given, listener, lambda: ready.send(True)))

@@ -19,18 +19,19 @@ import pytest
 import sfumato as sf
 from audit.invented_tables.test_neighbouring_tables import NOWHERE, policy
 from sfumato.audit.asked_questions.asked_worlds import (
+    AskedText,
+    Job,
+    SamplingProcesses,
     asked_worlds,
     largest_pair,
     paid_for,
     replayed_question,
     telling_pair,
 )
+from sfumato.audit.asked_questions.compared_outcomes import Coordinates, told
 from sfumato.audit.asked_questions.replayed_totals import replayed
-from sfumato.audit.asked_questions.sampling_processes import AskedText, Job, Processes
-from sfumato.audit.asked_questions.told_answers import Coordinates, told
-from sfumato.audit.invented_tables.neighbouring_tables import neighbours_of
-from sfumato.audit.whole_policies.audit_stages import Stage, set_up
-from sfumato.audit.whole_policies.drawn_again import drawn_again
+from sfumato.audit.invented_tables import neighbours_of
+from sfumato.audit.whole_policies.audit_stages import AuditStage, drawn_again, set_up
 from sfumato.curator import Curator
 from sfumato.policy import InMemory, Policy, Table
 from sfumato.privacy import Budget, Guarantee, PrivacyUnit, Sensitivity
@@ -54,7 +55,7 @@ def curator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Curator]:
 
 
 @pytest.fixture(scope="module", params=["add-remove", "replace"])
-def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+def stage(request: pytest.FixtureRequest) -> Iterator[AuditStage]:
     with set_up(policy(request.param)) as opened:
         yield opened
 
@@ -125,7 +126,7 @@ QUESTIONS = (
 @pytest.mark.parametrize(
     "text", [*QUESTIONS[:3], *(pytest.param(each, marks=pytest.mark.long) for each in QUESTIONS[3:])]
 )
-def test_exact_changes_keep_the_claim_and_half_of_it_is_exceeded(stage: Stage, text: str) -> None:
+def test_exact_changes_keep_the_claim_and_half_of_it_is_exceeded(stage: AuditStage, text: str) -> None:
     question = stage.question(text)
     recorded = stage.recorded(question, stage.paid(question))
     reached = replayed(recorded, stage.tables.pairs)
@@ -136,7 +137,7 @@ def test_exact_changes_keep_the_claim_and_half_of_it_is_exceeded(stage: Stage, t
     assert not replayed(halved, stage.tables.pairs).holds
 
 
-def test_noise_that_is_drawn_again_tells_what_is_claimed_too_low(stage: Stage) -> None:
+def test_noise_that_is_drawn_again_tells_what_is_claimed_too_low(stage: AuditStage) -> None:
     question = stage.question(QUESTIONS[1])
     recorded = stage.recorded(question, stage.paid(question))
     pair = replayed(recorded, stage.tables.pairs).telling
@@ -161,7 +162,7 @@ def test_the_telling_pair_is_the_one_that_is_furthest_apart(curator: Curator) ->
     assert largest_pair(made)[1].name == "rows far beyond the limit, each of its own"
 
 
-def test_found_keys_are_put_side_by_side(stage: Stage) -> None:
+def test_found_keys_are_put_side_by_side(stage: AuditStage) -> None:
     """A key that only one of the tables has counts as zeros in the other."""
     question = stage.question("SELECT note, COUNT(*) AS n FROM visits GROUP BY note")
     recorded = stage.recorded(question, stage.paid(question))
@@ -183,7 +184,7 @@ def test_processes_buy_what_this_one_would() -> None:
     jobs = [
         Job(made.opened(each), text, {"epsilon": 10**6, "fresh": True}, 3, math.inf) for each in made.populations[:2]
     ]
-    with Processes() as processes:
+    with SamplingProcesses() as processes:
         first, second = (processes.buy([each])[0] for each in jobs)  # one process; falsify begins two
         with pytest.raises(sf.SfumatoError, match="never shown"):
             processes.buy([replace(jobs[0], ask=AskedText("SELECT * FROM visits"))])

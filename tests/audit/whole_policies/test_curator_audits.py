@@ -23,11 +23,10 @@ import pytest
 import sfumato as sf
 from audit.invented_tables.test_neighbouring_tables import NOWHERE
 from sfumato.audit.asked_questions.compared_outcomes import differences, forecast, outcome
-from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion
-from sfumato.audit.asked_questions.question_templates import questions_of, templates
+from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion, questions_of, templates
 from sfumato.audit.whole_policies import curator_audits
-from sfumato.audit.whole_policies.audit_stages import Stage, prepared, set_up
-from sfumato.audit.whole_policies.curator_audits import _Asked, _asked, _notes, _Run
+from sfumato.audit.whole_policies.audit_stages import AuditStage, prepared, set_up
+from sfumato.audit.whole_policies.curator_audits import _asked, _AuditRun, _notes, _TriedQuestion
 from sfumato.audit.whole_policies.curator_findings import (
     DRAWN,
     OWN,
@@ -64,13 +63,13 @@ def policy(relation: str = "add-remove", *, every_row: bool = False) -> Policy:
 
 
 @pytest.fixture(scope="module", params=["units", pytest.param("rows", marks=pytest.mark.long)])
-def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+def stage(request: pytest.FixtureRequest) -> Iterator[AuditStage]:
     declared = policy() if request.param == "units" else policy("replace", every_row=True)
     with set_up(declared) as opened:
         yield opened
 
 
-def test_every_planted_fault_is_caught(stage: Stage, long: bool) -> None:
+def test_every_planted_fault_is_caught(stage: AuditStage, long: bool) -> None:
     """Those that are told by what is drawn, by default."""
     planted = planted_faults(stage, templates(stage.catalog), Fraction(CONFIDENCE))
     plants = list(planted.values())
@@ -102,14 +101,16 @@ _SHARED = {
 }
 
 
-def _compared(stage: Stage, text: str) -> TriedQuestion:
+def _compared(stage: AuditStage, text: str) -> TriedQuestion:
     few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[:1]))
-    (tried,), _ = _Run(few, math.inf, Fraction(CONFIDENCE), quietly).questions([_Asked(text, TEMPLATE, gaussian=False)])
+    (tried,), _ = _AuditRun(few, math.inf, Fraction(CONFIDENCE), quietly).questions(
+        [_TriedQuestion(text, TEMPLATE, gaussian=False)]
+    )
     return tried
 
 
 @pytest.mark.parametrize(("text", "numbers"), [*zip(_SHARED.values(), (3, 2, 6), strict=True)], ids=_SHARED)
-def test_a_sound_release_has_noises_of_its_own(stage: Stage, text: str, numbers: int) -> None:
+def test_a_sound_release_has_noises_of_its_own(stage: AuditStage, text: str, numbers: int) -> None:
     """How often it is drawn follows from the law: of all pairs, one agrees every time with probability ≤ 1e-6."""
     question = stage.question(text)
     made = prepared(question, stage.paid(question))
@@ -121,7 +122,9 @@ def test_a_sound_release_has_noises_of_its_own(stage: Stage, text: str, numbers:
 
 
 @pytest.mark.parametrize("text", _SHARED.values(), ids=_SHARED)
-def test_a_curator_that_uses_a_noise_twice_is_doubted(stage: Stage, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_curator_that_uses_a_noise_twice_is_doubted(
+    stage: AuditStage, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One noise for all groups, or for measures of one mechanism: each number by itself keeps its law."""
     draw = NoisyTotals.draw
 
@@ -135,7 +138,7 @@ def test_a_curator_that_uses_a_noise_twice_is_doubted(stage: Stage, text: str, m
     assert "have one noise in all" in doubt
 
 
-def test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged(stage: Stage) -> None:
+def test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged(stage: AuditStage) -> None:
     question = stage.question(_SHARED["groups"])
     made = prepared(question, stage.paid(question))
     signs = np.array([[1], [-1], [1]])
@@ -148,7 +151,7 @@ def test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged(stage: Sta
     assert compare_noise(alone, prepared(alone, stage.paid(alone)), stage.engines[""], Fraction(1, 10**6)) is None
 
 
-def test_outcomes_are_alike_whoever_is_in_the_table(stage: Stage, long: bool) -> None:
+def test_outcomes_are_alike_whoever_is_in_the_table(stage: AuditStage, long: bool) -> None:
     for text in templates(stage.catalog)[:: 1 if long else 6]:
         try:
             paid = stage.paid(stage.question(text))
@@ -161,7 +164,7 @@ def test_outcomes_are_alike_whoever_is_in_the_table(stage: Stage, long: bool) ->
         assert differences(before) == (), text
 
 
-def test_what_is_seen_holds_the_charge_and_the_groups(stage: Stage) -> None:
+def test_what_is_seen_holds_the_charge_and_the_groups(stage: AuditStage) -> None:
     """The comparison looks at something: each part is there, and changes when it should."""
     text = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
     others = stage.tables.others
@@ -178,7 +181,7 @@ def test_what_is_seen_holds_the_charge_and_the_groups(stage: Stage) -> None:
     assert "refusal" in {each.what for each in differences([(others, once), (others, refused)])}
 
 
-def test_templates_cover_what_can_be_asked(stage: Stage) -> None:
+def test_templates_cover_what_can_be_asked(stage: AuditStage) -> None:
     asked = templates(stage.catalog)
     measured, found, refused = set(), 0, 0
     for text in asked:
@@ -236,7 +239,7 @@ def test_an_audit_that_misses_a_fault_says_that_it_has_no_power(audited: Curator
     assert not replace(audited, faults=()).holds
 
 
-def test_a_difference_a_change_and_a_verdict_are_doubts(stage: Stage) -> None:
+def test_a_difference_a_change_and_a_verdict_are_doubts(stage: AuditStage) -> None:
     others = stage.tables.others
     other = stage.tables.larger[0]
     sound = TriedQuestion("SELECT 1", "template", "ε = 1", True, ())
@@ -287,21 +290,21 @@ def test_without_a_policy_there_is_no_audit(tmp_path: Path) -> None:
         sf.audit.curator(tmp_path / "none.toml")
 
 
-def test_an_audit_says_of_what_too_few_releases_were_bought(stage: Stage) -> None:
+def test_an_audit_says_of_what_too_few_releases_were_bought(stage: AuditStage) -> None:
     """Where the time is up, nothing is bought, and nothing is said to have been."""
     tried = tuple(TriedQuestion(text, TEMPLATE, "ε = 1", True, ()) for text in templates(stage.catalog)[:1])
-    kept, unbought = _Run(stage, 0.0, Fraction(CONFIDENCE), quietly).with_bought(tried, 300)
+    kept, unbought = _AuditRun(stage, 0.0, Fraction(CONFIDENCE), quietly).with_bought(tried, 300)
     assert kept == tried
     assert unbought == ("SELECT COUNT(*) AS n FROM visits",)
     (note,) = _notes((), unbought)
     assert "too few releases were bought to tell anything of 1 of the questions, such as SELECT COUNT(*)" in note
 
 
-def test_faults_take_until_then_and_those_that_are_left_are_named(stage: Stage, audited: CuratorAudit) -> None:
+def test_faults_take_until_then_and_those_that_are_left_are_named(stage: AuditStage, audited: CuratorAudit) -> None:
     """One fault is planted however late it is; what is left is planted later, if there is time."""
     caught = [CaughtFault(name, "SELECT 1", True, "it was seen") for name in ("first", "second", "third")]
     planned = {each.name: partial(iter, [each]) for each in caught}
-    run = _Run(stage, 0.0, Fraction(CONFIDENCE), quietly)
+    run = _AuditRun(stage, 0.0, Fraction(CONFIDENCE), quietly)
     found, left = run.faults({"no place": partial(iter, []), **planned}, 0.0)
     assert (found, list(left)) == ((caught[0],), ["second", "third"])
     assert run.faults(left, 0.0, found) == (found, left)
@@ -347,13 +350,13 @@ def test_whole_audits_of_sound_policies(relation: str, every_row: bool) -> None:
     assert any(each.bought for each in found.tried)
 
 
-def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: Stage) -> None:
+def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: AuditStage) -> None:
     """One that is answered and one that is refused: of the second, the refusal is compared."""
     few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::6]))
     limits = {} if stage.policy.unit.every_row else {"rows": 1}
     texts = ["SELECT SUM(age + 1) AS a0 FROM visits WHERE age > 3", "SELECT SUM(note) AS a0 FROM visits"]
-    run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
-    tried, _ = run.questions([_Asked(DrawnQuestion(each, limits), DRAWN, gaussian=False) for each in texts])
+    run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), quietly)
+    tried, _ = run.questions([_TriedQuestion(DrawnQuestion(each, limits), DRAWN, gaussian=False) for each in texts])
     assert [each.doubts for each in tried] == [(), ()]
     assert [each.answered for each in tried] == [True, False]
     assert tried[0].replay is not None
@@ -361,25 +364,25 @@ def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: Stage) ->
     assert ("limit(rows=1)" in tried[0].question) is bool(limits)
 
 
-def test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussian_noise(stage: Stage) -> None:
+def test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussian_noise(stage: AuditStage) -> None:
     """It is understood, and refused when its groups are looked for: an audit that drew it goes on."""
     text = "SELECT ward AS k0, COUNT(*) AS a0 FROM visits WHERE ward = 'A' AND ward = 'B' GROUP BY k0"
     few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[:1]))
-    run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
-    asked = [_Asked(DrawnQuestion(text, {}), DRAWN, gaussian=True)]
+    run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), quietly)
+    asked = [_TriedQuestion(DrawnQuestion(text, {}), DRAWN, gaussian=True)]
     (tried,), _ = run.questions(asked)
     assert (tried.answered, tried.doubts) == (False, ())
     assert list(run.gaussian(asked)) == []
 
 
-def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Stage, long: bool) -> None:
+def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: AuditStage, long: bool) -> None:
     """It ends what an account pays by ε alone, so it comes after everything else. How many rows there are is public
     under replace neighbours, and would not be drawn; how many of each ward is not.
     """
     texts = ["SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", "SELECT SUM(age) AS total FROM visits"]
-    asked = [_Asked(each, TEMPLATE, gaussian=True) for each in (texts if long else texts[:1])]
+    asked = [_TriedQuestion(each, TEMPLATE, gaussian=True) for each in (texts if long else texts[:1])]
     few = replace(stage, tables=replace(stage.tables, larger=stage.tables.larger[::6]))
-    run = _Run(few, math.inf, Fraction(CONFIDENCE), quietly)
+    run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), quietly)
     tried, untried = run.questions(asked)
     assert untried == ()
     tried = (*tried, *run.gaussian(asked))
@@ -388,7 +391,7 @@ def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Stage
     assert all(each.answered and each.replay is not None and each.drawn is not None for each in tried)
 
 
-def test_the_owners_questions_come_first_and_drawn_ones_last(stage: Stage) -> None:
+def test_the_owners_questions_come_first_and_drawn_ones_last(stage: AuditStage) -> None:
     own = "SELECT AVG(age) AS ours FROM visits"
     asked = list(_asked(stage, [own], 7, 5))
     assert (asked[0].text, asked[0].origin) == (own, OWN)

@@ -18,7 +18,7 @@ import pytest
 import sfumato as sf
 from mechanisms.recorded import seeded
 from sfumato.curator import Bounds, BoundsSearch
-from sfumato.curator.steps.step_counts import StepSearch
+from sfumato.curator.step_counts import StepSearch
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.release.measurement import Measurement
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from engine.tables import policy_of
-from sfumato.curator.accounts.policy_account import read_policy
+from sfumato.curator.checking import CheckedTable
 from sfumato.curator.context import Context
 from sfumato.curator.listings import listed
-from sfumato.curator.owners.checking import CheckedTable
+from sfumato.curator.policy_account import read_policy
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidPolicy, Unsupported
 from sfumato.plan.aggregates.measures import Count
@@ -28,8 +28,7 @@ from sfumato.plan.sql.rows import rows
 from sfumato.plan.sql.text import select
 from sfumato.policy import Domain, Table
 from sfumato.publish.cells.answering import part_labels
-from sfumato.publish.marginals.attributes import Listed, Other, Range
-from sfumato.publish.marginals.coded_columns import attribute_of, coded, coded_names
+from sfumato.publish.marginals.attributes import ListedCell, Other, RangeCell, attribute_of, coded, coded_names
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"]},
@@ -89,14 +88,14 @@ def counted(engine: DuckDB, table: Table, name: str) -> np.ndarray:
 
 def told(engine: DuckDB, table: Table, name: str, cell: Any) -> int:
     """How many rows SQL over the column finds in a cell, by comparisons written out."""
-    written = f"{name} = {_sql(cell.value)}" if isinstance(cell, Listed) else _between(name, cell)
+    written = f"{name} = {_sql(cell.value)}" if isinstance(cell, ListedCell) else _between(name, cell)
     source = rows(select(f"SELECT * FROM t WHERE {written}"), engine.catalog(), {})
     (bounded,) = boundings(Aggregate(source.relation, (), (Count(),)), Limits.of(table), 1)
     (total,) = engine.read(Marginals(bounded, (), ((),)), 1)
     return int(total)
 
 
-def _between(name: str, cell: Range) -> str:
+def _between(name: str, cell: RangeCell) -> str:
     return f"{name} >= {_sql(cell.low)} AND {name} {'<=' if cell.closed else '<'} {_sql(cell.high)}"
 
 
@@ -122,7 +121,7 @@ def test_a_row_is_in_the_cell_that_sql_says(name: str) -> None:
         empty = [place for place in range(attribute.size - 1) if not found[place]][:2]
         for place in (*shown, *empty):
             cell = attribute.cells[place]
-            apart = [each for each in attribute.cells if isinstance(each, Listed) and isinstance(cell, Range)]
+            apart = [each for each in attribute.cells if isinstance(each, ListedCell) and isinstance(cell, RangeCell)]
             inside = [each for each in apart if cell.low <= each.value < cell.high]
             wanted = told(engine, table, name, cell) - sum(told(engine, table, name, each) for each in inside)
             assert wanted == found[place], cell
@@ -131,7 +130,7 @@ def test_a_row_is_in_the_cell_that_sql_says(name: str) -> None:
 def test_cells_are_those_of_the_policy() -> None:
     table = table_of("age", [1])
     attribute = attribute_of("age", table.columns["age"], table.codings["age"])
-    assert attribute.cells == (Range(0, 18), Range(18, 30), Range(30, 65, closed=True), Other())
+    assert attribute.cells == (RangeCell(0, 18), RangeCell(18, 30), RangeCell(30, 65, closed=True), Other())
     day = table_of("day", [DAYS[0]])
     (level,) = attribute_of("day", day.columns["day"], day.codings["day"]).levels
     assert (level[0], level[-2:]) == (0, (3, 4))  # what is missing is a part of its own

@@ -23,10 +23,10 @@ from sfumato.mechanisms.bits import all_below
 from sfumato.mechanisms.confidence_limits import at_least
 from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.publish.marginals.measuring import packed
-from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.budget import size_of
-from sfumato.publish.synthesis.course import Course
-from sfumato.publish.synthesis.steps import NoisyCells
+from sfumato.publish.synthesis.candidates import NoisyCells
+from sfumato.publish.synthesis.course import SynthesisState
+from sfumato.publish.synthesis.methods import aim
 from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release.prices import Price
 
@@ -73,7 +73,7 @@ def audited(worlds: Worlds, price: Price, *auditors: Auditor, spent: Price | Non
 
 
 def run(setting: Any, rows: CodedRows) -> Seen:
-    steps, seen = aim(Course(setting)), []
+    steps, seen = aim(SynthesisState(setting)), []
     step: Any = next(steps)
     try:
         while True:
