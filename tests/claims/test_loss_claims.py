@@ -11,7 +11,7 @@ import pytest
 
 from claims.outcomes import logarithms, numbers, outcome, outcomes
 from claims.recorded import Claim, check_claims
-from sfumato.privacy import losses as stable
+from sfumato.privacy import stable_functions as stable
 from sfumato.privacy.losses import (
     BoundedRangeLoss,
     ConcentratedLoss,

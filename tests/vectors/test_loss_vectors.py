@@ -9,7 +9,7 @@ from typing import Any
 
 import sfumato as sf
 from sfumato.privacy import divergences, theorems
-from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, PairLoss, ResponseLoss, excess_power
+from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, PairLoss, ResponseLoss, excess_power, sum_above
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, LaplaceLoss
 from vectors.formula_words import LOSS_PARAMETERS, LOSS_WORDS
 from vectors.laws import (
@@ -54,6 +54,8 @@ REGISTRY = Registry(
         ),
     ),
     exempt={
+        "privacy.losses.FamilyLoss.log_bound": "composed curves of its families have vectors",
+        "privacy.losses.FamilyLoss.log_decay": "composed curves of its families have vectors",
         "privacy.losses.ResponseLoss.log_moment": "composed curves of it have vectors",
         "privacy.losses.BoundedRangeLoss.log_moment": "composed curves of it have vectors",
         "privacy.losses.BoundedRangeLoss.log_bound": "composed curves of it have vectors",
@@ -67,6 +69,18 @@ REGISTRY = Registry(
         "privacy.noise_losses.DiscreteGaussianLoss.log_decay": "composed curves of it have vectors",
     },
 )
+
+
+@REGISTRY.formula("privacy.losses.sum_above")
+def _sum_above() -> Iterator[Vector]:
+    """Exact for up to 16 kinds; above, every value on its own is the next multiple of 1e-30."""
+    few = [(F(1, n), n + 1) for n in range(2, 18)]
+    yield exact(F(16) + sum(F(1, n) for n in range(2, 18)), sum_above, few)
+    many = [*few, (F(2, 7), 3)]
+    units = sum(-(-(10**30) // n) * (n + 1) for n in range(2, 18)) + 3 * -(-2 * 10**30 // 7)
+    yield exact(F(units, 10**30), sum_above, many)
+    yield exact(F(10), sum_above, [(F(5, 2), 4), (F(0), 9)])
+    yield exact(None, sum_above, [(F(1), 1), (None, 1)])
 
 
 _TIGHT = 1e-13
