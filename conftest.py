@@ -69,6 +69,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--long"):
+        for item in items:
+            _draw_more_examples(item)
         return
     chosen = [item for item in items if item.get_closest_marker("long") is None]
     if config.getoption("--quick"):
@@ -76,6 +78,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
+
+
+def _draw_more_examples(item: pytest.Item) -> None:
+    """Let a property that is tested on few examples by default be tested on four times as many."""
+    function = getattr(item, "obj", None)
+    if getattr(function, "is_hypothesis_test", False):
+        function = getattr(function, "__func__", function)
+        known = function._hypothesis_internal_use_settings
+        if not hasattr(function, "_sfumato_long"):
+            function._hypothesis_internal_use_settings = settings(known, max_examples=4 * known.max_examples)
+            function._sfumato_long = True
 
 
 def _quick(items: list[pytest.Item]) -> list[pytest.Item]:
