@@ -19,7 +19,7 @@ MUTANTS = (
         "curator.checking:_checked",
         "private and (not table.public)",
         "not table.public",
-        ("curator/owners/test_checking.py::test_opening_and_asking_do_not_depend_on_it",),
+        ("curator/test_checking.py::test_opening_and_asking_do_not_depend_on_it",),
     ),
     Mutant(
         "what a tighter limit gives is told of the limit as it is",
@@ -43,7 +43,7 @@ MUTANTS = (
         "engine.duckdb.inspection:_statement",
         "'sf_cells WHERE k'",
         "'sf_cells'",
-        ("curator/owners/test_checking.py::test_losses_by_limit",),
+        ("curator/test_checking.py::test_losses_by_limit",),
     ),
 )
 

@@ -98,7 +98,7 @@ MUTANTS = (
         "audit.canaries:chance_of_guessing",
         "shares = 2 * canaries * delta / places",
         "shares = canaries * delta / places",
-        ("audit/canaries/test_one_run.py::test_the_numbers_that_the_authors_print",),
+        ("audit/test_one_run.py::test_the_numbers_that_the_authors_print",),
     ),
     Mutant(
         "one run's δ is not counted",
@@ -106,7 +106,7 @@ MUTANTS = (
         "audit.canaries:chance_of_guessing",
         "    if delta == 0:",
         "    if delta >= 0:",
-        ("audit/canaries/test_one_run.py::test_no_release_is_guessed_better_than_the_bound_says",),
+        ("audit/test_one_run.py::test_no_release_is_guessed_better_than_the_bound_says",),
     ),
     Mutant(
         "every number of guesses has the whole chance of a mistake",
@@ -114,7 +114,7 @@ MUTANTS = (
         "audit.canaries:one_run",
         "miss = float(1 - level) / len(numbers)",
         "miss = float(1 - level)",
-        ("audit/canaries/test_one_run.py::test_an_audit_that_forgets_how_many_numbers_of_guesses_it_tries_is_noticed",),
+        ("audit/test_one_run.py::test_an_audit_that_forgets_how_many_numbers_of_guesses_it_tries_is_noticed",),
     ),
     Mutant(
         "a release can change the coins that its guesses are compared with",
@@ -122,7 +122,7 @@ MUTANTS = (
         "audit.canaries:one_run",
         "release(present.copy())",
         "release(present)",
-        ("audit/canaries/test_one_run.py::test_the_release_is_made_once_and_cannot_change_the_coins",),
+        ("audit/test_one_run.py::test_the_release_is_made_once_and_cannot_change_the_coins",),
     ),
     Mutant(
         "nobody stands in the place of a canary under replace",
@@ -130,7 +130,7 @@ MUTANTS = (
         "audit.canaries:plant",
         "policy.budget.neighbours is Neighbours.REPLACE else None",
         "policy.budget.neighbours is Neighbours.ADD_REMOVE else None",
-        ("audit/canaries/test_one_run.py::test_lists_of_coins_that_differ_in_one_place_are_neighbours",),
+        ("audit/test_one_run.py::test_lists_of_coins_that_differ_in_one_place_are_neighbours",),
     ),
     Mutant(
         "canaries share ids with invented units",
@@ -138,7 +138,7 @@ MUTANTS = (
         "audit.canaries:_with_ids",
         "np.arange(made.num_rows - base) + 1 + made.num_rows",
         "np.arange(made.num_rows - base) + 1",
-        ("audit/canaries/test_one_run.py::test_lists_of_coins_that_differ_in_one_place_are_neighbours",),
+        ("audit/test_one_run.py::test_lists_of_coins_that_differ_in_one_place_are_neighbours",),
     ),
     Mutant(
         "the tails of a stream are of the other answer",
@@ -170,9 +170,7 @@ MUTANTS = (
         "audit.invented_tables:_shapes",
         "_Shape('one row more than the limit', rows + 1)",
         "_Shape('one row more than the limit', rows)",
-        (
-            "audit/invented_tables/test_neighbouring_tables.py::test_units_are_at_every_limit_and_one_below_and_one_beyond",
-        ),
+        ("audit/test_neighbouring_tables.py::test_units_are_at_every_limit_and_one_below_and_one_beyond",),
     ),
     Mutant(
         "replaced units are compared with nobody alone",
@@ -180,7 +178,7 @@ MUTANTS = (
         "audit.invented_tables:NeighbouringTables.pairs",
         "if self.policy.neighbours is Neighbours.REPLACE:",
         "if self.policy.neighbours is Neighbours.ADD_REMOVE:",
-        ("audit/invented_tables/test_neighbouring_tables.py::test_pairs_are_what_the_policy_calls_neighbours",),
+        ("audit/test_neighbouring_tables.py::test_pairs_are_what_the_policy_calls_neighbours",),
     ),
     Mutant(
         "a unit within a period lies in several",
@@ -188,7 +186,7 @@ MUTANTS = (
         "audit.invented_tables:_Inventor._cells",
         "each.plain(0 if name == period else number, ends)",
         "each.plain(number, ends)",
-        ("audit/invented_tables/test_neighbouring_tables.py::test_a_unit_within_a_period_stays_in_it",),
+        ("audit/test_neighbouring_tables.py::test_a_unit_within_a_period_stays_in_it",),
     ),
     Mutant(
         "a change beyond the claim counts as the claim",

@@ -45,7 +45,7 @@ MUTANTS = (
         "engine.lowering.total_lowering:values",
         "both = RelationalUnion((light, Select(wanted, ranked, where=(*there, kept))))",
         "both = RelationalUnion((light, Select(wanted, ranked, where=there)))",
-        (_LAW, "engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
+        (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
     ),
     Mutant(
         "rows of units beyond their limit count twice in ranks",
@@ -53,7 +53,7 @@ MUTANTS = (
         "engine.lowering.total_lowering:values",
         "(*there, Exists(Named('h'), 'h', same_unit, negated=True))",
         "there",
-        (_LAW, "engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
+        (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
     ),
     Mutant(
         "a range around a quantile is shown however surely it is asked for",
@@ -149,7 +149,7 @@ MUTANTS = (
         "engine.arrays:_Groups.of",
         "at = np.where(met, found, -1)",
         "at = np.where(met, found, 0)",
-        ("engine/arrays/test_dense_arrays.py::test_groups_of_several_keys_are_found",),
+        ("engine/test_dense_arrays.py::test_groups_of_several_keys_are_found",),
     ),
 )
 

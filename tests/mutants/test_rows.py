@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_DRAWN = ("publish/drawn_rows/test_drawing.py",)
-_TYPED = ("publish/drawn_rows/test_typed_rows.py",)
+_DRAWN = ("publish/test_drawing.py",)
+_TYPED = ("publish/test_typed_rows.py",)
 _FILES = ("publish/files/test_model_files.py",)
 _CELLS = ("publish/marginals/test_coded_columns.py::test_a_row_is_in_the_cell_that_sql_says",)
 _SPIKES = ("policy/test_codings.py",)

@@ -43,7 +43,7 @@ MUTANTS = (
         "engine.arrays:_Cells.of",
         "self._known.get(told(key), len(self._known)) for key",
         "self._known.get(told(key), 0) for key",
-        ("engine/arrays/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
+        ("engine/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
     ),
     Mutant(
         "whole numbers that are missing or not listed are in the first cell",
@@ -51,7 +51,7 @@ MUTANTS = (
         "engine.arrays:_by_number",
         "table = np.full(high - low + 3, len(cells), np.int32)",
         "table = np.full(high - low + 3, 0, np.int32)",
-        ("engine/arrays/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
+        ("engine/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
     ),
     Mutant(
         "numbers that are missing or not listed are in the first cell",
@@ -59,7 +59,7 @@ MUTANTS = (
         "engine.arrays:_by_number",
         "table = np.full(high - low + 3, len(cells), np.int32)",
         "table = np.zeros(high - low + 3, np.int32)",
-        ("engine/arrays/test_dense_arrays.py::test_whole_numbers_are_found_in_their_cells",),
+        ("engine/test_dense_arrays.py::test_whole_numbers_are_found_in_their_cells",),
     ),
     Mutant(
         "a coarse marginal is charged what a fine cell holds",
@@ -67,7 +67,7 @@ MUTANTS = (
         "plan.readings.dense_readings:moved_in_cells",
         "added = Sensitivity(1, scaled.added.total)",
         "added = Sensitivity(1, scaled.added.per_group / 2)",
-        ("engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
+        ("engine/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
     ),
     Mutant(
         "a replaced unit moves a marginal like an added one",
@@ -75,7 +75,7 @@ MUTANTS = (
         "plan.readings.dense_readings:moved_in_cells",
         "if scaled.sensitivity.neighbours is Neighbours.ADD_REMOVE:",
         "if scaled.sensitivity.neighbours:",
-        ("engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
+        ("engine/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
     ),
     Mutant(
         "values of rows that the sample drops are counted",
@@ -83,7 +83,7 @@ MUTANTS = (
         "engine.lowering.total_lowering:values",
         "both = RelationalUnion((light, Select(wanted, ranked, where=(*there, kept))))",
         "both = RelationalUnion((light, Select(wanted, ranked, where=there)))",
-        ("engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
+        ("engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
     ),
     Mutant(
         "a tree with one row too many is not limited",

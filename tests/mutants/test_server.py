@@ -14,7 +14,7 @@ _RUNNING = "server/releases/test_running_releases.py"
 _PEOPLE = "server/people/test_people_file.py"
 _SERVING = "server/test_serving.py"
 _STATIC = "server/requests/test_static_replies.py"
-_SPAWNED = "server/processes/test_spawned_processes.py"
+_SPAWNED = "server/test_spawned_processes.py"
 _CHANGED = "server/test_changed_data.py"
 
 MUTANTS = (
@@ -268,7 +268,7 @@ MUTANTS = (
         "server.connections:RepliesAtTicks.__call__",
         "await ticks.next()",
         "pass",
-        ("server/processes/test_reply_ticks.py",),
+        ("server/test_reply_ticks.py",),
     ),
     Mutant(
         "a tick comes when somebody waits for it",
@@ -276,7 +276,7 @@ MUTANTS = (
         "server.connections:Ticks._tick",
         "time.sleep(TICK - time.monotonic() % TICK)",
         "",
-        ("server/processes/test_reply_ticks.py",),
+        ("server/test_reply_ticks.py",),
     ),
     Mutant(
         "told to stop it takes new work",

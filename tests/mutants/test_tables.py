@@ -106,7 +106,7 @@ MUTANTS = (
         "every_row=rows, period=every, period_column=column))",
         "every_row=rows, period=every))",
         (
-            "curator/accounts/test_policy_account.py::test_a_period_is_part_of_the_unit_for_life",
+            "curator/test_policy_account.py::test_a_period_is_part_of_the_unit_for_life",
             "policy/test_toml_files.py",
         ),
     ),

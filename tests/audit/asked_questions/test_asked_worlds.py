@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from audit.invented_tables.test_neighbouring_tables import NOWHERE, policy
+from audit.test_neighbouring_tables import NOWHERE, policy
 from sfumato.audit.asked_questions.asked_worlds import (
     AskedText,
     Job,

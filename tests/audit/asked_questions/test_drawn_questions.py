@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sfumato as sf
-from audit.invented_tables.test_neighbouring_tables import NOWHERE
+from audit.test_neighbouring_tables import NOWHERE
 from sfumato.audit.asked_questions.asked_worlds import throw_away
 from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion, drawn_questions, templates
 from sfumato.audit.invented_tables import neighbours_of

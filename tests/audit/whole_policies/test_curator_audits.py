@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from audit.invented_tables.test_neighbouring_tables import NOWHERE
+from audit.test_neighbouring_tables import NOWHERE
 from sfumato.audit.asked_questions.compared_outcomes import differences, forecast, outcome
 from sfumato.audit.asked_questions.drawn_questions import DrawnQuestion, questions_of, templates
 from sfumato.audit.whole_policies import curator_audits
