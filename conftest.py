@@ -23,6 +23,7 @@ from sybil.parsers.rest import DocTestParser
 
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+_MORE_EXAMPLES: set[object] = set()
 sys.path.insert(0, str(Path(__file__).parent / "tests"))  # tests share helpers: ``from privacy.families import …``
 
 
@@ -82,13 +83,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _draw_more_examples(item: pytest.Item) -> None:
     """Let a property that is tested on few examples by default be tested on four times as many."""
-    function = getattr(item, "obj", None)
-    if getattr(function, "is_hypothesis_test", False):
-        function = getattr(function, "__func__", function)
-        known = function._hypothesis_internal_use_settings
-        if not hasattr(function, "_sfumato_long"):
-            function._hypothesis_internal_use_settings = settings(known, max_examples=4 * known.max_examples)
-            function._sfumato_long = True
+    function = getattr(getattr(item, "obj", None), "__func__", getattr(item, "obj", None))
+    if getattr(function, "is_hypothesis_test", False) and function not in _MORE_EXAMPLES:
+        _MORE_EXAMPLES.add(function)
+        usual = function._hypothesis_internal_use_settings  # noqa: SLF001 (a decorator would need to know of --long)
+        function._hypothesis_internal_use_settings = settings(usual, max_examples=4 * usual.max_examples)  # noqa: SLF001
 
 
 def _quick(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from engine.arrays import test_dense_arrays as dense
+from engine import test_dense_arrays as dense
 from engine.on_postgres import Sessions
 from engine.tables import tuples
 from postgres_server import PostgresServer
