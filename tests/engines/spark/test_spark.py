@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from engine import test_dense_arrays
 
+from engine import test_dense_arrays
 from engine.tables import policy_of, tuples
 from engines.spark import compared
 from engines.spark.conftest import PANDAS, Cluster
