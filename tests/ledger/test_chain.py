@@ -267,9 +267,9 @@ def test_opening_verifies_from_the_last_checkpoint(
 
 IN_PARTS = """
 import sys, sfumato as sf
-from sfumato.ledger.proofs import inspecting
-inspecting.PART = 10
-inspecting.os.sched_getaffinity = lambda _: range(4)
+from sfumato.ledger.proofs import verifying
+verifying.PART = 10
+verifying.os.sched_getaffinity = lambda _: range(4)
 for path in sys.argv[1:]:
     found = sf.Ledger.open(path).verify()
     print(found.lines, found.bad)

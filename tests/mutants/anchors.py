@@ -19,7 +19,7 @@ SOURCES = Path(__file__).parents[2] / "src" / "sfumato"
 def module_file(module: str) -> str:
     """Return the path of a module under ``src/sfumato``."""
     path = Path(*module.split(".")) if module else Path()
-    return str(path / "__init__.py" if (SOURCES / path).is_dir() else path.with_suffix(".py"))
+    return str(path / "__init__.py" if (SOURCES / path / "__init__.py").exists() else path.with_suffix(".py"))
 
 
 def definitions(tree: ast.Module) -> dict[str, list[ast.stmt]]:

@@ -646,5 +646,5 @@ def test_no_refusal_of_a_question_depends_on_cells(sessions: Sessions, visits: s
 def test_a_pool_that_keeps_settings_is_refused(
     sessions: Sessions, visits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(postgres_driver.Server.__init__.__globals__["_SETTINGS"], "no_such_setting", "on")
+    monkeypatch.setitem(postgres_driver.ServerSessions.__init__.__globals__["_SETTINGS"], "no_such_setting", "on")
     assert "settings" in str(_refused(declared(sessions.server, visits)))

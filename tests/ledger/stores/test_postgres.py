@@ -868,7 +868,7 @@ def test_a_ledger_is_not_copied_into_itself(place: Place, tmp_path: Path) -> Non
 DYING = """
 import os, sys
 from sfumato.ledger import moving
-from sfumato.ledger.stores import postgres, sqlite_copies as copies
+from sfumato.ledger.stores import postgres, sqlite as copies
 def die(*_, **__):
     os._exit(9)
 if sys.argv[3] == "sealed":
