@@ -6,7 +6,7 @@ from mutants.running import Kind, Mutant, suite
 
 _BOUNDS, _LIMITS, _LADDERS = (
     f"curator/{name}.py::"
-    for name in ("proposals/test_private_bounds", "proposals/test_private_limits", "steps/test_ladders")
+    for name in ("proposals/test_private_bounds", "proposals/test_private_limits", "test_ladders")
 )
 _LAW = (f"{_BOUNDS}test_no_outcome_is_more_than_e_to_the_epsilon_likelier",)
 _WORLDS = (f"{_BOUNDS}test_one_unit_moves_no_more_than_is_claimed_in_any_small_world",)

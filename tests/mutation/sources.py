@@ -17,18 +17,18 @@ privacy mechanisms plan/bounding.py plan/limits.py plan/nodes.py plan/sharing.py
 plan/account_periods.py plan/aggregates plan/readings plan/sql/unit_joins.py plan/sql/unit_joins.py
 plan/sql/per_unit.py plan/sql/unit_aggregates.py plan/sql/unit_aggregates.py plan/values/coded_keys.py
 plan/values/narrowing.py engine/lowering release/parts release/noisy_rows release/batch_prices.py
-release/comparisons.py release/found_groups.py release/measured.py release/measurement.py release/comparisons.py
+release/comparisons.py release/found_groups.py release/measured.py release/measurement.py
 release/payers.py release/preparing.py release/prices.py release/releasing.py release/requests.py
 release/running_totals.py release/batch_prices.py publish/marginals publish/synthesis publish/graph publish/mwem.py
 publish/online.py publish/scoring.py publish/synopsis.py publish/synthetic.py publish/tab_steps.py
-publish/cells/answering.py publish/cells/groups.py ledger/spending.py ledger/entries.py ledger/spending.py
+publish/cells/answering.py publish/cells/groups.py ledger/spending.py ledger/entries.py
 ledger/accounts ledger/transaction.py ledger/guarded.py curator/proposals
 """
 """Files and folders under ``src/sfumato`` whose functions are mutated."""
 
 NOT_CLAIMS = """
-privacy/pictures.py privacy/budget_words.py privacy/pictures.py privacy/pictures.py
-privacy/precedents.py privacy/codec.py privacy/codec_schemas.py privacy/codec.py
+privacy/pictures.py privacy/budget_words.py
+privacy/precedents.py privacy/codec.py privacy/codec_schemas.py
 publish/synthesis/forecasting.py publish/marginals/faces.py
 """
 """Pictures, words and file formats inside those folders."""

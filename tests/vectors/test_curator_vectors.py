@@ -46,7 +46,7 @@ REGISTRY = Registry(
     (
         Scope(("curator",), frozenset(WORDS), frozenset(PARAMETERS)),
         Scope(
-            ("audit/lower_bounds", "audit/canaries", "audit/whole_policies"),
+            ("audit/lower_bounds", "audit/canaries.py", "audit/whole_policies"),
             frozenset(WORDS | {"missed", "proven", "chance"}),
             frozenset(PARAMETERS | {"level"}),
         ),
