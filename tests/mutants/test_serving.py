@@ -39,8 +39,8 @@ MUTANTS = (
         "a rehearsal tells what is left",
         Kind.CONSENT,
         "release.proposal:receipt",
-        "'not told by a rehearsal' if here.rehearsed else remaining(here)",
-        "remaining(here)",
+        "'not told by a rehearsal' if here.rehearsed else remaining(statement)",
+        "remaining(statement)",
         (_POISON,),
     ),
     Mutant(
