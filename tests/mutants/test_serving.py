@@ -164,6 +164,14 @@ MUTANTS = (
         (f"{_SHARED}::test_history_goes_on_after_a_line",),
     ),
     Mutant(
+        "who asks the same text later asks under the first one's name",
+        Kind.CONSENT,
+        "curator.recent_questions:RecentQuestions.of",
+        "known.context is context and ",
+        "",
+        ("curator/test_recent_questions.py::test_whoever_asks_the_same_text_pays_under_their_own_name",),
+    ),
+    Mutant(
         "what is shown of a purchase has its salt",
         Kind.CONSENT,
         "curator.proposals.private_bounds:BoundsSearch._shown",

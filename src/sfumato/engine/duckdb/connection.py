@@ -214,6 +214,7 @@ class Sources:
             self.interrupt()
             with self._lock:
                 self._process = 0
+                self._parsed.clear()
                 self._connection.close()
             self._spill.close()
 
