@@ -190,6 +190,14 @@ MUTANTS = (
         "return family.of_size(max(size if exactly else rounded_down(size), LEAST_STEPS))",
         ("release/test_preparing.py::test_gaussian_noise_is_rounded_up_where_rounding_down_would_be_seen",),
     ),
+    Mutant(
+        "a time limit ends the next statement of its thread",
+        Kind.CHARGE_ORDER,
+        "release.deadlines:Deadline.cancel",
+        "with self._interrupting:\n        self._cancelled = True",
+        "self._cancelled = True",
+        ("release/test_deadlines.py::test_nothing_is_interrupted_after_the_limit_was_left",),
+    ),
 )
 
 test_the_tests_of_releases_notice = suite(MUTANTS)

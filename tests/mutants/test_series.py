@@ -30,6 +30,14 @@ MUTANTS = (
         ("release/test_series.py::test_every_step_of_a_series_sees_the_rows_of_its_first",),
     ),
     Mutant(
+        "a statement over the source is remembered for the copy",
+        Kind.REUSE,
+        "engine.duckdb.driver:StatementReader._statement",
+        "(known[0]() is reading.bounded) and (known[1] == scans)",
+        "known[0]() is reading.bounded",
+        ("release/test_series.py::test_a_statement_written_before_a_copy_was_made_is_not_read_after",),
+    ),
+    Mutant(
         "a snapshot is made of whatever the file holds now",
         Kind.CHARGE_ORDER,
         "engine.duckdb.driver:DuckDBSnapshot._check",

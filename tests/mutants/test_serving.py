@@ -39,8 +39,8 @@ MUTANTS = (
         "a rehearsal tells what is left",
         Kind.CONSENT,
         "release.proposal:receipt",
-        "'not told by a rehearsal' if here.rehearsed else remaining(here)",
-        "remaining(here)",
+        "'not told by a rehearsal' if here.rehearsed else remaining(statement)",
+        "remaining(statement)",
         (_POISON,),
     ),
     Mutant(
@@ -162,6 +162,14 @@ MUTANTS = (
         "lines_of(self.ledger, self.policy, whose, after)",
         "lines_of(self.ledger, self.policy, analyst, after)",
         (f"{_SHARED}::test_history_goes_on_after_a_line",),
+    ),
+    Mutant(
+        "who asks the same text later asks under the first one's name",
+        Kind.CONSENT,
+        "curator.recent_questions:RecentQuestions.of",
+        "known.context is context and ",
+        "",
+        ("curator/test_recent_questions.py::test_whoever_asks_the_same_text_pays_under_their_own_name",),
     ),
     Mutant(
         "what is shown of a purchase has its salt",

@@ -138,3 +138,16 @@ def test_a_batch_is_kept_as_its_plan(clinic: sf.Curator) -> None:
 def test_a_part_is_run_a_whole_number_of_times(times: object) -> None:
     with pytest.raises(sf.InvalidParameter):
         Charged(sf.Laplace(2), 1, times=times)  # type: ignore[arg-type]
+
+
+def test_a_statement_written_before_a_copy_was_made_is_not_read_after(clinic: sf.Curator, tmp_path: Path) -> None:
+    """One thread checks while another copies the table: what the first reads is the copy too."""
+    question = clinic.sql(GROUPED)
+    reading = GroupTotals(question.options[0], question.groups)
+    with clinic._context.engine.hold() as held:
+        held.check(reading)
+        remembered = held._last
+        held.read(GroupTotals(clinic.sql("SELECT COUNT(*) FROM visits").options[0], ((),)), 7)  # copies
+        held._last = remembered  # the first thread has only now come to remember it
+        _write(tmp_path / "visits.parquet", 1000)
+        assert held.read(reading, 7).tolist() == [[20, 10], [0, 0]]

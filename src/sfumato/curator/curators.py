@@ -35,6 +35,7 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.selected_columns import DeclaredValues
 from sfumato.curator.proposals.workloads import Workload
 from sfumato.curator.proposing import Proposing
+from sfumato.curator.recent_questions import RecentQuestions
 from sfumato.curator.release_kinds import Spec, Workspace, kind_of
 from sfumato.curator.standings import PeriodStandings, Standing
 from sfumato.curator.tables import TableView
@@ -113,6 +114,7 @@ class Curator(Proposing):
             self._context = Context(self.policy, engine, account, progress, f"version {account.version}", allowed)
             self._catalog = engine.catalog()
             self._standings: dict[str | None, _Told] = {}
+            self._recent = RecentQuestions()
             opened.pop_all()
 
     @property
@@ -165,7 +167,11 @@ class Curator(Proposing):
         return self.propose(WorkloadSpec(questions))
 
     def _question(self, text: str, parameters: Parameters | None = None) -> Question:
-        return self._asked(written(text, parameters), parse(text, self._catalog, parameters))
+        if parameters is not None or not isinstance(text, str):
+            return self._asked(written(text, parameters), parse(text, self._catalog, parameters))
+        return self._recent.of(
+            text, self._context, lambda: parse(text, self._catalog), lambda query: self._asked(text, query)
+        )
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

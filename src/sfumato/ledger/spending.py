@@ -165,6 +165,11 @@ class Charged:
         once = self.mechanism.curve(self.sensitivity or 0) if additive else self.mechanism.curve()  # type: ignore[call-arg]
         return once if self.times == 1 else compose([(once, self.times)])
 
+    @cached_property
+    def written(self) -> str:
+        """Return the tagged JSON value that a line keeps."""
+        return codec.dumps(self)
+
 
 Part = Charged | Curve
 
@@ -195,7 +200,7 @@ def curve(parts: Iterable[Part]) -> Curve:
 
 def write(parts: Iterable[Part]) -> str:
     """Write the parts as a line keeps them: a JSON list of tagged values."""
-    return f"[{','.join(codec.dumps(part) for part in parts)}]"
+    return f"[{','.join(part.written if isinstance(part, Charged) else codec.dumps(part) for part in parts)}]"
 
 
 def read(text: str) -> tuple[Part, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -96,7 +97,7 @@ def good_enough(prepared: Prepared) -> dict[str, Number]:
     """A stored answer is as good as one at this price if no half-width is larger, no choice is weaker, and no range
     around a choice was bought to miss more often.
     """
-    found: dict[str, Number] = {f"m{index}": width for index, width in enumerate(prepared.half_widths())}
+    found: dict[str, Number] = {f"m{index}": width for index, width in enumerate(prepared.accuracy)}
     for index, (part, measured) in enumerate(zip(prepared.others, prepared.measured[1:], strict=True)):
         found |= {f"{name} {index}": number for name, number in part.good_enough(measured).items()}
     return found
@@ -127,13 +128,12 @@ def with_noise(
 
 def scales(prepared: Prepared) -> tuple[NoiseScale, ...]:
     """List the scales of all parts in turn."""
-    parts = zip(prepared.parts, prepared.measured, strict=True)
-    return tuple(each for part, measured in parts for each in part.scales(measured))
+    return tuple(chain.from_iterable(prepared.scales))
 
 
 def results(prepared: Prepared, made: Sequence[Made]) -> tuple[Derived, ...]:
     """Say for everything that is asked how it is made from what is drawn."""
-    counts = [len(part.scales(measured)) for part, measured in zip(prepared.parts, prepared.measured, strict=True)]
+    counts = [len(each) for each in prepared.scales]
     found = []
     for each in made:
         start = sum(counts[: each.part])

@@ -34,7 +34,7 @@ from sfumato.privacy.calibration import least_by
 from sfumato.privacy.numbers import Number, chance
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NoisyTotals, OtherPart, QuestionPart, Strength
-from sfumato.release.parts.scales import NoisyScale
+from sfumato.release.parts.scales import NoiseScale, NoisyScale
 from sfumato.release.parts.shares import PriceSplit, WeightedRequest, shared_out
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price
 
@@ -95,11 +95,19 @@ class Prepared:
         return self.batch.curve
 
     @cached_property
+    def scales(self) -> tuple[tuple[NoiseScale, ...], ...]:
+        """List for each part how the numbers that are drawn for it are read."""
+        return tuple(part.scales(measured) for part, measured in zip(self.parts, self.measured, strict=True))
+
+    @cached_property
     def noises(self) -> tuple[NoisyScale, ...]:
         """List everything that gets noise, beside the totals too."""
-        parts = zip(self.parts, self.measured, strict=True)
-        found = (scale for part, measured in parts for scale in part.scales(measured))
-        return tuple(scale for scale in found if isinstance(scale, NoisyScale))
+        return tuple(scale for part in self.scales for scale in part if isinstance(scale, NoisyScale))
+
+    @cached_property
+    def accuracy(self) -> tuple[Fraction, ...]:
+        """List the half-widths at 95 %, by which stored answers are compared."""
+        return self.half_widths()
 
     @property
     def pure(self) -> bool:

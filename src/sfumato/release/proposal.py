@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from sfumato.engine.seam import Engine
 from sfumato.errors import Draining, InvalidParameter, Unsupported
 from sfumato.ledger import Account
+from sfumato.ledger.accounts.account import AccountStatement
 from sfumato.plan import account_periods
 from sfumato.policy import Policy
 from sfumato.privacy.budget_words import promised
@@ -236,13 +237,13 @@ def receipt(
     confidence: Number,
 ) -> Receipt:
     """Make the receipt of a release, on the terms on which it was bought; ``mechanisms`` says in words what was run."""
-    policy, budget = here.policy, here.account.budget
+    policy, statement = here.policy, here.account.statement(here.analyst)
     return Receipt(
         question=question,
         unit=str(policy.unit),
         neighbours=policy.neighbours.value,
         guarantee=bought.price,
-        account=promised(budget.epsilon, budget.delta),
+        account=promised(statement.budget.epsilon, statement.budget.delta),
         mechanisms=mechanisms,
         strategy=bought.strategy,
         limits=bought.limits,
@@ -255,8 +256,8 @@ def receipt(
         time=found.time.isoformat(),
         free=found.free,
         confidence=text(exact(confidence, "confidence")),
-        remaining="not told by a rehearsal" if here.rehearsed else remaining(here),
-        epsilons=tuple(text(epsilon) for epsilon in here.account.epsilons),
+        remaining="not told by a rehearsal" if here.rehearsed else remaining(statement),
+        epsilons=tuple(text(epsilon) for epsilon in statement.epsilons),
         share=here.analyst or "",
         periods=paying(policy, here.account.periods),
         promise=promise(policy),
@@ -265,13 +266,11 @@ def receipt(
     )
 
 
-def remaining(here: Surroundings) -> str:
+def remaining(statement: AccountStatement) -> str:
     """Say what whoever asks may still spend: of the account, and of their share where they have one."""
-    budget = here.account.budget
-    if here.analyst is None:
-        return budget.left_words
-    own = here.account.analyst(here.analyst).budget
-    return own.left_beside(budget)
+    if statement.own is None:
+        return statement.budget.left_words
+    return statement.own.left_beside(statement.budget)
 
 
 def _require_paid(batch: Batch, here: Surroundings) -> None:

@@ -7,7 +7,6 @@ found again. Whatever happens in between, the charge stands.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +21,8 @@ from sfumato.mechanisms import bits
 from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
+from sfumato.release import deadlines
+from sfumato.release.deadlines import Deadline
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import Payer
 
@@ -247,19 +248,11 @@ def limited(engine: Reader, seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
-    done, thread, start = threading.Event(), threading.get_ident(), time.monotonic()
-
-    def watch() -> None:
-        if not done.wait(seconds):
-            while not done.wait(0.02):  # again: the statement may not have begun when the time was up
-                engine.interrupt(thread)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
+    deadline, watch = Deadline(engine, seconds), deadlines.watch()
     try:
+        watch.add(deadline)
         yield
     finally:
-        done.set()
-        watcher.join()
-    if time.monotonic() - start >= seconds:  # by the clock: the watcher may not have woken in time
+        watch.discard(deadline)
+    if deadline.passed:
         raise TimeoutError

@@ -131,7 +131,7 @@ class RequestedSeries:
 
 def given_again(receipt: Receipt, here: Surroundings) -> Receipt:
     """Give the receipt of what was bought before, with what is left now."""
-    return replace(receipt, free=True, remaining=remaining(here))
+    return replace(receipt, free=True, remaining=remaining(here.account.statement(here.analyst)))
 
 
 def one_session() -> RequestDiffers:

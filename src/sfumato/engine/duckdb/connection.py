@@ -41,6 +41,7 @@ T = TypeVar("T")
 _ARRIVING = "sf arriving"  # no view can be called so
 _REMEMBERED = 10_000
 """Statements kept for the log."""
+_MOST_PARSED = 32
 _SIZE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})? ?[KMGT]i?B")
 
 
@@ -57,7 +58,7 @@ class Sources:
         self._spill = Spill()
         self._connection = duckdb.connect(":memory:")
         self._active: dict[duckdb.DuckDBPyConnection, int] = {}
-        self._last: tuple[str, duckdb.Statement] | None = None
+        self._parsed: dict[str, duckdb.Statement] = {}
         self._files: dict[str, files.Files] = {}
         self._contents: dict[str, tuple[tuple[files.Stamp, ...], str]] = {}
         self._lines: dict[str, int] = {}
@@ -147,7 +148,7 @@ class Sources:
         """Check that the engine accepts the statement, without reading a row."""
         with self._cursor() as cursor:
             prepared = f"PREPARE sf_bound AS {statement}"
-            self._guarded(prepared, lambda: (_one(cursor, statement), cursor.execute(prepared)))
+            self._guarded(prepared, lambda: (self._known(cursor, statement), cursor.execute(prepared)))
 
     def copy(self, table: str) -> str:
         """Copy a table's clean rows now, and give the copy's name; it stays as it is until it is dropped."""
@@ -213,6 +214,7 @@ class Sources:
             self.interrupt()
             with self._lock:
                 self._process = 0
+                self._parsed.clear()
                 self._connection.close()
             self._spill.close()
 
@@ -392,11 +394,14 @@ class Sources:
         return _finished(action)
 
     def _known(self, cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.Statement:
-        """Read a text as the one SELECT that it is. The last one is remembered, since the same is often asked again."""
-        known = self._last  # another thread may remember another
-        if known is None or known[0] != statement:
-            known = self._last = statement, _one(cursor, statement)
-        return known[1]
+        """Read a text as the one SELECT that it is. A few are remembered: what is bound is run, and often again."""
+        known = self._parsed.get(statement)
+        if known is None:
+            known = _one(cursor, statement)
+            if len(self._parsed) >= _MOST_PARSED:
+                self._parsed.clear()
+            self._parsed[statement] = known
+        return known
 
 
 def _naming(table: Table, policy: Policy) -> set[str]:

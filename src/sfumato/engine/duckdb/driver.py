@@ -27,6 +27,8 @@ from sfumato.plan.readings.total_readings import E, FoundTotals, GroupTotals, Pl
 from sfumato.policy import Policy
 
 _REMEMBERED = 1000
+_CHECKED_KEY = 2**61 + 1
+"""Stands for the key of a statement that is only bound: its digits are in no statement that has no key."""
 FREE_SECONDS = 5
 """How long the keys of a question may be looked for: it costs nothing, so it may not take long."""
 
@@ -37,7 +39,7 @@ class StatementReader:
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
         self._bound: set[str] = set()
-        self._last: tuple[ReferenceType[BoundedPlan], str] | None = None
+        self._last: tuple[ReferenceType[BoundedPlan], tuple[str, ...], str] | None = None
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
         """Bind the statements, and see that the engine is open and the sources are those that were opened.
@@ -51,7 +53,7 @@ class StatementReader:
 
     def _check(self, reading: PlanReading[Any]) -> None:
         self._check_unchanged()
-        text = self._statement(reading, 0)
+        text = self._statement(reading, _CHECKED_KEY)
         self.sources.bind("SELECT 1" if text in self._bound else text)
         self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
 
@@ -74,11 +76,12 @@ class StatementReader:
         which the digits of no key were written is the same for every key: the last of these is remembered.
         """
         known, plain = self._last, isinstance(reading, GroupTotals)
-        if plain and known is not None and known[0]() is reading.bounded:
-            return known[1]
+        scans = tuple(map(self._scan, tables(reading.bounded.plan.source))) if plain else ()
+        if plain and known is not None and known[0]() is reading.bounded and known[1] == scans:
+            return known[2]
         text = self._written(statement(reading, key))
         if plain and str(key) not in text:
-            self._last = ref(reading.bounded), text
+            self._last = ref(reading.bounded), scans, text
         return text
 
     def _written(self, made: StagedSelect) -> str:
@@ -183,7 +186,7 @@ class DuckDBSnapshot(StatementReader):
         with self._lock:
             self._require_open()
             for table in self._missing(reading):
-                self._copies[table], self._last = self._copy(table), None
+                self._copies[table] = self._copy(table)
         return super().read(reading, key)
 
     def _copy(self, table: str) -> str:

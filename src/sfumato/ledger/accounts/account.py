@@ -48,6 +48,17 @@ class Analyst:
         return f"<Analyst {self.name}, {part}; left for ordinary answers: {self.budget.left_words}>"
 
 
+@dataclass(frozen=True)
+class AccountStatement:
+    """What a receipt tells of an account, all of one moment."""
+
+    budget: Budget
+    epsilons: tuple[Fraction, ...]
+    """Every ε the account has had, oldest first; the last is in force."""
+    own: Budget | None = None
+    """What the share of the analyst who asks admits; None where no analyst does."""
+
+
 class Account:
     """An account is one population's budget in a ledger. Safe to use from threads and processes alike."""
 
@@ -82,7 +93,17 @@ class Account:
     def budget(self) -> Budget:
         """Give the account now: what open tabs hold counts as spent, as it does when a charge is admitted."""
         with self._guarded.reading() as transaction:
-            return self._guarded.budgets(transaction, self.name)[0][0]
+            return self._budget(transaction)
+
+    def _budget(self, transaction: Transaction, analyst: str = "") -> Budget:
+        """Return what an analyst's share admits, or the account where they have none or nobody is named."""
+        return self._guarded.budgets(transaction, self.name, analyst)[-1][0]
+
+    def statement(self, analyst: str | None = None) -> AccountStatement:
+        """Read what a receipt tells of the account, and of the share of the analyst who asks, in one transaction."""
+        with self._guarded.reading() as transaction:
+            own = None if analyst is None else self._budget(transaction, entries.name(analyst, "analyst"))
+            return AccountStatement(self._budget(transaction), self._epsilons(transaction), own)
 
     def budgets(self, analyst: str | None = None) -> tuple[Budget, ...]:
         """List every budget that must afford a charge now: the account's, and the share of the analyst who asks."""
@@ -259,7 +280,10 @@ class Account:
     def epsilons(self) -> tuple[Fraction, ...]:
         """Every ε the account has had, oldest first; the last is in force."""
         with self._guarded.reading() as transaction:
-            every = [terms.budget.epsilon for terms in self._guarded.every_terms(transaction, self.name)]
+            return self._epsilons(transaction)
+
+    def _epsilons(self, transaction: Transaction) -> tuple[Fraction, ...]:
+        every = [terms.budget.epsilon for terms in self._guarded.every_terms(transaction, self.name)]
         return tuple(epsilon for epsilon, _ in groupby(every))
 
     def correct(self, more: Curve | Cost, *, reason: str, analyst: str | None = None) -> Line:

@@ -11,7 +11,7 @@ told that it was charged and stopped. Nobody who only asks again pays twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from fractions import Fraction
 from typing import NamedTuple
@@ -105,11 +105,19 @@ class Asking:
 
     def _look(self) -> tuple[Row | None, int]:
         """Find an answer, and the number of the last line when it was looked for: no writer waits for a long search."""
+        if self._entry.request_id is None and not self._searches:
+            return None, 0
+        rows: list[Row] = []
         with self._guarded.reading() as transaction:
             found, seen = self._requested(transaction), transaction.head.number if transaction.head else 0
-        if found is None and not self._fresh and self._entry.plan and self._entry.data:
-            found = stored(self._guarded, self._question, self._accuracy, self._until)
-        return found, seen
+            if found is None and self._searches:
+                rows = _page(transaction, self._question, _before(self._until))
+        return found or _search(self._guarded, self._question, self._accuracy, rows), seen
+
+    @property
+    def _searches(self) -> bool:
+        """Tell whether an earlier answer to the same question will do."""
+        return not self._fresh and bool(self._entry.plan and self._entry.data)
 
     def _entered(self, seen: int) -> Row | PendingCharge | None:
         with self._reserving(self.stands):
@@ -140,7 +148,7 @@ class Asking:
         again = self._repeated(transaction)
         if self._fresh or found is not None or again is not None:
             return found or again
-        if self._entry.plan and self._entry.data:
+        if self._searches:
             found = _accurate(transaction.page(self._question, newest=True, after=seen), self._accuracy)
         return found or next(iter(self._equal(transaction)), None)
 
@@ -229,14 +237,31 @@ def stored(
     """Find the newest answer to this question that is at least as accurate in every column asked for; with ``until``,
     among the lines up to this one.
     """
-    before = 0 if until is None else until + 1
+    with guarded.reading() as transaction:
+        rows = _page(transaction, question, _before(until))
+    return _search(guarded, question, accuracy, rows)
+
+
+def _search(
+    guarded: GuardedStore, question: Where, accuracy: Mapping[str, Fraction], rows: Sequence[Row]
+) -> Row | None:
+    """Find the first accurate answer among these, the newest to a question, and those before them: each page is read
+    in a transaction of its own.
+    """
     while True:
-        with guarded.reading() as transaction:
-            rows = transaction.page(question, newest=True, before=before, limit=_PAGE)
         found = _accurate(rows, accuracy)
         if found is not None or len(rows) < _PAGE:
             return found
-        before = rows[-1].number
+        with guarded.reading() as transaction:
+            rows = _page(transaction, question, rows[-1].number)
+
+
+def _page(transaction: Transaction, question: Where, before: int) -> list[Row]:
+    return transaction.page(question, newest=True, before=before, limit=_PAGE)
+
+
+def _before(until: int | None) -> int:
+    return 0 if until is None else until + 1
 
 
 def requested(

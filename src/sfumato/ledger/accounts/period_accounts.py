@@ -63,14 +63,6 @@ class PeriodAccounts(Account):
             return self._opened(transaction)
 
     @property
-    def budget(self) -> Budget:
-        """Give the budget of a period at the most that any of the periods has spent and holds; without periods, that of
-        a period of which nothing was asked yet.
-        """
-        with self._guarded.reading() as transaction:
-            return self._fullest(transaction, "")
-
-    @property
     def spent(self) -> dict[str, Fraction | None]:
         """Give the most that any of the periods has spent."""
         return self.budget.spent
@@ -78,7 +70,7 @@ class PeriodAccounts(Account):
     def budgets(self, analyst: str | None = None) -> tuple[Budget, ...]:
         with self._guarded.reading() as transaction:
             found = self._guarded.budgets(transaction, self.name, analyst or "", self.periods) if self.periods else []
-            return tuple(budget for budget, _ in found) or (self._fullest(transaction, analyst or ""),)
+            return tuple(budget for budget, _ in found) or (self._budget(transaction, analyst or ""),)
 
     def analyst(self, name: str, share: Number | None = None) -> Analyst:
         """Give an analyst here; with ``share``, limit them to this part of every allowance of every period from now
@@ -86,7 +78,7 @@ class PeriodAccounts(Account):
         """
         known = super().analyst(name, share)
         with self._guarded.reading() as transaction:
-            budget = self._fullest(transaction, name)
+            budget = self._budget(transaction, name)
         return Analyst(name, known.share, budget, budget.spent if known.share else known.spent)
 
     def amend(
@@ -145,8 +137,10 @@ class PeriodAccounts(Account):
         mine = (each for each in named if self._guarded.terms(transaction, each).period_of == self.name)
         return tuple(sorted(each.removeprefix(start) for each in mine))
 
-    def _fullest(self, transaction: Transaction, analyst: str) -> Budget:
-        """Give the allowances of a period, or of the analyst's share of one, at the most that is spent anywhere."""
+    def _budget(self, transaction: Transaction, analyst: str = "") -> Budget:
+        """Give the allowances of a period, or of the analyst's share of one, at the most that any of the periods has
+        spent and holds; without periods, those of a period of which nothing was asked yet.
+        """
         budgets = self._guarded.budgets(transaction, self.name, analyst, self.periods) if self.periods else []
         per_period = len(budgets) // max(1, len(self.periods))
         mine = [budget for budget, _ in budgets[per_period - 1 :: per_period]] if budgets else []

@@ -1,0 +1,101 @@
+"""Time limits of statements: one thread waits for all deadlines of a process, and statements that overrun are ended.
+
+A release sets a deadline and mostly ends long before it, so setting one starts no thread. Nothing here holds a lock
+that another release needs: a Ctrl-C or a fork inside it stops nobody else.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import TIMEOUT_MAX, Lock, Thread, get_ident
+
+from sfumato.engine.seam import Reader
+
+_AGAIN = 0.02
+"""Seconds between two interrupts: a statement may not have begun when its time was up."""
+
+
+class Deadline:
+    """The moment at which the statement of the current thread is ended, unless ``cancel`` comes first."""
+
+    def __init__(self, engine: Reader, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+        self._engine = engine
+        self._thread = get_ident()
+        self._interrupting = Lock()
+        self._cancelled = False
+
+    @property
+    def passed(self) -> bool:
+        """Compare with the clock: the waiting thread may not have woken in time."""
+        return time.monotonic() >= self.end
+
+    def enforce(self) -> None:
+        """Interrupt the statement again and again until the deadline is cancelled."""
+        while self._interrupt():
+            time.sleep(_AGAIN)
+
+    def _interrupt(self) -> bool:
+        with self._interrupting:
+            if not self._cancelled:
+                self._engine.interrupt(self._thread)
+            return not self._cancelled
+
+    def cancel(self) -> None:
+        """End nothing from now on: an interrupt under way is waited for, so none meets the thread's next statement."""
+        with self._interrupting:
+            self._cancelled = True
+
+
+class DeadlineWatch:
+    """The deadlines of one process, and the thread that waits for the earliest."""
+
+    def __init__(self) -> None:
+        self._pending: dict[int, Deadline] = {}
+        self._wake_time = math.inf
+        """When the thread looks next. Whoever adds an earlier deadline wakes it."""
+        self._woken: SimpleQueue[None] = SimpleQueue()
+        self._waiter: Thread | None = None
+
+    def add(self, deadline: Deadline) -> None:
+        if self._waiter is None or not self._waiter.is_alive():
+            waiter = Thread(target=self._wait, daemon=True)
+            waiter.start()  # of two threads that come first together each starts one: both look at every deadline
+            self._waiter = waiter
+        self._pending[id(deadline)] = deadline
+        if deadline.end < self._wake_time:
+            self._woken.put(None)
+
+    def discard(self, deadline: Deadline) -> None:
+        self._pending.pop(id(deadline), None)
+        deadline.cancel()
+
+    def _wait(self) -> None:
+        while True:
+            self._wake_time = math.inf  # before looking: whoever adds a deadline meanwhile wakes this thread
+            self._enforce_passed()
+            self._wake_time = min((each.end for each in list(self._pending.values())), default=math.inf)
+            pause = max(_AGAIN, self._wake_time - time.monotonic())
+            with suppress(Empty):
+                self._woken.get(timeout=min(pause, TIMEOUT_MAX))
+
+    def _enforce_passed(self) -> None:
+        """Give each deadline that has passed a thread of its own: no engine waits for another to be interrupted."""
+        for each in list(self._pending.values()):
+            if each.passed and self._pending.pop(id(each), None) is not None:
+                try:
+                    Thread(target=each.enforce, daemon=True).start()
+                except RuntimeError:  # no thread can be started now: try again
+                    self._pending[id(each)] = each
+
+
+_watches: dict[int, DeadlineWatch] = {}
+"""By process: a forked one has no thread of its parent's."""
+
+
+def watch() -> DeadlineWatch:
+    return _watches.setdefault(os.getpid(), DeadlineWatch())
