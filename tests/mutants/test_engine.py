@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "totals are not held to 64 bits",
         Kind.WRAP,
-        "engine.arrays:_held",
+        "engine.arrays:_clamp_totals",
         "return np.clip(totals, -LARGEST_INTEGER, LARGEST_INTEGER).astype(np.int64)",
         "return totals.astype(np.int64)",
         ("safety/test_held.py::test_totals_are_held_to_what_64_bits_hold",),
@@ -229,8 +229,8 @@ MUTANTS = (
         "only groups with rows have totals",
         Kind.KEYS,
         "engine.arrays:aligned",
-        "    totals[row >= 0] = own[row[row >= 0]]\n    return totals",
-        "    return own[row[row >= 0]]",
+        "    totals[row_of_group >= 0] = row_totals[row_of_group[row_of_group >= 0]]\n    return totals",
+        "    return row_totals[row_of_group[row_of_group >= 0]]",
         (
             "release/test_releasing.py::test_totals_find_their_groups_whatever_the_order",
             "safety/test_outcomes.py::test_one_outcome_whoever_is_in_the_table",

@@ -147,8 +147,8 @@ MUTANTS = (
         "a row without a group is in the first",
         Kind.KEYS,
         "engine.arrays:_Groups.of",
-        "at = np.where(met, found, -1)",
-        "at = np.where(met, found, 0)",
+        "prefix_index = np.where(is_known, candidate, -1)",
+        "prefix_index = np.where(is_known, candidate, 0)",
         ("engine/arrays/test_dense_arrays.py::test_groups_of_several_keys_are_found",),
     ),
 )

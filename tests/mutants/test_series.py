@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "whole numbers that are missing or not listed are in the first cell",
         Kind.KEYS,
-        "engine.arrays:_by_number",
+        "engine.arrays:_lookup_table",
         "table = np.full(high - low + 3, len(cells), np.int32)",
         "table = np.full(high - low + 3, 0, np.int32)",
         ("engine/arrays/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "numbers that are missing or not listed are in the first cell",
         Kind.KEYS,
-        "engine.arrays:_by_number",
+        "engine.arrays:_lookup_table",
         "table = np.full(high - low + 3, len(cells), np.int32)",
         "table = np.zeros(high - low + 3, np.int32)",
         ("engine/arrays/test_dense_arrays.py::test_whole_numbers_are_found_in_their_cells",),
