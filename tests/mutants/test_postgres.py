@@ -176,7 +176,7 @@ MUTANTS = (
         "a server's own rounding is not looked at",
         Kind.AUDIT,
         "engine.proving:_differing",
-        "if not _same(found[at][place], case.means(row), near=case.near)",
+        "if not _is_equal(computed_rows[row_index][case_index], case.means(row), near=case.near)",
         "if False",
         (
             "engine/postgres/test_postgres_meanings.py::test_a_server_that_computes_otherwise_is_refused_by_the_functions_name",
@@ -233,7 +233,7 @@ MUTANTS = (
     Mutant(
         "sums of 64 bits pass the proof",
         Kind.WRAP,
-        "engine.proving:_over_rows",
+        "engine.proving:_aggregate_cases",
         "SUM, i, apply(ScalarFunction.GREATER, i, whole(0)))), lambda _: sum((max(row['i'] or 0, 0) for row",
         "SUM, i)), lambda _: sum((row['i'] or 0 for row",
         (
