@@ -117,8 +117,8 @@ MUTANTS = (
         "counts that contradict a declaration decide another column",
         Kind.AUDIT,
         "publish.marginals.implied:implied",
-        "seen = shown.sum(1) == 1",
-        "seen = shown.sum(1) >= 1",
+        "has_one_shown = is_shown.sum(1) == 1",
+        "has_one_shown = is_shown.sum(1) >= 1",
         ("publish/marginals/test_implied.py",),
     ),
     Mutant(
