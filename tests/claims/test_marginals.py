@@ -24,7 +24,7 @@ from sfumato.publish.marginals.group_totals import LaplaceShare, SynopsisEstimat
 from sfumato.publish.marginals.implied import holds_one_value, implied
 from sfumato.publish.marginals.measuring import (
     Published,
-    _rehearsed,
+    _without_largest_parts,
     columns_of,
     expected_width,
     largest_sets,
@@ -499,10 +499,10 @@ def test_published_numbers() -> None:
             found |= claims_of(f"{kind} {getattr(each, 'block', getattr(each, 'places', ()))}", each)
         found |= claims_of(f"{kind} less", outcome(lambda: Published(plan, values[1:])))
         found |= claims_of(f"{kind} other", outcome(lambda: Published(plan, (values[-1], *values[1:]))))
-        found |= claims_of(f"{kind} rehearsed", _rehearsed(plan) == plan)
+        found |= claims_of(f"{kind} rehearsed", _without_largest_parts(plan) == plan)
         wide = (attribute(400), attribute(400, name="b"), attribute(5, name="c"))
         for sets in (((0, 1),), ((0, 1), (2,)), ((0,), (1, 2))):
-            small = _rehearsed(make(MarginalWorkload(sets), wide))
+            small = _without_largest_parts(make(MarginalWorkload(sets), wide))
             named = [each.block for each in small.blocks] or [each.places for each in small.marginals]
             found |= claims_of(f"{kind} rehearsed {sets}", named)
     found |= claims_of("packed", unpacked(packed(np.array([1, -2, 1 << 62]))))

@@ -219,7 +219,7 @@ def _kept(found: list[Row]) -> set[int]:
 @pytest.mark.parametrize(("limit", "waiting"), [(50, 1), (1 << 21, 1), (1 << 21, 10**6), (1 << 40, 700)])
 def test_numbers_are_counted_as_they_arrive(limit: int, waiting: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few cells, or many; merged after every batch, or once."""
-    monkeypatch.setattr(arrays, "_MOST_WAITING", waiting)
+    monkeypatch.setattr(arrays, "_MAX_WAITING", waiting)
     draw = np.random.default_rng(3)
     counts, every = arrays._Counts(limit), []
     for size in (0, 1, 500, 3, 800, 0):

@@ -48,17 +48,17 @@ MUTANTS = (
     Mutant(
         "a copy can be read by more people than the original",
         Kind.CONSENT,
-        "engine.file_copies:_copied",
-        "look.st_mode & 511",
+        "engine.file_copies:_copy_once",
+        "status.st_mode & 511",
         "420",
         ("cli/commands/test_init.py::test_other_kinds_of_files_are_copied_with_consent",),
     ),
     Mutant(
         "an old copy stands for a file that has changed",
         Kind.NAN,
-        "engine.file_copies:_copied",
-        "if known is not None and known[0] == made:",
-        "if known is not None:",
+        "engine.file_copies:_copy_once",
+        "if existing is not None and existing[0] == origin:",
+        "if existing is not None:",
         ("engine/test_file_copies.py::test_a_copy_is_made_once_and_anew_when_the_file_has_changed",),
     ),
     Mutant(

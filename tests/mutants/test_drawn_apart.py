@@ -23,11 +23,11 @@ MUTANTS = (
         "blocks and marginals of one shape share their noise",
         Kind.REUSE,
         "publish.marginals.measuring:PublishDraw.noisy",
-        "return self._published(self.plan, tuple((packed(each.draw(each.reading.of(exact))) for each in"
-        " self.batch.measurements)))",
+        "return self._published(self.plan, tuple((packed(measurement.draw(measurement.reading.of(exact)))"
+        " for measurement in self.batch.measurements)))",
         "drawn: dict[object, Any] = {}\n"
-        "    own = [(each, each.reading.of(exact)) for each in self.batch.measurements]\n"
-        "    noise = [drawn.setdefault(cells.shape, each.draw(0 * cells)) for each, cells in own]\n"
+        "    own = [(measurement, measurement.reading.of(exact)) for measurement in self.batch.measurements]\n"
+        "    noise = [drawn.setdefault(cells.shape, measurement.draw(0 * cells)) for measurement, cells in own]\n"
         "    cells = (packed(cells + one) for (_, cells), one in zip(own, noise, strict=True))\n"
         "    return self._published(self.plan, tuple(cells))",
         (f"{_KINDS}[synopses]", f"{_KINDS}[pure_synopses]"),

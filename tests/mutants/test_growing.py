@@ -72,8 +72,8 @@ MUTANTS = (
         "what a period paid is not compared with the charge",
         Kind.AUDIT,
         "ledger.proofs.verifying:Checker._period",
-        "(paid.cost, paid.analyst) != (row.cost, row.analyst)",
-        "paid.analyst != row.analyst",
+        "(charge.cost, charge.analyst) != (row.cost, row.analyst)",
+        "charge.analyst != row.analyst",
         (f"{_LEDGER}::test_a_period_that_paid_less_than_the_charge_is_found",),
     ),
     Mutant(

@@ -106,8 +106,8 @@ MUTANTS = (
         "totals stand at other groups",
         Kind.KEYS,
         "engine.arrays:aligned",
-        "totals[row >= 0] = own[row[row >= 0]]",
-        "totals[row >= 0] = own[: int((row >= 0).sum())]",
+        "totals[row_of_group >= 0] = row_totals[row_of_group[row_of_group >= 0]]",
+        "totals[row_of_group >= 0] = row_totals[: int((row_of_group >= 0).sum())]",
         ("release/test_releasing.py::test_totals_find_their_groups_whatever_the_order",),
     ),
     Mutant(

@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "private tables meet without the unit",
         Kind.NEIGHBOURS,
-        "engine.lowering.relation_lowering:RelationLowering._matched",
+        "engine.lowering.relation_lowering:RelationLowering._lower_match",
         "apply(ScalarFunction.EQUAL, Reference('u', 'r'), Reference('u', 'j'))",
         "Constant(True, Type.BOOLEAN)",
         (_ACROSS, _ORACLE),

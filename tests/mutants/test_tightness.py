@@ -73,8 +73,8 @@ MUTANTS = (
         "totals are cut to the same size on both sides",
         Kind.LIMITS,
         "engine.lowering.total_lowering:_Scaling.capped",
-        "held = clamped(Reference(self.own[0]), *(whole(end) for end in self.box))",
-        "held = clamped(Reference(self.own[0]), whole(-self.most), whole(self.most))",
+        "clamped_total = clamped(Reference(self.coordinates[0]), *(whole(end) for end in self.box))",
+        "clamped_total = clamped(Reference(self.coordinates[0]), whole(-self.max_in_group), whole(self.max_in_group))",
         (_SUMS,),
     ),
     Mutant(

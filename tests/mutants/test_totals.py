@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "a missing value counts in the second sum of a mean",
         Kind.SENSITIVITY,
-        "engine.lowering.total_lowering:_mirrored",
+        "engine.lowering.total_lowering:_split_mirrored",
         "(value, tested, high)",
         "(value, whole(1), high)",
         ("engine/test_totals.py::test_sums_that_follow_from_others_are_exact",),
@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a value that a test leaves out counts in the second sum of a mean",
         Kind.SENSITIVITY,
-        "engine.lowering.total_lowering:_mirrored",
+        "engine.lowering.total_lowering:_split_mirrored",
         "apply(ScalarFunction.CASE, test, whole(1))",
         "whole(1)",
         ("engine/test_totals.py::test_sums_that_follow_from_others_are_exact",),
@@ -34,9 +34,9 @@ MUTANTS = (
     Mutant(
         "codes are ordered as their texts are declared",
         Kind.KEYS,
-        "engine.lowering.total_lowering:_coded",
-        "tuple(sorted(map(str, each.domain.values)))",
-        "tuple(map(str, each.domain.values))",
+        "engine.lowering.total_lowering:_encode_keys",
+        "tuple(sorted(map(str, key.domain.values)))",
+        "tuple(map(str, key.domain.values))",
         ("engine/test_totals.py::test_codes_are_ordered_as_their_texts_are",),
     ),
 )

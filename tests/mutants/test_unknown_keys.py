@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "groups are counted before they are crossed",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_ranking",
+        "engine.lowering.total_lowering:_rank_rows",
         "(Reference('s'), *keys)",
         "(Reference('k0'),)",
         (_REPLAY, f"{_FOUND}::test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may"),
@@ -35,9 +35,9 @@ MUTANTS = (
     Mutant(
         "all rows decide who holds a key, not those that count",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_crossed",
-        "_dropped(part, Named('s'), kept)",
-        "_dropped(part, Named('s'), kept if part is by_all else Constant(True, Type.BOOLEAN))",
+        "engine.lowering.total_lowering:_sample_discovered",
+        "_sampling_loss(part, Named('s'), is_kept)",
+        "_sampling_loss(part, Named('s'), is_kept if part is by_all else Constant(True, Type.BOOLEAN))",
         (_REPLAY, f"{_FOUND}::test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may"),
     ),
     Mutant(

@@ -43,9 +43,9 @@ MUTANTS = (
     Mutant(
         "units with more rows than count are not cut where counts are many",
         Kind.LIMITS,
-        "engine.lowering.total_lowering:_few_beyond",
-        "_corrected(bounded, rows, (heavy, units), Select(excess, Named('g')))",
-        "Statement((), _uncorrected(bounded, rows))",
+        "engine.lowering.total_lowering:_clip_cells",
+        "_correct_totals(bounded, rows, (heavy, units), Select(excess, Named('g')))",
+        "Statement((), _uncorrected_totals(bounded, rows))",
         (f"{_COMBINING}::test_many_counts_are_added_up_from_cells",),
     ),
     Mutant(
@@ -60,8 +60,8 @@ MUTANTS = (
         "cells are made of whatever columns tests read",
         Kind.KEYS,
         "engine.lowering.cell_lowering:cells",
-        "found and size <= MOST_CELLS and (read <= set(found))",
-        "found and read <= set(found)",
+        "domains and cell_count <= MOST_CELLS and (references_read <= set(domains))",
+        "domains and references_read <= set(domains)",
         (f"{_COMBINING}::test_columns_that_may_make_many_cells_are_not_grouped_by",),
     ),
     Mutant(

@@ -115,10 +115,10 @@ def _mixture() -> Iterator[Vector]:
         yield exact(routes.mixture_width(precision, eta, beta), half_widths._mixture, precision, eta, beta)
 
 
-@formula("publish.marginals.half_widths._each")
+@formula("publish.marginals.half_widths._beta_per_cell")
 def _each() -> Iterator[Vector]:
     for beta, cells in ((0.05, 1), (0.05, 20), (0.3, 7)):
-        yield exact(float(Fraction(str(beta)) / cells), half_widths._each, beta, cells)
+        yield exact(float(Fraction(str(beta)) / cells), half_widths._beta_per_cell, beta, cells)
 
 
 def _part_width(cells: float, beta: float) -> float:

@@ -1,11 +1,10 @@
-"""Rows of statements become dense arrays: marginals, and the values of each group in order.
+"""Convert rows of statements to arrays of exact totals, in the order of the groups, alike for every engine.
 
-Found keys stay in arrays: no key becomes a value of Python's own before it may be shown.
+Marginals and the values of each group become dense arrays. Discovered keys stay in arrays: no key becomes a Python
+value before it may be shown.
 
-Rows of statements become arrays of exact totals, in the order of the groups: the same for every engine.
-
-An engine gives rows as tuples of Python's own values: (key…, total…). Totals are whole numbers of any size, and a key
-that is a real is a double.
+An engine returns rows as tuples of Python values: (key…, total…). Totals are whole numbers of any size, and a key that
+is a real is a double.
 """
 
 from __future__ import annotations
@@ -33,75 +32,77 @@ if TYPE_CHECKING:
 
 
 def in_arrays(table: pyarrow.Table, reading: FoundTotals) -> Found:
-    """Put the rows (key…, total…, holders) of a statement into arrays, with the place of each row's key."""
+    """Convert the rows (key…, total…, holders) of a statement to arrays, with the index of each row's key."""
     plan = reading.bounded.plan
     columns = [in_one_piece(table.column(index)) for index in range(table.num_columns)]
-    keys, totals = columns[: len(plan.keys)], [each.to_numpy() for each in columns[len(plan.keys) :]]
-    own = [keys[index] for index in reading.found]
-    key, first = _places(own, table.num_rows) if reading.others else _each(table.num_rows)
-    holders = np.zeros(len(first), np.int64)
-    np.add.at(holders, key, totals[-1])
+    keys, totals = columns[: len(plan.keys)], [column.to_numpy() for column in columns[len(plan.keys) :]]
+    discovered = [keys[index] for index in reading.found]
+    key_index, first_row = (
+        _combination_index(discovered, table.num_rows) if reading.others else _distinct_rows(table.num_rows)
+    )
+    holders = np.zeros(len(first_row), np.int64)
+    np.add.at(holders, key_index, totals[-1])
     kinds = [plan.keys[index].domain.type for index in reading.found]
     return Found(
         holders,
-        lambda chosen: named([each.take(first[chosen]) for each in own], kinds),
-        key,
-        places_among(*_others(keys, reading), reading.declared, table.num_rows),
+        lambda chosen_keys: named([column.take(first_row[chosen_keys]) for column in discovered], kinds),
+        key_index,
+        places_among(*_declared_columns(keys, reading), reading.declared, table.num_rows),
         np.column_stack([np.zeros((table.num_rows, 0), np.int64), *totals[:-1]]),
     )
 
 
-def _others(keys: Sequence[Any], reading: FoundTotals) -> tuple[list[Any], list[Type]]:
-    """Give the columns of the keys that are declared, and their types."""
-    types = [each.domain.type for each in reading.bounded.plan.keys]
+def _declared_columns(keys: Sequence[Any], reading: FoundTotals) -> tuple[list[Any], list[Type]]:
+    """Return the columns of the declared keys, and their types."""
+    types = [key.domain.type for key in reading.bounded.plan.keys]
     return [keys[index] for index in reading.others], [types[index] for index in reading.others]
 
 
 def in_one_piece(column: Any) -> Any:
-    """Put the pieces of a column together."""
+    """Combine the chunks of a column."""
     import pyarrow
 
-    made = column.combine_chunks()
-    return pyarrow.concat_arrays(made.chunks) if isinstance(made, pyarrow.ChunkedArray) else made
+    combined = column.combine_chunks()
+    return pyarrow.concat_arrays(combined.chunks) if isinstance(combined, pyarrow.ChunkedArray) else combined
 
 
-def _each(rows: int) -> tuple[Places, Places]:
-    """Every row has a key of its own."""
+def _distinct_rows(rows: int) -> tuple[Places, Places]:
+    """Index rows that each have a key of their own."""
     return np.arange(rows), np.arange(rows)
 
 
-def _places(columns: Sequence[Any], rows: int) -> tuple[Places, Places]:
-    """Find for each row the place of its combination of values, and for each combination a row that has it."""
+def _combination_index(columns: Sequence[Any], rows: int) -> tuple[Places, Places]:
+    """Return for each row the index of its combination of values, and for each combination a row that has it."""
     code = np.zeros(rows, np.int64)
     for column in columns:
         codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy()
-        # renumbered after every column: so numbers stay below the square of how many rows there are
+        # renumbered after every column: so numbers stay below the square of the number of rows
         code = np.unique(code * (codes.max(initial=0) + 1) + codes, return_inverse=True)[1]
-    _, first, place = np.unique(code, return_index=True, return_inverse=True)
-    return place, first
+    _, first, row_index = np.unique(code, return_index=True, return_inverse=True)
+    return row_index, first
 
 
 def places_among(columns: Sequence[Any], kinds: Sequence[Type], keys: Sequence[GroupKey], rows: int) -> Places:
-    """Find for each row the place of its values among these keys; -1 where they are not one of them."""
+    """Return for each row the index of its values among these keys; -1 if they are not one of them."""
     if not columns:
         return np.zeros(rows, np.intp)
-    place, first = _places(columns, rows)
-    known = {told(key): index for index, key in enumerate(keys)}
-    listed = named([each.take(first) for each in columns], kinds)
-    return np.array([known.get(told(key), -1) for key in listed], np.intp)[place]
+    row_index, first_row = _combination_index(columns, rows)
+    declared_index = {told(key): index for index, key in enumerate(keys)}
+    row_keys = named([column.take(first_row) for column in columns], kinds)
+    return np.array([declared_index.get(told(key), -1) for key in row_keys], np.intp)[row_index]
 
 
 def told(key: GroupKey) -> tuple[object, ...]:
-    """Give a key to look up by: a real, declared or computed, is the double nearest to it."""
+    """Return a key for lookup: a real, declared or computed, becomes the double nearest to it."""
     return tuple(float(value) if isinstance(value, Fraction) else value for value in key)
 
 
 def named(columns: Sequence[Any], kinds: Sequence[Type]) -> list[GroupKey]:
-    """Turn rows into keys: a real is the number that its double shows."""
-    listed = [each.to_pylist() for each in columns]
+    """Convert rows to keys: a real is the number whose shortest decimal its double shows."""
+    values_by_column = [column.to_pylist() for column in columns]
     exact = (
         [None if value is None else Fraction(repr(value)) for value in values] if kind is Type.REAL else values
-        for values, kind in zip(listed, kinds, strict=True)
+        for values, kind in zip(values_by_column, kinds, strict=True)
     )
     return list(zip(*exact, strict=True))
 
@@ -110,8 +111,8 @@ BATCH = 1 << 21
 """How many rows arrive at a time,"""
 KEYED_BATCH = 1 << 19
 """and how many where each has many keys."""
-_MOST_COUNTED = 1 << 20
-_MOST_WAITING = 1 << 25
+_MAX_DENSE = 1 << 20
+_MAX_WAITING = 1 << 25
 
 
 Coded = tuple[list[NDArray[np.int32]], Integers]
@@ -119,47 +120,52 @@ Coded = tuple[list[NDArray[np.int32]], Integers]
 
 
 def marginals(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tuple[Integers, ...]:
-    """Put every marginal into an array, from rows (key…, total) as they arrive."""
-    return reading.counted(_coded(batches, reading))
+    """Count every marginal into an array, from rows (key…, total) as they arrive."""
+    return reading.counted(_code_batches(batches, reading))
 
 
 def cell_rows(batches: Iterable[pyarrow.RecordBatch], reading: CellRows) -> CodedRows:
-    """Keep the cells of all rows, from rows (key…, total) as they arrive."""
-    return reading.kept(_coded(batches, reading))
+    """Collect the cells of all rows, from rows (key…, total) as they arrive."""
+    return reading.kept(_code_batches(batches, reading))
 
 
-def _coded(batches: Iterable[pyarrow.RecordBatch], reading: Marginals | CellRows) -> Iterator[Coded]:
+def _code_batches(batches: Iterable[pyarrow.RecordBatch], reading: Marginals | CellRows) -> Iterator[Coded]:
     kinds = [each.domain.type for each in reading.bounded.plan.keys]
-    keys = [_Cells(cells, kind) for cells, kind in zip(reading.cells, kinds, strict=True)]
+    cells_by_key = [_Cells(cells, kind) for cells, kind in zip(reading.cells, kinds, strict=True)]
     for batch in batches:
-        yield [own.of(batch.column(place)) for place, own in enumerate(keys)], batch.column(len(keys)).to_numpy()
+        yield (
+            [key_cells.of(batch.column(index)) for index, key_cells in enumerate(cells_by_key)],
+            batch.column(len(cells_by_key)).to_numpy(),
+        )
 
 
 class _Cells:
-    """These are the cells of one key; what is missing or not listed is in the last."""
+    """The cells of one key; missing and unlisted values are in the last."""
 
     def __init__(self, cells: Sequence[Value | None], kind: Type) -> None:
         self._kind = kind
-        self._known = {told((cell,)): place for place, cell in enumerate(cells)}
-        self._low, self._table = _by_number(cells) if kind is Type.INTEGER else (0, None)
+        self._known = {told((cell,)): index for index, cell in enumerate(cells)}
+        self._low, self._table = _lookup_table(cells) if kind is Type.INTEGER else (0, None)
 
     def of(self, column: Any) -> NDArray[np.int32]:
-        """Find the cell of each row: whole numbers that are close together in a table, anything else by its value."""
+        """Return the cell of each row: by a table for whole numbers that are close together, else by value."""
         import pyarrow
 
         if self._table is None or column.type != pyarrow.int64():
-            which, different = _encoded(column)
-            places = [self._known.get(told(key), len(self._known)) for key in named([different], [self._kind])]
-            return np.take(np.array(places, np.int32), which)
+            value_index, distinct = _encode_column(column)
+            cell_of_value = [self._known.get(told(key), len(self._known)) for key in named([distinct], [self._kind])]
+            return np.take(np.array(cell_of_value, np.int32), value_index)
         numbers = column.fill_null(self._low - 1).to_numpy()
-        inside = np.clip(numbers, self._low - 1, self._low + len(self._table) - 2)
-        return np.take(self._table, inside - (self._low - 1))
+        clipped = np.clip(numbers, self._low - 1, self._low + len(self._table) - 2)
+        return np.take(self._table, clipped - (self._low - 1))
 
 
-def _by_number(cells: Sequence[Any]) -> tuple[int, NDArray[np.int32] | None]:
-    """Give the least number and a table of places, from one below it to one above the greatest; none if it is long."""
+def _lookup_table(cells: Sequence[Any]) -> tuple[int, NDArray[np.int32] | None]:
+    """Return the least number and a lookup table, from one below it to one above the greatest; None if it is too
+    long.
+    """
     low, high = min(cells), max(cells)
-    if high - low >= _MOST_COUNTED or min(-low, high) >= LARGEST_INTEGER:
+    if high - low >= _MAX_DENSE or min(-low, high) >= LARGEST_INTEGER:
         return low, None
     table = np.full(high - low + 3, len(cells), np.int32)
     table[np.array(cells) - low + 1] = np.arange(len(cells), dtype=np.int32)
@@ -169,98 +175,100 @@ def _by_number(cells: Sequence[Any]) -> tuple[int, NDArray[np.int32] | None]:
 def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:
     """Count the values of every known group, from rows (key…, value) as they arrive.
 
-    A group and a value are one whole number: of the groups' places and the value's steps from the least on. Rows become
-    such numbers, which are counted batch by batch; what is held is as long as there are different ones.
+    A group and a value are encoded as one whole number: of the group's index and the value's steps from the least on.
+    Rows become such numbers, which are counted batch by batch; memory grows with the number of distinct ones.
     """
     low, high = _span(reading)
     width = high - low + 1
     counts, groups = _Counts(len(reading.groups) * width), _Groups(reading)
     for batch in batches:
         steps = batch.column(batch.num_columns - 1).to_numpy() - low
-        group = groups.of(batch)
-        if group is not None:
-            if group.min(initial=0) < 0:
-                group, steps = group[group >= 0], steps[group >= 0]
-            steps += group * width
+        group_index = groups.of(batch)
+        if group_index is not None:
+            if group_index.min(initial=0) < 0:
+                group_index, steps = group_index[group_index >= 0], steps[group_index >= 0]
+            steps += group_index * width
         counts.add(steps)
-    numbers, many = counts.sorted()
-    group, steps = np.divmod(numbers, width)
-    return Values(group, steps + low, many, len(reading.groups))
+    numbers, counts_of_numbers = counts.sorted()
+    group_index, steps = np.divmod(numbers, width)
+    return Values(group_index, steps + low, counts_of_numbers, len(reading.groups))
 
 
 def counted_values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:
-    """Put values in order, from rows (key…, value, how many rows have it), each once."""
+    """Sort values, from distinct rows (key…, value, number of rows)."""
     low, high = _span(reading)
     width, groups = high - low + 1, _Groups(reading)
-    found: list[tuple[Integers, Integers]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    encoded: list[tuple[Integers, Integers]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for batch in batches:
-        steps, many = (batch.column(batch.num_columns - place).to_numpy() for place in (2, 1))
+        steps, counts_of_rows = (batch.column(batch.num_columns - offset).to_numpy() for offset in (2, 1))
         group = groups.of(batch)
         group = np.zeros(len(steps), np.intp) if group is None else group
-        found.append(((group * width + (steps - low))[group >= 0], many[group >= 0]))
-    numbers, counts = (np.concatenate(each) for each in zip(*found, strict=True))
+        encoded.append(((group * width + (steps - low))[group >= 0], counts_of_rows[group >= 0]))
+    numbers, counts = (np.concatenate(arrays) for arrays in zip(*encoded, strict=True))
     order = np.argsort(numbers, kind="stable")
     group, steps = np.divmod(numbers[order], width)
     return Values(group, steps + low, counts[order], len(reading.groups))
 
 
 def _span(reading: ValueCounts) -> tuple[int, int]:
-    """Give the least and the greatest number of steps that the plan lets a value have."""
+    """Return the least and the greatest number of steps that the plan lets a value have."""
     (contribution,) = reading.bounded.measures[0].contributions
     return contribution.low, contribution.high
 
 
 class _Groups:
-    """These are known groups, found for each row key by key.
+    """An index of the known groups, looked up for each row key by key.
 
-    After each key a row is at the place of what it has so far among what the groups begin with: numbers stay below the
-    square of how many groups there are, whatever values the rows hold.
+    After each key a row is at the index of its prefix among the prefixes of the groups: numbers stay below the square
+    of the number of groups, whatever values the rows hold.
     """
 
     def __init__(self, reading: ValueCounts) -> None:
-        keys = [told(each) for each in reading.groups]
-        self._kinds = [each.domain.type for each in reading.bounded.plan.keys]
+        keys = [told(key) for key in reading.groups]
+        self._kinds = [declared_key.domain.type for declared_key in reading.bounded.plan.keys]
         self._levels: list[tuple[dict[object, int], Integers]] = []
-        at = np.zeros(len(keys), np.int64)
-        for place in range(len(self._kinds)):
-            values = {value: code for code, value in enumerate(dict.fromkeys(key[place] for key in keys))}
-            own = np.array([values[key[place]] for key in keys], np.int64)
-            beginnings, at = np.unique(at * len(values) + own, return_inverse=True)
-            self._levels.append((values, beginnings))
-        self._group = np.full(at.max(initial=-1) + 2, -1, np.intp)  # the last is for rows that are in none
-        self._group[at] = np.arange(len(keys))
+        prefix_index = np.zeros(len(keys), np.int64)
+        for position in range(len(self._kinds)):
+            values = {value: code for code, value in enumerate(dict.fromkeys(key[position] for key in keys))}
+            codes = np.array([values[key[position]] for key in keys], np.int64)
+            prefixes, prefix_index = np.unique(prefix_index * len(values) + codes, return_inverse=True)
+            self._levels.append((values, prefixes))
+        self._group = np.full(prefix_index.max(initial=-1) + 2, -1, np.intp)  # the last is for rows that are in none
+        self._group[prefix_index] = np.arange(len(keys))
 
     def of(self, batch: pyarrow.RecordBatch) -> Places | None:
-        """Find the place of each row's group, or -1; None where all rows are of the one group there is."""
+        """Return the index of each row's group, or -1; None if there is only one group and all rows are in it."""
         if not self._levels:
             return None
-        at = np.zeros(batch.num_rows, np.int64)
-        for place, (values, beginnings) in enumerate(self._levels):
-            codes, texts = _encoded(batch.column(place))
-            own = np.array([values.get(told(key)[0], -1) for key in named([texts], [self._kinds[place]])])[codes]
-            wanted = np.where((at >= 0) & (own >= 0), at * len(values) + own, -1)
-            found = np.searchsorted(beginnings, wanted) if place else np.maximum(wanted, 0)
-            met = np.append(beginnings, -2)[np.minimum(found, len(beginnings))] == wanted
-            at = np.where(met, found, -1)
-        return self._group[at]
+        prefix_index = np.zeros(batch.num_rows, np.int64)
+        for position, (values, prefixes) in enumerate(self._levels):
+            row_codes, distinct = _encode_column(batch.column(position))
+            value_codes = np.array(
+                [values.get(told(key)[0], -1) for key in named([distinct], [self._kinds[position]])]
+            )[row_codes]
+            encoded = np.where((prefix_index >= 0) & (value_codes >= 0), prefix_index * len(values) + value_codes, -1)
+            candidate = np.searchsorted(prefixes, encoded) if position else np.maximum(encoded, 0)
+            is_known = np.append(prefixes, -2)[np.minimum(candidate, len(prefixes))] == encoded
+            prefix_index = np.where(is_known, candidate, -1)
+        return self._group[prefix_index]
 
 
-def _encoded(column: Any) -> tuple[Places, Any]:
-    """Give for each row the place of its value among the different ones, and those; what is missing is one of them."""
+def _encode_column(column: Any) -> tuple[Places, Any]:
+    """Return for each row the index of its value among the distinct ones, and those; NULL is one of them."""
     import pyarrow
 
-    coded = column if pyarrow.types.is_dictionary(column.type) else column.dictionary_encode()
-    missing = pyarrow.nulls(1, coded.dictionary.type)
-    texts = pyarrow.concat_arrays([coded.dictionary, missing])
-    return coded.indices.fill_null(len(coded.dictionary)).to_numpy(), texts
+    encoded = column if pyarrow.types.is_dictionary(column.type) else column.dictionary_encode()
+    null = pyarrow.nulls(1, encoded.dictionary.type)
+    distinct = pyarrow.concat_arrays([encoded.dictionary, null])
+    return encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(), distinct
 
 
 class _Counts:
-    """These are whole numbers below a limit, each with how often it was added."""
+    """A multiset of whole numbers below a limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._cells = np.zeros(limit, np.int64) if limit <= _MOST_COUNTED else None
+        self._cells = np.zeros(limit, np.int64) if limit <= _MAX_DENSE else None
         self._kind = np.int32 if limit < 1 << 31 else np.int64
         self._waiting: list[NDArray[Any]] = []
         self._merged: tuple[Integers, Integers] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -270,18 +278,20 @@ class _Counts:
             self._cells += np.bincount(numbers, minlength=self._limit)
             return
         self._waiting.append(numbers.astype(self._kind))
-        if sum(each.size for each in self._waiting) > _MOST_WAITING + 4 * self._merged[0].size:
+        if sum(each.size for each in self._waiting) > _MAX_WAITING + 4 * self._merged[0].size:
             self._merge()
 
     def _merge(self) -> None:
-        """Count what waits: often enough that little is held, seldom enough that each number is merged a few times."""
+        """Count the waiting numbers: often enough to bound memory, seldom enough that each number is merged a few
+        times.
+        """
         numbers = np.concatenate([np.zeros(0, self._kind), *self._waiting])
         numbers.sort()
         self._waiting, counted = [], _run_lengths(numbers)
-        self._merged = _added(self._merged, counted) if self._merged[0].size else counted
+        self._merged = _merge_counts(self._merged, counted) if self._merged[0].size else counted
 
     def sorted(self) -> tuple[Integers, Integers]:
-        """Give the different numbers, rising, and how often each was added."""
+        """Return the distinct numbers, ascending, and how often each was added."""
         if self._cells is not None:
             numbers = np.flatnonzero(self._cells)
             return numbers, self._cells[numbers]
@@ -294,8 +304,8 @@ def _run_lengths(numbers: NDArray[Any]) -> tuple[Integers, Integers]:
     return numbers[first].astype(np.int64), np.diff(np.append(first, numbers.size))
 
 
-def _added(one: tuple[Integers, Integers], other: tuple[Integers, Integers]) -> tuple[Integers, Integers]:
-    """Add up the counts of numbers that are in one of two lists, or in both."""
+def _merge_counts(one: tuple[Integers, Integers], other: tuple[Integers, Integers]) -> tuple[Integers, Integers]:
+    """Add the counts of two sorted multisets."""
     numbers, counts = (np.concatenate(pair) for pair in zip(one, other, strict=True))
     order = np.argsort(numbers, kind="stable")
     distinct, first = np.unique(numbers[order], return_index=True)
@@ -308,7 +318,7 @@ FEW = (GroupTotals, DifferentValues, ValueTable)
 
 
 def few_in_arrays(found: Rows, reading: PlanReading[Any]) -> NDArray[np.int64]:
-    """Put the rows of a reading with few of them into its array."""
+    """Convert the rows of a reading with few rows to its array."""
     if isinstance(reading, GroupTotals):
         return aligned(found, reading)
     if isinstance(reading, DifferentValues):
@@ -318,31 +328,33 @@ def few_in_arrays(found: Rows, reading: PlanReading[Any]) -> NDArray[np.int64]:
 
 
 def aligned(found: Rows, reading: GroupTotals) -> NDArray[np.int64]:
-    """Put the totals of rows (key…, total…) in the order of the groups, zero where a group has no row."""
+    """Return the totals of rows (key…, total…) in the order of the groups, zero where a group has no row."""
     (_, coordinates), groups = reading.shape, reading.groups
     totals = np.zeros((len(groups), coordinates), dtype=np.int64)
-    kinds = [each.domain.type for each in reading.bounded.plan.keys]
+    kinds = [key.domain.type for key in reading.bounded.plan.keys]
     if not found or not groups:
         return totals
-    own = _held([_column(found, len(kinds) + number) for number in range(coordinates)]).T
+    row_totals = _clamp_totals([_column(found, len(kinds) + number) for number in range(coordinates)]).T
     if not kinds:  # all rows are one group
-        totals[:] = own
+        totals[:] = row_totals
         return totals
-    rows = dict(zip(_named(found, kinds), range(len(found)), strict=True))
-    row = np.fromiter(map(rows.get, _named(groups, kinds), repeat(-1)), dtype=np.intp, count=len(groups))
-    totals[row >= 0] = own[row[row >= 0]]
+    row_index = dict(zip(_lookup_keys(found, kinds), range(len(found)), strict=True))
+    row_of_group = np.fromiter(
+        map(row_index.get, _lookup_keys(groups, kinds), repeat(-1)), dtype=np.intp, count=len(groups)
+    )
+    totals[row_of_group >= 0] = row_totals[row_of_group[row_of_group >= 0]]
     return totals
 
 
 def exact_keys(found: Rows, kinds: Sequence[Type]) -> Sequence[GroupKey]:
-    """Give keys as they are declared: a double is the number it shows."""
+    """Return keys as they are declared: a double becomes the number it shows."""
     if Type.REAL not in kinds:
         return found
-    return [tuple(_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
+    return [tuple(_as_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
 
 
 def parameter(value: Value) -> Any:
-    """Give a public value as it is handed over beside a statement: a real is the double nearest to it."""
+    """Convert a public value to a parameter of a statement: a real becomes the double nearest to it."""
     return nearest(value) if isinstance(value, Fraction) else value
 
 
@@ -350,8 +362,8 @@ def _column(rows: Rows, number: int) -> list[Any]:
     return list(map(itemgetter(number), rows))
 
 
-def _held(columns: list[list[int]]) -> NDArray[np.int64]:
-    """Keep exact totals within what 64 bits hold: cutting moves two totals no further apart."""
+def _clamp_totals(columns: list[list[int]]) -> NDArray[np.int64]:
+    """Clamp exact totals to 64 bits: clamping moves two totals no further apart."""
     try:
         totals: NDArray[Any] = np.array(columns, dtype=np.int64)
     except OverflowError:  # beyond 64 bits somewhere: as whole numbers of any size
@@ -359,19 +371,19 @@ def _held(columns: list[list[int]]) -> NDArray[np.int64]:
     return np.clip(totals, -LARGEST_INTEGER, LARGEST_INTEGER).astype(np.int64)
 
 
-def _named(rows: Rows, kinds: Sequence[Type]) -> Iterator[tuple[Any, ...]]:
-    """Give the keys that rows begin with, as they are looked up by: a real, declared or computed, is the double nearest
-    to it.
+def _lookup_keys(rows: Rows, kinds: Sequence[Type]) -> Iterator[tuple[Any, ...]]:
+    """Yield the keys that rows begin with, for lookup: a real, declared or computed, becomes the double nearest to
+    it.
     """
     columns = [(_column(rows, number), kind) for number, kind in enumerate(kinds)]
-    return zip(*(map(_double, each) if kind is Type.REAL else each for each, kind in columns), strict=True)
+    return zip(*(map(_as_double, values) if kind is Type.REAL else values for values, kind in columns), strict=True)
 
 
-def _double(value: Any) -> float | None:
+def _as_double(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _exact(value: Any, kind: Type) -> Any:
+def _as_exact(value: Any, kind: Type) -> Any:
     if value is None or kind is not Type.REAL:
         return value
     return Fraction(repr(float(value)))

@@ -1,8 +1,9 @@
-"""An engine proves at its opening that it computes what our spellings mean: one SELECT, over rows that are handed over.
+"""Self-test of an engine at its opening: one SELECT over values passed as parameters shows that it computes what the
+spellings mean.
 
 Versions, settings, locales and encodings change what a function does, and a server that computes another total would
-break the bound that its noise was made for. So before anything is asked, every spelling is applied to hostile values
-that the server's optimiser does not know, and what comes back is compared with what each means, computed here. The
+break the bound that its noise was calibrated for. So before any question, every spelling is applied to hostile values
+that the server's optimiser does not know, and the results are compared with the meaning of each, computed here. The
 first difference is a refusal that names the function.
 """
 
@@ -53,7 +54,7 @@ Run = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
 @dataclass(frozen=True)
 class Dialect:
-    """A dialect is what an engine proves: its spellings, and how it is asked to compute."""
+    """What an engine proves: its spellings, and how it is asked to compute."""
 
     spelling: Spelling
     scan: Scan
@@ -73,43 +74,48 @@ LETTERS = (
 """Letters that servers turn in different ways: with more than one letter, by where they stand, or not at all."""
 
 
-def _numbers() -> list[Case]:
-    return [*_rounded(), *_whole_numbers(), *_reals(), *_over_rows()]
+def _number_cases() -> list[Case]:
+    return [*_rounding_cases(), *_integer_cases(), *_real_cases(), *_aggregate_cases()]
 
 
-def _rounded() -> list[Case]:
+def _rounding_cases() -> list[Case]:
     return [
         one("FLOOR", ScalarFunction.FLOOR, "d", lambda x: float(math.floor(x))),
         one("CEIL", ScalarFunction.CEILING, "d", lambda x: float(math.ceil(x))),
         one("TRUNC", ScalarFunction.TRUNCATE, "d", lambda x: float(math.trunc(x))),
-        one("ROUND", ScalarFunction.HALF_AWAY, "d", _away),
-        _held("the nearest whole number", ScalarFunction.NEAREST, lambda x: round(Fraction(x))),
-        _held("the whole number toward zero", ScalarFunction.TOWARD_ZERO, int),
+        one("ROUND", ScalarFunction.HALF_AWAY, "d", _round_half_away),
+        _guarded_rounding("the nearest whole number", ScalarFunction.NEAREST, lambda x: round(Fraction(x))),
+        _guarded_rounding("the whole number toward zero", ScalarFunction.TOWARD_ZERO, int),
     ]
 
 
-def _away(x: float) -> float:
+def _round_half_away(x: float) -> float:
     """Round to the nearest whole number, halves away from zero."""
     size = Fraction(abs(x)) + Fraction(1, 2)
     return math.copysign(float(math.floor(size)), x) if size < 2**53 else x
 
 
-def _held(name: str, operation: ScalarFunction, means: Callable[[float], int]) -> Case:
-    """Round a double where a whole number of 64 bits surely holds it; NULL elsewhere."""
+def _guarded_rounding(name: str, operation: ScalarFunction, means: Callable[[float], int]) -> Case:
+    """Round a double where a 64-bit whole number surely holds it; NULL elsewhere."""
     d, ends = of("d"), (Constant(Fraction(end), Type.REAL) for end in (-_SURELY_HELD, _SURELY_HELD))
     guarded = apply(ScalarFunction.CASE, apply(ScalarFunction.BETWEEN, d, *ends), apply(operation, d))
     return meant(name, guarded, ("d",), lambda x: means(x) if abs(x) <= _SURELY_HELD else None)
 
 
-def _whole_numbers() -> list[Case]:
-    i, j, both = of("i"), of("j"), ("i", "j")
-    divided = apply(
+def _integer_cases() -> list[Case]:
+    i, j, columns = of("i"), of("j"), ("i", "j")
+    wide_quotient = apply(
         ScalarFunction.DIVIDE_WIDE, *(apply(ScalarFunction.CONVERT, each, detail=(Wide.INTEGER,)) for each in (i, j))
     )
     return [
-        meant("//", apply(ScalarFunction.DIVIDE_WHOLE, i, j), both, _quotient),
-        meant("%", apply(ScalarFunction.REMAINDER, i, j), both, lambda x, y: x - y * _quotient(x, y)),
-        meant("// of wide numbers", apply(ScalarFunction.CONVERT, divided, detail=(Type.INTEGER,)), both, _quotient),
+        meant("//", apply(ScalarFunction.DIVIDE_WHOLE, i, j), columns, _quotient),
+        meant("%", apply(ScalarFunction.REMAINDER, i, j), columns, lambda x, y: x - y * _quotient(x, y)),
+        meant(
+            "// of wide numbers",
+            apply(ScalarFunction.CONVERT, wide_quotient, detail=(Type.INTEGER,)),
+            columns,
+            _quotient,
+        ),
         Case("LEAST", apply(ScalarFunction.LEAST, i, whole(5), j), lambda row: min(there(row["i"], 5, row["j"]))),
         Case("GREATEST", apply(ScalarFunction.GREATEST, i, whole(5), j), lambda row: max(there(row["i"], 5, row["j"]))),
     ]
@@ -119,7 +125,7 @@ def _quotient(x: int, y: int) -> int:
     return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
 
 
-def _reals() -> list[Case]:
+def _real_cases() -> list[Case]:
     e = of("e")
     return [
         meant("+", apply(ScalarFunction.ADD, e, Constant(Fraction("0.2"), Type.REAL)), ("e",), lambda x: x + 0.2),
@@ -131,45 +137,51 @@ def _reals() -> list[Case]:
     ]
 
 
-def _over_rows() -> list[Case]:
-    """Prove sums and orders of all rows; one sum is beyond what 64 bits hold, so that no narrower type passes."""
+def _aggregate_cases() -> list[Case]:
+    """Test sums and orders over all rows; one sum exceeds 64 bits, so that no narrower type passes."""
     i, t = of("i"), of("t")
-    texts = [each.encode() for each in there(*(row["t"] for row in ALL))]
+    encoded_texts = [text.encode() for text in there(*(row["t"] for row in ALL))]
     numbers = [row["i"] for row in ALL]
     return [
-        Case("SUM", _of_all(GroupTotal(AggregateFunction.SUM, i)), lambda _: sum(row["i"] or 0 for row in ALL)),
+        Case("SUM", _over_all_rows(GroupTotal(AggregateFunction.SUM, i)), lambda _: sum(row["i"] or 0 for row in ALL)),
         Case(
             "a SUM beyond 64 bits",
-            _of_all(GroupTotal(AggregateFunction.SUM, i, apply(ScalarFunction.GREATER, i, whole(0)))),
+            _over_all_rows(GroupTotal(AggregateFunction.SUM, i, apply(ScalarFunction.GREATER, i, whole(0)))),
             lambda _: sum(max(row["i"] or 0, 0) for row in ALL),
         ),
-        Case("a SUM of cells", _of_all(GroupTotal(AggregateFunction.SUM_OF_NARROW, i)), lambda _: sum(there(*numbers))),
+        Case(
+            "a SUM of cells",
+            _over_all_rows(GroupTotal(AggregateFunction.SUM_OF_NARROW, i)),
+            lambda _: sum(there(*numbers)),
+        ),
         Case(
             "a SUM of cells beyond 64 bits",
-            _of_all(GroupTotal(AggregateFunction.SUM_OF_NARROW, i, apply(ScalarFunction.GREATER, i, whole(0)))),
-            lambda _: sum(max(each, 0) for each in there(*numbers)),
+            _over_all_rows(GroupTotal(AggregateFunction.SUM_OF_NARROW, i, apply(ScalarFunction.GREATER, i, whole(0)))),
+            lambda _: sum(max(number, 0) for number in there(*numbers)),
         ),
-        Case("MAX of texts", _of_all(GroupTotal(AggregateFunction.MAX, t)), lambda _: max(texts).decode()),
+        Case(
+            "MAX of texts", _over_all_rows(GroupTotal(AggregateFunction.MAX, t)), lambda _: max(encoded_texts).decode()
+        ),
         Case(
             "ORDER BY of texts",
             Rank((whole(0),), (Ordered(t, descending=True, nulls_first=True),)),
-            lambda row: 1 if row["t"] is None else 2 + sum(each > row["t"].encode() for each in texts),
+            lambda row: 1 if row["t"] is None else 2 + sum(text > row["t"].encode() for text in encoded_texts),
         ),
     ]
 
 
-def _of_all(total: GroupTotal) -> Scalar:
+def _over_all_rows(total: GroupTotal) -> Scalar:
     return WindowTotal(total, (whole(0),), (), WindowFrame.WHOLE)
 
 
-def _on_texts() -> list[Case]:
-    return [*_of_texts(), *_read_and_written()]
+def _all_text_cases() -> list[Case]:
+    return [*_text_cases(), *_conversion_cases()]
 
 
-def _of_texts() -> list[Case]:
+def _text_cases() -> list[Case]:
     t, quoted = of("t"), ROWS[0][5]
-    north, a, accented, bar = (Constant(each, Type.TEXT) for each in ("north", "a", "é", "|"))
-    digested = apply(ScalarFunction.DIGEST, Constant("7", Type.TEXT), t, of("zi"))
+    north, a, accented, bar = (Constant(text, Type.TEXT) for text in ("north", "a", "é", "|"))
+    digest = apply(ScalarFunction.DIGEST, Constant("7", Type.TEXT), t, of("zi"))
     return [
         one("LENGTH", ScalarFunction.LENGTH, "t", len),
         one("LIKE", ScalarFunction.LIKE, "t", lambda x: "\\" in x, "%\\%"),
@@ -188,7 +200,7 @@ def _of_texts() -> list[Case]:
         meant("SUBSTR far", apply(ScalarFunction.SLICE, t, whole(2**31), whole(2**31)), ("t",), lambda _: ""),
         meant("REPLACE", apply(ScalarFunction.REPLACE, t, a, accented), ("t",), lambda x: x.replace("a", "é")),
         meant("||", apply(ScalarFunction.JOIN, t, bar), ("t",), lambda x: x + "|"),
-        Case("MD5", digested, lambda row: _md5("|".join(there("7", row["t"], row["zi"])))),
+        Case("MD5", digest, lambda row: _md5("|".join(there("7", row["t"], row["zi"])))),
         one("a regular expression over lines", ScalarFunction.MATCHES, "t", lambda x: x == "a", "a|b"),
     ]
 
@@ -197,35 +209,35 @@ def _md5(text: str) -> str:
     return hashlib.md5(text.encode()).hexdigest()
 
 
-def _read_and_written() -> list[Case]:
+def _conversion_cases() -> list[Case]:
     return [
         one("CAST of a whole number to text", ScalarFunction.CONVERT, "i", str, Type.TEXT),
         one("CAST of a date to text", ScalarFunction.CONVERT, "y", lambda y: y.isoformat(), Type.TEXT),
-        one("CAST of a time to text", ScalarFunction.CONVERT, "s", _shown_time, Type.TEXT),
+        one("CAST of a time to text", ScalarFunction.CONVERT, "s", _format_time, Type.TEXT),
         one("CAST to a whole number", ScalarFunction.READ, "zi", int, Type.INTEGER),
         one("CAST to a real", ScalarFunction.READ, "zr", float, Type.REAL),
         one("CAST to a date", ScalarFunction.READ, "zy", dt.date.fromisoformat, Type.DATE),
-        one("CAST to a time", ScalarFunction.READ, "zs", _utc, Type.TIMESTAMP),
+        one("CAST to a time", ScalarFunction.READ, "zs", _parse_utc, Type.TIMESTAMP),
         one("a regular expression", ScalarFunction.MATCHES, "zs", lambda _: True, GRAMMARS[Type.TIMESTAMP]),
     ]
 
 
-def _shown_time(time: dt.datetime) -> str:
-    shown = time.strftime("%H:%M:%S") + (f".{time.microsecond:06}".rstrip("0") if time.microsecond else "")
-    return f"{time.date().isoformat()} {shown}"
+def _format_time(time: dt.datetime) -> str:
+    clock = time.strftime("%H:%M:%S") + (f".{time.microsecond:06}".rstrip("0") if time.microsecond else "")
+    return f"{time.date().isoformat()} {clock}"
 
 
-def _utc(text: str) -> dt.datetime:
+def _parse_utc(text: str) -> dt.datetime:
     time = dt.datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     return time if time.tzinfo is None else (time - time.utcoffset()).replace(tzinfo=None)  # type: ignore[operator]
 
 
-def _dates() -> list[Case]:
+def _date_cases() -> list[Case]:
     epoch = dt.datetime(1, 1, 1)
     return [
         *(one(f"EXTRACT({part})", ScalarFunction.PART, "s", partial(_part, part), part) for part in PARTS),
-        *_starts(),
-        *_moved(),
+        *_truncation_cases(),
+        *_interval_cases(),
         meant("DATE_DIFF", apply(ScalarFunction.DAYS, of("y"), of("s")), ("y", "s"), lambda y, s: (s.date() - y).days),
         one("seconds of a time", ScalarFunction.SECONDS, "s", lambda s: (s - epoch) // dt.timedelta(seconds=1)),
         one(
@@ -240,7 +252,7 @@ def _dates() -> list[Case]:
     ]
 
 
-def _starts() -> list[Case]:
+def _truncation_cases() -> list[Case]:
     days = ("year", "quarter", "month", "week", "day")
     of_dates = [(unit, "y", calendar.truncated, Type.DATE) for unit in days]
     of_times = [(unit, "s", _truncated, Type.TIMESTAMP) for unit in (*days, "hour", "minute", "second")]
@@ -250,14 +262,14 @@ def _starts() -> list[Case]:
     ]
 
 
-def _moved() -> list[Case]:
+def _interval_cases() -> list[Case]:
     """Move dates by units, those of two centuries: others might leave the calendar."""
     y, ends = of("y"), (Constant(dt.date(year, 1, 1), Type.DATE) for year in (1900, 2100))
-    within = apply(ScalarFunction.BETWEEN, y, *ends)
+    is_within = apply(ScalarFunction.BETWEEN, y, *ends)
     return [
         meant(
             f"a date and {amount} {unit}",
-            apply(ScalarFunction.CASE, within, apply(ScalarFunction.MOVED, y, detail=(amount, unit, Type.DATE))),
+            apply(ScalarFunction.CASE, is_within, apply(ScalarFunction.MOVED, y, detail=(amount, unit, Type.DATE))),
             ("y",),
             partial(_shifted, amount, unit),
         )
@@ -289,128 +301,132 @@ def _part(part: str, s: dt.datetime) -> int:
     }[part]
 
 
-def _rounded_total() -> Case:
+def _rounded_total_case() -> Case:
     """Round a whole number down to units of 64, as totals are: by a quotient that 64 bits do not hold."""
     wide = apply(ScalarFunction.CONVERT, of("i"), detail=(Wide.INTEGER,))
-    raised = apply(ScalarFunction.ADD, wide, Constant(2**104, Wide.INTEGER))
-    quotient = apply(ScalarFunction.DIVIDE_WIDE, raised, Constant(64, Wide.INTEGER))
-    lowered = apply(ScalarFunction.SUBTRACT, quotient, Constant(2**98, Wide.INTEGER))
+    shifted = apply(ScalarFunction.ADD, wide, Constant(2**104, Wide.INTEGER))
+    quotient = apply(ScalarFunction.DIVIDE_WIDE, shifted, Constant(64, Wide.INTEGER))
+    rounded = apply(ScalarFunction.SUBTRACT, quotient, Constant(2**98, Wide.INTEGER))
     ends = (Constant(end, Wide.INTEGER) for end in (-(2**62), 2**62))
-    guarded = apply(ScalarFunction.BETWEEN, lowered, *ends)  # so that a wrong one is no failure
-    found = apply(ScalarFunction.CASE, guarded, apply(ScalarFunction.CONVERT, lowered, detail=(Type.INTEGER,)))
-    return meant("// beyond 64 bits", found, ("i",), lambda x: x // 64)
+    is_in_range = apply(ScalarFunction.BETWEEN, rounded, *ends)  # so that a wrong one is no failure
+    narrow = apply(ScalarFunction.CASE, is_in_range, apply(ScalarFunction.CONVERT, rounded, detail=(Type.INTEGER,)))
+    return meant("// beyond 64 bits", narrow, ("i",), lambda x: x // 64)
 
 
 def cases() -> list[Case]:
-    """List what is proved, letters aside."""
-    return [*_numbers(), *_on_texts(), *_dates(), *row_cases.cases(), _rounded_total()]
+    """List the cases of the self-test, letter case aside."""
+    return [*_number_cases(), *_all_text_cases(), *_date_cases(), *row_cases.cases(), _rounded_total_case()]
 
 
 def prove(dialect: Dialect, place: str) -> None:
-    """Refuse an engine that computes something else than our spellings mean, and name what."""
-    wrong = wrong_of_rows(dialect) or wrong_of_statements(dialect)
-    if wrong is None:
+    """Raise for an engine that computes something else than the spellings mean, and name it."""
+    wrong_name = wrong_of_rows(dialect) or wrong_of_statements(dialect)
+    if wrong_name is None:
         return
     raise InvalidPolicy(
-        f"this server computes {wrong} in another way than questions mean it",
+        f"this server computes {wrong_name} in another way than questions mean it",
         place=place,
         fix="read the tables with a server version, settings and locale that are known to work",
     )
 
 
 def wrong_letters(spelling: Spelling, scan: Scan, run: Run) -> list[str]:
-    """List the functions that turn letters in another way than one for one."""
+    """List the functions that do not change the case of letters one for one."""
     table = Carried(("n", "t"), (Type.INTEGER, Type.TEXT), (range(len(LETTERS)), LETTERS))
     columns = [("lower", ScalarFunction.LOWER, grammars.lower), ("upper", ScalarFunction.UPPER, grammars.upper)]
-    made = tuple((name, apply(operation, of("t"))) for name, operation, _ in columns)
-    found = _rows(spelling, scan, run, table, made)
+    named_columns = tuple((name, apply(operation, of("t"))) for name, operation, _ in columns)
+    computed_rows = _compute_columns(spelling, scan, run, table, named_columns)
     return [
         name.upper()
-        for place, (name, _, means) in enumerate(columns)
-        if [row[place] for row in found] != [means(each) for each in LETTERS]
+        for index, (name, _, means) in enumerate(columns)
+        if [row[index] for row in computed_rows] != [means(letters) for letters in LETTERS]
     ]
 
 
 def wrong_of_rows(dialect: Dialect, some: Sequence[Case] | None = None) -> str | None:
-    """Name the first of some cases, or of all, that an engine computes in another way or not at all."""
-    proved = cases() if some is None else some
+    """Return the name of the first case, of some or of all, that an engine computes differently or not at all."""
+    tested_cases = cases() if some is None else some
     try:
-        found = _computed(dialect, proved)
+        computed_rows = _compute_cases(dialect, tested_cases)
     except EngineFailed:
-        return _failing(dialect, proved)
-    return next((case.name for case, *_ in _differing(proved, found)), None)
+        return _first_failing(dialect, tested_cases)
+    return next((case.name for case, *_ in _differing(tested_cases, computed_rows)), None)
 
 
 def wrong_of_statements(dialect: Dialect, some: Sequence[StatementCase] | None = None) -> str | None:
-    """Name the first of some whole statements, or of all, that an engine computes in another way or not at all."""
-    listed = statement_cases.declared() if dialect.compute is None else []
-    proved = [*statement_cases.cases(), *listed] if some is None else some
+    """Return the name of the first statement, of some or of all, that an engine computes differently or not at all."""
+    declared_cases = statement_cases.declared() if dialect.compute is None else []
+    tested_cases = [*statement_cases.cases(), *declared_cases] if some is None else some
     try:
-        return next(iter(statement_cases.differing(proved, _stated(dialect, proved))), None)
+        return next(iter(statement_cases.differing(tested_cases, _compute_statements(dialect, tested_cases))), None)
     except EngineFailed:
-        if len(proved) == 1:
-            return proved[0].names[0]
-    failing = (wrong_of_statements(dialect, [case]) for case in proved)
-    return next((name for name in failing if name is not None), "several statements in one")
+        if len(tested_cases) == 1:
+            return tested_cases[0].names[0]
+    wrong_names = (wrong_of_statements(dialect, [case]) for case in tested_cases)
+    return next((name for name in wrong_names if name is not None), "several statements in one")
 
 
 def _carried_rows() -> Carried:
     return Carried(tuple(KINDS), tuple(KINDS.values()), tuple(zip(*ROWS, strict=True)))
 
 
-def _computed(dialect: Dialect, proved: Sequence[Case]) -> list[tuple[Any, ...]]:
-    made = tuple((f"c{place}", case.scalar) for place, case in enumerate(proved))
-    return _rows(dialect.spelling, dialect.scan, dialect.run, _carried_rows(), made)
+def _compute_cases(dialect: Dialect, tested_cases: Sequence[Case]) -> list[tuple[Any, ...]]:
+    named_columns = tuple((f"c{index}", case.scalar) for index, case in enumerate(tested_cases))
+    return _compute_columns(dialect.spelling, dialect.scan, dialect.run, _carried_rows(), named_columns)
 
 
-def _stated(dialect: Dialect, proved: Sequence[StatementCase]) -> list[tuple[Any, ...]]:
+def _compute_statements(dialect: Dialect, tested_cases: Sequence[StatementCase]) -> list[tuple[Any, ...]]:
     """Compute whole statements; the rows are read as they are, and beside lists of two of their columns."""
-    carried: list[object] = []
-    rows = dialect.scan(_carried_rows(), carried)
+    parameters: list[object] = []
+    rows = dialect.scan(_carried_rows(), parameters)
     lists = f"(SELECT n, CASE WHEN i IS NOT NULL THEN {dialect.lists.format('i, j')} END AS l FROM {rows} AS q)"
     sources = {statement_cases.ROWS: rows, statement_cases.LISTS: lists}
-    statement = statement_cases.statement(proved)
+    statement = statement_cases.statement(tested_cases)
     if dialect.compute is not None:
         return dialect.compute(statement, sources.__getitem__)
-    carried.extend(list(values) for case in proved for values in case.values)
-    return dialect.run(Generator(dialect.spelling, sources.__getitem__).statement(statement), carried)
+    parameters.extend(list(values) for case in tested_cases for values in case.values)
+    return dialect.run(Generator(dialect.spelling, sources.__getitem__).statement(statement), parameters)
 
 
-def _rows(
-    spelling: Spelling, scan: Scan, run: Run, table: Carried, made: tuple[tuple[str, Scalar], ...]
+def _compute_columns(
+    spelling: Spelling, scan: Scan, run: Run, table: Carried, named_columns: tuple[tuple[str, Scalar], ...]
 ) -> list[tuple[Any, ...]]:
     """Compute columns over carried rows, in the order of their numbers."""
-    carried: list[object] = []
-    source = scan(table, carried)
-    select = Select((("n", of("n")), *made), CleanTable("proof"))
+    parameters: list[object] = []
+    source = scan(table, parameters)
+    select = Select((("n", of("n")), *named_columns), CleanTable("proof"))
     text = Generator(spelling, lambda _: source).statement(StagedSelect((), select))
-    return [tuple(row[1:]) for row in sorted(run(text, carried), key=lambda row: row[0])]
+    return [tuple(row[1:]) for row in sorted(run(text, parameters), key=lambda row: row[0])]
 
 
-def _differing(proved: Sequence[Case], found: Sequence[tuple[Any, ...]]) -> list[tuple[Case, Row, Any]]:
-    """List the cases and rows in which what was computed is not what is meant."""
+def _differing(tested_cases: Sequence[Case], computed_rows: Sequence[tuple[Any, ...]]) -> list[tuple[Case, Row, Any]]:
+    """List the cases and rows whose computed value differs from the expected one."""
     return [
-        (case, row, found[at][place])
-        for place, case in enumerate(proved)
-        for at, row in enumerate(ALL)
-        if not _same(found[at][place], case.means(row), near=case.near)
+        (case, row, computed_rows[row_index][case_index])
+        for case_index, case in enumerate(tested_cases)
+        for row_index, row in enumerate(ALL)
+        if not _is_equal(computed_rows[row_index][case_index], case.means(row), near=case.near)
     ]
 
 
-def _failing(dialect: Dialect, proved: Sequence[Case]) -> str:
-    """Name the first case that the engine cannot compute at all."""
-    for case in proved:
+def _first_failing(dialect: Dialect, tested_cases: Sequence[Case]) -> str:
+    """Return the name of the first case that the engine cannot compute at all."""
+    for case in tested_cases:
         try:
-            _computed(dialect, [case])
+            _compute_cases(dialect, [case])
         except EngineFailed:
             return case.name
     return "several functions in one statement"
 
 
-def _same(found: Any, meant: Any, *, near: bool) -> bool:
-    if found is None or meant is None:
-        return found is meant
-    if isinstance(meant, float):
-        value = float(found)
-        return math.nextafter(meant, -math.inf) <= value <= math.nextafter(meant, math.inf) if near else value == meant
-    return bool(found == meant) and isinstance(found, bool) == isinstance(meant, bool)
+def _is_equal(computed: Any, expected: Any, *, near: bool) -> bool:
+    if computed is None or expected is None:
+        return computed is expected
+    if isinstance(expected, float):
+        computed_real = float(computed)
+        return (
+            math.nextafter(expected, -math.inf) <= computed_real <= math.nextafter(expected, math.inf)
+            if near
+            else computed_real == expected
+        )
+    return bool(computed == expected) and isinstance(computed, bool) == isinstance(expected, bool)

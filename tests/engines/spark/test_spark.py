@@ -235,7 +235,7 @@ def test_a_wrong_spelling_is_found_by_its_name(cluster: Cluster) -> None:
     def wrong(spelling: SparkSpelling, *names: str) -> bool:
         some = [cases[name] for name in names]
         try:
-            found = proving._computed(frames._dialect(session, spelling), some)
+            found = proving._compute_cases(frames._dialect(session, spelling), some)
         except EngineFailed:
             return True
         return bool(proving._differing(some, found))
@@ -282,7 +282,7 @@ def test_wrong_operations_and_statements_are_found_by_their_names(
     for operation, wrong in OPERATIONS.values():
         monkeypatch.setitem(generator._WRITERS, operation, wrong)
     some = [case for case in proving.cases() if case.name in OPERATIONS]
-    differing = proving._differing(some, proving._computed(dialect, some))
+    differing = proving._differing(some, proving._compute_cases(dialect, some))
     assert {case.name for case, *_ in differing} == set(OPERATIONS)
     monkeypatch.undo()
     monkeypatch.setattr(FrameWriter, "_joined", lambda s, f, j, x: joined(s, f, replace(j, outer=not j.outer), x))
@@ -291,7 +291,7 @@ def test_wrong_operations_and_statements_are_found_by_their_names(
     monkeypatch.setattr(Generator, "_total", other_total)
     monkeypatch.setattr(SparkSpelling, "items", lambda _, x: f"explode(slice({x}, 1, 1))")
     cases = statement_cases.cases()
-    told = set(statement_cases.differing(cases, proving._stated(dialect, cases)))
+    told = set(statement_cases.differing(cases, proving._compute_statements(dialect, cases)))
     assert told >= {"INNER JOIN", "LEFT JOIN", "EXISTS", "NOT EXISTS", "HAVING", "COUNT DISTINCT", "items of a list"}
     assert told.isdisjoint({"COUNT", "SUM of a group", "MIN of a group", "MAX of a group", "UNION ALL"})
     session.close()

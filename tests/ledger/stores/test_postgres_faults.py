@@ -303,7 +303,9 @@ os.write(1, b"charged\\n")
 def test_a_spender_that_ends_or_stands_still_inside_a_charge_stops_nobody(place: Place, how: signal.Signals) -> None:
     """It holds the lock, and its line is sent but not committed: others wait, and then go on."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    short = STUCK.replace("import os,", "import sfumato.ledger.stores.postgres as p; p._LEAST_IDLE = 1.0\nimport os,")
+    short = STUCK.replace(
+        "import os,", "import sfumato.ledger.stores.postgres as p; p._MIN_IDLE_TIMEOUT = 1.0\nimport os,"
+    )
     short = short.replace("open(sys.argv[1])", "open(sys.argv[1], timeout=2)")
     command = [sys.executable, "-c", short, place.address]
     with subprocess.Popen(
@@ -348,7 +350,7 @@ def test_a_server_that_waits_for_a_standby_for_ever_does_not_hold_a_charge_for_e
 ) -> None:
     with place.open(timeout="0.3") as ledger:
         clinic = account(ledger)
-        monkeypatch.setattr(postgres, "_LEAST_COMMIT", 0.3)
+        monkeypatch.setattr(postgres, "_MIN_COMMIT_TIMEOUT", 0.3)
         with waiting_for_a_missing_standby(place), pytest.raises(LedgerInDoubt):
             clinic.charge(pure("0.1", request_id="mine"))
     with place.open() as ledger:

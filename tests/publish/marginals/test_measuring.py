@@ -582,7 +582,7 @@ def test_as_many_numbers_as_are_published_fit_into_an_answer() -> None:
 @pytest.mark.parametrize("price", PRICES, ids=str)
 @pytest.mark.parametrize("most", [0, 1, 12, 10**5])
 def test_large_plans_are_rehearsed_in_part(price: dict[str, Any], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.publish.marginals.measuring._REHEARSED", most)
+    monkeypatch.setattr("sfumato.publish.marginals.measuring._MAX_REHEARSED", most)
     policy = policy_of(rows(1), units=True)
     with closing(DuckDB(policy)) as engine:
         draw = proposal(policy, engine)._draw(Price(**price), None)

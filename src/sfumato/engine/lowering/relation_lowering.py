@@ -1,11 +1,11 @@
-"""Relations of a plan become selects of the relational form: a column u for the unit, and one for each column read.
+"""Lower the relations of a plan to selects: a column ``u`` for the unit, and one for each column read.
 
-A chain of public joins, lists and conditions over a base is one flat select, with what is shared between expressions
+A chain of public joins, unnested lists and filters over a base is one flat select, with common subexpressions
 computed in stages. A base is a scan, or a node that looks at several rows of a unit at once; these are lowered from
-their own inputs, one upon the other. Only the columns that somebody above reads are read.
+their own inputs, recursively. Only columns that an expression above reads are read.
 
-Rows of a unit that are chosen or ordered are so by their values alone, never by the order in which an engine meets
-them: what is written first, then every column that is read. Rows that still tie are equal.
+Rows of a unit are chosen and ordered by their values alone, never by the order in which an engine meets them: by the
+sort keys of the query first, then by every column that is read. Rows that still tie are equal.
 """
 
 from __future__ import annotations
@@ -61,185 +61,212 @@ Names = Mapping[Field, str]
 
 @dataclass(frozen=True)
 class Flat:
-    """Rows are flat when one select gives them: what is read of them, how expressions over them are lowered, and which
-    of them count.
-    """
+    """Rows that one select returns: the select, the lowering of expressions over its columns, and the filters."""
 
     select: Select
     lowering: RowLowering
     tests: tuple[Scalar, ...]
 
-    def selected(self, made: Columns, tests: Iterable[Scalar] = ()) -> Select:
-        """Select these columns of the rows that count, after what they share is computed."""
-        return Select(made, staged(self.select, self.lowering), where=(*self.tests, *tests))
+    def selected(self, columns: Columns, tests: Iterable[Scalar] = ()) -> Select:
+        """Select these columns of the rows that pass the filters, after the stages of common subexpressions."""
+        return Select(columns, staged(self.select, self.lowering), where=(*self.tests, *tests))
 
 
 class RelationLowering:
-    """This lowers the relations of one statement, and collects the stages that come before it."""
+    """The lowering of the relations of one statement; collects the stages that precede it."""
 
     def __init__(self, key: int) -> None:
         self._key = key
         self.stages: list[tuple[str, Select]] = []
 
     def stage(self, select: Select) -> Named:
-        """Compute these rows once under a name."""
+        """Add a named stage that computes these rows once."""
         name = f"p{len(self.stages)}"
         self.stages.append((name, select))
         return Named(name)
 
     def flat(self, relation: nodes.Relation, above: Iterable[Expression], *, unit: bool) -> Flat:
-        """Lower the rows of a relation with the columns that these expressions read, and the unit where it is
-        wanted.
-        """
+        """Lower a relation to rows with the columns that the expressions ``above`` read, and the unit if ``unit``."""
         chain, base = _chain(relation)
-        read = _fields((*(each for node in chain for each in node.expressions), *above))
+        fields_read = _fields_read((*(each for node in chain for each in node.expressions), *above))
         lists = [node.items for node in chain if isinstance(node, nodes.Unnest)]
-        names = {field: f"c{index}" for index, field in enumerate(dict.fromkeys((*read, *lists)))}
-        own = {*base.columns, *lists}
-        source = self._base(base, {field: short for field, short in names.items() if field in own}, unit)
-        lowering = RowLowering({field: Reference(short) for field, short in names.items()})
+        names = {field: f"c{index}" for index, field in enumerate(dict.fromkeys((*fields_read, *lists)))}
+        base_fields = {*base.columns, *lists}
+        source = self._lower_base(
+            base, {field: short_name for field, short_name in names.items() if field in base_fields}, unit
+        )
+        lowering = RowLowering({field: Reference(short_name) for field, short_name in names.items()})
         for node in reversed(chain):
             if isinstance(node, nodes.Join):
-                source = _beside(source, lowering, node, names)
+                source = _join_public_table(source, lowering, node, names)
             elif isinstance(node, nodes.Unnest):
-                made = (names.get(node.item, f"i{node.source}"), Items(Reference(names[node.items])))
-                source = Select((made,), staged(source, lowering), everything=True)
+                item_column = (names.get(node.item, f"i{node.source}"), Items(Reference(names[node.items])))
+                source = Select((item_column,), staged(source, lowering), everything=True)
         tests = tuple(lowering.lower(node.predicate) for node in chain if isinstance(node, nodes.Filter))
         return Flat(source, lowering, tests)
 
-    def _base(self, base: nodes.Relation, names: Names, unit: bool) -> Select:
+    def _lower_base(self, base: nodes.Relation, names: Names, unit: bool) -> Select:
         return _BASES[type(base)](self, base, names, unit)
 
-    def _rows(self, relation: nodes.Relation, read: Iterable[Field]) -> Select:
-        """Lower a relation's rows as (u, c…), the columns called by their places."""
-        wanted = [Column(field, relation.columns[field]) for field in read]
-        flat = self.flat(relation, wanted, unit=True)
-        made = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(wanted))
-        return flat.selected((*same("u"), *made))
+    def _lower_rows(self, relation: nodes.Relation, fields: Iterable[Field]) -> Select:
+        """Lower a relation's rows to (u, c0, c1, …), in the order of the fields."""
+        columns_read = [Column(field, relation.columns[field]) for field in fields]
+        flat = self.flat(relation, columns_read, unit=True)
+        named_columns = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(columns_read))
+        return flat.selected((*same("u"), *named_columns))
 
     def scan(self, base: nodes.Scan, names: Names, unit: bool) -> Select:
-        found = (("u", Reference(UNIT, "r")),) if unit else ()
-        own = tuple((short, Reference(field.name, "r")) for field, short in names.items())
-        return Select((*found, *own) or (("c", whole(0)),), CleanTable(base.table))
+        unit_column = (("u", Reference(UNIT, "r")),) if unit else ()
+        table_columns = tuple((short_name, Reference(field.name, "r")) for field, short_name in names.items())
+        return Select((*unit_column, *table_columns) or (("c", whole(0)),), CleanTable(base.table))
 
     def cut(self, base: nodes.Cut, names: Names, unit: bool) -> Select:
-        """Keep the rows of units within the limit as they are, and of the others the rows of the smallest ranks."""
-        made = self._rows(base.input, names)
-        rows = made if plain(base.input) else self.stage(made)
+        """Keep all rows of units within the limit, and of the other units the rows with the smallest digests."""
+        input_rows = self._lower_rows(base.input, names)
+        rows = input_rows if plain(base.input) else self.stage(input_rows)
         count = GroupTotal(AggregateFunction.COUNT)
-        over = apply(ScalarFunction.GREATER, count, whole(base.rows))
-        heavy = self.stage(Select(same("u"), rows, grouped=("u",), having=over))
-        short = tuple(f"c{index}" for index in range(len(names)))
-        columns, kinds = same(("u", *short), "r"), [base.columns[field].type for field in names]
+        exceeds_limit = apply(ScalarFunction.GREATER, count, whole(base.rows))
+        heavy = self.stage(Select(same("u"), rows, grouped=("u",), having=exceeds_limit))
+        short_names = tuple(f"c{index}" for index in range(len(names)))
+        columns, kinds = same(("u", *short_names), "r"), [base.columns[field].type for field in names]
         same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
         within = Select(columns, rows, where=(Exists(heavy, "h", same_unit, negated=True),))
-        texts = [token(Reference(name, "r"), kind) for name, kind in zip(short, kinds, strict=True)]
-        rank = apply(ScalarFunction.DIGEST, Constant(str(self._key), Type.TEXT), *texts)
-        beyond = Select((*columns, ("t", rank)), rows, joins=(RelationalJoin(heavy, "h", same_unit),))
-        place = Rank((Reference("u"),), (Reference("t"), *map(Reference, short)))
-        ranked = Select((*same(("u", *short)), ("a", place)), beyond)
+        tokens = [token(Reference(name, "r"), kind) for name, kind in zip(short_names, kinds, strict=True)]
+        digest = apply(ScalarFunction.DIGEST, Constant(str(self._key), Type.TEXT), *tokens)
+        beyond = Select((*columns, ("t", digest)), rows, joins=(RelationalJoin(heavy, "h", same_unit),))
+        digest_rank = Rank((Reference("u"),), (Reference("t"), *map(Reference, short_names)))
+        ranked = Select((*same(("u", *short_names)), ("a", digest_rank)), beyond)
         kept = Select(
-            same(("u", *short)), ranked, where=(apply(ScalarFunction.AT_MOST, Reference("a"), whole(base.rows)),)
+            same(("u", *short_names)), ranked, where=(apply(ScalarFunction.AT_MOST, Reference("a"), whole(base.rows)),)
         )
-        return _renamed(Select(same(("u", *short)), RelationalUnion((within, kept))), names, unit)
+        return _rename_columns(Select(same(("u", *short_names)), RelationalUnion((within, kept))), names, unit)
 
     def per_unit(self, base: nodes.PerUnit, names: Names, unit: bool) -> Select:
-        """Make one row for each unit and key: totals of the unit's rows, and what is made of them."""
+        """Aggregate to one row for each unit and key: totals of the unit's rows, and results computed from them."""
         results = [(Field(base.source, "", name), measure) for name, measure in base.results]
-        wanted = [(field, measure) for field, measure in results if field in names]
+        measures_read = [(field, measure) for field, measure in results if field in names]
         keys = [key for _, key in base.keys]
-        flat = self.flat(base.input, (*keys, *(each for _, made in wanted for each in made.expressions)), unit=True)
+        flat = self.flat(
+            base.input,
+            (*keys, *(expression for _, measure in measures_read for expression in measure.expressions)),
+            unit=True,
+        )
         grouped = ("u", *(f"k{index}" for index in range(len(keys))))
-        own = UnitLowering(flat.lowering, tuple(map(Reference, grouped)))
+        unit_lowering = UnitLowering(flat.lowering, tuple(map(Reference, grouped)))
         totals: dict[GroupTotal, str] = {}
-        found = {
-            field: own.result(measure, lambda total: Reference(totals.setdefault(total, f"t{len(totals)}")))
-            for field, measure in wanted
+        results_by_field = {
+            field: unit_lowering.result(measure, lambda total: Reference(totals.setdefault(total, f"t{len(totals)}")))
+            for field, measure in measures_read
         }
-        found |= {Field(base.source, "", name): Reference(f"k{place}") for place, (name, _) in enumerate(base.keys)}
-        by = tuple((f"k{index}", flat.lowering.lower(key)) for index, key in enumerate(keys))
-        rows = flat.selected((*same("u"), *by, *own.rows))
-        ranked = Select(own.ranks, rows, everything=True) if own.ranks else rows
-        taken = tuple((name, total) for total, name in totals.items())
-        units = Select((*same(grouped), *taken), ranked, grouped=grouped)
-        made = tuple((short, found[field]) for field, short in names.items())
-        return Select((*(same("u") if unit else ()), *made) or (("c", whole(0)),), units)
+        results_by_field |= {
+            Field(base.source, "", name): Reference(f"k{index}") for index, (name, _) in enumerate(base.keys)
+        }
+        key_columns = tuple((f"k{index}", flat.lowering.lower(key)) for index, key in enumerate(keys))
+        rows = flat.selected((*same("u"), *key_columns, *unit_lowering.rows))
+        ranked = Select(unit_lowering.ranks, rows, everything=True) if unit_lowering.ranks else rows
+        named_totals = tuple((name, total) for total, name in totals.items())
+        unit_rows = Select((*same(grouped), *named_totals), ranked, grouped=grouped)
+        named_results = tuple((short_name, results_by_field[field]) for field, short_name in names.items())
+        return Select((*(same("u") if unit else ()), *named_results) or (("c", whole(0)),), unit_rows)
 
     def window(self, base: nodes.Window, names: Names, unit: bool) -> Select:
-        """Give every row with what windows find for it; rows that tie are ordered by all that is read of them."""
-        wanted = [(Field(base.source, "", name), made) for name, made in base.functions]
-        functions = {field: made for field, made in wanted if field in names}
-        through = {field: short for field, short in names.items() if field not in functions}
-        own = [Column(field, base.columns[field]) for field in through]
-        read = (*own, *(each for made in functions.values() for each in made.expressions))
-        flat = self.flat(base.input, read, unit=True)
-        columns = tuple((through[field], flat.lowering.lower(each)) for field, each in zip(through, own, strict=True))
-        windows = WindowLowering(flat.lowering, tuple(Reference(short) for short, _ in columns))
-        found = windows.results(functions)
+        """Add the results of window functions to every row; ties are broken by all columns that are read."""
+        all_functions = [(Field(base.source, "", name), function) for name, function in base.functions]
+        functions = {field: function for field, function in all_functions if field in names}
+        pass_through = {field: short_name for field, short_name in names.items() if field not in functions}
+        pass_through_columns = [Column(field, base.columns[field]) for field in pass_through]
+        expressions_read = (
+            *pass_through_columns,
+            *(expression for function in functions.values() for expression in function.expressions),
+        )
+        flat = self.flat(base.input, expressions_read, unit=True)
+        columns = tuple(
+            (pass_through[field], flat.lowering.lower(column))
+            for field, column in zip(pass_through, pass_through_columns, strict=True)
+        )
+        windows = WindowLowering(flat.lowering, tuple(Reference(short_name) for short_name, _ in columns))
+        results_by_field = windows.results(functions)
         rows = flat.selected((*same("u"), *columns, *windows.unit.rows))
         for stage in windows.stages:
             rows = Select(stage, rows, everything=True)
-        made = tuple((short, found.get(field, Reference(short))) for field, short in names.items())
-        return Select((*(same("u") if unit else ()), *made) or (("c", whole(0)),), rows)
+        named_results = tuple(
+            (short_name, results_by_field.get(field, Reference(short_name))) for field, short_name in names.items()
+        )
+        return Select((*(same("u") if unit else ()), *named_results) or (("c", whole(0)),), rows)
 
     def unit_join(self, base: nodes.UnitJoin, names: Names, unit: bool) -> Select:
-        """Put both sides side by side, under equality of the unit."""
-        left, right, on = self._matched(base, names)
-        mine = base.left.columns
-        made = tuple((short, Reference(short, "r" if field in mine else "j")) for field, short in names.items())
-        found = (("u", Reference("u", "r")),) if unit else ()
-        return Select((*found, *made) or (("c", whole(0)),), left, joins=(RelationalJoin(right, "j", on, base.outer),))
+        """Join the rows of the two sides that belong to the same unit and match."""
+        left, right, on = self._lower_match(base, names)
+        left_columns = base.left.columns
+        named_columns = tuple(
+            (short_name, Reference(short_name, "r" if field in left_columns else "j"))
+            for field, short_name in names.items()
+        )
+        unit_column = (("u", Reference("u", "r")),) if unit else ()
+        return Select(
+            (*unit_column, *named_columns) or (("c", whole(0)),),
+            left,
+            joins=(RelationalJoin(right, "j", on, base.outer),),
+        )
 
     def semi_join(self, base: nodes.SemiJoin, names: Names, unit: bool) -> Select:
         """Keep the rows of the input for which the other side has a match, or has none."""
-        left, right, on = self._matched(base, names)
-        found = (("u", Reference("u", "r")),) if unit else ()
-        made = (*found, *same(names.values(), "r")) or (("c", whole(0)),)
-        return Select(made, left, where=(Exists(right, "j", on, base.anti),))
+        left, right, on = self._lower_match(base, names)
+        unit_column = (("u", Reference("u", "r")),) if unit else ()
+        columns = (*unit_column, *same(names.values(), "r")) or (("c", whole(0)),)
+        return Select(columns, left, where=(Exists(right, "j", on, base.anti),))
 
-    def _matched(self, base: nodes.UnitJoin | nodes.SemiJoin, names: Names) -> tuple[Select, Select, Scalar]:
-        """Prepare two sides, each with its own of the columns wanted and what it is matched by, and when they match."""
-        mine = base.inputs[0].columns
-        matching: tuple[list[Expression], list[Expression]] = ([], [])
+    def _lower_match(self, base: nodes.UnitJoin | nodes.SemiJoin, names: Names) -> tuple[Select, Select, Scalar]:
+        """Lower both sides, each with its wanted columns and its match keys, and the join condition."""
+        left_columns = base.inputs[0].columns
+        match_keys: tuple[list[Expression], list[Expression]] = ([], [])
 
-        def placed(made: Expression) -> Scalar:
-            side = 0 if mine.keys() >= columns(made).keys() else 1
-            matching[side].append(made)
-            return Reference(f"{'kl'[side]}{len(matching[side]) - 1}", "rj"[side])
+        def match_key(expression: Expression) -> Scalar:
+            side = 0 if left_columns.keys() >= columns(expression).keys() else 1
+            match_keys[side].append(expression)
+            return Reference(f"{'kl'[side]}{len(match_keys[side]) - 1}", "rj"[side])
 
-        on: list[Scalar] = [apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "j"))]
-        on += [apply(ScalarFunction.EQUAL, placed(first), placed(second)) for first, second in base.pairs]
-        for part in nodes.conjuncts(base.condition):
-            if nodes.one_sided(part, *base.inputs):
-                on.append(placed(part))
+        conditions: list[Scalar] = [apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "j"))]
+        conditions += [apply(ScalarFunction.EQUAL, match_key(first), match_key(second)) for first, second in base.pairs]
+        for conjunct in nodes.conjuncts(base.condition):
+            if nodes.one_sided(conjunct, *base.inputs):
+                conditions.append(match_key(conjunct))
             else:
-                assert isinstance(part, Call)
-                on.append(Apply(_COMPARISONS[part.function], tuple(map(placed, part.arguments))))
+                assert isinstance(conjunct, Call)
+                conditions.append(Apply(_COMPARISONS[conjunct.function], tuple(map(match_key, conjunct.arguments))))
         sides = [
-            self._side(relation, {field: short for field, short in names.items() if field in relation.columns}, *each)
-            for relation, each in zip(base.inputs, zip(matching, "kl", strict=True), strict=True)
+            self._lower_side(
+                relation,
+                {field: short_name for field, short_name in names.items() if field in relation.columns},
+                *keys_and_letter,
+            )
+            for relation, keys_and_letter in zip(base.inputs, zip(match_keys, "kl", strict=True), strict=True)
         ]
-        return sides[0], sides[1], every(on)
+        return sides[0], sides[1], every(conditions)
 
-    def _side(self, relation: nodes.Relation, names: Names, matching: Sequence[Expression], letter: str) -> Select:
-        wanted = [Column(field, relation.columns[field]) for field in names]
-        flat = self.flat(relation, (*matching, *wanted), unit=True)
-        own = tuple(zip(names.values(), map(flat.lowering.lower, wanted), strict=True))
-        made = tuple((f"{letter}{index}", flat.lowering.lower(each)) for index, each in enumerate(matching))
-        return flat.selected((*same("u"), *own, *made))
+    def _lower_side(
+        self, relation: nodes.Relation, names: Names, match_keys: Sequence[Expression], letter: str
+    ) -> Select:
+        columns_read = [Column(field, relation.columns[field]) for field in names]
+        flat = self.flat(relation, (*match_keys, *columns_read), unit=True)
+        named_columns = tuple(zip(names.values(), map(flat.lowering.lower, columns_read), strict=True))
+        named_keys = tuple((f"{letter}{index}", flat.lowering.lower(key)) for index, key in enumerate(match_keys))
+        return flat.selected((*same("u"), *named_columns, *named_keys))
 
     def union(self, base: nodes.Union, names: Names, unit: bool) -> Select:
-        places = {field: index for index, field in enumerate(base.columns)}
-        own = same("u") if unit else ()
+        field_index = {field: index for index, field in enumerate(base.columns)}
+        unit_column = same("u") if unit else ()
         members = []
-        for relation, made in base.members:
-            wanted = [made[places[field]] for field in names]
-            flat = self.flat(relation, wanted, unit=unit)
-            lowered = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(wanted))
-            members.append(flat.selected((*own, *lowered) or (("c", whole(0)),)))
-        short = tuple(f"c{index}" for index in range(len(names)))
-        rows = Select((*own, *same(short)) or (("c", whole(0)),), RelationalUnion(tuple(members)))
-        return _renamed(rows, names, unit)
+        for relation, member_expressions in base.members:
+            expressions_read = [member_expressions[field_index[field]] for field in names]
+            flat = self.flat(relation, expressions_read, unit=unit)
+            lowered = tuple(
+                (f"c{index}", flat.lowering.lower(expression)) for index, expression in enumerate(expressions_read)
+            )
+            members.append(flat.selected((*unit_column, *lowered) or (("c", whole(0)),)))
+        short_names = tuple(f"c{index}" for index in range(len(names)))
+        rows = Select((*unit_column, *same(short_names)) or (("c", whole(0)),), RelationalUnion(tuple(members)))
+        return _rename_columns(rows, names, unit)
 
 
 Base = Callable[[RelationLowering, Any, Names, bool], Select]
@@ -255,7 +282,7 @@ _BASES: dict[type, Base] = {
 
 
 def plain(relation: nodes.Relation) -> bool:
-    """Tell whether a relation is a chain over a scan, which is read at little cost again and again."""
+    """Return whether a relation is a chain over a scan, which is cheap to read repeatedly."""
     return isinstance(_chain(relation)[1], nodes.Scan)
 
 
@@ -263,7 +290,7 @@ Link = nodes.Join | nodes.Unnest | nodes.Filter | nodes.Bound
 
 
 def _chain(relation: nodes.Relation) -> tuple[list[Link], nodes.Relation]:
-    """List the public joins, lists and conditions on top, each before its input, and what they stand on."""
+    """Split a relation into its public joins, unnested lists and filters, outermost first, and the base below them."""
     chain = []
     while isinstance(relation, Link):
         chain.append(relation)
@@ -271,25 +298,30 @@ def _chain(relation: nodes.Relation) -> tuple[list[Link], nodes.Relation]:
     return chain, relation
 
 
-def _beside(source: Select, lowering: RowLowering, join: nodes.Join, names: Names) -> Select:
-    """Put every row beside its matches in a public table."""
-    compared = [("=", made, name) for made, name in join.pairs] + list(join.bands)
-    ends = [(_COMPARISONS[test], lowering.shared(lowering.lower(made)), name) for test, made, name in compared]
+def _join_public_table(source: Select, lowering: RowLowering, join: nodes.Join, names: Names) -> Select:
+    """Join every row to its matches in a public table."""
+    comparisons = [("=", expression, name) for expression, name in join.pairs] + list(join.bands)
+    lowered = [
+        (_COMPARISONS[test], lowering.shared(lowering.lower(expression)), name)
+        for test, expression, name in comparisons
+    ]
     source = staged(source, lowering)
-    equal = [apply(test, of_part("r", made), Reference(name, "j")) for test, made, name in ends]
-    beside = tuple((short, Reference(field.name, "j")) for field, short in names.items() if field.source == join.source)
-    public = RelationalJoin(CleanTable(join.table), "j", every(equal), join.outer)
-    return Select(beside, source, joins=(public,), everything=True)
+    conditions = [apply(test, of_part("r", scalar), Reference(name, "j")) for test, scalar, name in lowered]
+    public_columns = tuple(
+        (short_name, Reference(field.name, "j")) for field, short_name in names.items() if field.source == join.source
+    )
+    public_join = RelationalJoin(CleanTable(join.table), "j", every(conditions), join.outer)
+    return Select(public_columns, source, joins=(public_join,), everything=True)
 
 
-def _renamed(rows: Select, names: Names, unit: bool) -> Select:
-    """Select columns that are called by their places under the names that are wanted."""
-    own = tuple((short, Reference(f"c{index}")) for index, short in enumerate(names.values()))
-    return Select((*(same("u") if unit else ()), *own) or (("c", whole(0)),), rows)
+def _rename_columns(rows: Select, names: Names, unit: bool) -> Select:
+    """Rename columns c0, c1, … to the requested names."""
+    named_columns = tuple((short_name, Reference(f"c{index}")) for index, short_name in enumerate(names.values()))
+    return Select((*(same("u") if unit else ()), *named_columns) or (("c", whole(0)),), rows)
 
 
 def staged(source: Select, lowering: RowLowering) -> Select:
-    """Compute what is shared by expressions over a source in a stage for each level."""
+    """Compute common subexpressions over a source, one stage for each level of nesting."""
     for level in lowering.stages():
         source = Select(tuple(level), source, everything=True)
     return source
@@ -299,25 +331,25 @@ def of_part(part: str, scalar: Scalar) -> Scalar:
     return Reference(scalar.name, part) if isinstance(scalar, Reference) else scalar
 
 
-def _fields(expressions: Iterable[Expression]) -> list[Field]:
-    """List the columns of tables that expressions read, each once."""
-    found: Iterator[Any] = (reference for each in expressions for reference in columns(each))
-    return list(dict.fromkeys(reference for reference in found if isinstance(reference, Field)))
+def _fields_read(expressions: Iterable[Expression]) -> list[Field]:
+    """List the columns of tables that expressions read, without duplicates."""
+    all_references: Iterator[Any] = (reference for expression in expressions for reference in columns(expression))
+    return list(dict.fromkeys(reference for reference in all_references if isinstance(reference, Field)))
 
 
 def same(names: Iterable[str], part: str | None = None) -> Columns:
-    """Select columns as they are."""
+    """Select columns under their own names."""
     return tuple((name, Reference(name, part)) for name in names)
 
 
 def every(tests: Sequence[Scalar]) -> Scalar:
-    """Say that all of the tests hold."""
+    """Return the conjunction of the tests."""
     return tests[0] if len(tests) == 1 else Apply(ScalarFunction.AND, tuple(tests))
 
 
 def token(scalar: Scalar, kind: Type) -> Scalar:
-    """Write a value as text. A real has no text that engines share, so it is told by its 2^20ths: ties are broken
-    anyway.
+    """Convert a value to a text for hashing. Engines format reals differently, so a real becomes its nearest multiple
+    of 2^-20: collisions only affect how ties are broken.
     """
     if kind is Type.TEXT:
         return scalar
@@ -332,7 +364,7 @@ def token(scalar: Scalar, kind: Type) -> Scalar:
         )
     if kind is Type.REAL:
         low, high = real(-_HALF), real(_HALF)
-        fine = apply(ScalarFunction.MULTIPLY, scalar, real(2**20))
-        inside = apply(ScalarFunction.BETWEEN, fine, low, high)
-        scalar = apply(ScalarFunction.CASE, inside, apply(ScalarFunction.NEAREST, fine), whole(0))
+        scaled = apply(ScalarFunction.MULTIPLY, scalar, real(2**20))
+        inside = apply(ScalarFunction.BETWEEN, scaled, low, high)
+        scalar = apply(ScalarFunction.CASE, inside, apply(ScalarFunction.NEAREST, scaled), whole(0))
     return apply(ScalarFunction.CONVERT, scalar, detail=(Type.TEXT,))

@@ -1,8 +1,8 @@
-"""The relational form says what is selected, joined, grouped and ranked, in the words of no dialect.
+"""The relational form: an intermediate representation of the SQL that reads tables, independent of any dialect.
 
 A value that is used more than once is computed in a subselect of its own, one stage further in, and referred to by
 name; no engine then computes it twice, and texts do not double at every level of nesting. Columns of the form have
-names of our own (``u`` the unit, ``k0`` keys, ``v0`` values, ``c0`` columns read, ``x1`` staged values): names of the
+generated names (``u`` the unit, ``k0`` keys, ``v0`` values, ``c0`` columns read, ``x1`` staged values): names of the
 policy occur only where a table is read.
 """
 
@@ -16,7 +16,7 @@ from sfumato.policy import Type, Value
 
 
 class Wide(Enum):
-    """Wide numbers are exact whole numbers beyond 64 bits, in which sums are formed."""
+    """Exact whole numbers beyond 64 bits, in which sums are formed."""
 
     INTEGER = "wide integer"
 
@@ -25,7 +25,7 @@ Kind = Type | Wide
 
 
 class ScalarFunction(Enum):
-    """An operation can be done with values of one row. Every one is total on the arguments that lowering gives it."""
+    """An operation on values of one row. Each is total on the arguments that lowering passes to it."""
 
     EQUAL = auto()
     UNEQUAL = auto()
@@ -117,7 +117,7 @@ class ScalarFunction(Enum):
 
 @dataclass(frozen=True)
 class Reference:
-    """A reference names a column of what is selected from; of one of its parts, if that is named."""
+    """A reference to a column of the source; of one of the joined relations, if ``part`` names it."""
 
     name: str
     part: str | None = None
@@ -125,7 +125,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant is a public value; None is NULL."""
+    """A public value; None is NULL."""
 
     value: Value | None
     kind: Kind
@@ -133,7 +133,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Apply:
-    """This applies an operation to values of one row."""
+    """An operation applied to values of one row."""
 
     operation: ScalarFunction
     arguments: tuple[Scalar, ...]
@@ -141,7 +141,7 @@ class Apply:
 
 
 class AggregateFunction(Enum):
-    """An aggregation says how the values of a group become one."""
+    """How the values of a group are reduced to one."""
 
     COUNT = auto()
     """The number of rows; of those where the argument is not NULL, if there is one."""
@@ -158,7 +158,7 @@ class AggregateFunction(Enum):
 
 @dataclass(frozen=True)
 class GroupTotal:
-    """A total is one number for a group of rows."""
+    """An aggregate over a group of rows."""
 
     aggregation: AggregateFunction
     argument: Scalar | None = None
@@ -168,7 +168,7 @@ class GroupTotal:
 
 @dataclass(frozen=True)
 class Ordered:
-    """This says what rows are ordered by, where it is not from the least to the greatest with NULLs last."""
+    """A sort key whose direction or NULL placement differs from the default, ascending with NULLs last."""
 
     scalar: Scalar
     descending: bool = False
@@ -176,7 +176,7 @@ class Ordered:
 
 
 class RowNumber(Enum):
-    """This says how the rows of a partition are numbered, from 1."""
+    """A way to number the rows of a partition, from 1."""
 
     ROW_NUMBER = auto()
     RANK = auto()
@@ -187,7 +187,7 @@ class RowNumber(Enum):
 
 @dataclass(frozen=True)
 class Rank:
-    """A rank is the place of a row among those of its partition; NULLs come last unless it is said otherwise."""
+    """The rank of a row within its partition; NULLs come last unless stated otherwise."""
 
     partition: tuple[Scalar, ...]
     order: tuple[Scalar | Ordered, ...]
@@ -195,7 +195,7 @@ class Rank:
 
 
 class WindowFrame(Enum):
-    """A frame says which rows of a partition are looked at."""
+    """The rows of a partition that a window function aggregates."""
 
     PEERS = auto()
     """Those up to the row and those that tie with it."""
@@ -206,7 +206,7 @@ class WindowFrame(Enum):
 
 @dataclass(frozen=True)
 class WindowTotal:
-    """This is a total of the rows of a frame, for every row."""
+    """An aggregate over the window frame of each row."""
 
     total: GroupTotal
     partition: tuple[Scalar, ...]
@@ -216,7 +216,7 @@ class WindowTotal:
 
 @dataclass(frozen=True)
 class Beside:
-    """This is the value in the row so many places later in its partition, or earlier where that is below 0."""
+    """LEAD or LAG: the value ``places`` rows later in the partition, or earlier if ``places`` is negative."""
 
     scalar: Scalar
     places: int
@@ -228,7 +228,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class Items:
-    """A column has a row for each item of a list, and none where the list is empty or NULL."""
+    """An unnested list: one row per item, and none where the list is empty or NULL."""
 
     list: Reference
 
@@ -238,21 +238,21 @@ Scalar = Reference | Constant | Apply | GroupTotal | Rank | WindowTotal | Beside
 
 @dataclass(frozen=True)
 class CleanTable:
-    """This reads the clean scan of a table of the policy."""
+    """The clean scan of a table of the policy."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Named:
-    """This reads an earlier stage of the statement."""
+    """A reference to an earlier stage of the statement, as to a common table expression."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class ValueList:
-    """A list has one column, called ``x``: the public values that are handed over beside the statement, and NULL."""
+    """A relation of one column ``x``: the public values bound as a parameter of the statement, and NULL."""
 
     number: int
     """The place of the list among all, from 1."""
@@ -261,7 +261,7 @@ class ValueList:
 
 @dataclass(frozen=True)
 class IntegerSpan:
-    """A span has one column, called ``x``: so many whole numbers, days or hours from the first on, and NULL."""
+    """A relation of one column ``x``: ``count`` consecutive numbers, days or hours from ``first`` on, and NULL."""
 
     first: Constant
     count: int
@@ -269,7 +269,7 @@ class IntegerSpan:
 
 @dataclass(frozen=True)
 class RelationalUnion:
-    """A union has the rows of all its members, equal ones as often as they occur; columns are matched by place."""
+    """UNION ALL: duplicates are kept, columns are matched by position."""
 
     members: tuple[Select, ...]
 
@@ -279,7 +279,7 @@ Relation = CleanTable | Named | ValueList | IntegerSpan | RelationalUnion
 
 @dataclass(frozen=True)
 class RelationalJoin:
-    """A join puts rows beside those of another relation for which the condition holds; without one, beside all."""
+    """A join to another relation; without a condition, a cross join."""
 
     relation: Relation | Select
     part: str
@@ -289,7 +289,7 @@ class RelationalJoin:
 
 @dataclass(frozen=True)
 class Exists:
-    """This test asks whether another relation has a row for which the condition holds, or has none."""
+    """A semi-join predicate: another relation has a row for which the condition holds, or (negated) has none."""
 
     relation: Relation | Select
     part: str
@@ -299,7 +299,7 @@ class Exists:
 
 @dataclass(frozen=True)
 class Select:
-    """A select gives columns over the rows of a relation: what is kept of them, and how they are grouped."""
+    """A SELECT: columns over the rows of a relation, with joins, filters and grouping."""
 
     columns: tuple[tuple[str, Scalar], ...]
     source: Relation | Select
@@ -316,14 +316,14 @@ class Select:
 
 @dataclass(frozen=True)
 class StagedSelect:
-    """A statement has named stages, each of which may use those before it, and the result."""
+    """A statement with common table expressions, each of which may use those before it."""
 
     stages: tuple[tuple[str, Select], ...]
     result: Select
 
 
 def references(scalar: Scalar) -> Iterator[str]:
-    """List the names that a value of one row refers to."""
+    """Yield the names of the columns that a scalar refers to."""
     if isinstance(scalar, Reference):
         yield scalar.name
     elif isinstance(scalar, Apply):

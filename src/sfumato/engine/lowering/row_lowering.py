@@ -1,8 +1,8 @@
-"""Expressions of one row become scalars of the relational form, which have a value whatever the row holds.
+"""Lower expressions over one row to scalars of the relational form, total on every row.
 
-A column arrives in its declared type, and inside its range or among its values where they are declared: the scan sees
-to it. Every lowered expression then has its declared type, lies in its domain, is a number or a date from year 1 to
-9999, or is NULL. A guard is written only where the domains do not already prove that.
+A column arrives in its declared type, and inside its range or among its values where they are declared: the clean scan
+ensures it. Every lowered expression then has its declared type and lies in its domain (a finite number, or a date of
+years 1 to 9999), or is NULL. A guard is written only where the domains do not already prove that.
 
 Reals are 0 or between 2^-500 and 2^500 in size: after every operation a smaller one is 0, a larger one NULL. Within
 that range +, −, ×, ÷ and √ neither overflow nor underflow, so every engine computes the same double.
@@ -36,16 +36,16 @@ from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 
 _CALENDAR = {Type.DATE: (dt.date.min, dt.date.max), Type.TIMESTAMP: (dt.datetime.min, dt.datetime.max)}
-_HELD = Fraction(2**63 - 1024)
-"""The largest double that 64 bits hold as a whole number."""
-_LOWEST = -Fraction(2**63)
+_LARGEST_HELD = Fraction(2**63 - 1024)
+"""The largest double that a 64-bit integer holds."""
+_SMALLEST_HELD = -Fraction(2**63)
 """The smallest one."""
 _FARTHEST_EXPONENT = 400
 """Beyond it, e to the power x is surely larger than 2^500 or smaller than 2^-500."""
 
 
 class RowLowering:
-    """This lowers expressions over the same rows, and collects the values that are computed in stages before them."""
+    """The lowering of expressions over the same rows; collects the values that are computed in stages before them."""
 
     def __init__(self, columns: Mapping[expressions.Reference, Scalar]) -> None:
         self.columns = dict(columns)
@@ -54,9 +54,9 @@ class RowLowering:
         self._staged = 0
 
     def lower(self, expression: Expression) -> Scalar:
-        """Write the scalar of an expression."""
+        """Lower an expression to a scalar."""
         if isinstance(expression, Column):
-            return self._guarded(self.columns[expression.reference], expression.domain)
+            return self._guard(self.columns[expression.reference], expression.domain)
         if isinstance(expression, Literal):
             return Constant(expression.value, expression.domain.type)
         return _LOWERINGS[expression.function](
@@ -64,24 +64,26 @@ class RowLowering:
         )
 
     def shared(self, scalar: Scalar) -> Scalar:
-        """Compute a value once: what is neither a column nor a literal gets a stage and a name."""
+        """Compute a value once: give what is neither a column nor a constant a stage and a name."""
         if not isinstance(scalar, Apply):
             return scalar
         if scalar not in self._names:
             name = f"x{len(self._names)}"
-            self._levels[name] = 1 + max((self._levels.get(each, 0) for each in references(scalar)), default=0)
+            self._levels[name] = 1 + max(
+                (self._levels.get(referenced, 0) for referenced in references(scalar)), default=0
+            )
             self._names[scalar] = name
         return Reference(self._names[scalar])
 
     def stages(self) -> list[list[tuple[str, Scalar]]]:
-        """Take the values shared since the last call, each level after those it refers to."""
+        """Return the values shared since the last call, in levels: each after those it refers to."""
         pending = [(name, scalar) for scalar, name in list(self._names.items())[self._staged :]]
         self._staged = len(self._names)
         levels = sorted({self._levels[name] for name, _ in pending})
-        return [[each for each in pending if self._levels[each[0]] == level] for level in levels]
+        return [[column for column in pending if self._levels[column[0]] == level] for level in levels]
 
-    def _guarded(self, scalar: Scalar, domain: Domain) -> Scalar:
-        """Give NULL for what is no number or no date, where no declared range rules it out."""
+    def _guard(self, scalar: Scalar, domain: Domain) -> Scalar:
+        """Map to NULL what is no number or no date, unless a declared range rules it out."""
         if domain.range is not None:
             return scalar
         if domain.type is Type.REAL:
@@ -89,9 +91,7 @@ class RowLowering:
         return self.dated(scalar, *_CALENDAR[domain.type], domain.type) if domain.type.temporal else scalar
 
     def limited(self, scalar: Scalar) -> Scalar:
-        """Limit a real that may have left its range: 0 below 2^-500 in size, NULL above 2^500 and where it is no
-        number.
-        """
+        """Flush a real below 2^-500 in size to 0, and map one above 2^500, or no number, to NULL."""
         x = self.shared(scalar)
         size = apply(ScalarFunction.ABS, x)
         inside = apply(ScalarFunction.BETWEEN, size, real(SMALLEST_REAL), real(LARGEST_REAL))
@@ -100,12 +100,12 @@ class RowLowering:
         )
 
     def dated(self, scalar: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
-        """Give NULL for dates outside the calendar."""
+        """Map dates outside the calendar to NULL."""
         x = self.shared(scalar)
-        return _case(_within(x, low, high, kind), x, otherwise=missing(kind))
+        return _case(_is_within(x, low, high, kind), x, otherwise=missing(kind))
 
 
-def _within(x: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
+def _is_within(x: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
     return apply(ScalarFunction.BETWEEN, x, Constant(low, kind), Constant(high, kind))
 
 
@@ -122,7 +122,7 @@ def present(x: Scalar) -> Scalar:
 
 
 def choice(test: Scalar, yes: Constant, no: Constant) -> Scalar:
-    """Choose one public value or the other; NULL where the test is."""
+    """Choose one of two public values; NULL where the test is NULL."""
     return apply(ScalarFunction.CASE, test, yes, apply(ScalarFunction.NOT, test), no, Constant(None, yes.kind))
 
 
@@ -132,7 +132,7 @@ def _case(*pairs: Scalar, otherwise: Scalar | None = None) -> Apply:
 
 @dataclass(frozen=True)
 class Application:
-    """An application is a call that is lowered, with its arguments lowered already."""
+    """A function call whose arguments are already lowered."""
 
     rows: RowLowering
     node: Call
@@ -143,7 +143,7 @@ class Application:
         return self.node.domain.type
 
     def written(self, place: int) -> Any:
-        """Give the value of an argument that the function's rule wants written out."""
+        """Return the value of an argument that must be a literal."""
         argument = self.node.arguments[place]
         assert isinstance(argument, Literal)
         return argument.value
@@ -153,57 +153,57 @@ class Application:
         return self.rows.shared(self.arguments[place])
 
     def limited(self, computed: Scalar) -> Scalar:
-        """Limit a computed real, unless it surely is a real already."""
-        proved = self.node.domain.range is not None and _never_small(self.node)
-        return computed if proved else self.rows.limited(computed)
+        """Limit a computed real, unless its domain proves that it is within limits."""
+        is_proved = self.node.domain.range is not None and _cannot_be_small(self.node)
+        return computed if is_proved else self.rows.limited(computed)
 
     def divisor(self) -> Scalar:
-        """Give the second argument, NULL where it is 0."""
-        kind, found = self.node.arguments[1].domain.type, intervals.ends(self.node.arguments[1].domain)
-        if found is not None and not found[0] <= 0 <= found[1]:
+        """Return the second argument, NULL where it is 0."""
+        kind, divisor_range = self.node.arguments[1].domain.type, intervals.ends(self.node.arguments[1].domain)
+        if divisor_range is not None and not divisor_range[0] <= 0 <= divisor_range[1]:
             return self.arguments[1]
         y = self.shared(1)
         return _case(apply(ScalarFunction.UNEQUAL, y, Constant(0, kind)), y, otherwise=missing(kind))
 
 
-def _never_small(node: Call) -> bool:
-    """Tell whether a computed real is surely 0 or no smaller than a real may be.
+def _cannot_be_small(node: Call) -> bool:
+    """Return whether a computed real is surely 0 or no smaller than a real may be.
 
     It is when its range ends before 0, when a number is multiplied by one of at least 1 (or divided by at most 1) in
     size, and when one of two numbers that are added is 0 or far from being small: where they nearly cancel the other is
     as large, and their difference is a multiple of its last place.
     """
-    found = intervals.ends(node.domain)
-    if found is not None and (found[0] >= SMALLEST_REAL or found[1] <= -SMALLEST_REAL):
+    value_range = intervals.ends(node.domain)
+    if value_range is not None and (value_range[0] >= SMALLEST_REAL or value_range[1] <= -SMALLEST_REAL):
         return True
     match node.function:
         case "+" | "-":
-            return any(_size(each) >= _FAR for each in node.arguments)
+            return any(_least_size(argument) >= _FAR_FROM_SMALL for argument in node.arguments)
         case "*":
-            return any(_size(each) >= 1 for each in node.arguments)
+            return any(_least_size(argument) >= 1 for argument in node.arguments)
         case "/":
             divisor = intervals.ends(node.arguments[1].domain)
             return divisor is not None and max(map(abs, divisor)) <= 1
     return False
 
 
-_FAR = Fraction(1, 2**400)
+_FAR_FROM_SMALL = Fraction(1, 2**400)
 
 
-def _size(expression: Expression) -> Fraction:
-    """Give the least size that a value has if it is not 0."""
+def _least_size(expression: Expression) -> Fraction:
+    """Return a lower bound on the size of a value that is not 0."""
     if isinstance(expression, Call) and expression.function == "CAST":
         return Fraction(expression.arguments[0].domain.type in (Type.INTEGER, Type.BOOLEAN))
-    found = intervals.ends(expression.domain)
-    if found is None or found[0] <= 0 <= found[1]:
+    value_range = intervals.ends(expression.domain)
+    if value_range is None or value_range[0] <= 0 <= value_range[1]:
         return Fraction(0)
-    return min(map(abs, found))
+    return min(map(abs, value_range))
 
 
 Lowering = Callable[[Application], Scalar]
 
 
-def _plain(operation: ScalarFunction) -> Lowering:
+def _direct(operation: ScalarFunction) -> Lowering:
     return lambda call: Apply(operation, call.arguments)
 
 
@@ -220,8 +220,8 @@ def _ilike(call: Application) -> Scalar:
 
 
 def _nullif(call: Application) -> Scalar:
-    x = call.shared()
-    return _case(apply(ScalarFunction.EQUAL, x, call.arguments[1]), missing(call.kind), otherwise=x)
+    first = call.shared()
+    return _case(apply(ScalarFunction.EQUAL, first, call.arguments[1]), missing(call.kind), otherwise=first)
 
 
 # Numbers
@@ -249,22 +249,22 @@ def _remainder(call: Application) -> Scalar:
 
 
 def _divide_whole(call: Application) -> Scalar:
-    """The least number of 64 bits has no opposite, so it is NULL where it might be divided by −1."""
+    """Divide toward zero. The least 64-bit number has no opposite, so it is NULL where it might be divided by −1."""
     x, y = call.arguments[0], call.divisor()
-    top, bottom = (each.domain.range for each in call.node.arguments)
-    if top is None and (bottom is None or bottom[0] <= -1 <= bottom[1]):  # type: ignore[operator]
+    dividend_range, divisor_range = (argument.domain.range for argument in call.node.arguments)
+    if dividend_range is None and (divisor_range is None or divisor_range[0] <= -1 <= divisor_range[1]):  # type: ignore[operator]
         x = call.shared()
         x = _case(apply(ScalarFunction.AT_LEAST, x, whole(1 - 2**63)), x, otherwise=missing(Type.INTEGER))
     return apply(ScalarFunction.DIVIDE_WHOLE, x, y)
 
 
-def _rounded(operation: ScalarFunction) -> Lowering:
-    """Round a number that is computed once: some dialects name it more than once."""
+def _round_once(operation: ScalarFunction) -> Lowering:
+    """Round a number that is computed once: some dialects repeat it in their text."""
     return lambda call: apply(operation, call.shared())
 
 
-def _signed(x: Scalar) -> Scalar:
-    """Give the sign of a number as −1, 0 or 1."""
+def _sign(x: Scalar) -> Scalar:
+    """Return the sign of a number as −1, 0 or 1."""
     return apply(ScalarFunction.CONVERT, apply(ScalarFunction.SIGN, x), detail=(Type.INTEGER,))
 
 
@@ -287,17 +287,19 @@ def _round(call: Application) -> Scalar:
 
 def _round_whole(x: Scalar, step: int) -> Scalar:
     """Round to the nearest multiple of a power of ten, halves away from 0."""
-    half = apply(ScalarFunction.MULTIPLY, _signed(x), whole(step // 2))
+    half = apply(ScalarFunction.MULTIPLY, _sign(x), whole(step // 2))
     steps = apply(ScalarFunction.DIVIDE_WHOLE, apply(ScalarFunction.ADD, x, half), whole(step))
     return apply(ScalarFunction.MULTIPLY, steps, whole(step))
 
 
-def _defined(operation: ScalarFunction, test: ScalarFunction) -> Lowering:
-    """Apply a function of the numbers from 0 on, or above it; NULL elsewhere."""
+def _with_domain(operation: ScalarFunction, test: ScalarFunction) -> Lowering:
+    """Apply a function that is defined from 0 on, or above 0; NULL elsewhere."""
 
     def lowering(call: Application) -> Scalar:
-        found = intervals.ends(call.node.arguments[0].domain)
-        if found is not None and (found[0] > 0 or (found[0] == 0 and test is ScalarFunction.AT_LEAST)):
+        argument_range = intervals.ends(call.node.arguments[0].domain)
+        if argument_range is not None and (
+            argument_range[0] > 0 or (argument_range[0] == 0 and test is ScalarFunction.AT_LEAST)
+        ):
             return apply(operation, call.arguments[0])
         x = call.shared()
         return _case(apply(test, x, real(0)), apply(operation, x), otherwise=missing(Type.REAL))
@@ -305,8 +307,8 @@ def _defined(operation: ScalarFunction, test: ScalarFunction) -> Lowering:
     return lowering
 
 
-def _near(exponent: Scalar) -> Scalar:
-    """Tell whether a power of e is surely a double."""
+def _is_near(exponent: Scalar) -> Scalar:
+    """Test whether a power of e is surely a double."""
     return apply(ScalarFunction.BETWEEN, exponent, real(-_FARTHEST_EXPONENT), real(_FARTHEST_EXPONENT))
 
 
@@ -314,25 +316,25 @@ def _exp(call: Application) -> Scalar:
     x = call.shared()
     below = apply(ScalarFunction.LESS, x, real(0))
     return call.rows.limited(
-        _case(_near(x), apply(ScalarFunction.EXP, x), below, real(0), otherwise=missing(Type.REAL))
+        _case(_is_near(x), apply(ScalarFunction.EXP, x), below, real(0), otherwise=missing(Type.REAL))
     )
 
 
 def _pow(call: Application) -> Scalar:
-    """0 to a power above 0 is 0, to 0 it is 1; numbers below 0 have whole powers only."""
+    """Raise to a power: 0 to a power above 0 is 0, to 0 it is 1; negative bases have whole powers only."""
     x, y = call.shared(0), call.shared(1)
-    zero, none = real(0), missing(Type.REAL)
+    zero, null = real(0), missing(Type.REAL)
     of_zero = _case(
-        apply(ScalarFunction.GREATER, y, zero), zero, apply(ScalarFunction.EQUAL, y, zero), real(1), otherwise=none
+        apply(ScalarFunction.GREATER, y, zero), zero, apply(ScalarFunction.EQUAL, y, zero), real(1), otherwise=null
     )
-    broken = apply(ScalarFunction.UNEQUAL, y, apply(ScalarFunction.FLOOR, y))
+    is_fractional = apply(ScalarFunction.UNEQUAL, y, apply(ScalarFunction.FLOOR, y))
     exponent = apply(ScalarFunction.MULTIPLY, y, apply(ScalarFunction.LN, apply(ScalarFunction.ABS, x)))
     powers = _case(
         *(apply(ScalarFunction.EQUAL, x, zero), of_zero),
-        *(apply(ScalarFunction.AND, apply(ScalarFunction.LESS, x, zero), broken), none),
-        *(_near(exponent), apply(ScalarFunction.POWER, x, y)),
+        *(apply(ScalarFunction.AND, apply(ScalarFunction.LESS, x, zero), is_fractional), null),
+        *(_is_near(exponent), apply(ScalarFunction.POWER, x, y)),
         *(apply(ScalarFunction.LESS, exponent, zero), zero),
-        otherwise=none,
+        otherwise=null,
     )
     return call.rows.limited(powers)
 
@@ -341,11 +343,11 @@ def _bucket(call: Application) -> Scalar:
     x, (_, low, high, _) = call.shared(), call.arguments
     count, width = call.written(3), intervals.nearest(call.written(2)) - intervals.nearest(call.written(1))
     share = apply(ScalarFunction.DIVIDE, apply(ScalarFunction.SUBTRACT, x, low), real(width))
-    place = apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.MULTIPLY, share, real(count)))
+    bucket = apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.MULTIPLY, share, real(count)))
     return _case(
         *(apply(ScalarFunction.LESS, x, low), whole(0)),
         *(apply(ScalarFunction.AT_LEAST, x, high), whole(count + 1)),
-        *(present(x), apply(ScalarFunction.LEAST, whole(count), apply(ScalarFunction.ADD, place, whole(1)))),
+        *(present(x), apply(ScalarFunction.LEAST, whole(count), apply(ScalarFunction.ADD, bucket, whole(1)))),
         otherwise=missing(Type.INTEGER),
     )
 
@@ -353,26 +355,26 @@ def _bucket(call: Application) -> Scalar:
 # Texts
 
 
-def _cut(call: Application, made: Scalar) -> Scalar:
-    """Cut a text that may become longer than any may be; how long it gets is known before."""
-    longer = FUNCTIONS[call.node.function].held(call.node) > 4 * LONGEST
-    return apply(ScalarFunction.SLICE, made, whole(1), whole(LONGEST)) if longer else made
+def _truncate_text(call: Application, text: Scalar) -> Scalar:
+    """Truncate a text that may exceed the longest allowed; the types bound its length in advance."""
+    may_exceed = FUNCTIONS[call.node.function].held(call.node) > 4 * LONGEST
+    return apply(ScalarFunction.SLICE, text, whole(1), whole(LONGEST)) if may_exceed else text
 
 
-def _joined(call: Application) -> Scalar:
-    return _cut(call, Apply(ScalarFunction.JOIN, call.arguments))
+def _concatenate_operator(call: Application) -> Scalar:
+    return _truncate_text(call, Apply(ScalarFunction.JOIN, call.arguments))
 
 
-def _concatenated(call: Application) -> Scalar:
-    """Missing texts are passed over."""
+def _concatenate(call: Application) -> Scalar:
+    """Concatenate texts; NULLs are skipped."""
     empty = Constant("", Type.TEXT)
-    return _cut(
+    return _truncate_text(
         call, apply(ScalarFunction.JOIN, *(apply(ScalarFunction.COALESCE, each, empty) for each in call.arguments))
     )
 
 
-def _replaced(call: Application) -> Scalar:
-    return _cut(call, Apply(ScalarFunction.REPLACE, call.arguments))
+def _replace(call: Application) -> Scalar:
+    return _truncate_text(call, Apply(ScalarFunction.REPLACE, call.arguments))
 
 
 def _trim(start: bool, end: bool) -> Lowering:
@@ -388,8 +390,8 @@ def _upper(call: Application) -> Scalar:
 
 
 def _substr(call: Application) -> Scalar:
-    """Take the letters from a position on: below 0 it counts from the end, and before the first letter there are
-    none.
+    """Take the letters from a position on: a negative one counts from the end, and there are none before the first
+    letter.
     """
     x, start, rows = call.shared(0), call.shared(1), call.rows
     length = apply(ScalarFunction.LENGTH, x)
@@ -403,15 +405,15 @@ def _substr(call: Application) -> Scalar:
 
 
 def _at_least(scalar: Scalar, least: int) -> Scalar:
-    """Take the greater of two numbers, not by GREATEST, which passes over NULL."""
+    """Take the greater of two numbers, not by GREATEST, which ignores NULL."""
     return _case(apply(ScalarFunction.LESS, scalar, whole(least)), whole(least), otherwise=scalar)
 
 
 def _left(call: Application) -> Scalar:
     x, count = call.shared(0), call.shared(1)
     without = apply(ScalarFunction.ADD, apply(ScalarFunction.LENGTH, x), count)
-    kept = call.rows.shared(_case(apply(ScalarFunction.LESS, count, whole(0)), without, otherwise=count))
-    return apply(ScalarFunction.SLICE, x, whole(1), _at_least(kept, 0))
+    taken = call.rows.shared(_case(apply(ScalarFunction.LESS, count, whole(0)), without, otherwise=count))
+    return apply(ScalarFunction.SLICE, x, whole(1), _at_least(taken, 0))
 
 
 def _right(call: Application) -> Scalar:
@@ -438,26 +440,28 @@ def _extract(call: Application) -> Scalar:
 
 def _strftime(call: Application) -> Scalar:
     x = call.shared()
-    made = calendar.pieces(call.written(1))
-    texts = (Constant(each, Type.TEXT) if isinstance(each, str) else _shown(x, each) for each in made)
+    pieces = calendar.pieces(call.written(1))
+    texts = (Constant(piece, Type.TEXT) if isinstance(piece, str) else _format_part(x, piece) for piece in pieces)
     return apply(ScalarFunction.JOIN, *texts)
 
 
-def _shown(x: Scalar, letter: calendar.Letter) -> Scalar:
-    """Write a part of a date: its last digits, zeros before them, or its place in a list of names of one width."""
+def _format_part(x: Scalar, letter: calendar.Letter) -> Scalar:
+    """Format a part of a date: its last digits, zero-padded, or its entry in a list of names of one width."""
     number = apply(ScalarFunction.PART, x, detail=(letter.part,))
     if letter.names:
-        every = Constant("".join(each.ljust(letter.width) for each in letter.names), Type.TEXT)
+        all_names = Constant("".join(name.ljust(letter.width) for name in letter.names), Type.TEXT)
         last = apply(ScalarFunction.MULTIPLY, number, whole(letter.width))
         first = apply(ScalarFunction.SUBTRACT, last, whole(letter.width - 1))
         return apply(
             ScalarFunction.TRIM,
-            apply(ScalarFunction.SLICE, every, first, whole(letter.width)),
+            apply(ScalarFunction.SLICE, all_names, first, whole(letter.width)),
             detail=(" ", False, True),
         )
-    most = len(str(PARTS[letter.part][1]))
-    digits = apply(ScalarFunction.CONVERT, apply(ScalarFunction.ADD, number, whole(10**most)), detail=(Type.TEXT,))
-    return apply(ScalarFunction.SLICE, digits, whole(2 + most - letter.width), whole(letter.width))
+    max_digits = len(str(PARTS[letter.part][1]))
+    digits = apply(
+        ScalarFunction.CONVERT, apply(ScalarFunction.ADD, number, whole(10**max_digits)), detail=(Type.TEXT,)
+    )
+    return apply(ScalarFunction.SLICE, digits, whole(2 + max_digits - letter.width), whole(letter.width))
 
 
 def _trunc(call: Application) -> Scalar:
@@ -465,7 +469,7 @@ def _trunc(call: Application) -> Scalar:
 
 
 def _add(call: Application) -> Scalar:
-    """Move a date by an interval; those that would leave the calendar are NULL before they are moved."""
+    """Move a date by an interval; dates that would leave the calendar become NULL before they are moved."""
     amount, unit, x = call.written(1), call.written(2), call.shared()
     moved = apply(ScalarFunction.MOVED, x, detail=(amount, unit, call.kind))
     if call.node.domain.range is not None:
@@ -473,7 +477,7 @@ def _add(call: Application) -> Scalar:
     staying = calendar.staying(amount, unit, *_CALENDAR[call.kind])
     if staying is None:
         return missing(call.kind)
-    return _case(_within(x, *staying, call.kind), moved, otherwise=missing(call.kind))
+    return _case(_is_within(x, *staying, call.kind), moved, otherwise=missing(call.kind))
 
 
 def _diff(call: Application) -> Scalar:
@@ -483,15 +487,15 @@ def _diff(call: Application) -> Scalar:
         return days
     if unit == "week":
         return apply(ScalarFunction.DIVIDE_WHOLE, days, whole(7))
-    return apply(ScalarFunction.SUBTRACT, _counted(unit, end), _counted(unit, start))
+    return apply(ScalarFunction.SUBTRACT, _elapsed_units(unit, end), _elapsed_units(unit, start))
 
 
 _PER_YEAR = {"year": 1, "quarter": 4, "month": 12}
 _SECONDS = {"hour": 3600, "minute": 60, "second": 1}
 
 
-def _counted(unit: str, x: Scalar) -> Scalar:
-    """Count the units that began before, from a fixed origin."""
+def _elapsed_units(unit: str, x: Scalar) -> Scalar:
+    """Count the units of time that began before, from a fixed origin."""
     if unit in _SECONDS:
         return apply(ScalarFunction.DIVIDE_WHOLE, apply(ScalarFunction.SECONDS, x), whole(_SECONDS[unit]))
     years = apply(ScalarFunction.MULTIPLY, apply(ScalarFunction.PART, x, detail=("year",)), whole(_PER_YEAR[unit]))
@@ -502,35 +506,35 @@ def _counted(unit: str, x: Scalar) -> Scalar:
 
 
 def _cast(call: Application) -> Scalar:
-    found, kind = call.node.arguments[0].domain.type, call.kind
-    if found is Type.TEXT:
-        return _read(call.rows, call.shared(), kind)
-    if found is Type.BOOLEAN:
+    source_type, kind = call.node.arguments[0].domain.type, call.kind
+    if source_type is Type.TEXT:
+        return _parse_text(call.rows, call.shared(), kind)
+    if source_type is Type.BOOLEAN:
         no, yes = ("false", "true") if kind is Type.TEXT else (0, 1)
         return choice(call.shared(), Constant(yes, kind), Constant(no, kind))
     if kind is Type.BOOLEAN:
-        return apply(ScalarFunction.UNEQUAL, call.arguments[0], Constant(0, found))
-    if found is Type.REAL and kind is Type.INTEGER:
+        return apply(ScalarFunction.UNEQUAL, call.arguments[0], Constant(0, source_type))
+    if source_type is Type.REAL and kind is Type.INTEGER:
         return _nearest(call)
     return apply(ScalarFunction.CONVERT, call.arguments[0], detail=(kind,))
 
 
-def _read(rows: RowLowering, x: Scalar, kind: Type) -> Scalar:
-    """Read a text by our own grammar; what is infinite there is NULL here."""
+def _parse_text(rows: RowLowering, x: Scalar, kind: Type) -> Scalar:
+    """Parse a text by the package's own grammar; infinities become NULL."""
     if kind is Type.BOOLEAN:
-        no, yes = (_matches(x, each) for each in (FALSE, TRUE))
-        return _case(no, Constant(False, kind), yes, Constant(True, kind), otherwise=missing(kind))
+        is_false, is_true = (_matches(x, grammar) for grammar in (FALSE, TRUE))
+        return _case(is_false, Constant(False, kind), is_true, Constant(True, kind), otherwise=missing(kind))
     converted = (_matches(x, GRAMMARS[kind]), apply(ScalarFunction.READ, x, detail=(kind,)))
     if kind is Type.INTEGER:
         number = rows.shared(
             _case(_matches(x, GRAMMARS[Type.REAL]), apply(ScalarFunction.READ, x, detail=(Type.REAL,)))
         )
-        nearest = _whole(number), apply(ScalarFunction.NEAREST, number)
+        nearest = _is_whole(number), apply(ScalarFunction.NEAREST, number)
         return _case(*converted, *nearest, _matches(x, ZERO), whole(0))
     if kind is Type.REAL:
         return rows.limited(_case(*converted, _matches(x, ZERO), real(0)))
     if kind is Type.DATE:
-        day = apply(ScalarFunction.CONVERT, _read(rows, x, Type.TIMESTAMP), detail=(kind,))
+        day = apply(ScalarFunction.CONVERT, _parse_text(rows, x, Type.TIMESTAMP), detail=(kind,))
         return _case(*converted, otherwise=day)
     return rows.dated(_case(*converted, otherwise=missing(kind)), *_CALENDAR[kind], kind)
 
@@ -539,76 +543,79 @@ def _matches(x: Scalar, grammar: str) -> Scalar:
     return apply(ScalarFunction.MATCHES, x, detail=(grammar,))
 
 
-def _whole(x: Scalar) -> Scalar:
-    """Tell whether a double is a whole number that 64 bits hold, or below 2^-500 in size and so 0.
+def _is_whole(x: Scalar) -> Scalar:
+    """Test whether a double is a whole number that 64 bits hold, or below 2^-500 in size and so 0.
 
-    What is left of a size beside the whole number below it is exact: a double less its floor is a double.
+    The fractional part of a size is exact: a double less its floor is a double.
     """
-    held, size = apply(ScalarFunction.BETWEEN, x, real(_LOWEST), real(_HELD)), apply(ScalarFunction.ABS, x)
-    rest = apply(ScalarFunction.SUBTRACT, size, apply(ScalarFunction.FLOOR, size))
-    return apply(ScalarFunction.AND, held, apply(ScalarFunction.LESS, rest, real(SMALLEST_REAL)))
+    is_in_range, size = (
+        apply(ScalarFunction.BETWEEN, x, real(_SMALLEST_HELD), real(_LARGEST_HELD)),
+        apply(ScalarFunction.ABS, x),
+    )
+    fraction = apply(ScalarFunction.SUBTRACT, size, apply(ScalarFunction.FLOOR, size))
+    return apply(ScalarFunction.AND, is_in_range, apply(ScalarFunction.LESS, fraction, real(SMALLEST_REAL)))
 
 
 def _nearest(call: Application) -> Scalar:
     if call.node.domain.range is not None:
         return apply(ScalarFunction.NEAREST, call.arguments[0])
     x = call.shared()
-    held = apply(ScalarFunction.BETWEEN, x, real(-_HELD), real(_HELD))
-    return _case(held, apply(ScalarFunction.NEAREST, x), otherwise=missing(Type.INTEGER))
+    is_in_range = apply(ScalarFunction.BETWEEN, x, real(-_LARGEST_HELD), real(_LARGEST_HELD))
+    return _case(is_in_range, apply(ScalarFunction.NEAREST, x), otherwise=missing(Type.INTEGER))
 
 
 _LOWERINGS: dict[str, Lowering] = {
-    "=": _plain(ScalarFunction.EQUAL),
-    "<>": _plain(ScalarFunction.UNEQUAL),
-    "<": _plain(ScalarFunction.LESS),
-    "<=": _plain(ScalarFunction.AT_MOST),
-    ">": _plain(ScalarFunction.GREATER),
-    ">=": _plain(ScalarFunction.AT_LEAST),
-    "AND": _plain(ScalarFunction.AND),
-    "OR": _plain(ScalarFunction.OR),
-    "NOT": _plain(ScalarFunction.NOT),
-    "BETWEEN": _plain(ScalarFunction.BETWEEN),
-    "IN": _plain(ScalarFunction.IN),
+    "=": _direct(ScalarFunction.EQUAL),
+    "<>": _direct(ScalarFunction.UNEQUAL),
+    "<": _direct(ScalarFunction.LESS),
+    "<=": _direct(ScalarFunction.AT_MOST),
+    ">": _direct(ScalarFunction.GREATER),
+    ">=": _direct(ScalarFunction.AT_LEAST),
+    "AND": _direct(ScalarFunction.AND),
+    "OR": _direct(ScalarFunction.OR),
+    "NOT": _direct(ScalarFunction.NOT),
+    "BETWEEN": _direct(ScalarFunction.BETWEEN),
+    "IN": _direct(ScalarFunction.IN),
     "LIKE": _like,
     "ILIKE": _ilike,
-    "IS NULL": _plain(ScalarFunction.IS_NULL),
-    "IS TRUE": _plain(ScalarFunction.IS_TRUE),
-    "IS FALSE": _plain(ScalarFunction.IS_FALSE),
-    "CASE": _plain(ScalarFunction.CASE),
-    "COALESCE": _plain(ScalarFunction.COALESCE),
+    "IS NULL": _direct(ScalarFunction.IS_NULL),
+    "IS TRUE": _direct(ScalarFunction.IS_TRUE),
+    "IS FALSE": _direct(ScalarFunction.IS_FALSE),
+    "CASE": _direct(ScalarFunction.CASE),
+    "COALESCE": _direct(ScalarFunction.COALESCE),
     "NULLIF": _nullif,
-    "LEAST": _plain(ScalarFunction.LEAST),
-    "GREATEST": _plain(ScalarFunction.GREATEST),
+    "LEAST": _direct(ScalarFunction.LEAST),
+    "GREATEST": _direct(ScalarFunction.GREATEST),
     "+": _arithmetic(ScalarFunction.ADD),
     "-": _arithmetic(ScalarFunction.SUBTRACT),
     "*": _arithmetic(ScalarFunction.MULTIPLY),
     "/": _divide,
     "//": _divide_whole,
     "%": _remainder,
-    "NEGATE": _plain(ScalarFunction.NEGATE),
-    "ABS": _plain(ScalarFunction.ABS),
-    "SIGN": lambda call: _signed(call.arguments[0]),
-    "FLOOR": _rounded(ScalarFunction.FLOOR),
-    "CEIL": _rounded(ScalarFunction.CEILING),
-    "TRUNC": _rounded(ScalarFunction.TRUNCATE),
+    "NEGATE": _direct(ScalarFunction.NEGATE),
+    "ABS": _direct(ScalarFunction.ABS),
+    "SIGN": lambda call: _sign(call.arguments[0]),
+    "FLOOR": _round_once(ScalarFunction.FLOOR),
+    "CEIL": _round_once(ScalarFunction.CEILING),
+    "TRUNC": _round_once(ScalarFunction.TRUNCATE),
     "ROUND": _round,
-    "SQRT": _defined(ScalarFunction.SQRT, ScalarFunction.AT_LEAST),
-    "LN": _defined(ScalarFunction.LN, ScalarFunction.GREATER),
+    "SQRT": _with_domain(ScalarFunction.SQRT, ScalarFunction.AT_LEAST),
+    "LN": _with_domain(ScalarFunction.LN, ScalarFunction.GREATER),
     "EXP": _exp,
     "POW": _pow,
     "WIDTH_BUCKET": _bucket,
-    "LOWER": _plain(ScalarFunction.LOWER),
+    "LOWER": _direct(ScalarFunction.LOWER),
     "UPPER": _upper,
     "TRIM": _trim(start=True, end=True),
     "LTRIM": _trim(start=True, end=False),
     "RTRIM": _trim(start=False, end=True),
-    "LENGTH": _plain(ScalarFunction.LENGTH),
+    "LENGTH": _direct(ScalarFunction.LENGTH),
     "SUBSTR": _substr,
     "LEFT": _left,
     "RIGHT": _right,
-    "CONCAT": _concatenated,
-    "||": _joined,
-    "REPLACE": _replaced,
+    "CONCAT": _concatenate,
+    "||": _concatenate_operator,
+    "REPLACE": _replace,
     "STARTS_WITH": _starts_with,
     "EXTRACT": _extract,
     "STRFTIME": _strftime,

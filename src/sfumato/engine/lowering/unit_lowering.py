@@ -1,18 +1,17 @@
-"""Results found of one unit's rows are made here from a few totals of these rows.
+"""Lower aggregates and window functions over one unit's rows.
 
-Rows get columns to take totals of (``rows``), and ranks where the first of them is wanted (``ranks``). How a total is
-taken is left to the caller: of all rows of a group, or of those up to a row in a window. What is made of the totals is
-clamped to the result's domain: a column of results lies in it as a column of a scan does.
+Rows get columns to aggregate (``rows``), and ranks where the first of them is wanted (``ranks``). How a total is taken
+is left to the caller: over all rows of a group, or over a window frame. A result computed from totals is clamped to its
+domain, so that a column of results lies in its domain as a column of a scan does.
 
 Values become whole numbers of steps, within their range, and sums of these become numbers again.
 
-Functions over a unit's rows in an order become windows of the relational form.
-
-What is written decides first; then every column that is read of the rows, and every value that a function here is made
-from. Rows that still tie are equal in all that anybody sees of them, so either may come first: but first in every order
-alike, or else which place in one order goes with which in another would be the engine's choice. So where functions have
-several orders, each row is numbered once, and the number decides. Functions in which tied rows share a value (RANK, and
-totals up to a row's peers) are ordered by what is written alone.
+Window functions over a unit's rows become windows of the relational form. Rows are ordered by the sort keys of the
+query first; then by every column that is read of the rows, and every value that a function here is computed from. Rows
+that still tie are equal in all that is visible of them, so either may come first: but first in every order alike, or
+else which position in one order goes with which in another would be the engine's choice. So where functions have
+several orders, each row is numbered once, and the number breaks ties. Functions in which tied rows share a value (RANK,
+and totals up to a row's peers) are ordered by the sort keys of the query alone.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ from sfumato.plan.values.expressions import Column, Expression, Field, Order
 from sfumato.policy import Domain, Type
 
 _HALF = 2**48
-_DOUBLE = 2**52
+_EXACT_STEPS = 2**52
 """Steps that a double tells apart, and their halves."""
 
 
@@ -78,33 +77,36 @@ def as_real(scalar: Scalar) -> Scalar:
 
 
 def real_of_wide(scalar: Scalar) -> Scalar:
-    """Find a double near a whole number of at most 110 bits, within 2^-51 of its size: by halves that 64 bits hold."""
+    """Convert a whole number of at most 110 bits to a double within 2^-51 of its size: by halves that 64 bits hold."""
     half = Constant(_HALF, Wide.INTEGER)
     high, low = (
-        as_real(narrow(apply(each, scalar, half))) for each in (ScalarFunction.DIVIDE_WIDE, ScalarFunction.REMAINDER)
+        as_real(narrow(apply(operation, scalar, half)))
+        for operation in (ScalarFunction.DIVIDE_WIDE, ScalarFunction.REMAINDER)
     )
     return apply(ScalarFunction.ADD, apply(ScalarFunction.MULTIPLY, high, real(_HALF)), low)
 
 
 def steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:
-    """Write a value as a whole number of steps from an origin, rounded to the nearest, ties to even, within [low,
+    """Convert a value to a whole number of steps from an origin, rounded to the nearest, ties to even, within [low,
     high].
 
     A column is clamped at the scan; what is computed from columns is clamped here before it becomes a whole number, and
     after: a sum is bounded, and no conversion fails, whatever a range or a rounding missed.
     """
     step, origin, low, high = each.step, each.origin, each.low, each.high
-    last = max(abs(low + origin), abs(high + origin))
-    exact = expression.domain.type is Type.INTEGER and step == 1
+    max_steps = max(abs(low + origin), abs(high + origin))
+    is_exact = expression.domain.type is Type.INTEGER and step == 1
     if not isinstance(expression, Column):
-        least, most = ((end + origin) * step for end in (low, high))
-        value = clamped(value, *((whole(int(end)) if exact else real(float(end))) for end in (least, most)))
-    counted = value if exact else apply(ScalarFunction.NEAREST, _in_steps(expression, value, step))
+        least_value, greatest_value = ((end + origin) * step for end in (low, high))
+        value = clamped(
+            value, *((whole(int(end)) if is_exact else real(float(end))) for end in (least_value, greatest_value))
+        )
+    step_count = value if is_exact else apply(ScalarFunction.NEAREST, _in_steps(expression, value, step))
     if origin:  # of whole numbers: a difference of doubles would be rounded
-        counted = apply(ScalarFunction.SUBTRACT, counted, whole(origin))
-    if isinstance(expression, Column) and not origin and (exact or last <= _DOUBLE):
-        return counted  # clamped at the scan, and rounding a number of so few steps is exact
-    return clamped(counted, whole(low), whole(high))
+        step_count = apply(ScalarFunction.SUBTRACT, step_count, whole(origin))
+    if isinstance(expression, Column) and not origin and (is_exact or max_steps <= _EXACT_STEPS):
+        return step_count  # clamped at the scan, and rounding a number of so few steps is exact
+    return clamped(step_count, whole(low), whole(high))
 
 
 def _in_steps(expression: Expression, value: Scalar, step: Fraction) -> Scalar:
@@ -122,7 +124,7 @@ _ONE, _ZERO = whole(1), whole(0)
 
 
 class UnitLowering:
-    """This lowers what is found of a unit's rows, and collects the columns that rows need for it."""
+    """The lowering of aggregates over a unit's rows; collects the columns that rows need for them."""
 
     def __init__(self, lowering: RowLowering, partition: tuple[Scalar, ...]) -> None:
         self.lowering, self._partition = lowering, partition
@@ -131,16 +133,16 @@ class UnitLowering:
 
     @property
     def rows(self) -> tuple[tuple[str, Scalar], ...]:
-        """List the columns to compute of every row."""
+        """List the columns to compute for every row."""
         return tuple((name, scalar) for scalar, name in self._rows.items())
 
     @property
     def ranks(self) -> tuple[tuple[str, Scalar], ...]:
-        """List the places of rows, in terms of these columns."""
+        """List the ranks of rows, in terms of these columns."""
         return tuple((name, rank) for rank, name in self._ranks.items())
 
     def column(self, scalar: Scalar) -> Reference:
-        """Name the column of a row that holds this."""
+        """Return the column of the rows that holds a scalar, adding it if there is none."""
         return Reference(self._rows.setdefault(scalar, f"a{len(self._rows)}"))
 
     def clear_ranks(self) -> None:
@@ -150,57 +152,63 @@ class UnitLowering:
         return Reference(self._ranks.setdefault(rank, f"b{len(self._ranks)}"))
 
     def ordered(self, order: Order) -> Ordered:
-        """Give a column of the rows to order by."""
+        """Return a sort key over a column of the rows."""
         key = as_ordered(self.lowering.lower(order.expression), order.expression.domain.type)
         return Ordered(self.column(key), order.descending, order.nulls_first)
 
     def result(self, measure: UnitMeasure, take: Take) -> Scalar:
-        """Lower what a measure finds, from totals that are taken as given."""
+        """Lower a measure to a result over totals; ``take`` turns a total into a scalar."""
         return _UNIT_RESULTS[type(measure)](self, measure, take)
 
-    def _counted(self, measure: UnitMeasure, value: Scalar) -> Scalar:
-        """Keep a value in the rows that count, NULL in the others."""
+    def _null_unless_counted(self, measure: UnitMeasure, value: Scalar) -> Scalar:
+        """Keep a value in the rows that satisfy the measure's predicate, NULL in the others."""
         if measure.where is None:
             return value
         return apply(ScalarFunction.CASE, self.lowering.lower(measure.where), value)
 
     def _in_steps(self, measure: UnitSum | UnitMean) -> Reference:
-        """Write the value as whole steps; NULL where it is missing or the row does not count."""
+        """Convert the value to whole steps; NULL where it is missing or the row does not count."""
         value, step = self.lowering.shared(self.lowering.lower(measure.value)), measure.step
         low, high = steps_held(measure.value, step)
-        counted = steps(measure.value, value, Contribution(measure.value, step, 0, low, high))
-        return self.column(self._counted(measure, apply(ScalarFunction.CASE, present(value), counted)))
+        step_count = steps(measure.value, value, Contribution(measure.value, step, 0, low, high))
+        return self.column(self._null_unless_counted(measure, apply(ScalarFunction.CASE, present(value), step_count)))
 
     def count(self, measure: UnitCount, take: Take) -> Scalar:
         if measure.where is None:
             return apply(ScalarFunction.LEAST, take(GroupTotal(AggregateFunction.COUNT)), whole(measure.cap))
-        test = self.column(apply(ScalarFunction.CASE, self.lowering.lower(measure.where), _ONE, _ZERO))
-        total = take(GroupTotal(AggregateFunction.SUM, test))
+        is_counted = self.column(apply(ScalarFunction.CASE, self.lowering.lower(measure.where), _ONE, _ZERO))
+        total = take(GroupTotal(AggregateFunction.SUM, is_counted))
         return narrow(apply(ScalarFunction.LEAST, total, Constant(measure.cap, Wide.INTEGER)))
 
     def distinct(self, measure: UnitDistinct, take: Take) -> Scalar:
-        value = self.column(self._counted(measure, self.lowering.lower(measure.value)))
-        _, most = measure.domain.bounds or (0, measure.cap)
-        return apply(ScalarFunction.LEAST, take(GroupTotal(AggregateFunction.UNITS, value)), whole(int(most)))  # type: ignore[arg-type]
+        value = self.column(self._null_unless_counted(measure, self.lowering.lower(measure.value)))
+        _, max_distinct = measure.domain.bounds or (0, measure.cap)
+        return apply(ScalarFunction.LEAST, take(GroupTotal(AggregateFunction.UNITS, value)), whole(int(max_distinct)))  # type: ignore[arg-type]
 
     def sum(self, measure: UnitSum, take: Take) -> Scalar:
         total = take(GroupTotal(AggregateFunction.SUM, self._in_steps(measure)))
-        held = narrow(clamped(total, *(Constant(end, Wide.INTEGER) for end in measure.held)))
+        clamped_steps = narrow(clamped(total, *(Constant(end, Wide.INTEGER) for end in measure.held)))
         whole_number = measure.domain.type is Type.INTEGER
-        made = held if whole_number else apply(ScalarFunction.MULTIPLY, as_real(held), real(float(measure.step)))
-        return apply(ScalarFunction.CASE, present(total), made, missing(measure.domain.type))
+        converted = (
+            clamped_steps
+            if whole_number
+            else apply(ScalarFunction.MULTIPLY, as_real(clamped_steps), real(float(measure.step)))
+        )
+        return apply(ScalarFunction.CASE, present(total), converted, missing(measure.domain.type))
 
     def mean(self, measure: UnitMean, take: Take) -> Scalar:
         value = self._in_steps(measure)
         total = take(GroupTotal(AggregateFunction.SUM, value))
-        there = self.column(apply(ScalarFunction.CASE, apply(ScalarFunction.IS_NULL, self._of(value)), _ZERO, _ONE))
-        rows = real_of_wide(take(GroupTotal(AggregateFunction.SUM, there)))
-        share = apply(ScalarFunction.DIVIDE, real_of_wide(total), rows)
-        mean = _held(apply(ScalarFunction.MULTIPLY, share, real(float(measure.step))), measure.domain)
+        is_present = self.column(
+            apply(ScalarFunction.CASE, apply(ScalarFunction.IS_NULL, self._scalar_of(value)), _ZERO, _ONE)
+        )
+        row_count = real_of_wide(take(GroupTotal(AggregateFunction.SUM, is_present)))
+        mean_steps = apply(ScalarFunction.DIVIDE, real_of_wide(total), row_count)
+        mean = _clamp_to_domain(apply(ScalarFunction.MULTIPLY, mean_steps, real(float(measure.step))), measure.domain)
         return apply(ScalarFunction.CASE, present(total), mean, missing(Type.REAL))
 
-    def _of(self, column: Reference) -> Scalar:
-        """Find what a column of the rows is computed from."""
+    def _scalar_of(self, column: Reference) -> Scalar:
+        """Return the scalar that a column of the rows holds."""
         return next(scalar for scalar, name in self._rows.items() if name == column.name)
 
     def least(self, measure: UnitLeast, take: Take) -> Scalar:
@@ -211,56 +219,54 @@ class UnitLowering:
 
     def _extreme(self, measure: UnitLeast | UnitGreatest, aggregation: AggregateFunction, take: Take) -> Scalar:
         kind = measure.domain.type
-        value = self.column(self._counted(measure, as_ordered(self.lowering.lower(measure.value), kind)))
+        value = self.column(self._null_unless_counted(measure, as_ordered(self.lowering.lower(measure.value), kind)))
         return as_result(take(GroupTotal(aggregation, value)), measure.value, measure.domain)
 
     def any(self, measure: UnitAny, take: Take) -> Scalar:
-        value = self._counted(measure, as_ordered(self.lowering.lower(measure.value), Type.BOOLEAN))
+        value = self._null_unless_counted(measure, as_ordered(self.lowering.lower(measure.value), Type.BOOLEAN))
         return apply(ScalarFunction.EQUAL, take(GroupTotal(AggregateFunction.MAX, self.column(value))), _ONE)
 
     def all(self, measure: UnitAll, take: Take) -> Scalar:
-        value = self._counted(measure, as_ordered(self.lowering.lower(measure.value), Type.BOOLEAN))
+        value = self._null_unless_counted(measure, as_ordered(self.lowering.lower(measure.value), Type.BOOLEAN))
         return apply(ScalarFunction.EQUAL, take(GroupTotal(AggregateFunction.MIN, self.column(value))), _ONE)
 
     def first(self, measure: UnitFirst, take: Take) -> Scalar:
-        """Give the one value of the row whose place is 1 among those that count, which are placed before the others."""
+        """Take the value of the row of rank 1 among those that count, which are ranked before the others."""
         kind = measure.domain.type
         value = self.column(as_ordered(self.lowering.lower(measure.value), kind))
-        order: list[Scalar | Ordered] = [self.ordered(each) for each in measure.order]
-        test = None
+        order: list[Scalar | Ordered] = [self.ordered(sort_key) for sort_key in measure.order]
+        is_excluded = None
         if measure.where is not None:
-            test = self.column(apply(ScalarFunction.CASE, self.lowering.lower(measure.where), _ZERO, _ONE))
-            order = [test, *order]
-        place = self.rank(Rank(self._partition, tuple(order)))
-        picked = apply(ScalarFunction.EQUAL, place, _ONE)
-        if test is not None:
-            picked = apply(ScalarFunction.AND, picked, apply(ScalarFunction.EQUAL, test, _ZERO))
-        only = apply(ScalarFunction.CASE, picked, value)
-        return as_result(take(GroupTotal(AggregateFunction.MAX, only)), measure.value, measure.domain)
+            is_excluded = self.column(apply(ScalarFunction.CASE, self.lowering.lower(measure.where), _ZERO, _ONE))
+            order = [is_excluded, *order]
+        rank = self.rank(Rank(self._partition, tuple(order)))
+        is_first = apply(ScalarFunction.EQUAL, rank, _ONE)
+        if is_excluded is not None:
+            is_first = apply(ScalarFunction.AND, is_first, apply(ScalarFunction.EQUAL, is_excluded, _ZERO))
+        first_value = apply(ScalarFunction.CASE, is_first, value)
+        return as_result(take(GroupTotal(AggregateFunction.MAX, first_value)), measure.value, measure.domain)
 
 
 def as_ordered(scalar: Scalar, kind: Type) -> Scalar:
-    """Give a value that every engine can order: truth as 0 or 1."""
+    """Return a value that every engine can order: booleans as 0 or 1."""
     return choice(scalar, _ONE, _ZERO) if kind is Type.BOOLEAN else scalar
 
 
 def as_result(scalar: Scalar, value: Expression | None, domain: Domain) -> Scalar:
-    """Turn one of the ordered values back into what it was; within the domain where that is more than a column's
-    own.
-    """
+    """Convert an ordered value back to its type, clamped to the domain unless it is a column's own."""
     if domain.type is Type.BOOLEAN:
         return apply(ScalarFunction.EQUAL, scalar, _ONE)
     if isinstance(value, Column) or domain.range is None:
         return scalar
-    return apply(ScalarFunction.CASE, present(scalar), _held(scalar, domain), missing(domain.type))
+    return apply(ScalarFunction.CASE, present(scalar), _clamp_to_domain(scalar, domain), missing(domain.type))
 
 
-def _held(scalar: Scalar, domain: Domain) -> Apply:
+def _clamp_to_domain(scalar: Scalar, domain: Domain) -> Apply:
     assert domain.range is not None
     low, high = (Constant(end, domain.type) for end in domain.range)
-    made = clamped(scalar, low, high)
-    assert isinstance(made, Apply)
-    return made
+    clamped_scalar = clamped(scalar, low, high)
+    assert isinstance(clamped_scalar, Apply)
+    return clamped_scalar
 
 
 _UNIT_RESULTS: dict[type, Callable[..., Scalar]] = {
@@ -281,7 +287,7 @@ _FRAMES = {
     unit_measures.FrameBounds.ROWS: WindowFrame.ROWS,
     unit_measures.FrameBounds.WHOLE: WindowFrame.WHOLE,
 }
-_PLACES = {
+_ROW_NUMBERS = {
     Counting.ROW_NUMBER: RowNumber.ROW_NUMBER,
     Counting.RANK: RowNumber.RANK,
     Counting.DENSE_RANK: RowNumber.DENSE_RANK,
@@ -292,7 +298,7 @@ _NUMBER = "n0"
 
 @dataclass
 class WindowLowering:
-    """This lowers windows over the same rows, and collects what is computed of the rows in stages before their
+    """The lowering of window functions over the same rows; collects the columns computed in stages before their
     results.
     """
 
@@ -308,32 +314,34 @@ class WindowLowering:
         self.unit = UnitLowering(self.lowering, ())
 
     def results(self, functions: Mapping[Field, WindowFunction]) -> dict[Field, Scalar]:
-        """Give what each function finds, over the last stage."""
+        """Lower each function to a scalar over the last stage."""
         for function in functions.values():  # once to know all the values that the functions read
             self._result(function)
         self.ties = (*self.read, *(Reference(name) for name, _ in self.unit.rows))
-        found = self._again(functions)
-        if len(self._tied()) < 2:
-            return found
+        results = self._lower_all(functions)
+        if len(self._tie_sensitive_orders()) < 2:
+            return results
         self.numbered, self.ties = Rank((Reference("u"),), self.ties), (Reference(_NUMBER),)
-        return self._again(functions)
+        return self._lower_all(functions)
 
-    def _again(self, functions: Mapping[Field, WindowFunction]) -> dict[Field, Scalar]:
+    def _lower_all(self, functions: Mapping[Field, WindowFunction]) -> dict[Field, Scalar]:
         self.found.clear()
         self.unit.clear_ranks()
         return {name: self._result(function) for name, function in functions.items()}
 
-    def _tied(self) -> set[tuple[tuple[Scalar, ...], Orders]]:
-        """Find the partitions and orders in which rows that tie may get values of their own."""
-        last = len(self.ties)
-        return {(each.partition, each.order) for each in self.found if each.order[-last or None :] == self.ties}
+    def _tie_sensitive_orders(self) -> set[tuple[tuple[Scalar, ...], Orders]]:
+        """Return the partitions and orders in which tied rows may get different values."""
+        tie_count = len(self.ties)
+        return {
+            (window.partition, window.order) for window in self.found if window.order[-tie_count or None :] == self.ties
+        }
 
     @property
     def stages(self) -> list[tuple[tuple[str, Scalar], ...]]:
-        """List the columns to compute one after the other."""
+        """List the columns to compute, stage by stage."""
         numbers = () if self.numbered is None else ((_NUMBER, self.numbered),)
-        made = (numbers, self.unit.ranks, tuple((name, window) for window, name in self.found.items()))
-        return [stage for stage in made if stage]
+        stages = (numbers, self.unit.ranks, tuple((name, window) for window, name in self.found.items()))
+        return [stage for stage in stages if stage]
 
     def _result(self, function: WindowFunction) -> Scalar:
         return _WINDOW_RESULTS[type(function)](self, function)
@@ -349,10 +357,10 @@ class WindowLowering:
         return (*map(self.unit.ordered, order), *(self.ties if ties else ()))
 
     def place(self, function: unit_measures.RowPosition) -> Scalar:
-        ties = function.counting is Counting.ROW_NUMBER
-        order = self._order(function.order, ties=ties)
-        place = self._named(Rank(self._partition(function), order, _PLACES[function.counting]))
-        return apply(ScalarFunction.LEAST, place, whole(function.cap))
+        breaks_ties = function.counting is Counting.ROW_NUMBER
+        order = self._order(function.order, ties=breaks_ties)
+        rank = self._named(Rank(self._partition(function), order, _ROW_NUMBERS[function.counting]))
+        return apply(ScalarFunction.LEAST, rank, whole(function.cap))
 
     def shifted(self, function: unit_measures.Shifted) -> Scalar:
         kind = function.domain.type
@@ -365,18 +373,18 @@ class WindowLowering:
         return as_result(beside, function.value if default is None else None, function.domain)
 
     def end(self, function: unit_measures.End) -> Scalar:
-        """Take the one value of the row whose place is 1, from whichever end."""
+        """Take the value of the row of rank 1, from the start or from the end."""
         partition = self._partition(function)
         if function.peers:
-            partition += tuple(self.unit.ordered(each).scalar for each in function.order)
+            partition += tuple(self.unit.ordered(sort_key).scalar for sort_key in function.order)
         order = self._order(function.order, ties=True)
         if function.last:
-            order = tuple(map(_turned, order))
+            order = tuple(map(_reverse_order, order))
         value = self.unit.column(as_ordered(self.lowering.lower(function.value), function.domain.type))
-        first = apply(ScalarFunction.EQUAL, self.unit.rank(Rank(partition, order)), whole(1))
-        only = GroupTotal(AggregateFunction.MAX, apply(ScalarFunction.CASE, first, value))
+        is_first = apply(ScalarFunction.EQUAL, self.unit.rank(Rank(partition, order)), whole(1))
+        first_value = GroupTotal(AggregateFunction.MAX, apply(ScalarFunction.CASE, is_first, value))
         return as_result(
-            self._named(WindowTotal(only, partition, (), WindowFrame.WHOLE)), function.value, function.domain
+            self._named(WindowTotal(first_value, partition, (), WindowFrame.WHOLE)), function.value, function.domain
         )
 
     def running(self, function: unit_measures.RunningAggregate) -> Scalar:
@@ -387,9 +395,9 @@ class WindowLowering:
         )
 
 
-def _turned(each: Scalar | Ordered) -> Ordered:
-    """Read the same order from its other end."""
-    ordered = each if isinstance(each, Ordered) else Ordered(each)
+def _reverse_order(sort_key: Scalar | Ordered) -> Ordered:
+    """Reverse an order."""
+    ordered = sort_key if isinstance(sort_key, Ordered) else Ordered(sort_key)
     return Ordered(ordered.scalar, not ordered.descending, not ordered.nulls_first)
 
 

@@ -1,4 +1,4 @@
-"""These are the hostile rows that an engine computes over when it proves itself, and what a case of that proof is."""
+"""The hostile rows of an engine's self-test, and the cases that are computed over them."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ ALL = tuple(dict(zip(KINDS, each, strict=True)) for each in ROWS)
 
 @dataclass(frozen=True)
 class Case:
-    """A case is one spelling with what it means of a row; a meaning is only asked for what is there."""
+    """A spelling, and its expected value for a row."""
 
     name: str
     scalar: Scalar
@@ -173,19 +173,19 @@ def of(column: str) -> Reference:
 def meant(
     name: str, scalar: Scalar, columns: tuple[str, ...], means: Callable[..., Any], *, near: bool = False
 ) -> Case:
-    """Prove what is meant of the values that a row has in some columns: NULL where one of them is."""
+    """Build a case whose expected value depends on some columns: NULL if one of them is."""
 
-    def of_row(row: Row) -> Any:
-        values = [row[each] for each in columns]
+    def expected(row: Row) -> Any:
+        values = [row[column] for column in columns]
         return None if None in values else means(*values)
 
-    return Case(name, scalar, of_row, near)
+    return Case(name, scalar, expected, near)
 
 
 def one(name: str, operation: ScalarFunction, column: str, means: Callable[[Any], Any], *detail: object) -> Case:
-    """Apply an operation to one column."""
+    """Build a case of an operation on one column."""
     return meant(name, apply(operation, of(column), detail=detail), (column,), means)
 
 
 def there(*values: Any) -> list[Any]:
-    return [each for each in values if each is not None]
+    return [value for value in values if value is not None]

@@ -1,4 +1,4 @@
-"""These cases prove the logic of three values, comparisons, arithmetic and windows, over rows that are handed over."""
+"""Cases of three-valued logic, comparisons, arithmetic and windows, over rows passed as parameters."""
 
 from __future__ import annotations
 
@@ -43,85 +43,98 @@ _COMPARISONS: tuple[tuple[str, ScalarFunction, Callable[[Any, Any], bool]], ...]
 
 def cases() -> list[Case]:
     """List the cases of single rows and of windows over them."""
-    return [*_compared(), *_truths(), *_chosen(), *_arithmetic(), *_moments(), *_extremes(), *_places(), *_frames()]
+    return [
+        *_comparison_cases(),
+        *_logic_cases(),
+        *_choice_cases(),
+        *_arithmetic_cases(),
+        *_date_cases(),
+        *_extreme_cases(),
+        *_ranking_cases(),
+        *_frame_cases(),
+    ]
 
 
-def _compared() -> list[Case]:
-    """Compare whole numbers, doubles, texts by their bytes, dates and times; NULL where one of two is."""
+def _comparison_cases() -> list[Case]:
+    """Compare whole numbers, doubles, texts by their bytes, dates and times; NULL if one of two is."""
     north, day = Constant("north", Type.TEXT), Constant(dt.date(2000, 1, 3), Type.DATE)
     noon = Constant(dt.datetime(2021, 1, 3, 12), Type.TIMESTAMP)
-    f, g = (apply(ScalarFunction.CONVERT, of(each), detail=(Type.REAL,)) for each in "fg")
+    f, g = (apply(ScalarFunction.CONVERT, of(column), detail=(Type.REAL,)) for column in "fg")
     return [
         case
         for name, operation, means in _COMPARISONS
         for case in (
             meant(f"{name} of whole numbers", apply(operation, of("n"), of("j")), ("n", "j"), means),
-            meant(f"{name} of reals", apply(operation, f, g), ("f", "g"), partial(_of_reals, means)),
-            meant(f"{name} of texts", apply(operation, of("t"), north), ("t",), partial(_of_bytes, means)),
-            meant(f"{name} of dates", apply(operation, of("y"), day), ("y",), partial(_against, means, day.value)),
-            meant(f"{name} of times", apply(operation, of("s"), noon), ("s",), partial(_against, means, noon.value)),
+            meant(f"{name} of reals", apply(operation, f, g), ("f", "g"), partial(_compare_reals, means)),
+            meant(f"{name} of texts", apply(operation, of("t"), north), ("t",), partial(_compare_bytes, means)),
+            meant(f"{name} of dates", apply(operation, of("y"), day), ("y",), partial(_compare_with, means, day.value)),
+            meant(
+                f"{name} of times", apply(operation, of("s"), noon), ("s",), partial(_compare_with, means, noon.value)
+            ),
         )
     ]
 
 
-def _of_reals(means: Callable[[Any, Any], bool], *written: str) -> bool:
-    """Compare two doubles: what is no number equals itself and is above all numbers, and −0 equals 0."""
-    one, other = ((math.isnan(x), 0.0 if math.isnan(x) else x) for x in map(float, written))
-    return means(one, other)
+def _compare_reals(means: Callable[[Any, Any], bool], *texts: str) -> bool:
+    """Compare two doubles: NaN equals itself and is above all numbers, and −0 equals 0."""
+    first, second = ((math.isnan(x), 0.0 if math.isnan(x) else x) for x in map(float, texts))
+    return means(first, second)
 
 
-def _of_bytes(means: Callable[[Any, Any], bool], text: str) -> bool:
+def _compare_bytes(means: Callable[[Any, Any], bool], text: str) -> bool:
     return means(text.encode(), b"north")
 
 
-def _against(means: Callable[[Any, Any], bool], value: Any, x: Any) -> bool:
+def _compare_with(means: Callable[[Any, Any], bool], value: Any, x: Any) -> bool:
     return means(x, value)
 
 
-def _truths() -> list[Case]:
-    """Prove the tables of three truths: ``b`` and ``a`` are all nine pairs of them."""
+def _logic_cases() -> list[Case]:
+    """Test the truth tables of three-valued logic: ``b`` and ``a`` are all nine pairs."""
     b, a, n, i = of("b"), of("a"), of("n"), of("i")
     return [
-        Case("AND", apply(ScalarFunction.AND, b, a), lambda row: _all(row["b"], row["a"])),
-        Case("OR", apply(ScalarFunction.OR, b, a), lambda row: _any(row["b"], row["a"])),
+        Case("AND", apply(ScalarFunction.AND, b, a), lambda row: _and(row["b"], row["a"])),
+        Case("OR", apply(ScalarFunction.OR, b, a), lambda row: _or(row["b"], row["a"])),
         one("NOT", ScalarFunction.NOT, "b", operator.not_),
         Case("IS NULL", apply(ScalarFunction.IS_NULL, b), lambda row: row["b"] is None),
         Case("IS FALSE", apply(ScalarFunction.IS_FALSE, b), lambda row: row["b"] is False),
         Case(
-            "IN", apply(ScalarFunction.IN, n, whole(2), i), lambda row: _any(row["n"] == 2, _equal(row["n"], row["i"]))
+            "IN", apply(ScalarFunction.IN, n, whole(2), i), lambda row: _or(row["n"] == 2, _equal(row["n"], row["i"]))
         ),
-        meant("IN of texts", _in_texts("north", "Straße"), ("t",), lambda x: x in ("north", "Straße")),
+        meant("IN of texts", _is_one_of("north", "Straße"), ("t",), lambda x: x in ("north", "Straße")),
         meant("BETWEEN", apply(ScalarFunction.BETWEEN, i, whole(0), whole(7)), ("i",), lambda x: 0 <= x <= 7),
         Case(
             "BETWEEN of NULL",
             apply(ScalarFunction.BETWEEN, n, whole(3), i),
-            lambda row: _all(row["n"] >= 3, None if row["i"] is None else row["n"] <= row["i"]),
+            lambda row: _and(row["n"] >= 3, None if row["i"] is None else row["n"] <= row["i"]),
         ),
     ]
 
 
-def _in_texts(*texts: str) -> Scalar:
-    return apply(ScalarFunction.IN, of("t"), *(Constant(each, Type.TEXT) for each in texts))
+def _is_one_of(*texts: str) -> Scalar:
+    return apply(ScalarFunction.IN, of("t"), *(Constant(text, Type.TEXT) for text in texts))
 
 
-def _all(*truths: Truth) -> Truth:
+def _and(*truths: Truth) -> Truth:
     return False if False in truths else None if None in truths else True
 
 
-def _any(*truths: Truth) -> Truth:
+def _or(*truths: Truth) -> Truth:
     return True if True in truths else None if None in truths else False
 
 
-def _equal(one: Any, other: Any) -> Truth:
-    return None if None in (one, other) else one == other
+def _equal(first: Any, second: Any) -> Truth:
+    return None if None in (first, second) else first == second
 
 
-def _chosen() -> list[Case]:
+def _choice_cases() -> list[Case]:
     """Choose among values of which some are NULL."""
     b, a, i, n, d, e, y = map(of, "baindey")
     day, text = Constant(dt.date(2000, 1, 3), Type.DATE), Constant("north", Type.TEXT)
-    some = tuple(sorted(("NORTH", "north", "Straße")))
-    coded = apply(ScalarFunction.CONVERT, apply(ScalarFunction.CODE, of("t"), detail=some), detail=(Type.TEXT,))
+    listed_texts = tuple(sorted(("NORTH", "north", "Straße")))
+    decoded = apply(
+        ScalarFunction.CONVERT, apply(ScalarFunction.CODE, of("t"), detail=listed_texts), detail=(Type.TEXT,)
+    )
     return [
         Case(
             "CASE",
@@ -129,19 +142,21 @@ def _chosen() -> list[Case]:
             lambda row: 1 if row["b"] else 2 if row["a"] else 3,
         ),
         Case("COALESCE", apply(ScalarFunction.COALESCE, i, n), lambda row: there(row["i"], row["n"])[0]),
-        *_ends("of reals", (d, e, Constant(Fraction(1, 2), Type.REAL)), lambda row: there(row["d"], row["e"], 0.5)),
-        *_ends("of dates", (y, day), lambda row: there(row["y"], day.value)),
-        *_ends("of texts", (of("t"), text), lambda row: there(row["t"], "north"), lambda x: x.encode()),
+        *_least_and_greatest(
+            "of reals", (d, e, Constant(Fraction(1, 2), Type.REAL)), lambda row: there(row["d"], row["e"], 0.5)
+        ),
+        *_least_and_greatest("of dates", (y, day), lambda row: there(row["y"], day.value)),
+        *_least_and_greatest("of texts", (of("t"), text), lambda row: there(row["t"], "north"), lambda x: x.encode()),
         meant(
             "a code of a text",
-            apply(ScalarFunction.CASE, _in_texts(*some), coded),
+            apply(ScalarFunction.CASE, _is_one_of(*listed_texts), decoded),
             ("t",),
-            lambda x: x if x in some else None,
+            lambda x: x if x in listed_texts else None,
         ),
     ]
 
 
-def _ends(
+def _least_and_greatest(
     kind: str,
     scalars: tuple[Scalar, ...],
     values: Callable[[Row], list[Any]],
@@ -153,34 +168,34 @@ def _ends(
     ]
 
 
-def _arithmetic() -> list[Case]:
-    """Compute at the ends of 64 bits and with halves; what a library rounds in its own way is within one step."""
-    j, n, d, e, both = of("j"), of("n"), of("d"), of("e"), ("j", "n")
+def _arithmetic_cases() -> list[Case]:
+    """Compute at the ends of 64 bits and with halves; what libraries round differently is within one step."""
+    j, n, d, e, columns = of("j"), of("n"), of("d"), of("e"), ("j", "n")
     real = partial(Constant, kind=Type.REAL)
-    narrow = apply(ScalarFunction.BETWEEN, d, real(Fraction(-600)), real(Fraction(600)))
-    small = apply(ScalarFunction.BETWEEN, e, real(Fraction(0)), real(Fraction(10**9)))
+    is_narrow = apply(ScalarFunction.BETWEEN, d, real(Fraction(-600)), real(Fraction(600)))
+    is_small = apply(ScalarFunction.BETWEEN, e, real(Fraction(0)), real(Fraction(10**9)))
     power = apply(ScalarFunction.POWER, e, real(Fraction(5, 2)))
     return [
-        meant("+ of whole numbers", apply(ScalarFunction.ADD, j, n), both, operator.add),
-        meant("- of whole numbers", apply(ScalarFunction.SUBTRACT, j, n), both, operator.sub),
-        meant("* of whole numbers", apply(ScalarFunction.MULTIPLY, j, n), both, operator.mul),
+        meant("+ of whole numbers", apply(ScalarFunction.ADD, j, n), columns, operator.add),
+        meant("- of whole numbers", apply(ScalarFunction.SUBTRACT, j, n), columns, operator.sub),
+        meant("* of whole numbers", apply(ScalarFunction.MULTIPLY, j, n), columns, operator.mul),
         meant("-", apply(ScalarFunction.SUBTRACT, e, real(Fraction("0.3"))), ("e",), lambda x: x - 0.3),
         one("the negative of a whole number", ScalarFunction.NEGATE, "i", operator.neg),
         one("the negative of a real", ScalarFunction.NEGATE, "d", operator.neg),
         one("ABS of a whole number", ScalarFunction.ABS, "i", abs),
         one("ABS of a real", ScalarFunction.ABS, "d", abs),
-        meant("SIGN of a whole number", _signed("i"), ("i",), lambda x: (x > 0) - (x < 0)),
-        meant("SIGN of a real", _signed("d"), ("d",), lambda x: (x > 0) - (x < 0)),
+        meant("SIGN of a whole number", _sign_of("i"), ("i",), lambda x: (x > 0) - (x < 0)),
+        meant("SIGN of a real", _sign_of("d"), ("d",), lambda x: (x > 0) - (x < 0)),
         meant(
             "EXP",
-            apply(ScalarFunction.CASE, narrow, apply(ScalarFunction.EXP, d)),
+            apply(ScalarFunction.CASE, is_narrow, apply(ScalarFunction.EXP, d)),
             ("d",),
             lambda x: math.exp(x) if abs(x) <= 600 else None,
             near=True,
         ),
         meant(
             "POWER",
-            apply(ScalarFunction.CASE, small, power),
+            apply(ScalarFunction.CASE, is_small, power),
             ("e",),
             lambda x: math.pow(x, 2.5) if x <= 10**9 else None,
             near=True,
@@ -188,17 +203,17 @@ def _arithmetic() -> list[Case]:
     ]
 
 
-def _signed(column: str) -> Scalar:
+def _sign_of(column: str) -> Scalar:
     return apply(ScalarFunction.CONVERT, apply(ScalarFunction.SIGN, of(column)), detail=(Type.INTEGER,))
 
 
 _UNITS = (("second", -90), ("minute", 61), ("hour", -25), ("day", 1), ("week", -2), ("month", 1), ("quarter", -1))
 
 
-def _moments() -> list[Case]:
-    """Take parts of dates and move times, those of two centuries: others might leave the calendar."""
+def _date_cases() -> list[Case]:
+    """Extract parts of dates and move times, those of two centuries: others might leave the calendar."""
     s, ends = of("s"), (Constant(dt.datetime(year, 1, 1), Type.TIMESTAMP) for year in (1900, 2100))
-    within, day = apply(ScalarFunction.BETWEEN, s, *ends), Constant(_DAY, Type.DATE)
+    is_within, day = apply(ScalarFunction.BETWEEN, s, *ends), Constant(_DAY, Type.DATE)
     return [
         *(
             one(f"EXTRACT({part}) of a date", ScalarFunction.PART, "y", means, part)
@@ -213,7 +228,9 @@ def _moments() -> list[Case]:
             meant(
                 f"a time and {amount} {unit}",
                 apply(
-                    ScalarFunction.CASE, within, apply(ScalarFunction.MOVED, s, detail=(amount, unit, Type.TIMESTAMP))
+                    ScalarFunction.CASE,
+                    is_within,
+                    apply(ScalarFunction.MOVED, s, detail=(amount, unit, Type.TIMESTAMP)),
                 ),
                 ("s",),
                 partial(_shifted, amount, unit),
@@ -246,38 +263,38 @@ def _shifted(amount: int, unit: str, time: dt.datetime) -> dt.datetime | None:
     return calendar.shifted(time, amount, unit) if 1900 <= time.year < 2100 else None
 
 
-def _extremes() -> list[Case]:
-    """Take the least and the greatest of all rows; texts go by their bytes."""
+def _extreme_cases() -> list[Case]:
+    """Take the least and the greatest of all rows; texts compare by their bytes."""
     kinds = {"i": "whole numbers", "d": "reals", "t": "texts", "y": "dates", "s": "times"}
-    ends: tuple[tuple[AggregateFunction, Callable[..., Any]], ...] = (
+    extremes: tuple[tuple[AggregateFunction, Callable[..., Any]], ...] = (
         (AggregateFunction.MIN, min),
         (AggregateFunction.MAX, max),
     )
     return [
         Case(
-            f"{end.name} of {kind}",
-            WindowTotal(GroupTotal(end, of(column)), (whole(0),), (), WindowFrame.WHOLE),
-            partial(_end, choose, column),
+            f"{aggregate.name} of {kind}",
+            WindowTotal(GroupTotal(aggregate, of(column)), (whole(0),), (), WindowFrame.WHOLE),
+            partial(_extreme_of, choose, column),
         )
-        for end, choose in ends
+        for aggregate, choose in extremes
         for column, kind in kinds.items()
-        if (end, column) != (AggregateFunction.MAX, "t")
+        if (aggregate, column) != (AggregateFunction.MAX, "t")
     ]
 
 
-def _end(choose: Callable[..., Any], column: str, _: Row) -> Any:
+def _extreme_of(choose: Callable[..., Any], column: str, _: Row) -> Any:
     return choose(there(*(row[column] for row in ALL)), key=lambda x: x.encode() if isinstance(x, str) else x)
 
 
-def _places() -> list[Case]:
-    """Give numbers to the rows by ``i``, of which two are equal and one is NULL, and look at rows beside them."""
+def _ranking_cases() -> list[Case]:
+    """Number the rows by ``i``, of which two are equal and one is NULL, and read neighbouring rows."""
     i, n, all_rows = of("i"), of("n"), (whole(0),)
     return [
-        Case("ROW_NUMBER", Rank(all_rows, (Ordered(i, descending=True), n)), _numbered),
-        Case("RANK", Rank(all_rows, (i,), RowNumber.RANK), lambda row: 1 + len(_before(row))),
-        Case("DENSE_RANK", Rank(all_rows, (i,), RowNumber.DENSE_RANK), lambda row: 1 + len(set(_before(row)))),
-        Case("LAG", Beside(i, -1, None, all_rows, (n,)), lambda row: _beside(row["n"] - 1, None)),
-        Case("LEAD", Beside(i, 2, whole(-5), all_rows, (n,)), lambda row: _beside(row["n"] + 2, -5)),
+        Case("ROW_NUMBER", Rank(all_rows, (Ordered(i, descending=True), n)), _row_number),
+        Case("RANK", Rank(all_rows, (i,), RowNumber.RANK), lambda row: 1 + len(_keys_before(row))),
+        Case("DENSE_RANK", Rank(all_rows, (i,), RowNumber.DENSE_RANK), lambda row: 1 + len(set(_keys_before(row)))),
+        Case("LAG", Beside(i, -1, None, all_rows, (n,)), lambda row: _value_at(row["n"] - 1, None)),
+        Case("LEAD", Beside(i, 2, whole(-5), all_rows, (n,)), lambda row: _value_at(row["n"] + 2, -5)),
     ]
 
 
@@ -286,42 +303,42 @@ def _key(row: Row) -> tuple[bool, int]:
     return row["i"] is None, row["i"] or 0
 
 
-def _before(row: Row) -> list[tuple[bool, int]]:
-    return [_key(each) for each in ALL if _key(each) < _key(row)]
+def _keys_before(row: Row) -> list[tuple[bool, int]]:
+    return [_key(other) for other in ALL if _key(other) < _key(row)]
 
 
-def _numbered(row: Row) -> int:
-    ordered = sorted(ALL, key=lambda each: (each["i"] is None, -(each["i"] or 0), each["n"]))
+def _row_number(row: Row) -> int:
+    ordered = sorted(ALL, key=lambda other: (other["i"] is None, -(other["i"] or 0), other["n"]))
     return 1 + ordered.index(row)
 
 
-def _beside(number: int, default: int | None) -> int | None:
+def _value_at(number: int, default: int | None) -> int | None:
     return ALL[number - 1]["i"] if 1 <= number <= len(ALL) else default
 
 
-def _frames() -> list[Case]:
-    """Add up the rows before each, with and without those that tie with it, and those of its partition."""
+def _frame_cases() -> list[Case]:
+    """Add up the rows before each, with and without its peers, and those of its partition."""
     i, n, b, all_rows, total = of("i"), of("n"), of("b"), (whole(0),), GroupTotal(AggregateFunction.SUM, of("n"))
     return [
         Case(
             "a window up to its peers",
             WindowTotal(total, all_rows, (i,), WindowFrame.PEERS),
-            lambda row: _sum(each for each in ALL if _key(each) <= _key(row)),
+            lambda row: _sum(other for other in ALL if _key(other) <= _key(row)),
         ),
         Case(
             "a window up to its row",
             WindowTotal(total, all_rows, (i, n), WindowFrame.ROWS),
-            lambda row: _sum(each for each in ALL if (_key(each), each["n"]) <= (_key(row), row["n"])),
+            lambda row: _sum(other for other in ALL if (_key(other), other["n"]) <= (_key(row), row["n"])),
         ),
         Case(
             "PARTITION BY",
             WindowTotal(total, (b,), (), WindowFrame.WHOLE),
-            lambda row: _sum(each for each in ALL if each["b"] is row["b"]),
+            lambda row: _sum(other for other in ALL if other["b"] is row["b"]),
         ),
         Case(
             "COUNT in a window",
             WindowTotal(GroupTotal(AggregateFunction.COUNT, i), (b,), (), WindowFrame.WHOLE),
-            lambda row: len(there(*(each["i"] for each in ALL if each["b"] is row["b"]))),
+            lambda row: len(there(*(other["i"] for other in ALL if other["b"] is row["b"]))),
         ),
     ]
 

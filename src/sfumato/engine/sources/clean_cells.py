@@ -1,7 +1,7 @@
-"""The cells of a server's columns become what the policy declares: each rule works on one cell by itself, and none
+"""Convert the cells of a server's columns to what the policy declares: each rule works on one cell by itself, and none
 can raise.
 
-A column is found in its source by one rule, whichever engine holds it.
+Columns are looked up in their source by one rule, whichever engine holds it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CALENDAR = {Type.DATE: (dt.date.min, dt.date.max), Type.TIMESTAMP: (dt.datetime
 
 
 class Stored(Enum):
-    """This says what the cells of a column are on a server."""
+    """The kind of cells that a column has on a server."""
 
     INTEGER = "whole numbers of at most 64 bits"
     NUMBER = "decimal numbers of any size"
@@ -41,49 +41,49 @@ class Stored(Enum):
 
 
 def largest_whole(single: bool) -> Fraction:
-    """Give the whole number below which a number with a point, of 32 or 64 bits, stands for one whole number alone."""
+    """Return the bound below which a float of 32 or 64 bits represents one whole number alone."""
     return Fraction(2**24 if single else 2**53)
 
 
 def inner(low: Fraction, high: Fraction) -> tuple[float, float]:
-    """Find the least and the largest double inside exact bounds; the nearest double when none is inside."""
+    """Return the least and the largest double inside exact bounds; the nearest double if none is inside."""
     least, largest = above(low), below(high)
     return (least, largest) if least <= largest else (float(low), float(low))
 
 
-def _clamped(x: Scalar, domain: Domain) -> Scalar:
-    """Clamp a value to its bounds; LEAST and GREATEST skip NULL, so NULL is kept apart."""
+def _clamp(x: Scalar, domain: Domain) -> Scalar:
+    """Clamp a value to its bounds; LEAST and GREATEST skip NULL, so NULL is handled separately."""
     assert domain.bounds is not None
     low, high = (Constant(end, domain.type) for end in domain.bounds)
-    held = apply(ScalarFunction.LEAST, apply(ScalarFunction.GREATEST, x, low), high)
-    return apply(ScalarFunction.CASE, present(x), held, missing(domain.type))
+    clamped = apply(ScalarFunction.LEAST, apply(ScalarFunction.GREATEST, x, low), high)
+    return apply(ScalarFunction.CASE, present(x), clamped, missing(domain.type))
 
 
 def ends_of(domain: Domain) -> tuple[Scalar, Scalar]:
-    """Give what infinite values become: the bounds, or NULL."""
+    """Return what infinite values become: the bounds, or NULL."""
     if domain.bounds is None:
         return missing(domain.type), missing(domain.type)
     if domain.type is not Type.REAL:
         low, high = (Constant(end, domain.type) for end in domain.bounds)
         return low, high
-    least, most = inner(*domain.bounds)  # type: ignore[arg-type]
-    return real(least), real(most)
+    least_inside, greatest_inside = inner(*domain.bounds)  # type: ignore[arg-type]
+    return real(least_inside), real(greatest_inside)
 
 
 def of_whole(x: Scalar, domain: Domain) -> Scalar:
-    """Give a 64-bit whole number, which a real always holds nearly."""
+    """Convert a 64-bit whole number to its domain; a real approximates it."""
     if domain.type is Type.INTEGER:
-        return x if domain.bounds is None else _clamped(x, domain)
+        return x if domain.bounds is None else _clamp(x, domain)
     number = apply(ScalarFunction.CONVERT, x, detail=(Type.REAL,))
     if domain.bounds is None:
         return number
     low, high = ends_of(domain)
-    held = apply(ScalarFunction.LEAST, apply(ScalarFunction.GREATEST, number, low), high)
-    return apply(ScalarFunction.CASE, present(x), held, missing(Type.REAL))
+    clamped = apply(ScalarFunction.LEAST, apply(ScalarFunction.GREATEST, number, low), high)
+    return apply(ScalarFunction.CASE, present(x), clamped, missing(Type.REAL))
 
 
 def limited_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
-    """Give a double within its bounds, or where there are none within what a real may be."""
+    """Clamp a double to its bounds, or without bounds limit it to what a real may be."""
     if domain.bounds is None:
         return rows.limited(x)
     low, high = ends_of(domain)
@@ -93,117 +93,121 @@ def limited_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
         *(present(x), x),
     ]
     if domain.bounds[0] <= 0 <= domain.bounds[1]:  # type: ignore[operator]
-        small = apply(ScalarFunction.LESS, apply(ScalarFunction.ABS, x), real(SMALLEST_REAL))
-        pairs = [small, real(0), *pairs]
+        is_small = apply(ScalarFunction.LESS, apply(ScalarFunction.ABS, x), real(SMALLEST_REAL))
+        pairs = [is_small, real(0), *pairs]
     return apply(ScalarFunction.CASE, *pairs, missing(Type.REAL))
 
 
 def whole_number(rows: RowLowering, x: Scalar, is_whole: Scalar, nearest: Scalar, domain: Domain) -> Scalar:
-    """Give the whole number that a number is; one beyond 64 bits is beyond every bound."""
-    near = rows.shared(nearest)
+    """Convert a number to the whole number that it is; one beyond 64 bits is beyond every bound."""
+    shared_nearest = rows.shared(nearest)
     if domain.bounds is None:
-        return apply(ScalarFunction.CASE, is_whole, near, missing(Type.INTEGER))
+        return apply(ScalarFunction.CASE, is_whole, shared_nearest, missing(Type.INTEGER))
     low, high = ends_of(domain)
-    held = apply(ScalarFunction.LEAST, apply(ScalarFunction.GREATEST, near, low), high)
-    below_all, above_all = (apply(each, x, real(0)) for each in (ScalarFunction.LESS, ScalarFunction.GREATER))
+    clamped = apply(ScalarFunction.LEAST, apply(ScalarFunction.GREATEST, shared_nearest, low), high)
+    is_negative, is_positive = (
+        apply(comparison, x, real(0)) for comparison in (ScalarFunction.LESS, ScalarFunction.GREATER)
+    )
     return apply(
         ScalarFunction.CASE,
         *(apply(ScalarFunction.NOT, is_whole), missing(Type.INTEGER)),
-        *(present(near), held),
-        *(below_all, low),
-        *(above_all, high),
+        *(present(shared_nearest), clamped),
+        *(is_negative, low),
+        *(is_positive, high),
         missing(Type.INTEGER),
     )
 
 
 def truth(x: Scalar, stored: Stored) -> Scalar:
     zero, one = (whole(0), whole(1)) if stored is Stored.INTEGER else (real(0), real(1))
-    no, yes = (Constant(value, Type.BOOLEAN) for value in (False, True))
+    false, true = (Constant(value, Type.BOOLEAN) for value in (False, True))
     return apply(
         ScalarFunction.CASE,
         apply(ScalarFunction.EQUAL, x, zero),
-        no,
+        false,
         apply(ScalarFunction.EQUAL, x, one),
-        yes,
+        true,
         missing(Type.BOOLEAN),
     )
 
 
 def moment(rows: RowLowering, x: Scalar, stored: Stored, domain: Domain) -> Scalar:
-    """Give a date or a time within its bounds, or where there are none within the calendar."""
+    """Clamp a date or a time to its bounds, or without bounds to the calendar."""
     kind = domain.type
     if stored.name != kind.name:
         x = rows.shared(apply(ScalarFunction.CONVERT, x, detail=(kind,)))
-    return _clamped(x, domain) if domain.bounds is not None else rows.dated(x, *_CALENDAR[kind], kind)
+    return _clamp(x, domain) if domain.bounds is not None else rows.dated(x, *_CALENDAR[kind], kind)
 
 
 def _matches(x: Scalar, grammar: str) -> Scalar:
     return apply(ScalarFunction.MATCHES, x, detail=(grammar,))
 
 
-def _or_beyond(x: Scalar, value: Scalar, made: Scalar, domain: Domain, kind: Type) -> Scalar:
-    """Give what is made of a value where there is one, or the bound of a text that lies beyond every number or date."""
+def _or_bound(x: Scalar, value: Scalar, converted: Scalar, domain: Domain, kind: Type) -> Scalar:
+    """Return the converted value where there is one, or the bound for a text that lies beyond every number or date."""
     if domain.bounds is None:
-        return made
+        return converted
     ends = zip(BEYOND[kind], ends_of(domain), strict=True)
-    beyond = [each for grammar, end in ends for each in (_matches(x, grammar), end)]
-    return apply(ScalarFunction.CASE, present(value), made, *beyond, missing(domain.type))
+    infinities = [scalar for grammar, end in ends for scalar in (_matches(x, grammar), end)]
+    return apply(ScalarFunction.CASE, present(value), converted, *infinities, missing(domain.type))
 
 
 def number_in(rows: RowLowering, x: Scalar) -> Scalar:
-    """Read a text as a double, 0 where its exponent makes it so."""
-    read = apply(ScalarFunction.READ, x, detail=(Type.REAL,))
+    """Parse a text as a double, 0 where its exponent makes it so."""
+    parsed = apply(ScalarFunction.READ, x, detail=(Type.REAL,))
     number = apply(
-        ScalarFunction.CASE, _matches(x, GRAMMARS[Type.REAL]), read, _matches(x, ZERO), real(0), missing(Type.REAL)
+        ScalarFunction.CASE, _matches(x, GRAMMARS[Type.REAL]), parsed, _matches(x, ZERO), real(0), missing(Type.REAL)
     )
     return rows.shared(number)
 
 
-def _read_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
+def _parse_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
     number = number_in(rows, x)
-    return _or_beyond(x, number, limited_real(rows, number, domain), domain, Type.REAL)
+    return _or_bound(x, number, limited_real(rows, number, domain), domain, Type.REAL)
 
 
-def _read_integer(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
-    """Read digits as they are, and any other number as the double it means."""
-    digits = _matches(x, GRAMMARS[Type.INTEGER])
-    read = rows.shared(
-        apply(ScalarFunction.CASE, digits, apply(ScalarFunction.READ, x, detail=(Type.INTEGER,)), missing(Type.INTEGER))
+def _parse_integer(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
+    """Parse digits exactly, and any other number as the double that it denotes."""
+    is_digits = _matches(x, GRAMMARS[Type.INTEGER])
+    parsed = rows.shared(
+        apply(
+            ScalarFunction.CASE, is_digits, apply(ScalarFunction.READ, x, detail=(Type.INTEGER,)), missing(Type.INTEGER)
+        )
     )
-    found = number_in(rows, x)
-    small = apply(ScalarFunction.LESS, apply(ScalarFunction.ABS, found), real(SMALLEST_REAL))
-    number = rows.shared(apply(ScalarFunction.CASE, small, real(0), found))
-    held = apply(ScalarFunction.BETWEEN, number, real(-Fraction(2**63)), real(Fraction(2**63 - 1024)))
-    nearest = apply(ScalarFunction.CASE, held, apply(ScalarFunction.NEAREST, number), missing(Type.INTEGER))
+    parsed_real = number_in(rows, x)
+    is_small = apply(ScalarFunction.LESS, apply(ScalarFunction.ABS, parsed_real), real(SMALLEST_REAL))
+    number = rows.shared(apply(ScalarFunction.CASE, is_small, real(0), parsed_real))
+    is_in_range = apply(ScalarFunction.BETWEEN, number, real(-Fraction(2**63)), real(Fraction(2**63 - 1024)))
+    nearest = apply(ScalarFunction.CASE, is_in_range, apply(ScalarFunction.NEAREST, number), missing(Type.INTEGER))
     is_whole = apply(ScalarFunction.EQUAL, number, apply(ScalarFunction.TRUNCATE, number))
-    other = _or_beyond(x, number, whole_number(rows, number, is_whole, nearest, domain), domain, Type.REAL)
-    return apply(ScalarFunction.CASE, present(read), of_whole(read, domain), other)
+    other = _or_bound(x, number, whole_number(rows, number, is_whole, nearest, domain), domain, Type.REAL)
+    return apply(ScalarFunction.CASE, present(parsed), of_whole(parsed, domain), other)
 
 
-def _read_boolean(_: RowLowering, x: Scalar, domain: Domain) -> Scalar:
-    no, yes = (Constant(value, domain.type) for value in (False, True))
-    return apply(ScalarFunction.CASE, _matches(x, FALSE), no, _matches(x, TRUE), yes, missing(domain.type))
+def _parse_boolean(_: RowLowering, x: Scalar, domain: Domain) -> Scalar:
+    false, true = (Constant(value, domain.type) for value in (False, True))
+    return apply(ScalarFunction.CASE, _matches(x, FALSE), false, _matches(x, TRUE), true, missing(domain.type))
 
 
-def _read_moment(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
+def _parse_moment(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
     kind = domain.type
     time = apply(ScalarFunction.READ, x, detail=(Type.TIMESTAMP,))
     pairs = [_matches(x, GRAMMARS[Type.TIMESTAMP]), time]
     if kind is Type.DATE:
         day = apply(ScalarFunction.READ, x, detail=(Type.DATE,))
-        later = apply(ScalarFunction.CONVERT, time, detail=(Type.DATE,))
-        pairs = [_matches(x, GRAMMARS[Type.DATE]), day, _matches(x, GRAMMARS[Type.TIMESTAMP]), later]
+        day_of_time = apply(ScalarFunction.CONVERT, time, detail=(Type.DATE,))
+        pairs = [_matches(x, GRAMMARS[Type.DATE]), day, _matches(x, GRAMMARS[Type.TIMESTAMP]), day_of_time]
     value = rows.shared(apply(ScalarFunction.CASE, *pairs, missing(kind)))
-    made = _clamped(value, domain) if domain.bounds is not None else rows.dated(value, *_CALENDAR[kind], kind)
-    return _or_beyond(x, value, made, domain, kind)
+    clamped = _clamp(value, domain) if domain.bounds is not None else rows.dated(value, *_CALENDAR[kind], kind)
+    return _or_bound(x, value, clamped, domain, kind)
 
 
 READ: dict[Type, Callable[[RowLowering, Scalar, Domain], Scalar]] = {
-    Type.INTEGER: _read_integer,
-    Type.REAL: _read_real,
-    Type.BOOLEAN: _read_boolean,
-    Type.DATE: _read_moment,
-    Type.TIMESTAMP: _read_moment,
+    Type.INTEGER: _parse_integer,
+    Type.REAL: _parse_real,
+    Type.BOOLEAN: _parse_boolean,
+    Type.DATE: _parse_moment,
+    Type.TIMESTAMP: _parse_moment,
 }
 
 
@@ -211,23 +215,23 @@ T = TypeVar("T")
 
 
 def folded(name: str) -> str:
-    """Write a name without its letter case, its accents composed: a source may write é as two letters."""
+    """Fold a name: lower case, accents composed, since a source may write é as two letters."""
     return unicodedata.normalize("NFC", name).lower()
 
 
 def find(columns: Sequence[tuple[str, T]], column: str, place: str, otherwise: str) -> T:
-    """Find the column of that name, exactly or, if only one is so, in other letter case, accents composed.
+    """Return the column of that name: an exact match or, if there is only one, a match after folding.
 
-    ``otherwise`` is what to do where no column has a name like it.
+    ``otherwise`` is the advice where no column has a similar name.
     """
-    found = [each for true, each in columns if true == column]
-    found = found or [each for true, each in columns if folded(true) == folded(column)]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    matches = [stored for stored_name, stored in columns if stored_name == column]
+    matches = matches or [stored for stored_name, stored in columns if folded(stored_name) == folded(column)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         raise InvalidPolicy(
             f"the source has several columns called {column}", place=place, fix="rename all but one of them"
         )
-    near = get_close_matches(column, [true for true, _ in columns], 1)
-    fix = f"did you mean {near[0]}?" if near else otherwise
+    close_names = get_close_matches(column, [stored_name for stored_name, _ in columns], 1)
+    fix = f"did you mean {close_names[0]}?" if close_names else otherwise
     raise InvalidPolicy(f"the source has no column {column}", place=place, fix=fix)

@@ -1,9 +1,9 @@
-"""A clean scan makes the cells of a table on a server what the policy declares, in the relational form.
+"""Clean scans of tables on a server, in the relational form: every cell becomes what the policy declares.
 
 The meaning is that of every scan (``engine.duckdb.scan`` writes the same for DuckDB): each rule works on one cell, or
 on one row for its id, by itself, so two tables that differ in one unit's rows differ in that unit's rows after the scan
-too. No rule can raise. A driver says how its columns are stored, and writes each as one of a few plain cells
-(``CellExpressions``); all that follows is written by the generator for every engine alike.
+too. No rule can raise. A driver reports how its columns are stored, and writes each as one of a few plain cells
+(``CellExpressions``); the generator writes the rest for every engine alike.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ AS_TYPES = {
 }
 """The type that a plain cell has."""
 
-_SINGLE = {"real", "float", "float4"}
+_SINGLE_PRECISION = {"real", "float", "float4"}
 """What servers call numbers of 32 bits with a point."""
 _NUMBERS = {Stored.INTEGER, Stored.NUMBER, Stored.REAL, Stored.BOOLEAN}
 _TIMES = {Stored.DATE, Stored.TIMESTAMP}
@@ -77,7 +77,7 @@ ITEM = "sf_item"
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """This is a column as a server stores it."""
+    """A column as a server stores it."""
 
     name: str
     kind: Stored
@@ -88,7 +88,7 @@ class StoredColumn:
 
 
 class CellExpressions(Protocol):
-    """These are a dialect's expressions for the cells of a stored column, over the columns of its source."""
+    """A dialect's expressions for the cells of a stored column, over the columns of its source."""
 
     def plain(self, column: StoredColumn) -> str:
         """Write the cell in the type of its kind: a number (of any kind but INTEGER and BOOLEAN) as a double that may
@@ -98,37 +98,37 @@ class CellExpressions(Protocol):
         ...
 
     def short(self, column: StoredColumn) -> str:
-        """Write a text as ``plain`` does where grammars may read it; NULL where it has more than ``LONGEST`` bytes."""
+        """Write a text as ``plain`` does where grammars may read it; NULL if it has more than ``LONGEST`` bytes."""
         ...
 
     def text(self, column: StoredColumn) -> str | None:
-        """Write the cell as the text that every engine gives it; None where its type has none that engines share."""
+        """Write the cell as the text that every engine gives it; None if its type has no text that engines share."""
         ...
 
     def whole(self, column: StoredColumn) -> str:
-        """Tell whether a decimal number or a double is whole; an infinite one is."""
+        """Test whether a decimal number or a double is whole; an infinite one is."""
         ...
 
     def nearest(self, column: StoredColumn) -> str:
-        """Write a decimal number or a double as the nearest 64-bit whole number; NULL where there is none."""
+        """Round a decimal number or a double to the nearest 64-bit whole number; NULL if there is none."""
         ...
 
     def there(self, column: StoredColumn) -> str:
-        """Tell whether the cell is not NULL in its source."""
+        """Test whether the cell is not NULL in its source."""
         ...
 
     def listed(self, column: StoredColumn, most: int, item: CleanItem) -> str:
-        """Write the list of the first items of a list, each made clean; NULL or none where it has no item."""
+        """Write the list of the first ``most`` items of a list, each cleaned; NULL or empty if it has no item."""
         ...
 
     def key(self, column: StoredColumn) -> str:
-        """Write the cell in a type whose equality tells units apart as the source does; NULL where it is no number."""
+        """Write the cell in a type whose equality separates units as the source does; NULL where it is no number."""
         ...
 
 
 @dataclass(frozen=True)
 class StoredTable:
-    """This is where a table's rows are, in the server's SQL, and which columns they have there."""
+    """The SQL of a table's source on a server, and the columns stored there."""
 
     source: str
     columns: Sequence[StoredColumn]
@@ -136,7 +136,7 @@ class StoredTable:
 
 @dataclass(frozen=True)
 class InspectedCell:
-    """These are the columns in which an owner sees a cell: clean, in its type alone, and whether it is there."""
+    """The columns in which an owner inspects a cell: clean, converted to its type alone, and its presence."""
 
     clean: str
     raw: str
@@ -147,7 +147,7 @@ class InspectedCell:
 
 @dataclass(frozen=True)
 class CleanScan:
-    """A scan is a select over plain cells of sources, which a driver writes in its own way."""
+    """A select over plain cells of sources, which a driver writes in its dialect."""
 
     select: Select
     cells: Mapping[str, Mapping[str, str]]
@@ -156,7 +156,7 @@ class CleanScan:
 
 @dataclass(frozen=True)
 class CleanItem:
-    """An item of a list is made clean like any cell: a value over its plain cells, and the stages it is made in."""
+    """The cleaning of a list item: a value over its plain cells, and the stages that compute it."""
 
     cells: Mapping[str, str]
     """The SQL of the item's plain cells, and the names that the value has for them."""
@@ -165,16 +165,16 @@ class CleanItem:
 
     def select(self, source: Relation) -> Select:
         """Select the value from the plain cells, stage by stage."""
-        return Select((("v", self.value),), _over(source, self.rows))
+        return Select((("v", self.value),), _staged_source(source, self.rows))
 
     def inline(self) -> Scalar:
-        """Give the value over the fields of ``ITEM``, for a dialect whose lists have no stages."""
+        """Return the value over the fields of ``ITEM``, without stages, for a dialect whose lists have none."""
         return _inline(self.value, {name: scalar for stage in self.rows.stages() for name, scalar in stage})
 
 
 @dataclass(frozen=True)
 class CleanScans:
-    """These are the clean scans of a policy's private tables on one server."""
+    """The clean scans of a policy's private tables on one server."""
 
     policy: Policy
     tables: Mapping[str, StoredTable]
@@ -182,17 +182,17 @@ class CleanScans:
     spelling: Spelling
 
     def check(self) -> None:
-        """Refuse what the policy declares and the sources do not have."""
+        """Raise for what the policy declares and the sources do not have."""
         for table in self.tables:
             self.text(table)
 
     def scan(self, table: str, named: Callable[[str], str] = str) -> CleanScan:
         """Select the declared columns, clean, and ``sf_unit`` when rows belong to units."""
         build, declared, rows = _Build(self), self.policy.tables[table], RowLowering({})
-        columns = {name: build.cleaned(rows, declared, name, domain) for name, domain in declared.columns.items()}
-        columns |= {name: build.items(declared, name, each) for name, each in declared.lists.items()}
-        made = tuple((named(name), scalar) for name, scalar in columns.items())
-        return build.made(build.owned(declared, rows, made))
+        columns = {name: build.clean(rows, declared, name, domain) for name, domain in declared.columns.items()}
+        columns |= {name: build.items(declared, name, list_column) for name, list_column in declared.lists.items()}
+        named_columns = tuple((named(name), scalar) for name, scalar in columns.items())
+        return build.finish(build.with_units(declared, rows, named_columns))
 
     def text(self, table: str) -> str:
         """Write the scan of a table as a SELECT."""
@@ -208,65 +208,65 @@ class CleanScans:
         return Generator(self.spelling, source).statement(StagedSelect((), scan.select))
 
     def rows(self, table: str) -> str:
-        """Write the SELECT of how many rows a source has; where rows are found through another table, with a copy for
-        each owner.
+        """Write the SELECT of a source's row count; where rows are owned through another table, with a copy for each
+        owner.
         """
         build, declared = _Build(self), self.policy.tables[table]
         if not isinstance(declared.id, Via):
             return f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
-        owned = build.owned(declared, RowLowering({}), (("c", whole(0)),))
-        copies = self.written(build.made(Select((("n", GroupTotal(AggregateFunction.COUNT)),), owned)))
-        own = f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
-        return f"SELECT MAX(n) AS n FROM ({copies} UNION ALL {own}) AS r"
+        owned = build.with_units(declared, RowLowering({}), (("c", whole(0)),))
+        copies = self.written(build.finish(Select((("n", GroupTotal(AggregateFunction.COUNT)),), owned)))
+        source_rows = f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
+        return f"SELECT MAX(n) AS n FROM ({copies} UNION ALL {source_rows}) AS r"
 
     def inspected(self, table: str) -> tuple[CleanScan, list[InspectedCell]]:
-        """Select what the scan makes of every row's cells, with a column k that is 1 where the row is somebody's; the
+        """Select what the scan makes of every row's cells, with a column k that is 1 where the row has an owner; the
         cells are named in the order of the columns.
         """
         build, declared, rows = _Build(self), self.policy.tables[table], RowLowering({})
-        made: list[tuple[str, Scalar]] = []
+        columns: list[tuple[str, Scalar]] = []
         cells = []
-        for place, (name, domain) in enumerate(declared.columns.items()):
-            at = f"tables.{table}.columns.{name}"
-            column = self.stored(table, name, at)
-            clean = build.cleaned(rows, declared, name, domain)
-            bare = build.typed(rows, table, column, at, domain)
-            there = build.there(table, column)
-            made += [(f"v{place}", clean), (f"r{place}", bare), (f"m{place}", there)]
+        for index, (name, domain) in enumerate(declared.columns.items()):
+            policy_path = f"tables.{table}.columns.{name}"
+            column = self.stored(table, name, policy_path)
+            clean = build.clean(rows, declared, name, domain)
+            typed = build.typed(rows, table, column, policy_path, domain)
+            is_present = build.there(table, column)
+            columns += [(f"v{index}", clean), (f"r{index}", typed), (f"m{index}", is_present)]
             low = None if domain.bounds is None or domain.values is not None else ends_of(domain)[0]
-            written = None if low is None else Generator(self.spelling, str).scalar(low)
-            cells.append(InspectedCell(f"v{place}", f"r{place}", f"m{place}", written))
-        return build.made(build.told(declared, rows, tuple(made))), cells
+            low_sql = None if low is None else Generator(self.spelling, str).scalar(low)
+            cells.append(InspectedCell(f"v{index}", f"r{index}", f"m{index}", low_sql))
+        return build.finish(build.with_owner_flag(declared, rows, tuple(columns))), cells
 
     def stored(self, table: str, column: str, place: str) -> StoredColumn:
-        """Find the column of that name, which has a type that engines share."""
-        return _shared(self._found(table, column, place), column, place)
+        """Return the stored column of that name; raise if its type has no text that engines share."""
+        return _require_shared_type(self._find_column(table, column, place), column, place)
 
     def listed(self, table: str, column: str, place: str) -> tuple[StoredColumn, StoredColumn]:
-        """Find the column of lists of that name, and what its items are."""
-        found = self._found(table, column, place)
-        if found.item is None:
+        """Return the stored list column of that name, and the column of its items."""
+        list_column = self._find_column(table, column, place)
+        if list_column.item is None:
             raise InvalidPolicy(
                 f"{column} is no list in its source",
                 place=f"{place}.most_items",
                 fix="leave most_items out, or name a column that is an array of a type of the server's own",
             )
-        return found, _shared(found.item, column, place)
+        return list_column, _require_shared_type(list_column.item, column, place)
 
-    def _found(self, table: str, column: str, place: str) -> StoredColumn:
+    def _find_column(self, table: str, column: str, place: str) -> StoredColumn:
         columns = [(each.name, each) for each in self.tables[table].columns]
         return clean_cells.find(columns, column, place, "name a column of the source that this role may read")
 
 
-def _shared(found: StoredColumn, column: str, place: str) -> StoredColumn:
-    """Refuse a column whose type has no text that engines share."""
-    if found.kind is Stored.OTHER:
+def _require_shared_type(stored: StoredColumn, column: str, place: str) -> StoredColumn:
+    """Raise for a column whose type has no text that engines share."""
+    if stored.kind is Stored.OTHER:
         raise InvalidPolicy(
-            f"{column} is stored as {found.told}, a type without a text that engines share",
+            f"{column} is stored as {stored.told}, a type without a text that engines share",
             place=place,
             fix="read it in a view as a number, a text, a date or a time",
         )
-    return found
+    return stored
 
 
 Read = Callable[[RowLowering, StoredColumn, str], Scalar]
@@ -281,53 +281,53 @@ class _Owner:
 
 
 class _Build:
-    """This builds one statement over the sources of a server, and knows which of their cells it reads."""
+    """A builder of one statement over the sources of a server; records the cells that it reads."""
 
     def __init__(self, scans: CleanScans) -> None:
         self.scans, self.policy = scans, scans.policy
         self._read: dict[str, dict[str, str]] = {}
 
-    def made(self, select: Select) -> CleanScan:
+    def finish(self, select: Select) -> CleanScan:
         return CleanScan(select, self._read)
 
     def _cell(self, table: str, sql: str) -> Reference:
-        read = self._read.setdefault(table, {})
-        return Reference(read.setdefault(sql, f"r{len(read)}"))
+        cell_names = self._read.setdefault(table, {})
+        return Reference(cell_names.setdefault(sql, f"r{len(cell_names)}"))
 
     # Cells
 
-    def cleaned(self, rows: RowLowering, table: Table, name: str, domain: Domain) -> Scalar:
+    def clean(self, rows: RowLowering, table: Table, name: str, domain: Domain) -> Scalar:
         place = f"tables.{table.name}.columns.{name}"
-        return self._cleaned(rows, table.name, self.scans.stored(table.name, name, place), domain, place)
+        return self._clean_column(rows, table.name, self.scans.stored(table.name, name, place), domain, place)
 
-    def _cleaned(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
-        made = self.limited(rows, table, column, domain, place)
+    def _clean_column(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
+        clean = self.limited(rows, table, column, domain, place)
         if domain.other is None:
-            return made
+            return clean
         other = apply(ScalarFunction.CASE, self.there(table, column), Constant(domain.other, domain.type))
-        return apply(ScalarFunction.COALESCE, made, other)
+        return apply(ScalarFunction.COALESCE, clean, other)
 
     def items(self, table: Table, name: str, declared: ListColumn) -> Scalar:
-        """Give the first items of a list, each cleaned by itself."""
+        """Select the first items of a list, each cleaned by itself."""
         place = f"tables.{table.name}.columns.{name}"
         column, item = self.scans.listed(table.name, name, place)
         build, rows = _Build(self.scans), RowLowering({})
-        value = build._cleaned(rows, table.name, item, declared.items, place)
+        value = build._clean_column(rows, table.name, item, declared.items, place)
         clean = CleanItem(build._read.get(table.name, {}), value, rows)
         return self._cell(table.name, self.scans.cells.listed(column, declared.most_items, clean))
 
     def limited(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
-        """Give a cell as its domain says, NULL where it is not of the declared type."""
+        """Convert a cell to its domain; NULL where it is not of the declared type."""
         kind = domain.type
         if domain.values is not None:
-            bare = Domain(kind) if kind is not Type.TEXT else domain
-            x = rows.shared(self._typed(rows, table, column, bare, place))
-            listed = apply(ScalarFunction.IN, x, *(Constant(value, kind) for value in domain.values))
-            return apply(ScalarFunction.CASE, listed, x, missing(kind))
-        made = self._typed(rows, table, column, domain, place)
+            base_domain = Domain(kind) if kind is not Type.TEXT else domain
+            x = rows.shared(self._typed(rows, table, column, base_domain, place))
+            is_declared = apply(ScalarFunction.IN, x, *(Constant(value, kind) for value in domain.values))
+            return apply(ScalarFunction.CASE, is_declared, x, missing(kind))
+        typed = self._typed(rows, table, column, domain, place)
         if kind is not Type.TEXT:
-            return made
-        text = rows.shared(made)
+            return typed
+        text = rows.shared(typed)
         return apply(ScalarFunction.SLICE, text, whole(1), whole(domain.letters))
 
     def _typed(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
@@ -353,19 +353,19 @@ class _Build:
         return whole_number(rows, x, is_whole, self._cell(table, cells.nearest(column)), domain)
 
     def text(self, table: str, column: StoredColumn, place: str) -> Scalar:
-        """Give a cell as text, where its type has one that engines share."""
-        written = self.scans.cells.text(column)
-        if written is None:
-            what = "an item" if column.name == ITEM else column.name
+        """Return a cell as text; raise if its type has none that engines share."""
+        sql = self.scans.cells.text(column)
+        if sql is None:
+            subject = "an item" if column.name == ITEM else column.name
             raise InvalidPolicy(
-                f"{what} is stored as {column.told}, which has no text that engines share",
+                f"{subject} is stored as {column.told}, which has no text that engines share",
                 place=place,
                 fix="declare it as a number or a time, or write the text in a view",
             )
-        return self._cell(table, written)
+        return self._cell(table, sql)
 
     def typed(self, rows: RowLowering, table: str, column: StoredColumn, place: str, domain: Domain) -> Scalar:
-        """Give a cell in its declared type, without bounds and values; a real as large or as small as it is."""
+        """Convert a cell to its declared type, without bounds and values; a real keeps its size."""
         if domain.type is Type.REAL and column.kind in (Stored.REAL, Stored.NUMBER):
             return self._cell(table, self.scans.cells.plain(column))
         if domain.type is Type.REAL and column.kind is Stored.TEXT:
@@ -377,85 +377,97 @@ class _Build:
 
     # Owners
 
-    def told(self, table: Table, rows: RowLowering, columns: tuple[tuple[str, Scalar], ...]) -> Select:
-        """Select columns of every row, with k: 1 where the row is somebody's."""
+    def with_owner_flag(self, table: Table, rows: RowLowering, columns: tuple[tuple[str, Scalar], ...]) -> Select:
+        """Select columns of every row, with k: 1 where the row has an owner."""
         owner = self._owner(table, rows)
         if owner is None:
-            return Select((("k", whole(1)), *columns), _over(Source(table.name), rows))
-        tests = [present(each) for each in (owner.key, owner.period) if each is not None]
+            return Select((("k", whole(1)), *columns), _staged_source(Source(table.name), rows))
+        tests = [present(name) for name in (owner.key, owner.period) if name is not None]
         if owner.links is None:
-            kept = apply(ScalarFunction.CASE, every(tests), whole(1), whole(0))
-            return Select((("k", kept), *columns), _over(Source(table.name), rows))
+            has_owner = apply(ScalarFunction.CASE, every(tests), whole(1), whole(0))
+            return Select((("k", has_owner), *columns), _staged_source(Source(table.name), rows))
         names = (_KEY,) if owner.period is None else (_KEY, _PERIOD)
-        own = ((_KEY, owner.key), *(() if owner.period is None else ((_PERIOD, owner.period),)))
-        made = Select((*columns, *own), _over(Source(table.name), rows))
-        met = [apply(ScalarFunction.EQUAL, Reference(each, "r"), Reference(each, "l")) for each in names]
-        known = Select(same(names), owner.links, grouped=names)
-        kept = apply(ScalarFunction.CASE, present(Reference(_KEY, "l")), whole(1), whole(0))
-        shown = tuple((name, Reference(name, "r")) for name, _ in columns)
-        return Select((("k", kept), *shown), made, joins=(RelationalJoin(known, "l", every(met), outer=True),))
+        owner_columns = ((_KEY, owner.key), *(() if owner.period is None else ((_PERIOD, owner.period),)))
+        owner_rows = Select((*columns, *owner_columns), _staged_source(Source(table.name), rows))
+        conditions = [apply(ScalarFunction.EQUAL, Reference(name, "r"), Reference(name, "l")) for name in names]
+        linked_keys = Select(same(names), owner.links, grouped=names)
+        has_owner = apply(ScalarFunction.CASE, present(Reference(_KEY, "l")), whole(1), whole(0))
+        visible_columns = tuple((name, Reference(name, "r")) for name, _ in columns)
+        return Select(
+            (("k", has_owner), *visible_columns),
+            owner_rows,
+            joins=(RelationalJoin(linked_keys, "l", every(conditions), outer=True),),
+        )
 
-    def owned(self, table: Table, rows: RowLowering, columns: tuple[tuple[str, Scalar], ...]) -> Select:
+    def with_units(self, table: Table, rows: RowLowering, columns: tuple[tuple[str, Scalar], ...]) -> Select:
         """Select columns with ``sf_unit`` beside them: a row for each of its owners."""
         owner = self._owner(table, rows)
         source: Relation = Source(table.name)
         if owner is None:
-            return Select(columns, _over(source, rows))
+            return Select(columns, _staged_source(source, rows))
         tests = [present(each) for each in (owner.key, owner.period) if each is not None]
         if owner.links is None:
-            return Select((*columns, (UNIT, _unit(owner.key, owner.period))), _over(source, rows), where=tuple(tests))
-        named = tuple((f"c{place}", scalar) for place, (_, scalar) in enumerate(columns))
-        own = (*named, (_KEY, owner.key), *(() if owner.period is None else ((_PERIOD, owner.period),)))
-        made = Select(own, _over(source, rows), where=tuple(tests))
-        met = [apply(ScalarFunction.EQUAL, Reference(_KEY, "r"), Reference(_KEY, "l"))]
+            return Select(
+                (*columns, (UNIT, _unit(owner.key, owner.period))), _staged_source(source, rows), where=tuple(tests)
+            )
+        inner_names = tuple((f"c{index}", scalar) for index, (_, scalar) in enumerate(columns))
+        inner_columns = (*inner_names, (_KEY, owner.key), *(() if owner.period is None else ((_PERIOD, owner.period),)))
+        inner_rows = Select(inner_columns, _staged_source(source, rows), where=tuple(tests))
+        conditions = [apply(ScalarFunction.EQUAL, Reference(_KEY, "r"), Reference(_KEY, "l"))]
         if owner.period is not None:
-            met.append(apply(ScalarFunction.EQUAL, Reference(_PERIOD, "r"), Reference(_PERIOD, "l")))
-        shown = tuple((name, Reference(f"c{place}", "r")) for place, (name, _) in enumerate(columns))
+            conditions.append(apply(ScalarFunction.EQUAL, Reference(_PERIOD, "r"), Reference(_PERIOD, "l")))
+        visible_columns = tuple((name, Reference(f"c{index}", "r")) for index, (name, _) in enumerate(columns))
         unit = (UNIT, Reference(UNIT, "l"))
-        return Select((*shown, unit), made, joins=(RelationalJoin(owner.links, "l", every(met)),))
+        return Select(
+            (*visible_columns, unit), inner_rows, joins=(RelationalJoin(owner.links, "l", every(conditions)),)
+        )
 
     def _owner(self, table: Table, rows: RowLowering) -> _Owner | None:
         if table.public or table.every_row:
             return None
         period = self._period(table, rows)
         if not isinstance(table.id, Via):
-            read = self._read_id(table)
+            read_key = self._id_reader(table)
             column = self.scans.stored(table.name, table.id, f"tables.{table.name}.id")
-            return _Owner(rows.shared(read(rows, column, table.name)), period, None)
+            return _Owner(rows.shared(read_key(rows, column, table.name)), period, None)
         parent = self.policy.tables[table.id.via]
-        on = self.scans.stored(table.name, table.id.on, f"tables.{table.name}.id.on")
+        child_key = self.scans.stored(table.name, table.id.on, f"tables.{table.name}.id.on")
         key = self.scans.stored(parent.name, table.id.key, f"tables.{table.name}.id.key")
-        compared = self._common((on, key)) or self._meeting((on, key))
-        return _Owner(rows.shared(compared(rows, on, table.name)), period, self._links(parent, key, compared))
+        read_both = self._common_key_reader((child_key, key)) or self._mixed_key_reader((child_key, key))
+        return _Owner(rows.shared(read_both(rows, child_key, table.name)), period, self._links(parent, key, read_both))
 
-    def _links(self, table: Table, key: StoredColumn, read: Read) -> Select:
+    def _links(self, table: Table, key: StoredColumn, read_key: Read) -> Select:
         """Select the keys of a table's rows, each once with every unit that owns such a row."""
         rows = RowLowering({})
         owner = self._owner(table, rows)
         assert owner is not None
-        linked = rows.shared(read(rows, key, table.name))
+        linked = rows.shared(read_key(rows, key, table.name))
         tests = [present(each) for each in (linked, owner.key, owner.period) if each is not None]
         names = [_KEY, UNIT] if owner.period is None else [_KEY, UNIT, _PERIOD]
         if owner.links is None:
-            made: list[Scalar] = [linked, _unit(owner.key, owner.period)]
-            made += [] if owner.period is None else [owner.period]
-            own = Select(tuple(zip(names, made, strict=True)), _over(Source(table.name), rows), where=tuple(tests))
+            scalars: list[Scalar] = [linked, _unit(owner.key, owner.period)]
+            scalars += [] if owner.period is None else [owner.period]
+            links = Select(
+                tuple(zip(names, scalars, strict=True)), _staged_source(Source(table.name), rows), where=tuple(tests)
+            )
         else:
-            inner = [("sf_link", linked), (_KEY, owner.key)]
-            inner += [] if owner.period is None else [(_PERIOD, owner.period)]
-            below_it = Select(tuple(inner), _over(Source(table.name), rows), where=tuple(tests))
-            met = [apply(ScalarFunction.EQUAL, Reference(each, "r"), Reference(each, "l")) for each in (_KEY, _PERIOD)]
-            shown = [
+            child_columns = [("sf_link", linked), (_KEY, owner.key)]
+            child_columns += [] if owner.period is None else [(_PERIOD, owner.period)]
+            child_rows = Select(tuple(child_columns), _staged_source(Source(table.name), rows), where=tuple(tests))
+            conditions = [
+                apply(ScalarFunction.EQUAL, Reference(name, "r"), Reference(name, "l")) for name in (_KEY, _PERIOD)
+            ]
+            link_columns = [
                 (_KEY, Reference("sf_link", "r")),
                 (UNIT, Reference(UNIT, "l")),
                 (_PERIOD, Reference(_PERIOD, "r")),
             ]
-            join = RelationalJoin(owner.links, "l", every(met if owner.period is not None else met[:1]))
-            own = Select(tuple(shown[: len(names)]), below_it, joins=(join,))
-        return Select(same(names), own, grouped=tuple(names))
+            join = RelationalJoin(owner.links, "l", every(conditions if owner.period is not None else conditions[:1]))
+            links = Select(tuple(link_columns[: len(names)]), child_rows, joins=(join,))
+        return Select(same(names), links, grouped=tuple(names))
 
     def _period(self, table: Table, rows: RowLowering) -> Scalar | None:
-        """Find the start of the period that a row lies in. No bound is applied before: two days would become one."""
+        """Compute the start of a row's period. No bound is applied before: two days would become one."""
         column = self.policy.period_column(table.name)
         if column is None:
             return None
@@ -467,50 +479,50 @@ class _Build:
         bounds = table.columns[column].bounds
         if self.policy.per is None or bounds is None:
             return rows.shared(day)
-        return rows.shared(_paid_for(rows.shared(day), self.policy.per, bounds))
+        return rows.shared(_null_unless_paid(rows.shared(day), self.policy.per, bounds))
 
-    def _read_id(self, table: Table) -> Read:
-        """Say how ids become the one type that all tables of the population have."""
+    def _id_reader(self, table: Table) -> Read:
+        """Return the conversion of ids to the one type that all tables of the population have."""
         if self.policy.id_type is not None:
-            return self._as_type(self.policy.id_type)
-        others = [each for each in self.policy.tables.values() if not each.public and not isinstance(each.id, Via)]
-        columns = [self.scans.stored(each.name, each.id, f"tables.{each.name}.id") for each in others]
-        read = self._common(columns)
-        if read is not None:
-            return read
-        own = self.scans.stored(table.name, table.id, f"tables.{table.name}.id")
+            return self._typed_reader(self.policy.id_type)
+        id_tables = [each for each in self.policy.tables.values() if not each.public and not isinstance(each.id, Via)]
+        columns = [self.scans.stored(each.name, each.id, f"tables.{each.name}.id") for each in id_tables]
+        read_key = self._common_key_reader(columns)
+        if read_key is not None:
+            return read_key
+        own_column = self.scans.stored(table.name, table.id, f"tables.{table.name}.id")
         other, column = next(
-            (each, column) for each, column in zip(others, columns, strict=True) if self._common((own, column)) is None
+            (each, column)
+            for each, column in zip(id_tables, columns, strict=True)
+            if self._common_key_reader((own_column, column)) is None
         )
         raise InvalidPolicy(
-            f"the ids of one population have one type: those of {table.name} are stored as {own.told}, those of "
+            f"the ids of one population have one type: those of {table.name} are stored as {own_column.told}, those of "
             f"{other.name} as {column.told}",
             place=f"tables.{table.name}.id",
             fix='say in [unit] what ids are: id_type = "integer" makes 007 and 7 one id, id_type = "text" two; a row '
             "whose id is not of that type is dropped",
         )
 
-    def _common(self, columns: Sequence[StoredColumn]) -> Read | None:
-        """Say how keys of several sources are compared without being read as another type; None where they cannot
-        be.
-        """
+    def _common_key_reader(self, columns: Sequence[StoredColumn]) -> Read | None:
+        """Return how keys of several sources are compared without conversion; None if they cannot be."""
         kinds = {each.kind for each in columns}
-        alike = len({each.told for each in columns}) == 1 or kinds in ({Stored.INTEGER}, {Stored.TEXT})
-        return self._key if alike else None
+        is_comparable = len({each.told for each in columns}) == 1 or kinds in ({Stored.INTEGER}, {Stored.TEXT})
+        return self._key if is_comparable else None
 
     def _key(self, _: RowLowering, column: StoredColumn, table: str) -> Scalar:
-        """Compare a key in its own type; a list is nobody's, and refused as it has no text."""
+        """Return a key in its stored type; a list has no text, and is refused."""
         if column.kind is Stored.LIST:
             return self.text(table, column, f"tables.{table}.id")
         return self._cell(table, self.scans.cells.key(column))
 
-    def _meeting(self, columns: Sequence[StoredColumn]) -> Read:
-        """Say how keys that are stored in two types are compared: as whole numbers where one of them is a number."""
+    def _mixed_key_reader(self, columns: Sequence[StoredColumn]) -> Read:
+        """Return how keys stored in two types are compared: as whole numbers if one of them is a number."""
         kinds = {each.kind for each in columns}
         numbers = _NUMBERS - {Stored.BOOLEAN}
-        return self._as_type(Type.INTEGER if kinds & numbers and kinds <= numbers | {Stored.TEXT} else Type.TEXT)
+        return self._typed_reader(Type.INTEGER if kinds & numbers and kinds <= numbers | {Stored.TEXT} else Type.TEXT)
 
-    def _as_type(self, kind: Type) -> Read:
+    def _typed_reader(self, kind: Type) -> Read:
         if kind is Type.TEXT:
             return lambda _, column, table: self.text(table, column, f"tables.{table}.id")
         return self._whole_id
@@ -523,25 +535,27 @@ class _Build:
         to a unit that stays changes its rows, as if it were removed and another added; one who is two units changes
         both. So rows of such ids are nobody's, under either relation: which ones is decided by the row alone.
         """
-        made = rows.shared(self._typed(rows, table, column, Domain(Type.INTEGER), f"tables.{table}.id"))
+        number = rows.shared(self._typed(rows, table, column, Domain(Type.INTEGER), f"tables.{table}.id"))
         if column.kind is Stored.TEXT:
             text = self._cell(table, self.scans.cells.short(column))
-            exact = [apply(ScalarFunction.MATCHES, text, detail=(each,)) for each in (GRAMMARS[Type.INTEGER], EXACT)]
-            return apply(ScalarFunction.CASE, exact[0], made, exact[1], made, missing(Type.INTEGER))
+            is_exact = [
+                apply(ScalarFunction.MATCHES, text, detail=(grammar,)) for grammar in (GRAMMARS[Type.INTEGER], EXACT)
+            ]
+            return apply(ScalarFunction.CASE, is_exact[0], number, is_exact[1], number, missing(Type.INTEGER))
         if column.kind is Stored.REAL:
-            most = real(largest_whole(column.told in _SINGLE))
+            limit = real(largest_whole(column.told in _SINGLE_PRECISION))
             size = apply(ScalarFunction.ABS, self._cell(table, self.scans.cells.plain(column)))
-            return apply(ScalarFunction.CASE, apply(ScalarFunction.LESS, size, most), made, missing(Type.INTEGER))
-        return made
+            return apply(ScalarFunction.CASE, apply(ScalarFunction.LESS, size, limit), number, missing(Type.INTEGER))
+        return number
 
 
-def _over(source: Relation, rows: RowLowering) -> Relation | Select:
-    """Compute what expressions share in stages over a source."""
+def _staged_source(source: Relation, rows: RowLowering) -> Relation | Select:
+    """Compute common subexpressions in stages over a source."""
     return staged(source, rows)  # type: ignore[arg-type]
 
 
 def _unit(key: Scalar, period: Scalar | None) -> Scalar:
-    """Tell a unit by its id, or where it lies in a period by a text of both: ten letters of the day, then the id."""
+    """Identify a unit by its id, or per period by a text of both: ten letters of the day, then the id."""
     if period is None:
         return key
     return apply(
@@ -549,8 +563,8 @@ def _unit(key: Scalar, period: Scalar | None) -> Scalar:
     )
 
 
-def _paid_for(start: Scalar, per: str, bounds: Any) -> Scalar:
-    """Leave a row without a period where its account would be none within the declared bounds, as every scan does."""
+def _null_unless_paid(start: Scalar, per: str, bounds: Any) -> Scalar:
+    """Map a period start to NULL where its account lies outside the declared bounds, as every scan does."""
     first, last = (_day(calendar.truncated(per, end)) for end in bounds)
     end = calendar.shifted(last, 1, per)
     tests = [apply(ScalarFunction.AT_LEAST, start, Constant(first, Type.DATE))]
@@ -564,7 +578,7 @@ def _day(moment: dt.date) -> dt.date:
 
 
 def _inline(scalar: Scalar, stages: Mapping[str, Scalar]) -> Scalar:
-    """Write what is staged where it is used."""
+    """Substitute staged scalars where they are referred to."""
     if isinstance(scalar, Reference):
         return _inline(stages[scalar.name], stages) if scalar.name in stages else Reference(scalar.name, ITEM)
     if isinstance(scalar, Apply):

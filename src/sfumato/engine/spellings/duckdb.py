@@ -1,7 +1,4 @@
-"""DuckDB writes the relational form so.
-
-Values and names become DuckDB's SQL so.
-"""
+"""The DuckDB spelling of the relational form."""
 
 from __future__ import annotations
 
@@ -27,8 +24,8 @@ _STEPS: Mapping[Kind, str] = {
 
 
 class DuckDBSpelling(CommonSpelling):
-    """This is how DuckDB computes: doubles never fail (they become infinite), and projections are computed one after
-    the other.
+    """The DuckDB dialect: doubles never fail (they become infinite), and projections are computed one after the
+    other.
     """
 
     types = TYPES
@@ -55,14 +52,16 @@ class DuckDBSpelling(CommonSpelling):
         return f"CASE WHEN {self.matches(x, ZONED)} THEN {moment} ELSE {self.read_local(x)} END"
 
     def read_local(self, x: str) -> str:
-        """Read a text that is a time without a zone: this cast passes over a zone, and admits no space after a day."""
+        """Parse a time without a zone: this cast ignores a zone, and admits no space after a day."""
         return f"TRY_CAST({self.trim(x, ' ', start=True, end=True)} AS TIMESTAMP)"
 
     def lower(self, x: str) -> str:
         return f"LOWER({x})"
 
     def upper(self, x: str) -> str:
-        """DuckDB's capital of ß is ẞ, which is taken back: in one pass, so that no letter is dearer than another."""
+        """Convert to upper case; DuckDB's capital of ß is ẞ, which is reverted in one pass, so that every letter costs
+        the same.
+        """
         return f"REPLACE(UPPER({x}), 'ẞ', 'ß')"
 
     def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
@@ -94,6 +93,6 @@ class DuckDBSpelling(CommonSpelling):
         return f"SELECT unnest(CAST(${number} AS {self.types[kind]}[]))"
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
-        """Let the engine itself make the values, one step after another."""
+        """Generate the values in the engine."""
         moved = f"{self.constant(first, kind)} + {_STEPS.get(kind, 'i')}"
         return f"SELECT CAST({moved} AS {self.types[kind]}) FROM range({count}) AS r(i)"

@@ -1,4 +1,4 @@
-"""One generator writes the relational form as SQL, through the spelling of a dialect."""
+"""Write the relational form as SQL, through the spelling of a dialect."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Scan = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Generator:
-    """A generator writes SQL in one dialect, over the scans of one set of sources."""
+    """A generator of SQL in one dialect, over the scans of one set of sources."""
 
     spelling: Spelling
     scan: Scan
@@ -56,13 +56,13 @@ class Generator:
         text = f"SELECT {', '.join(columns)} FROM {self._source(select.source, select.part)}"
         text += "".join(self._join(join) for join in select.joins)
         if select.where:
-            text += f" WHERE {' AND '.join(f'({self._test(test)})' for test in select.where)}"
+            text += f" WHERE {' AND '.join(f'({self._predicate(test)})' for test in select.where)}"
         if select.grouped:
             text += f" GROUP BY {', '.join(select.grouped)}"
         return text if select.having is None else f"{text} HAVING {self.scalar(select.having)}"
 
     def scalar(self, scalar: Scalar) -> str:
-        """Write a value of one row, of a group or of a partition."""
+        """Write a scalar of one row, of a group or of a partition."""
         match scalar:
             case Reference(name, part):
                 return self.spelling.name(name) if part is None else f"{part}.{self.spelling.name(name)}"
@@ -77,7 +77,7 @@ class Generator:
             case WindowTotal(total, partition, order, frame):
                 return self._total(total, self._over(partition, order, frame))
             case Beside():
-                return self._shifted(scalar)
+                return self._lead_or_lag(scalar)
             case Items(column):
                 return self.spelling.items(self.scalar(column))
 
@@ -105,11 +105,11 @@ class Generator:
             return f" CROSS JOIN {source}"
         return f" {'LEFT' if join.outer else 'INNER'} JOIN {source} ON {self.scalar(join.on)}"
 
-    def _test(self, test: Scalar | Exists) -> str:
+    def _predicate(self, test: Scalar | Exists) -> str:
         if not isinstance(test, Exists):
             return self.scalar(test)
-        found = f"EXISTS (SELECT 1 FROM {self._source(test.relation, test.part)} WHERE {self.scalar(test.on)})"
-        return f"NOT {found}" if test.negated else found
+        exists = f"EXISTS (SELECT 1 FROM {self._source(test.relation, test.part)} WHERE {self.scalar(test.on)})"
+        return f"NOT {exists}" if test.negated else exists
 
     def _total(self, total: GroupTotal, over: str = "") -> str:
         if total.argument is None:
@@ -125,8 +125,8 @@ class Generator:
             return f"COUNT(DISTINCT {argument}){over}"
         return f"{total.aggregation.name}({argument}){over}"
 
-    def _shifted(self, beside: Beside) -> str:
-        """Write a value of another row, with the default written out where there is none, as every dialect reads it."""
+    def _lead_or_lag(self, beside: Beside) -> str:
+        """Write LEAD or LAG; every dialect takes the default as its third argument."""
         function = "LAG" if beside.places < 0 else "LEAD"
         default = "" if beside.default is None else f", {self.scalar(beside.default)}"
         over = self._over(beside.partition, beside.order)
@@ -136,11 +136,11 @@ class Generator:
         self, partition: tuple[Scalar, ...], order: tuple[Scalar | Ordered, ...], frame: WindowFrame | None = None
     ) -> str:
         by = f"PARTITION BY {', '.join(map(self.scalar, partition))}"
-        ordered = f" ORDER BY {', '.join(map(self._ordered, order))}" if order else ""
+        ordered = f" ORDER BY {', '.join(map(self._sort_key, order))}" if order else ""
         return f" OVER ({by}{ordered}{_FRAMES[frame] if frame else ''})"
 
-    def _ordered(self, each: Scalar | Ordered) -> str:
-        ordered = each if isinstance(each, Ordered) else Ordered(each)
+    def _sort_key(self, key: Scalar | Ordered) -> str:
+        ordered = key if isinstance(key, Ordered) else Ordered(key)
         direction = " DESC" if ordered.descending else ""
         return f"{self.scalar(ordered.scalar)}{direction} NULLS {'FIRST' if ordered.nulls_first else 'LAST'}"
 
@@ -167,7 +167,7 @@ def _suffix(test: str) -> Writer:
 
 
 def _case(_: Spelling, *written: str) -> str:
-    """Write pairs of a test and a value, and what else there is: NULL if nothing is given."""
+    """Write pairs of a test and a value, and an ELSE if there is a last value: NULL otherwise."""
     pairs = zip(written[::2], written[1::2], strict=False)
     otherwise = f"ELSE {written[-1]} " if len(written) % 2 else ""
     return f"CASE {' '.join(f'WHEN {test} THEN {value}' for test, value in pairs)} {otherwise}END"
@@ -181,7 +181,7 @@ def _in(_: Spelling, x: str, *choices: str) -> str:
     return f"({x} IN ({', '.join(choices)}))"
 
 
-def _counted(spelling: Spelling, x: str) -> str:
+def _length(spelling: Spelling, x: str) -> str:
     return _convert(spelling, f"LENGTH({x})", Type.INTEGER)
 
 
@@ -215,7 +215,7 @@ _WRITERS: dict[ScalarFunction, Writer] = {
     ScalarFunction.EXP: _prefix("EXP"),
     ScalarFunction.POWER: _prefix("POWER"),
     ScalarFunction.CONVERT: _convert,
-    ScalarFunction.LENGTH: _counted,
+    ScalarFunction.LENGTH: _length,
     ScalarFunction.JOIN: _infix("||"),
     ScalarFunction.REPLACE: _prefix("REPLACE"),
     ScalarFunction.LEAST: lambda spelling, *xs: spelling.least(*xs),

@@ -1,4 +1,4 @@
-"""Values and names become SQL text here, and in no other way does anything but our own words get into a statement."""
+"""Quote values and names as SQL text: the only way in which user-supplied text enters a statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL writes the relational form so."""
+"""The PostgreSQL spelling of the relational form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TYPES: Mapping[Kind, str] = {
 BYTES = 'COLLATE "C"'
 """Texts are compared by their bytes, whatever collation their source or the database has."""
 _MONTHS = {"quarter": 3}
-_FAR = 1_000_000_000
+_MAX_POSITION = 1_000_000_000
 """No text is so long: a position or a count beyond it is this one, which PostgreSQL's 32 bits hold."""
 
 
@@ -40,8 +40,8 @@ name = LITERALS.name
 
 @dataclass(frozen=True)
 class PostgresSpelling(CommonSpelling):
-    """This is how PostgreSQL computes: doubles that overflow or underflow are errors (none do within our range), and a
-    text carries its collation.
+    """The PostgreSQL dialect: doubles that overflow or underflow are errors (none do within our range), and a text
+    carries its collation.
     """
 
     letters: str | None = None
@@ -56,7 +56,7 @@ class PostgresSpelling(CommonSpelling):
         return f"({converted} {BYTES})" if kind is Type.TEXT else converted
 
     def half_away(self, x: str) -> str:
-        """PostgreSQL's own ROUND takes halves of doubles to even."""
+        """Round halves away from zero; PostgreSQL's own ROUND takes halves of doubles to even."""
         return f"(TRUNC({x}) + CASE WHEN ABS({x} - TRUNC({x})) >= 0.5 THEN SIGN({x}) ELSE 0 END)"
 
     def divide_whole(self, x: str, y: str) -> str:
@@ -79,14 +79,14 @@ class PostgresSpelling(CommonSpelling):
         return f"CASE WHEN {self.matches(x, ZONED)} THEN {moment} ELSE CAST({plain} AS TIMESTAMP) END"
 
     def lower(self, x: str) -> str:
-        """İ is written i before, where a server's own rule has two letters for it."""
-        return self._turned("LOWER", f"REPLACE(REPLACE({x}, 'İ', 'i'), 'Σ', 'σ')")
+        """Convert to lower case; İ is replaced by i before, where a server's own rule yields two letters."""
+        return self._change_case("LOWER", f"REPLACE(REPLACE({x}, 'İ', 'i'), 'Σ', 'σ')")
 
     def upper(self, x: str) -> str:
-        """ẞ is written ß, as a capital of its own it is no letter that every server knows."""
-        return f"REPLACE({self._turned('UPPER', x)}, 'ẞ', 'ß')"
+        """Convert to upper case; ẞ becomes ß again, since not every server knows that capital."""
+        return f"REPLACE({self._change_case('UPPER', x)}, 'ẞ', 'ß')"
 
-    def _turned(self, function: str, x: str) -> str:
+    def _change_case(self, function: str, x: str) -> str:
         if self.letters is None:
             raise Unsupported(
                 "engine-limits",
@@ -106,8 +106,8 @@ class PostgresSpelling(CommonSpelling):
         return f"(MD5(CONCAT_WS('|', {', '.join(texts)})) {BYTES})"
 
     def part(self, x: str, part: str) -> str:
-        found = f"EXTRACT({part} FROM {x})"
-        return f"CAST({f'FLOOR({found})' if part == 'second' else found} AS BIGINT)"
+        extracted = f"EXTRACT({part} FROM {x})"
+        return f"CAST({f'FLOOR({extracted})' if part == 'second' else extracted} AS BIGINT)"
 
     def start(self, x: str, unit: str, kind: Type) -> str:
         return f"CAST(DATE_TRUNC('{unit}', CAST({x} AS TIMESTAMP)) AS {self.types[kind]})"
@@ -124,16 +124,16 @@ class PostgresSpelling(CommonSpelling):
         return f"(CAST(FLOOR(EXTRACT(EPOCH FROM {x})) AS BIGINT) + {SECONDS_BEFORE_1970})"
 
     def listed(self, number: int, kind: Type) -> str:
-        made = f"UNNEST(CAST(${number} AS {self.types[kind]}[]))"
-        return f"SELECT {made} {BYTES}" if kind is Type.TEXT else f"SELECT {made}"
+        unnested = f"UNNEST(CAST(${number} AS {self.types[kind]}[]))"
+        return f"SELECT {unnested} {BYTES}" if kind is Type.TEXT else f"SELECT {unnested}"
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
-        """Let the server itself make the values, one step after another."""
+        """Generate the values on the server."""
         step = "i * INTERVAL '1 hour'" if kind is Type.TIMESTAMP else "i"
         moved = f"{self.constant(first, kind)} + {step}"
         return f"SELECT CAST({moved} AS {self.types[kind]}) FROM GENERATE_SERIES(0, {count - 1}) AS s(i)"
 
 
 def _position(x: str) -> str:
-    """Write a position or a count, NULL where it is, in the 32 bits that PostgreSQL takes it in."""
-    return f"CAST(CASE WHEN {x} > {_FAR} THEN {_FAR} ELSE {x} END AS INTEGER)"
+    """Clamp a position or a count to PostgreSQL's 32 bits; NULL stays NULL."""
+    return f"CAST(CASE WHEN {x} > {_MAX_POSITION} THEN {_MAX_POSITION} ELSE {x} END AS INTEGER)"

@@ -1,9 +1,7 @@
-"""Spark writes the relational form so.
+"""The Spark spelling of the relational form.
 
 It is Spark with ANSI on, in UTC, with the settings that ``engine.spark.sessions`` pins: a sum of 64-bit numbers or a
 cast beyond its type would fail, so sums are formed in DECIMAL(38, 0) and casts are of what surely fits.
-
-Values and names become Spark's SQL so.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ _STEPS: Mapping[Kind, str] = {
     Type.DATE: "date_add({}, CAST(i AS INT))",
     Type.TIMESTAMP: "({} + make_dt_interval(0, CAST(i AS INT)))",
 }
-_LONGEST = 2**31 - 1
+_MAX_POSITION = 2**31 - 1
 """Places in a text are 32-bit numbers here."""
 _TIMES = "CAST({} AS DECIMAL(38,0))"
 _ESCAPES = "\\!#~^|"
@@ -56,9 +54,9 @@ _LAST_CASED = 0x1F000
 
 
 class SparkSpelling(CommonSpelling):
-    """This is how Spark computes with these settings: doubles become infinite, and division by 0, a cast that does not
-    fit and a sum that leaves its type fail. A projection is not merged into one that uses a column of it twice, unless
-    that is cheap.
+    """The Spark dialect with these settings: doubles become infinite, and division by 0, a cast that does not fit and a
+    sum that leaves its type fail. A projection is not merged into one that uses a column of it twice, unless that is
+    cheap.
     """
 
     types = TYPES
@@ -83,19 +81,23 @@ class SparkSpelling(CommonSpelling):
         return f"CASE WHEN ABS({x}) < {_WHOLE_FROM} THEN CAST({rounded} AS DOUBLE) ELSE {x} END"
 
     def half_away(self, x: str) -> str:
-        """ROUND goes by the shortest decimal of a double, which ends in .5 only where the double itself does."""
+        """Round halves away from zero: ROUND goes by the shortest decimal of a double, which ends in .5 only where the
+        double itself does.
+        """
         return f"ROUND({x}, 0)"
 
     def divide_whole(self, x: str, y: str) -> str:
         return f"({x} DIV {y})"
 
     def divide_wide(self, x: str, y: str) -> str:
-        """DIV of decimals gives 64 bits, and more is lost. A quotient without a rest is exact up to 32 digits."""
+        """Divide exactly: DIV of decimals returns 64 bits, and more is lost. A quotient without a remainder is exact up
+        to 32 digits.
+        """
         return f"CAST(({x} - {x} % {y}) / {y} AS DECIMAL(38,0))"
 
     def like(self, x: str, pattern: str) -> str:
-        """Name an escape that does not occur: without one it is the backslash."""
-        unused = next(each for each in (*_ESCAPES, *map(chr, range(0x100, 0x110000))) if each not in pattern)
+        """Match a pattern with an escape that does not occur in it: without one it is the backslash."""
+        unused = next(letter for letter in (*_ESCAPES, *map(chr, range(0x100, 0x110000))) if letter not in pattern)
         return f"({x} LIKE {literal(pattern)} ESCAPE {literal(unused)})"
 
     def matches(self, x: str, grammar: str) -> str:
@@ -103,23 +105,25 @@ class SparkSpelling(CommonSpelling):
         return f"({x} RLIKE {whole})"
 
     def read(self, x: str, kind: Type) -> str:
-        """A time without a zone is one of UTC. After a clock without seconds no zone is read, so they are added."""
+        """Parse a text. A time without a zone is one of UTC. After a clock without seconds no zone is read, so they are
+        added.
+        """
         if kind is not Type.TIMESTAMP:
             return f"TRY_CAST({x} AS {self.types[kind]})"
         clock = literal("([ T][0-9]{2}:[0-9]{2})([Z+-])")
         return f"CAST(TRY_CAST(regexp_replace({x}, {clock}, {literal('$1:00$2')}) AS TIMESTAMP_LTZ) AS TIMESTAMP_NTZ)"
 
     def lower(self, x: str) -> str:
-        return f"translate({x}, {_turned(grammars.lower)})"
+        return f"translate({x}, {_translation(grammars.lower)})"
 
     def upper(self, x: str) -> str:
-        return f"translate({x}, {_turned(grammars.upper)})"
+        return f"translate({x}, {_translation(grammars.upper)})"
 
     def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
         return f"TRIM({'BOTH' if start and end else 'LEADING' if start else 'TRAILING'} {literal(letters)} FROM {x})"
 
     def slice(self, x: str, first: str, count: str) -> str:
-        return f"SUBSTRING({x}, {_place(first)}, {_place(count)})"
+        return f"SUBSTRING({x}, {_position(first)}, {_position(count)})"
 
     def digest(self, *texts: str) -> str:
         return f"md5(CAST(concat_ws('|', {', '.join(texts)}) AS BINARY))"
@@ -128,7 +132,7 @@ class SparkSpelling(CommonSpelling):
         return f"CAST({_PARTS.get(part, part + '({})').format(x)} AS BIGINT)"
 
     def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
-        """Months are moved as months; whatever is shorter, as seconds."""
+        """Add an interval: months as months, shorter units as seconds."""
         if unit in _MONTHS:
             return f"CAST(({x} + make_ym_interval(0, {amount * _MONTHS[unit]})) AS {self.types[kind]})"
         if kind is Type.DATE:
@@ -151,7 +155,7 @@ class SparkSpelling(CommonSpelling):
         ±2^21, so no sum leaves 64 bits before 2^42 rows; a table has at most 2^40.
         """
         parts = f"shiftright({x}, 42)", f"shiftright({x}, 21) & 2097151L", f"{x} & 2097151L"
-        high, middle, low = (f"CAST(SUM({each}){over} AS DECIMAL(38,0))" for each in parts)
+        high, middle, low = (f"CAST(SUM({part}){over} AS DECIMAL(38,0))" for part in parts)
         return f"({high} * {_TIMES.format(2**42)} + {middle} * {_TIMES.format(2**21)} + {low})"
 
     def listed(self, number: int, kind: Type) -> str:
@@ -161,20 +165,28 @@ class SparkSpelling(CommonSpelling):
         return f"explode({x})"
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
-        """Let the engine itself make the values, one step after another."""
+        """Generate the values in the engine."""
         moved = _STEPS.get(kind, "({} + i)").format(self.constant(first, kind))
         return f"SELECT {moved} FROM (SELECT explode(sequence(0L, {count - 1}L)) AS i)"
 
 
-def _place(x: str) -> str:
-    return f"CAST(CASE WHEN {x} > {_LONGEST} THEN {_LONGEST} ELSE {x} END AS INT)"
+def _position(x: str) -> str:
+    return f"CAST(CASE WHEN {x} > {_MAX_POSITION} THEN {_MAX_POSITION} ELSE {x} END AS INT)"
 
 
 @cache
-def _turned(turn: Callable[[str], str]) -> str:
-    """List all letters that are turned and what they become: Spark's own tables are those of its Java or its ICU, turn
-    one letter into several, and depend on what stands beside it. A translation is looked up letter by letter.
+def _translation(change_case: Callable[[str], str]) -> str:
+    """Write the two arguments of translate() for all letters that change case: Spark's own tables are those of its Java
+    or its ICU, map one letter to several, and depend on its neighbours. A translation is looked up letter by letter.
     """
-    cased = (each for each in map(chr, range(_LAST_CASED)) if {each.lower(), each.upper(), each.title()} != {each})
-    changed = [(letter, turned) for letter, turned in ((each, turn(each)) for each in cased) if letter != turned]
-    return ", ".join(literal("".join(each)) for each in zip(*changed, strict=True))
+    cased_letters = (
+        letter
+        for letter in map(chr, range(_LAST_CASED))
+        if {letter.lower(), letter.upper(), letter.title()} != {letter}
+    )
+    pairs = [
+        (letter, replacement)
+        for letter, replacement in ((cased_letter, change_case(cased_letter)) for cased_letter in cased_letters)
+        if letter != replacement
+    ]
+    return ", ".join(literal("".join(letters)) for letters in zip(*pairs, strict=True))

@@ -1,7 +1,4 @@
-"""A spelling writes what dialects write differently; the generator writes everything else for all of them.
-
-Dialects have these words in common; each of them says only what it writes otherwise.
-"""
+"""The interface of a SQL dialect: what dialects write differently, with the defaults that most share."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from sfumato.policy import Type, Value
 
 
 class Spelling(Protocol):
-    """A spelling says how one dialect writes the forms in which dialects differ.
+    """A SQL dialect: how it writes the forms in which dialects differ.
 
-    Arguments and results are SQL; a method may name an argument more than once only if that is cheap, since a long
-    argument is staged before. Whatever the arguments hold, what is written fails for no row.
+    Arguments and results are SQL; a method may repeat an argument only if that is cheap, since a long argument is
+    staged before. Whatever the arguments hold, what is written fails for no row.
     """
 
     types: Mapping[Kind, str]
@@ -71,45 +68,45 @@ class Spelling(Protocol):
         ...
 
     def least(self, *xs: str) -> str:
-        """Take the least, passing over NULL."""
+        """Take the least, ignoring NULL."""
         ...
 
     def greatest(self, *xs: str) -> str:
-        """Take the greatest, passing over NULL."""
+        """Take the greatest, ignoring NULL."""
         ...
 
     def like(self, x: str, pattern: str) -> str:
-        """Tell whether a text matches a pattern in which nothing is an escape."""
+        """Match a text against a LIKE pattern without escapes."""
         ...
 
     def matches(self, x: str, grammar: str) -> str:
-        """Tell whether a whole text matches a regular expression of the common kind."""
+        """Match a whole text against a regular expression of the common kind."""
         ...
 
     def read(self, x: str, kind: Type) -> str:
-        """Read a text that matches the grammar of a type, spaces around it and all, as a value of that type; a time's
-        zone counts.
+        """Parse a text that matches the grammar of a type, including spaces around it, as a value of that type; a
+        time's zone is honoured.
         """
         ...
 
     def lower(self, x: str) -> str:
-        """Write a text in small letters, one for one, as ``plan.letters`` says."""
+        """Convert a text to lower case, letter by letter, as ``plan.letters`` defines."""
         ...
 
     def upper(self, x: str) -> str:
-        """Write a text in capital letters, one for one; a letter without a single capital stays."""
+        """Convert a text to upper case, letter by letter; a letter without a single capital stays."""
         ...
 
     def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
-        """Strip a text of these letters at the ends named."""
+        """Strip these letters from the chosen ends of a text."""
         ...
 
     def slice(self, x: str, first: str, count: str) -> str:
-        """Take so many letters (at least 0) from a position (at least 1) on."""
+        """Take ``count`` letters (at least 0) from a position (at least 1) on."""
         ...
 
     def code(self, x: str, *texts: str) -> str:
-        """Write a text that is one of these as what is grouped by fastest, ordered alike; the text itself will do."""
+        """Encode a text that is one of these for fast grouping, in the same order; the text itself will do."""
         ...
 
     def digest(self, *texts: str) -> str:
@@ -117,15 +114,15 @@ class Spelling(Protocol):
         ...
 
     def part(self, x: str, part: str) -> str:
-        """Read a part of a date or time as a 64-bit whole number: Sunday is 0, weeks are ISO's."""
+        """Extract a part of a date or time as a 64-bit whole number: Sunday is 0, weeks are ISO's."""
         ...
 
     def start(self, x: str, unit: str, kind: Type) -> str:
-        """Find the start of the unit that holds a date or time; weeks start on Monday."""
+        """Truncate a date or time to its unit; weeks start on Monday."""
         ...
 
     def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
-        """Move a date or time by so many units, at the month's end at the latest; the result lies in the calendar."""
+        """Add ``amount`` units to a date or time, clamped to the month's end; the result lies in the calendar."""
         ...
 
     def days(self, first: str, last: str) -> str:
@@ -137,11 +134,11 @@ class Spelling(Protocol):
         ...
 
     def wide_sum(self, x: str, over: str = "") -> str:
-        """Write the exact sum of whole numbers in a group, wide; or of a window, which is written so."""
+        """Write the exact sum of whole numbers in a group, wide; or over a window, if ``over`` is given."""
         ...
 
     def narrow_sum(self, x: str, over: str = "") -> str:
-        """Write the exact sum, wide, of 64-bit numbers in a group, or of a window."""
+        """Write the exact sum, wide, of 64-bit numbers in a group, or over a window."""
         ...
 
     def listed(self, number: int, kind: Type) -> str:
@@ -149,11 +146,11 @@ class Spelling(Protocol):
         ...
 
     def items(self, x: str) -> str:
-        """Spell what makes a row of each item of a list, as a column of SELECT."""
+        """Write the expression that unnests a list, as a column of SELECT."""
         ...
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
-        """Write a SELECT of so many whole numbers, days (of a date) or hours (of a time), from the first on."""
+        """Write a SELECT of ``count`` whole numbers, days (of a date) or hours (of a time), from ``first`` on."""
         ...
 
 
@@ -162,8 +159,8 @@ SECONDS_BEFORE_1970 = 62_135_596_800
 
 
 class CommonSpelling:
-    """These are the words of a ``Spelling`` that are the same SQL on most engines: CAST rounds to even, LEAST and
-    GREATEST pass over NULL, FLOOR, CEIL and TRUNC give doubles.
+    """The parts of a ``Spelling`` that are the same SQL on most engines: CAST rounds to even, LEAST and GREATEST ignore
+    NULL, FLOOR, CEIL and TRUNC return doubles.
     """
 
     types: Mapping[Kind, str]

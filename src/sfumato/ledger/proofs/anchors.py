@@ -1,9 +1,9 @@
-"""An anchor keeps the head and the totals of a ledger, small enough to be kept elsewhere.
+"""An anchor holds the head and the totals of a ledger, small enough to be kept elsewhere.
 
 Whoever can write the file can rewrite all of it, hashes included; a chain alone cannot show that its end was cut off.
 An anchor kept in another place can: a ledger that does not contain the anchor's line is refused for charging.
 
-Anchors are kept by a user: of the whole ledger when it is closed, and none gives way to one that knows less.
+Anchors are kept by a user: of the whole ledger when it is closed, and none is replaced by one that knows less.
 
 A ledger that was rolled back, by a failover or a backup, still has a last line. An anchor of that line would forget the
 lost ones, so an anchor is replaced only where the ledger still holds the line that it knows, and only by one of the
@@ -15,8 +15,8 @@ read for it, and before anybody is told. A process that is killed (kill -9) in b
 that it forgets. The file is not synced: if the machine of a curator loses its power at the moment of a failover, its
 last lines may be forgotten with it.
 
-Such a file goes when an anchor of the whole ledger was saved while the ledger held the lines that it knows. Whoever
-closes a ledger that has lost them leaves it, so nothing is ever merged that may be of two histories.
+Such a file is removed when an anchor of the whole ledger was saved while the ledger held the lines that it knows.
+Whoever closes a ledger that has lost them leaves it, so nothing is ever merged that may be of two histories.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from sfumato.untrusted import UNREADABLE
 @codec.value("anchored-account")
 @dataclass(frozen=True)
 class AnchoredAccount:
-    """This is an account as it stood at the anchor; what tabs held counts as spent."""
+    """An account as it stood at the anchor; what tabs held counts as spent."""
 
     name: str
     terms: Terms
@@ -59,7 +59,7 @@ class AnchoredAccount:
 @codec.value("anchor")
 @dataclass(frozen=True)
 class Anchor:
-    """Line ``number`` has this hash, and the accounts stood like this."""
+    """The hash of line ``number``, and the accounts as they stood there."""
 
     number: int
     hash: str
@@ -74,15 +74,17 @@ class Anchor:
             raise InvalidParameter("number", self.number, "a whole number ≥ 0")
         if not isinstance(self.hash, str) or len(self.hash) != 64:
             raise InvalidParameter("hash", self.hash, "64 hexadecimal digits")
-        known = isinstance(self.accounts, (tuple, list)) and all(isinstance(a, AnchoredAccount) for a in self.accounts)
-        if not known or bool(self.accounts) is not (self.number > 0):
+        are_accounts = isinstance(self.accounts, (tuple, list)) and all(
+            isinstance(a, AnchoredAccount) for a in self.accounts
+        )
+        if not are_accounts or bool(self.accounts) is not (self.number > 0):
             raise InvalidParameter(
                 "accounts", self.accounts, "the accounts of the ledger, of which the first line is one"
             )
         object.__setattr__(self, "accounts", tuple(self.accounts))
         if not isinstance(self.marks, (tuple, list)) or not all(_is_mark(mark) for mark in self.marks):
             raise InvalidParameter("marks", self.marks, "pairs of a line's number and its hash")
-        object.__setattr__(self, "marks", tuple((number, seal) for number, seal in self.marks))
+        object.__setattr__(self, "marks", tuple((number, line_hash) for number, line_hash in self.marks))
         if type(self.moved) is not str:
             raise InvalidParameter("moved", self.moved, "a text")
 
@@ -90,34 +92,34 @@ class Anchor:
     def load(cls, path: str | os.PathLike[str]) -> Anchor:
         file = Path(local_files.address(path, "anchor"))
         try:
-            found = _decode(file.read_text())
+            decoded = _decode(file.read_text())
         except UNREADABLE as error:
             raise _unreadable(file) from error
-        if not isinstance(found, Anchor):
+        if not isinstance(decoded, Anchor):
             raise _unreadable(file)
-        return found
+        return decoded
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write beside and rename: there is always a whole anchor under the name."""
+        """Write a temporary file and rename it: there is always a whole anchor under the name."""
         target = Path(local_files.address(path, "path"))
-        partial = local_files.scratch(target)
+        temporary = local_files.scratch(target)
         try:
-            with open(partial, "w") as file:
+            with open(temporary, "w") as file:
                 file.write(codec.dumps(self))
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(partial, target)
+            os.replace(temporary, target)
         except BaseException:
             with contextlib.suppress(OSError):
-                partial.unlink()
+                temporary.unlink()
             raise
 
     def knows(self, transaction: Transaction) -> bool:
-        """Tell whether it is of this ledger, wherever it was kept then: it knows a line that is in it."""
+        """Return whether it is of this ledger, wherever it was kept then: it knows a line that is in it."""
         return self.number > 0 and any(transaction.has(*line) for line in ((self.number, self.hash), *self.marks))
 
     def misses(self, transaction: Transaction) -> bool:
-        """Tell whether it is of this ledger, wherever it was kept then, and knows a line that is lost. The line by
+        """Return whether it is of this ledger, wherever it was kept then, and knows a line that is lost. The line by
         which a ledger was moved is in the old one alone.
         """
         lines = self.marks[:1] if self.moved else ()
@@ -128,8 +130,8 @@ class Anchor:
         )
 
     def holds(self, transaction: Transaction) -> bool:
-        """Tell whether the ledger still contains the anchored line, or its owner has accepted that it does not, and all
-        that this anchor knows was added: another anchor of the same line may know less.
+        """Return whether the ledger still contains the anchored line, or its owner has accepted that it does not, and
+        all that this anchor knows was added: another anchor of the same line may know less.
         """
         if self.number == 0 or transaction.has(self.number, self.hash):
             return True
@@ -139,7 +141,7 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Lost:
-    """This is what an anchor knows of lines that a ledger lacks."""
+    """What an anchor knows of lines that a ledger lacks."""
 
     anchor: Anchor
     transaction: Transaction
@@ -150,7 +152,7 @@ class Lost:
 
     @classmethod
     def of(cls, anchor: Anchor, transaction: Transaction) -> Lost:
-        common = max((number for number, seal in anchor.marks if transaction.has(number, seal)), default=0)
+        common = max((number for number, line_hash in anchor.marks if transaction.has(number, line_hash)), default=0)
         rows = transaction.page({"kind": "acknowledge"}, after=common)
         return cls(anchor, transaction, common, tuple(row for row in rows if row.data == anchor.hash))
 
@@ -158,7 +160,7 @@ class Lost:
     def accepted(self) -> bool:
         return bool(self.rows)
 
-    def missing(self, known: AnchoredAccount) -> Cost:
+    def missing(self, account: AnchoredAccount) -> Cost:
         """Compute what is to be added to an account.
 
         Theorem: the totals end at no less than all that was spent. Let S stand at the common line, T at the anchor's,
@@ -166,16 +168,18 @@ class Lost:
         charges. T − S − A is added where that is more than nothing: at least T + N stands then. What was accepted for
         another line is part of N, so it is never taken off: it may be that of another history.
         """
-        equal = {"account": known.name}
-        shared = self.transaction.page(equal, newest=True, before=self.common + 1, limit=1) if self.common else []
-        stands = read_spending(shared[0].totals).total if shared else NOTHING
-        accepted = [read_cost(row.cost) for row in self.rows if row.account == known.name]
-        return _difference(known.total, [stands, *accepted])
+        same_account = {"account": account.name}
+        common_lines = (
+            self.transaction.page(same_account, newest=True, before=self.common + 1, limit=1) if self.common else []
+        )
+        common_total = read_spending(common_lines[0].totals).total if common_lines else NOTHING
+        accepted_costs = [read_cost(row.cost) for row in self.rows if row.account == account.name]
+        return _difference(account.total, [common_total, *accepted_costs])
 
 
 def looked_at(anchors: Iterable[Anchor]) -> list[int]:
-    """List the numbers of all lines that anchors know: a store that is far away fetches them at once."""
-    return [number for each in anchors for number, _ in ((each.number, each.hash), *each.marks) if number]
+    """List the numbers of all lines that anchors know: a remote store fetches them at once."""
+    return [number for anchor in anchors for number, _ in ((anchor.number, anchor.hash), *anchor.marks) if number]
 
 
 def _is_mark(mark: object) -> bool:
@@ -189,7 +193,7 @@ def _unreadable(path: Path) -> LedgerUnavailable:
 
 
 def anchored(transaction: Transaction) -> Anchor:
-    """Make the anchor of this moment."""
+    """Return the anchor of this moment."""
     if transaction.head is None:
         return Anchor(0, FIRST)
     accounts = tuple(_account(transaction, row.account) for row in transaction.page({"kind": "account-open"}))
@@ -198,7 +202,7 @@ def anchored(transaction: Transaction) -> Anchor:
 
 
 def marks_of(transaction: Transaction) -> tuple[tuple[int, str], ...]:
-    """Give number and hash of the last line, and of lines before it, ever further apart."""
+    """Return number and hash of the last line, and of lines before it, exponentially further apart."""
     if transaction.head is None:
         return ()
     rows = map(transaction.line, mark_numbers(transaction.head.number))
@@ -206,7 +210,7 @@ def marks_of(transaction: Transaction) -> tuple[tuple[int, str], ...]:
 
 
 def mark_numbers(last: int) -> list[int]:
-    """List the numbers of a last line and of lines before it, ever further apart."""
+    """List the numbers of a last line and of lines before it, exponentially further apart."""
     return [last, *(last - (1 << power) for power in range(last.bit_length()) if last > 1 << power)] if last else []
 
 
@@ -216,74 +220,76 @@ def _account(transaction: Transaction, name: str) -> AnchoredAccount:
 
 
 def accept(transaction: Transaction, anchors: Iterable[Anchor], reason: str) -> list[Row]:
-    """Append lines that add to every account what anchors know was spent and is lost, and say that their own lines are.
+    """Append lines that add to every account what anchors know was spent and is lost, and record that their lines are.
 
     What stands here after the last common line was spent too, in another history: both count. Lost lines of which two
     anchors know count twice, because nobody can tell whether they were the same.
     """
-    lost = sorted({each for each in anchors if not each.holds(transaction)}, key=lambda each: each.number)
-    return [row for anchor in lost for row in _accept(transaction, anchor, reason)]
+    lost_anchors = sorted(
+        {anchor for anchor in anchors if not anchor.holds(transaction)}, key=lambda anchor: anchor.number
+    )
+    return [row for anchor in lost_anchors for row in _accept(transaction, anchor, reason)]
 
 
 def _accept(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
     lost = Lost.of(anchor, transaction)
-    found: list[Row] = []
+    appended: list[Row] = []
     for account in anchor.accounts:
         _require_account(transaction, account)
         cost = lost.missing(account)
-        if not cost.nothing or not (found or lost.accepted):
+        if not cost.nothing or not (appended or lost.accepted):
             columns = {"data": anchor.hash, "question": reason}
-            found.append(transaction.append("acknowledge", account.name, columns, cost=cost))
-    return found
+            appended.append(transaction.append("acknowledge", account.name, columns, cost=cost))
+    return appended
 
 
-def _require_account(transaction: Transaction, known: AnchoredAccount) -> None:
-    """Open an account that is lost; refuse one that is counted in another currency."""
-    if transaction.newest(account=known.name) is None:
-        transaction.append("account-open", known.name, {"detail": codec.dumps(known.terms)})
-    last = transaction.last(known.name)
-    if transaction.terms(last.terms).budget.order != known.terms.budget.order:
+def _require_account(transaction: Transaction, anchored_account: AnchoredAccount) -> None:
+    """Open an account that is lost; raise for one that is counted in another currency."""
+    if transaction.newest(account=anchored_account.name) is None:
+        transaction.append("account-open", anchored_account.name, {"detail": codec.dumps(anchored_account.terms)})
+    last = transaction.last(anchored_account.name)
+    if transaction.terms(last.terms).budget.order != anchored_account.terms.budget.order:
         raise AccountDiffers(
             "the anchor counts this account in another currency",
-            place=f"account {known.name!r}",
+            place=f"account {anchored_account.name!r}",
             fix="give the anchor that belongs to this ledger",
         )
 
 
-def _difference(known: Cost, found: Sequence[Cost]) -> Cost:
-    """Compute what the known totals are above the sum of those found.
+def _difference(total: Cost, counted: Sequence[Cost]) -> Cost:
+    """Compute by how much the known total exceeds the sum of the costs counted already.
 
-    The sum is exact, since it is taken off: only the difference is rounded up where its fraction is long.
+    The sum is exact, since it is subtracted: only the difference is rounded up where its fraction is long.
     """
-    pure = None if known.pure is None else max(0, known.pure - sum(cost.pure or 0 for cost in found))
-    if any(cost.pure is None for cost in found):
+    pure = None if total.pure is None else max(0, total.pure - sum(cost.pure or 0 for cost in counted))
+    if any(cost.pure is None for cost in counted):
         pure = 0  # closed already: it stays so
-    renyi = None if known.renyi is None else max(0, known.renyi - sum(cost.renyi or 0 for cost in found))
-    failure = max(0, known.failure - sum(cost.failure for cost in found))
+    renyi = None if total.renyi is None else max(0, total.renyi - sum(cost.renyi or 0 for cost in counted))
+    failure = max(0, total.failure - sum(cost.failure for cost in counted))
     return Cost(pure, renyi, failure).with_short_fractions()
 
 
 @lru_cache(maxsize=64)
 def _decode(text: str) -> object:
-    """Read what a text holds; the same texts are read whenever a ledger is opened, and few of them change."""
+    """Decode a text; the same texts are read whenever a ledger is opened, and few of them change."""
     return codec.loads(text)
 
 
 Marks = tuple[tuple[int, str], ...]
 """Numbers and hashes of lines."""
 
-_PATIENCE = 5.0
+_LOCK_TIMEOUT = 5.0
 """Seconds to wait for whoever renews the same anchors."""
-_PAUSE = 0.01
-_NEWEST = 64
+_LOCK_POLL_SECONDS = 0.01
+_NEWEST_KEPT = 64
 """Last lines that a process remembers, to tell where another history has parted; and so many of the first."""
-_OLDEST = 32
+_OLDEST_KEPT = 32
 
 
 @contextlib.contextmanager
 def alone(place: Path) -> Iterator[None]:
-    """Let no other process renew the anchors of this folder meanwhile; its lock is had before the ledger is read, so
-    that nobody saves an older moment after a newer one.
+    """Hold the lock on the anchors of this folder; it is taken before the ledger is read, so that nobody saves an older
+    moment after a newer one.
     """
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = os.open(place.parent, os.O_RDONLY | os.O_CLOEXEC)
@@ -295,28 +301,28 @@ def alone(place: Path) -> Iterator[None]:
 
 
 def _lock(folder: int) -> None:
-    end = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _LOCK_TIMEOUT
     while True:
         try:
             return fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() >= end:
+            if time.monotonic() >= deadline:
                 raise  # an older anchor stays, and is still a true one
         except OSError:
             return None  # a file system without locks: what is on disk is compared in any case
-        time.sleep(_PAUSE)
+        time.sleep(_LOCK_POLL_SECONDS)
 
 
 def renew(places: tuple[Path, ...], transaction: Transaction) -> bool:
-    """Save the anchor of this moment in every place, but where one knows a line that the ledger lacks; tell whether it
-    is in all of them.
+    """Save the anchor of this moment in every place, but where one knows a line that the ledger lacks; return whether
+    it is in all of them.
     """
     if transaction.head is None:
         return False
-    now, everywhere = anchored(transaction), True
+    current, everywhere = anchored(transaction), True
     for place in places:
         if not place.exists() or Anchor.load(place).holds(transaction):
-            now.save(place)
+            current.save(place)
         else:
             everywhere = False
     return everywhere
@@ -324,7 +330,7 @@ def renew(places: tuple[Path, ...], transaction: Transaction) -> bool:
 
 @dataclass(frozen=True)
 class ProcessAnchor:
-    """This is what one process knows of the lines that it wrote, in a file of its own."""
+    """What one process knows of the lines that it wrote, in a file of its own."""
 
     path: Path
     process: str
@@ -334,17 +340,17 @@ class ProcessAnchor:
 
     @property
     def ended(self) -> bool:
-        """Tell whether its process is not known to run."""
+        """Whether its process is not known to run."""
         return local_files.alive(self.process, elsewhere=True) is not True
 
     def forget(self, places: tuple[Path, ...], transaction: Transaction) -> None:
         """Remove the file, once an anchor of the whole ledger knows as much in all of its ``places``. One that was
         written since it was read stays, whoever has done that: a process on another machine may have the same folder.
-        It is put aside first, under a name by which it is still found.
+        It is renamed first, to a name by which it is still found.
         """
-        if self.path.name.rsplit(".", 2)[0] != _joined(places) or not self.anchor.holds(transaction):
+        if self.path.name.rsplit(".", 2)[0] != _joined_stems(places) or not self.anchor.holds(transaction):
             return
-        aside = _named(self.path, f"{local_files.this_process()} {self.path.name}")
+        aside = _running_path(self.path, f"{local_files.this_process()} {self.path.name}")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
             if _stamp(aside) != self.stamp:
@@ -355,14 +361,14 @@ class ProcessAnchor:
 
 def _stamp(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return 0, 0
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 class Memory:
-    """A memory is what one process knows of the lines that it wrote to a ledger."""
+    """What one process knows of the lines that it wrote to a ledger."""
 
     def __init__(self, lineage: Marks = ()) -> None:
         self.lineage = lineage
@@ -378,16 +384,16 @@ class Memory:
         self._texts: dict[int, str] = {}
 
     def shared(self, transaction: Transaction) -> Marks:
-        """List lines that are surely before all that this transaction writes: those before a line that it still has. Of
-        a lost line nothing is known, whether its loss was accepted or not.
+        """List lines that surely precede all that this transaction writes: those before a line that it still has. Of a
+        lost line nothing is known, whether its loss was accepted or not.
         """
         lineage = self.lineage
         before = lineage if lineage and transaction.has(*lineage[0]) else ()
         head = transaction.head
-        return before if head is None else _thinned(dict.fromkeys([(head.number, head.hash), *before]))
+        return before if head is None else _thin_out(dict.fromkeys([(head.number, head.hash), *before]))
 
     def add(self, turn: int, before: Marks, written: Sequence[tuple[Row, Terms]]) -> None:
-        """Add lines with their terms, written in this turn ``before`` which these are; threads come in any order, and
+        """Add lines with their terms, written in this turn after the lines ``before``; threads come in any order, and
         the last counts.
         """
         for row, terms in written:
@@ -406,112 +412,118 @@ class Memory:
 
     @property
     def anchor(self) -> Anchor | None:
-        """Make an anchor of all that it knows; None where it wrote nothing."""
+        """Return an anchor of all that it knows; None if it wrote nothing."""
         if self.last is None:
             return None
-        (number, seal), *before = self.lineage
-        since = list(self._since.items())
-        accounts = [AnchoredAccount(name, terms, read_cost(total)) for name, (_, _, terms, total) in since]
-        return Anchor(number, seal, tuple(accounts), tuple(before), self._moved)
+        (number, last_hash), *before = self.lineage
+        charged = list(self._since.items())
+        accounts = [AnchoredAccount(name, terms, read_cost(total)) for name, (_, _, terms, total) in charged]
+        return Anchor(number, last_hash, tuple(accounts), tuple(before), self._moved)
 
     def save(self, path: Path) -> None:
-        """Write all that it knows beside and rename: a process that is killed leaves the whole file of this line, or of
-        the one before. No charge should wait long for it, so texts that were written before are not made again.
+        """Write a temporary file and rename it: a process that is killed leaves the whole file of this line, or of the
+        one before. No charge should wait long for it, so texts are cached.
         """
         accounts = [(name, terms, total) for name, (_, terms, _, total) in self._since.items()]
         moved = [self._moved] if self._moved else []
         text = json.dumps([local_files.this_process(), self.lineage, accounts, *moved])
-        partial = path.with_suffix(".partial")
+        temporary = path.with_suffix(".partial")
         try:
-            handle = _new(partial)
+            handle = _create_exclusive(temporary)
         except FileNotFoundError:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = _new(partial)
+            handle = _create_exclusive(temporary)
         except FileExistsError:
-            partial.unlink()  # of one that was killed while it wrote
-            handle = _new(partial)
+            temporary.unlink()  # of one that was killed while it wrote
+            handle = _create_exclusive(temporary)
         with open(handle, "wb") as file:
             file.write(text.encode())
-        os.replace(partial, path)
+        os.replace(temporary, path)
 
 
-def _new(path: Path) -> int:
-    """Make a file that is not there, for its owner's eyes only; a link in its place is not followed."""
+def _create_exclusive(path: Path) -> int:
+    """Create a file readable by its owner only; a link in its place is not followed."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def _thinned(lines: Iterable[tuple[int, str]]) -> Marks:
-    """Keep the newest of these lines, and the oldest."""
-    each = tuple(lines)
-    return (*each[:_NEWEST], *each[_NEWEST:][-_OLDEST:])
+def _thin_out(lines: Iterable[tuple[int, str]]) -> Marks:
+    """Keep the newest and the oldest of these lines."""
+    all_lines = tuple(lines)
+    return (*all_lines[:_NEWEST_KEPT], *all_lines[_NEWEST_KEPT:][-_OLDEST_KEPT:])
 
 
 def running_place(places: tuple[Path, ...], number: int) -> Path:
-    """Name the file of this process, beside the anchors of the whole ledger: by each of their names, as the ledger is
-    known by its id and by its address. A process may have opened it several times.
+    """Return the path of this process's file, beside the anchors of the whole ledger: named by each of them, as the
+    ledger is known by its id and by its address. A process may have opened it several times.
     """
-    return _named(places[0].with_name(f"{_joined(places)}..running"), f"{local_files.this_process()} {number}")
+    return _running_path(
+        places[0].with_name(f"{_joined_stems(places)}..running"), f"{local_files.this_process()} {number}"
+    )
 
 
-def _joined(places: tuple[Path, ...]) -> str:
+def _joined_stems(places: tuple[Path, ...]) -> str:
     return ".".join(place.stem for place in places)
 
 
-def _named(path: Path, text: str) -> Path:
-    """Give the file of the same ledger whose name is told from others by this text."""
+def _running_path(path: Path, text: str) -> Path:
+    """Return the path of a running file of the same ledger, made unique by this text."""
     return path.with_name(f"{path.name.rsplit('.', 2)[0]}.{sha256(text.encode()).hexdigest()[:16]}.running")
 
 
 def running(places: tuple[Path, ...]) -> tuple[ProcessAnchor, ...]:
-    """Read what processes have kept that did not close this ledger, or have it open still: under its id, or another
+    """Read the files of processes that did not close this ledger, or have it open still: under its id, or another
     ledger's that was at its address.
     """
-    several = {place.stem for place in places} if len(places) > 1 else set()
-    found = []
+    ledger_names = {place.stem for place in places} if len(places) > 1 else set()
+    process_anchors = []
     for path in sorted(places[0].parent.glob("*.running")):
         name, *_ = path.name.rsplit(".", 2)
-        if name == _joined(places) or several & set(name.split(".")):
-            found.append(_read_running(path))
-    return tuple(each for each in found if each is not None)
+        if name == _joined_stems(places) or ledger_names & set(name.split(".")):
+            process_anchors.append(_read_running(path))
+    return tuple(process_anchor for process_anchor in process_anchors if process_anchor is not None)
 
 
 def load(path: str | os.PathLike[str]) -> Anchor:
     """Read an anchor, or what a process that was killed has kept instead of one."""
-    kept = _read_running(Path(path)) if str(path).endswith(".running") else None
-    return Anchor.load(path) if kept is None else kept.anchor
+    process_anchor = _read_running(Path(path)) if str(path).endswith(".running") else None
+    return Anchor.load(path) if process_anchor is None else process_anchor.anchor
 
 
 def of_its_id(places: tuple[Path, ...]) -> list[Anchor]:
     """Read what this user has kept of the very ledger that these are the places of, and of no other at its address."""
-    whole = [Anchor.load(places[0])] if places[0].exists() else []
-    return whole + [each.anchor for each in running(places) if each.path.name.split(".")[0] == places[0].stem]
+    saved = [Anchor.load(places[0])] if places[0].exists() else []
+    return saved + [
+        process_anchor.anchor
+        for process_anchor in running(places)
+        if process_anchor.path.name.split(".")[0] == places[0].stem
+    ]
 
 
 def of_any_database(*, strict: bool) -> list[tuple[Path, Anchor]]:
-    """Read all that this user has kept of ledgers in databases. What cannot be read is refused if ``strict``, and left
-    out otherwise: it is of another ledger, or refused where that is opened.
+    """Read all that this user has kept of ledgers in databases. What cannot be read raises if ``strict``, and is
+    skipped otherwise: it is of another ledger, or refused where that is opened.
     """
     folder = local_files.anchor_folder()
-    found: list[tuple[Path, Anchor]] = []
+    anchors: list[tuple[Path, Anchor]] = []
     for path in (*sorted(folder.glob("*.anchor")), *sorted(folder.glob("*.running"))):
         try:
             if path.suffix == ".anchor":
-                found.append((path, Anchor.load(path)))
-            elif (kept := _read_running(path)) is not None:
-                found.append((path, kept.anchor))
+                anchors.append((path, Anchor.load(path)))
+            elif (process_anchor := _read_running(path)) is not None:
+                anchors.append((path, process_anchor.anchor))
         except LedgerUnavailable:
             if strict:
                 raise
-    return found
+    return anchors
 
 
 def of_the_same(transaction: Transaction, place: str) -> list[tuple[Path, Anchor]]:
-    """Find what this user has kept of a ledger wherever it was then, by lines that it shares: of any database, and
+    """Return what this user has kept of a ledger wherever it was then, by lines that it shares: of any database, and
     beside the file in this ``place``.
     """
     beside = Path(f"{place}.anchor")
-    near = [(beside, Anchor.load(beside))] if beside.is_absolute() and beside.exists() else []
-    return [(path, anchor) for path, anchor in of_any_database(strict=True) + near if anchor.knows(transaction)]
+    adjacent = [(beside, Anchor.load(beside))] if beside.is_absolute() and beside.exists() else []
+    return [(path, anchor) for path, anchor in of_any_database(strict=True) + adjacent if anchor.knows(transaction)]
 
 
 def _read_running(path: Path) -> ProcessAnchor | None:
@@ -531,9 +543,9 @@ def _read_running(path: Path) -> ProcessAnchor | None:
 
 @lru_cache(maxsize=64)
 def _decode_anchor(text: str) -> tuple[str, Anchor]:
-    """Read which process has written a text, and what it knew; the same texts are read at every opening."""
+    """Decode which process has written a text, and what it knew; the same texts are read at every opening."""
     process, lineage, accounts, *moved = json.loads(text)
     _boot, _space, _number, _start = process.split(" ")
-    (number, seal), *before = lineage
-    since = [AnchoredAccount(name, codec.loads_as(Terms, terms), read_cost(total)) for name, terms, total in accounts]
-    return process, Anchor(number, seal, tuple(since), tuple(before), *moved)
+    (number, last_hash), *before = lineage
+    charged = [AnchoredAccount(name, codec.loads_as(Terms, terms), read_cost(total)) for name, terms, total in accounts]
+    return process, Anchor(number, last_hash, tuple(charged), tuple(before), *moved)

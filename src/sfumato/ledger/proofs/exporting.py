@@ -1,10 +1,9 @@
-"""Every line is exported as JSON, CSV or Arrow, for other programs. Amounts are exact, as text: decimals, or p/q.
+"""Export every line as JSON, CSV or Arrow, for other programs. Amounts are exact, as text: decimals, or p/q.
 
-A complete export is a ledger as JSON: its key, and every column of every line, so that a ledger can be made of it.
-
-An ordinary export leaves out the key and the salts, because with them a guess of a question can be tested; a complete
-one is as secret as the ledger itself. It is one JSON value, with one line of text for each line of the ledger, and it
-ends with the number and the hash of the last one: a part of it is not taken for the whole.
+A complete export is a ledger as JSON: its key, and every column of every line, so that the ledger can be restored. An
+ordinary export leaves out the key and the salts, because with them a guess of a question can be tested; a complete one
+is as secret as the ledger itself. It is one JSON value, with one line of text for each line of the ledger, and it ends
+with the number and the hash of the last one: a part of it is not taken for the whole.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _INTEGER_COLUMNS = {"number", "tab", "about"}
 
 
 def record(line: Line, large: Callable[[str], str | None]) -> Record:
-    """Write one line as flat columns; ``large`` finds an answer that a file holds."""
+    """Flatten one line to columns; ``large`` finds an answer that a file holds."""
     return {
         "number": line.number,
         "time": line.time.isoformat(),
@@ -67,16 +66,16 @@ def record(line: Line, large: Callable[[str], str | None]) -> Record:
 
 
 def _amounts(name: str, cost: Cost) -> Record:
-    found = cost.amounts
-    shown = {
+    amounts = cost.amounts
+    texts = {
         currency: None
-        if currency not in found
+        if currency not in amounts
         else "unbounded"
-        if (amount := found[currency]) is None
+        if (amount := amounts[currency]) is None
         else text(amount)
         for currency in ("pure", "renyi", "failure")
     }
-    return {f"{name}_{currency}": amount for currency, amount in shown.items()}
+    return {f"{name}_{currency}": amount for currency, amount in texts.items()}
 
 
 def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str], large: Callable[[str], str | None]) -> None:
@@ -89,7 +88,7 @@ def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str], large
 
 @contextmanager
 def new_file(path: object) -> Iterator[int]:
-    """Make a file that only its owner can read, to be written and closed in the block; where that fails, it is gone."""
+    """Create a file that only its owner can read, to be written and closed in the block; on an error it is removed."""
     target = Path(local_files.address(path, "path"))
     try:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -110,23 +109,21 @@ def _json(records: Iterator[Record], handle: int) -> None:
     """Write a list with one line of text per line of the ledger."""
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write("[")
-        for index, found in enumerate(records):
-            file.write(("\n" if index == 0 else ",\n") + json.dumps(found, ensure_ascii=False))
+        for index, line_record in enumerate(records):
+            file.write(("\n" if index == 0 else ",\n") + json.dumps(line_record, ensure_ascii=False))
         file.write("\n]\n")
 
 
 def _csv(records: Iterator[Record], handle: int) -> None:
-    """Write CSV with texts as in answers, where a spreadsheet runs none as a formula: questions are other people's
-    texts.
-    """
+    """Write CSV with formulas defused, as in answers: questions are other people's texts."""
     with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
         writer: csv.DictWriter[str] | None = None
-        for found in records:
+        for line_record in records:
             if writer is None:
-                writer = csv.DictWriter(file, list(found))
+                writer = csv.DictWriter(file, list(line_record))
                 writer.writeheader()
             writer.writerow(
-                {name: defused(value) if isinstance(value, str) else value for name, value in found.items()}
+                {name: defused(value) if isinstance(value, str) else value for name, value in line_record.items()}
             )
 
 
@@ -151,7 +148,7 @@ _FORMS = {"json": _json, "csv": _csv, "arrow": _arrow}
 
 _VERSION = 1
 _HEAD = {"complete-export": _VERSION}
-_ALL = [*COLUMNS, "large"]
+_EXPORTED_COLUMNS = [*COLUMNS, "large"]
 """The columns of a line, and the large answer that it refers to, or nothing."""
 _FIRST_TEXT_COLUMN = COLUMNS.index("kind")
 _LARGEST = 2**63 - 1
@@ -162,7 +159,7 @@ def write_complete(
 ) -> None:
     """Write all lines of a transaction to a new file that only its owner can read."""
     with new_file(path) as handle, os.fdopen(handle, "w", encoding="utf-8") as file:
-        head = json.dumps({**_HEAD, "place": place, "key": key, "columns": _ALL}, ensure_ascii=False)
+        head = json.dumps({**_HEAD, "place": place, "key": key, "columns": _EXPORTED_COLUMNS}, ensure_ascii=False)
         file.write(f'{head[:-1]}, "lines": [')
         last = (0, "")
         for row in every(transaction):
@@ -176,7 +173,7 @@ def write_complete(
 
 @dataclass(frozen=True)
 class CompleteExport:
-    """This is a file that was exported completely, and what its first line and its last one say."""
+    """A complete export, with what its first line and its last one say."""
 
     path: Path
     place: str
@@ -186,31 +183,31 @@ class CompleteExport:
 
     @classmethod
     def of(cls, path: Path) -> CompleteExport:
-        """Read the first line and the last one; every line is looked at, and none is kept."""
-        with refusing(lambda: _refused(path, "what it holds does not fit together")), _opened(path) as file:
-            head = _head(file, path)
+        """Read the first line and the last one; every line is scanned, and none is kept."""
+        with refusing(lambda: _malformed(path, "what it holds does not fit together")), _open_text(path) as file:
+            head = _read_head(file, path)
             ending = ""
             for line in file:
                 ending = line
-        return cls(path, head["place"], head["key"], _last(ending, path))
+        return cls(path, head["place"], head["key"], _parse_last(ending, path))
 
     def _check(self) -> None:
-        """Refuse an export in which a line was changed, or is missing, before anything is written."""
+        """Raise for an export in which a line was changed, or is missing, before anything is written."""
         checker = Checker.whole(KeyedHash(bytes.fromhex(self.key)).origin)
-        found = checker.check(self._rows({}))
-        if not found.holds:
-            raise LedgerDamaged(found.bad, found.why)
+        verification = checker.check(self._rows({}))
+        if not verification.holds:
+            raise LedgerDamaged(verification.bad, verification.why)
         if (checker.number, checker.hash) != self.last:
-            raise _refused(self.path, "it does not end with the line that it names as its last")
+            raise _malformed(self.path, "it does not end with the line that it names as its last")
 
     def _rows(self, large: dict[str, str]) -> Iterator[Row]:
-        """Read line by line; the large answer of the line that is given is in ``large``."""
-        with _opened(self.path) as file:
-            _head(file, self.path)
+        """Read line by line; ``large`` holds the large answer of the line that was yielded last."""
+        with _open_text(self.path) as file:
+            _read_head(file, self.path)
             for text in file:
                 if text.startswith("]"):
                     return
-                row, answer = _line(text, self.path)
+                row, answer = _parse_line(text, self.path)
                 large.clear()
                 if answer is not None:
                     if sha256(answer.encode()).hexdigest() != row.file:
@@ -220,19 +217,19 @@ class CompleteExport:
 
     @contextmanager
     def restored(self) -> Iterator[Path]:
-        """Make a ledger of it again, in a file beside it that is marked as a backup, for as long as a block lasts; it
-        stays if the block ends without an error, or if it was moved on or charged. One that was made before stays:
-        there it is written whether the ledger was moved on from it, and to where. Nobody else does the same meanwhile.
+        """Restore the ledger in a file beside the export, marked as a backup, for the duration of a block. It stays if
+        the block ends without an error, or if it was moved on or charged. One that was restored before stays: it
+        records whether the ledger was moved on from it, and to where. The export is locked meanwhile.
         """
         with open(self.path, "rb") as export:
             _lock(export.fileno(), self.path)
-            made = not self._ledger.exists()
+            is_new = not self._ledger.exists()
             try:
-                if made:
+                if is_new:
                     self._restore()
                 yield self._ledger
             except BaseException:
-                if made:
+                if is_new:
                     self._discard()
                 raise
 
@@ -242,25 +239,25 @@ class CompleteExport:
 
     def _restore(self) -> None:
         large: dict[str, str] = {}
-        with refusing(lambda: _refused(self.path, "what it holds does not fit together")):
+        with refusing(lambda: _malformed(self.path, "what it holds does not fit together")):
             self._check()
             write_copy(self._ledger, Content(self.key, lambda: self._rows(large), (), large.get))
 
     def _discard(self) -> None:
-        """Remove the ledger that was made of it, unless something was written there that counts."""
+        """Remove the restored ledger, unless something was written there that counts."""
         if not self._ledger.exists():
             return
         with closing(sqlite3.connect(self._ledger)) as file:
-            wanted = "SELECT count(*) FROM lines WHERE number > ? AND kind <> 'acknowledge'"
-            ((more,),) = file.execute(wanted, (self.last[0],))
-        if not more:
+            query = "SELECT count(*) FROM lines WHERE number > ? AND kind <> 'acknowledge'"
+            ((later_lines,),) = file.execute(query, (self.last[0],))
+        if not later_lines:
             self._ledger.unlink()
             Path(f"{self._ledger}.anchor").unlink(missing_ok=True)
             shutil.rmtree(f"{self._ledger}.answers", ignore_errors=True)
 
 
 def _lock(export: int, path: Path) -> None:
-    """Let nobody else copy this export meanwhile, where the file system has locks."""
+    """Lock the export against another copy, where the file system has locks."""
     try:
         fcntl.flock(export, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -274,24 +271,24 @@ def _lock(export: int, path: Path) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[TextIO]:
+def _open_text(path: Path) -> Iterator[TextIO]:
     try:
         with open(path, encoding="utf-8", newline="\n") as file:
             yield file
     except (OSError, UnicodeDecodeError):
-        raise _refused(path, "it cannot be read as text") from None
+        raise _malformed(path, "it cannot be read as text") from None
 
 
-def _head(file: TextIO, path: Path) -> dict[str, Any]:
-    begun = file.readline().rstrip()
-    head = _parsed(f"{begun}]}}", path)
-    wanted = {*_HEAD, "place", "key", "columns", "lines"}
-    if not isinstance(head, dict) or set(head) != wanted or head["columns"] != _ALL:
-        raise _refused(path, "its first line is not that of a complete export")
+def _read_head(file: TextIO, path: Path) -> dict[str, Any]:
+    first_line = file.readline().rstrip()
+    head = _parse_json(f"{first_line}]}}", path)
+    expected_fields = {*_HEAD, "place", "key", "columns", "lines"}
+    if not isinstance(head, dict) or set(head) != expected_fields or head["columns"] != _EXPORTED_COLUMNS:
+        raise _malformed(path, "its first line is not that of a complete export")
     if head["complete-export"] != _VERSION:
-        raise _refused(path, "it was written by another Sfumato")
+        raise _malformed(path, "it was written by another Sfumato")
     if not isinstance(head["place"], str) or not _is_key(head["key"]):
-        raise _refused(path, "its first line is not that of a complete export")
+        raise _malformed(path, "its first line is not that of a complete export")
     return head
 
 
@@ -301,26 +298,26 @@ def _is_key(key: object) -> bool:
     return False
 
 
-def _last(ending: str, path: Path) -> tuple[int, str]:
-    """Read the last line, without which the rest is a part of an export."""
+def _parse_last(ending: str, path: Path) -> tuple[int, str]:
+    """Parse the last line, without which the rest is a part of an export."""
     if not ending.startswith('], "last": ') or not ending.endswith("}\n"):
-        raise _refused(path, "its end is missing")
-    match _parsed(ending.removeprefix('], "last": ').removesuffix("}\n"), path):
-        case [int(number), str(seal)]:
-            return number, seal
+        raise _malformed(path, "its end is missing")
+    match _parse_json(ending.removeprefix('], "last": ').removesuffix("}\n"), path):
+        case [int(number), str(last_hash)]:
+            return number, last_hash
         case _:
-            raise _refused(path, "its end is missing")
+            raise _malformed(path, "its end is missing")
 
 
-def _line(text: str, path: Path) -> tuple[Row, str | None]:
-    found = _parsed(text.rstrip().removesuffix(","), path)
-    if not isinstance(found, list) or len(found) != len(_ALL):
-        raise _refused(path, "a line of it has not the columns of a ledger")
-    *columns, large = found
+def _parse_line(text: str, path: Path) -> tuple[Row, str | None]:
+    cells = _parse_json(text.rstrip().removesuffix(","), path)
+    if not isinstance(cells, list) or len(cells) != len(_EXPORTED_COLUMNS):
+        raise _malformed(path, "a line of it has not the columns of a ledger")
+    *columns, large = cells
     numbers, texts = columns[:_FIRST_TEXT_COLUMN], columns[_FIRST_TEXT_COLUMN:]
-    typed = all(type(each) is int and 0 <= each <= _LARGEST for each in numbers)
-    if not typed or not all(_is_text(each) for each in texts) or not (large is None or _is_text(large)):
-        raise _refused(path, "a column of it is not of its type")
+    are_integers = all(type(cell) is int and 0 <= cell <= _LARGEST for cell in numbers)
+    if not are_integers or not all(_is_text(cell) for cell in texts) or not (large is None or _is_text(large)):
+        raise _malformed(path, "a column of it is not of its type")
     return Row._make(columns), large
 
 
@@ -328,14 +325,14 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
-def _parsed(text: str, path: Path) -> Any:
+def _parse_json(text: str, path: Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise _refused(path, "a line of it is not JSON as it was written") from None
+        raise _malformed(path, "a line of it is not JSON as it was written") from None
 
 
-def _refused(path: Path, why: str) -> LedgerUnavailable:
+def _malformed(path: Path, why: str) -> LedgerUnavailable:
     return LedgerUnavailable(
         f"a ledger is made again of a complete export as it was written, and of all of it: {why}",
         place=str(path),

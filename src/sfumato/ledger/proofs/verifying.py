@@ -1,11 +1,10 @@
 """Verification checks every line's seal, its link to the line before, and every total against the costs.
 
-Lines are verified: all of them, in as many processes as there are processors, or only the newest.
+All lines are verified, in as many processes as there are processors, or only the newest. Every line carries all totals,
+so any line can be a checkpoint: a stretch is right if it follows from the line before it, and the whole is right if
+every stretch is.
 
-Every line carries all totals, so any line can be a checkpoint: a stretch is right if it follows from the line before
-it, and the whole is right if every stretch is.
-
-An export is copied where its ledger is lost: whatever can be seen of that ledger from here is looked at first.
+An export is copied where its ledger is lost: whatever can be seen of that ledger from here is checked first.
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ LOST = "the file that holds this answer is missing or was changed"
 
 @dataclass(frozen=True)
 class Verification:
-    """A verification says what was found: that all ``holds``, or the first bad line (None: the file as a whole) and
-    why.
-    """
+    """The outcome of a verification: all ``holds``, or the first bad line (None: the file as a whole) and why."""
 
     lines: int
     bad: int | None = None
@@ -63,20 +60,20 @@ Earlier = Callable[[int, Where], Row | None]
 """The newest line before a number whose columns equal these."""
 
 
-def _none(_before: int, _equal: Where) -> None:
+def _no_earlier_line(_before: int, _equal: Where) -> None:
     return None
 
 
 @dataclass
 class Checker:
-    """A checker knows what the lines so far imply. From line 1 on it needs nothing else; started later (from a
-    checkpoint), it looks up what accounts, analysts and tabs stood at ``earlier``.
+    """A verifier of consecutive lines. From line 1 on it needs nothing else; started later (from a checkpoint), it
+    looks up earlier lines of accounts, analysts and tabs by ``earlier``.
     """
 
     number: int
     time: int
     hash: str
-    earlier: Earlier = _none
+    earlier: Earlier = _no_earlier_line
     accounts: dict[str, tuple[Spending, int]] = field(default_factory=dict)
     """Totals, and the line with the terms."""
     analysts: dict[tuple[str, str], tuple[Spending, str]] = field(default_factory=dict)
@@ -94,7 +91,7 @@ class Checker:
 
     @classmethod
     def whole(cls, origin: str) -> Checker:
-        """Start a checker at the first line; ``origin`` is what stands before it."""
+        """Start a checker at the first line; ``origin`` is the hash that it must link to."""
         return cls(0, 0, origin)
 
     @classmethod
@@ -151,10 +148,10 @@ class Checker:
 
     def _account(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
         """Check that spent grows by the cost, and held by what the tab holds now less what it held."""
-        known = self.accounts.get(row.account) or self._earlier_account(row)
-        if (known is None) is not (row.kind == "account-open"):
+        account_state = self.accounts.get(row.account) or self._earlier_account(row)
+        if (account_state is None) is not (row.kind == "account-open"):
             raise _Bad("its account was not opened, or is opened twice")
-        spending, terms = known or (Spending(), row.number)
+        spending, terms = account_state or (Spending(), row.number)
         spending = spending.after(cost, before, left)
         if str(spending) != row.totals:
             raise _Bad("the account's totals do not follow from the lines before")
@@ -199,30 +196,30 @@ class Checker:
     def _period(self, row: Row) -> None:
         """Check that a period paid what the charge that it is part of cost, under the name of that charge's account."""
         number = int(row.detail)
-        known = self.charge.number == number
-        paid = self.charge if known else self.earlier(row.number, {"number": number})
-        if paid is None or paid.kind != "charge" or (paid.cost, paid.analyst) != (row.cost, row.analyst):
+        is_last_charge = self.charge.number == number
+        charge = self.charge if is_last_charge else self.earlier(row.number, {"number": number})
+        if charge is None or charge.kind != "charge" or (charge.cost, charge.analyst) != (row.cost, row.analyst):
             raise _Bad("it does not spend what the charge that it belongs to cost")
-        if not row.account.startswith(f"{paid.account} "):
+        if not row.account.startswith(f"{charge.account} "):
             raise _Bad("it is no period of the account that was charged")
 
     def _earlier_account(self, row: Row) -> tuple[Spending, int] | None:
-        found = self.earlier(row.number, {"account": row.account})
-        return None if found is None else (read_spending(found.totals), found.terms)
+        earlier_line = self.earlier(row.number, {"account": row.account})
+        return None if earlier_line is None else (read_spending(earlier_line.totals), earlier_line.terms)
 
     def _earlier_analyst(self, row: Row) -> tuple[Spending, str] | None:
-        found = self.earlier(row.number, {"account": row.account, "analyst": row.analyst})
-        return None if found is None else (read_spending(found.own), found.share)
+        earlier_line = self.earlier(row.number, {"account": row.account, "analyst": row.analyst})
+        return None if earlier_line is None else (read_spending(earlier_line.own), earlier_line.share)
 
     def _earlier_paid(self, row: Row) -> bool:
-        paid = self.earlier(row.number, {"number": row.about})
-        return paid is not None and paid.kind in _PAID and self.earlier(row.number, {"about": row.about}) is None
+        charge = self.earlier(row.number, {"number": row.about})
+        return charge is not None and charge.kind in _PAID and self.earlier(row.number, {"about": row.about}) is None
 
     def _earlier_tab(self, row: Row) -> tuple[str, str, Cost]:
-        found = self.earlier(row.number, {"tab": row.tab})
-        if found is None or found.kind == "tab-close":
+        earlier_line = self.earlier(row.number, {"tab": row.tab})
+        if earlier_line is None or earlier_line.kind == "tab-close":
             raise _Bad("the tab is not open")
-        self.tabs[row.tab] = found.account, found.analyst, read_cost(found.left)
+        self.tabs[row.tab] = earlier_line.account, earlier_line.analyst, read_cost(earlier_line.left)
         return self.tabs[row.tab]
 
 
@@ -238,78 +235,93 @@ _PAGE = 1000
 
 
 def newest(store: Store) -> Verification:
-    """Check the store's shape, its key, and the lines since the last checkpoint."""
+    """Verify the store's shape, its key, and the lines since the last checkpoint."""
     try:
-        fault, last = store.misshapen(), _last(store)
-        begun = fault or not last or _begins(store)
+        fault, last = store.misshapen(), _last_number(store)
+        has_origin = fault or not last or _has_origin(store)
     except LedgerDamaged as damage:
         return Verification(0, damage.number, damage.why)
     if fault or not last:
         return Verification(0, None, fault or "")
-    if not begun:
+    if not has_origin:
         return Verification(0, 1, "it does not begin with the key in the ledger's header")
-    return _stretch(store, (last - 1) // CHECKPOINT * CHECKPOINT, last, files=False)
+    return _verify_stretch(store, (last - 1) // CHECKPOINT * CHECKPOINT, last, files=False)
 
 
 def everything(store: Store) -> Verification:
-    """Check every line, and the store itself; the first fault is named."""
+    """Verify every line, and the store itself; the first fault is named."""
     try:
-        last = _last(store)
+        last = _last_number(store)
         processes = min(len(os.sched_getaffinity(0)), last // PART)
-        alone = threading.active_count() == 1  # a fork keeps only one thread: the others' locks would never open
-        found, fault = _walked(store, _bounds(last, processes if alone and processes > 1 else 1))
+        is_single_threaded = (
+            threading.active_count() == 1
+        )  # a fork keeps only one thread: the others' locks would never open
+        verification, fault = _verify_stretches(
+            store, _bounds(last, processes if is_single_threaded and processes > 1 else 1)
+        )
     except LedgerDamaged as damage:
         return Verification(0, damage.number, damage.why)
-    return Verification(found.lines, None, fault) if fault and (found.holds or found.answers) else found
+    return (
+        Verification(verification.lines, None, fault)
+        if fault and (verification.holds or verification.answers)
+        else verification
+    )
 
 
-def _walked(store: Store, parts: list[tuple[int, int]]) -> tuple[Verification, str | None]:
-    """Find the first fault of all stretches but the first in processes of their own, and what is wrong with the store.
+def _verify_stretches(store: Store, parts: list[tuple[int, int]]) -> tuple[Verification, str | None]:
+    """Verify all stretches but the first in processes of their own; return the first fault, and what is wrong with the
+    store.
 
-    A stretch whose process did not answer is walked here.
+    A stretch whose process did not answer is verified here.
     """
-    answers = [_ask(store, part) for part in parts[1:]]
-    found = [_stretch(store, *parts[0])]
-    fault = store.misshapen() or store.fault() if found[0].holds or found[0].answers else None
-    found += [_heard(answer) or _stretch(store, *part) for answer, part in zip(answers, parts[1:], strict=True)]
-    broken = next((each for each in found if not each.holds and not each.answers), None)
-    return broken or _lost(found[-1].lines, tuple(number for each in found for number in each.answers)), fault
+    children = [_fork_verifier(store, part) for part in parts[1:]]
+    verifications = [_verify_stretch(store, *parts[0])]
+    fault = store.misshapen() or store.fault() if verifications[0].holds or verifications[0].answers else None
+    verifications += [
+        _read_verdict(answer) or _verify_stretch(store, *part) for answer, part in zip(children, parts[1:], strict=True)
+    ]
+    first_broken = next(
+        (verification for verification in verifications if not verification.holds and not verification.answers), None
+    )
+    return first_broken or _lost(
+        verifications[-1].lines, tuple(number for verification in verifications for number in verification.answers)
+    ), fault
 
 
 def _lost(lines: int, answers: tuple[int, ...]) -> Verification:
-    """Every line is right; some answers may be lost with their files."""
+    """Return a verification in which every line is right; some answers may be lost with their files."""
     return Verification(lines, answers[0], LOST, answers) if answers else Verification(lines)
 
 
-def _last(store: Store) -> int:
+def _last_number(store: Store) -> int:
     with store.reading() as rows:
         return next((row.number for row in rows.select({}, newest=True, limit=1)), 0)
 
 
-def _begins(store: Store) -> bool:
-    """Tell whether the first line was written under the key that is there now: under another, nothing is recognised."""
+def _has_origin(store: Store) -> bool:
+    """Return whether the first line was written under the current key: under another, nothing is recognised."""
     with store.reading() as rows:
         return [row.previous for row in rows.select({"number": 1}, limit=1)] == [KeyedHash(store.key()).origin]
 
 
 def _bounds(last: int, parts: int) -> list[tuple[int, int]]:
-    """Cut the lines into even stretches; the first is a sixth shorter, because whoever walks it also checks the store's
-    pages.
+    """Split the lines into even stretches; the first is a sixth shorter, because whoever verifies it also checks the
+    store's pages.
     """
     if parts == 1:
         return [(0, last)]
-    first = last * 5 // (6 * parts)
-    cuts = [0, *(first + (last - first) * part // (parts - 1) for part in range(parts))]
-    return list(pairwise(cuts))
+    first_end = last * 5 // (6 * parts)
+    bounds = [0, *(first_end + (last - first_end) * part // (parts - 1) for part in range(parts))]
+    return list(pairwise(bounds))
 
 
-def _stretch(store: Store, after: int, until: int, *, files: bool = True) -> Verification:
-    """Read the lines after one number up to another, with the files that hold their large answers."""
-    lost: list[int] = []
+def _verify_stretch(store: Store, after: int, until: int, *, files: bool = True) -> Verification:
+    """Verify the lines after one number up to another, with the files that hold their large answers."""
+    lost_answers: list[int] = []
 
     def earlier(before: int, equal: Where) -> Row | None:
         with store.reading() as rows:
-            return _sealed(rows.select(equal, newest=True, before=before, limit=1))
+            return _require_sealed(rows.select(equal, newest=True, before=before, limit=1))
 
     checker = Checker.whole(KeyedHash(store.key()).origin)
     try:
@@ -323,16 +335,16 @@ def _stretch(store: Store, after: int, until: int, *, files: bool = True) -> Ver
                 page = rows.select({}, after=checker.number, limit=min(_PAGE, until - checker.number))
             if not page:
                 return Verification(checker.number, checker.number + 1, "it is missing")
-            found = checker.check(page)
-            if not found.holds:
-                return found
-            lost += [row.number for row in page if files and row.file and store.bodies.read(row.file) is None]
+            verification = checker.check(page)
+            if not verification.holds:
+                return verification
+            lost_answers += [row.number for row in page if files and row.file and store.bodies.read(row.file) is None]
     except LedgerDamaged as damage:
         return Verification(checker.number, damage.number, damage.why)
-    return _lost(checker.number, tuple(lost))
+    return _lost(checker.number, tuple(lost_answers))
 
 
-def _sealed(rows: Sequence[Row]) -> Row | None:
+def _require_sealed(rows: Sequence[Row]) -> Row | None:
     for row in rows:
         if row.hash != row.seal():
             raise LedgerDamaged(row.number, "its hash does not match its content")
@@ -340,48 +352,51 @@ def _sealed(rows: Sequence[Row]) -> Row | None:
     return None
 
 
-def _ask(store: Store, part: tuple[int, int]) -> tuple[int, int]:
-    """Walk a stretch in a child, which opens the store for itself; returns the child and the end that listens to it."""
-    listen, speak = os.pipe()
+def _fork_verifier(store: Store, stretch: tuple[int, int]) -> tuple[int, int]:
+    """Verify a stretch in a child, which opens the store for itself; return the child and the read end of its pipe."""
+    read_end, write_end = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads below Python: the child uses none of theirs
         child = os.fork()
     if child:
-        os.close(speak)
-        return child, listen
+        os.close(write_end)
+        return child, read_end
     try:
-        found = _stretch(store, *part)
-        os.write(speak, json.dumps([found.lines, found.bad, found.why, found.answers]).encode())
+        verification = _verify_stretch(store, *stretch)
+        os.write(
+            write_end,
+            json.dumps([verification.lines, verification.bad, verification.why, verification.answers]).encode(),
+        )
     finally:
         os._exit(0)
 
 
-def _heard(answer: tuple[int, int]) -> Verification | None:
-    child, listen = answer
-    with os.fdopen(listen, "rb") as pipe:
-        said = pipe.read()
+def _read_verdict(child_and_pipe: tuple[int, int]) -> Verification | None:
+    child, read_end = child_and_pipe
+    with os.fdopen(read_end, "rb") as pipe:
+        message = pipe.read()
     os.waitpid(child, 0)
-    if not said:
+    if not message:
         return None
-    lines, bad, why, answers = json.loads(said)
+    lines, bad, why, answers = json.loads(message)
     return Verification(lines, bad, why, tuple(answers))
 
 
-_PATIENCE = 10.0
+_CONNECT_TIMEOUT = 10.0
 """Seconds for a server to answer that may be destroyed."""
 
 
 def require_lost(place: str, key: str) -> None:
     """Refuse an export, by the key of its ledger, while that ledger is still in its file here, or in its database,
-    whether it was moved or not, and where that cannot be seen. A server may be destroyed if no connection to it can
-    be made; one that listens is not, whatever it answers.
+    whether it was moved or not, and where that cannot be seen. A server may be destroyed if no connection to it can be
+    made; one that listens is not, whatever it answers.
     """
-    last = _at_a_server(place) if is_server_address(place) else _in_a_file(place)
-    if last is None or last[0] != key:
+    last_state = _state_at_server(place) if is_server_address(place) else _state_in_file(place)
+    if last_state is None or last_state[0] != key:
         return
-    if last[1]:
+    if last_state[1]:
         raise LedgerUnavailable(
-            f"an export is copied where its ledger is lost, and the ledger of this one was moved to {last[1]}",
+            f"an export is copied where its ledger is lost, and the ledger of this one was moved to {last_state[1]}",
             place=place,
             fix="name the ledger that it was moved to; if that is lost, copy the one that was moved to it again, "
             "with --accept-loss",
@@ -393,8 +408,8 @@ def require_lost(place: str, key: str) -> None:
     )
 
 
-def _in_a_file(place: str) -> tuple[str, str] | None:
-    """Read the key of the ledger in a file, and where it was moved to, if it was; None where there is none."""
+def _state_in_file(place: str) -> tuple[str, str] | None:
+    """Read the key of the ledger in a file, and where it was moved to, if it was; None if there is none."""
     path = Path(place)
     if not path.is_absolute() or not _exists(path):
         return None
@@ -403,7 +418,7 @@ def _in_a_file(place: str) -> tuple[str, str] | None:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as file:
             ((key,),) = file.execute("SELECT key FROM header")
             last = file.execute("SELECT kind, detail FROM lines ORDER BY number DESC LIMIT 1").fetchall()
-        return key, _moved(last)
+        return key, _moved_to(last)
     except (sqlite3.Error, ValueError, KeyError, TypeError):
         raise LedgerUnavailable(
             "an export is copied where its ledger is lost, and the file in which it was cannot be read",
@@ -413,13 +428,13 @@ def _in_a_file(place: str) -> tuple[str, str] | None:
         ) from None
 
 
-def _at_a_server(place: str) -> tuple[str, str] | None:
+def _state_at_server(place: str) -> tuple[str, str] | None:
     """Read the same of the ledger in a database."""
     from sfumato.ledger.stores.postgres_sessions import last_line
 
     try:
-        found = last_line(ServerAddress.of(place), _PATIENCE)
-        return None if found is None else (found[0], _moved(found[1]))
+        last_state = last_line(ServerAddress.of(place), _CONNECT_TIMEOUT)
+        return None if last_state is None else (last_state[0], _moved_to(last_state[1]))
     except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):
         raise LedgerUnavailable(
             "an export is copied where its ledger is lost, and the server on which it was does not let this user look",
@@ -428,13 +443,13 @@ def _at_a_server(place: str) -> tuple[str, str] | None:
         ) from None
 
 
-def _moved(last: list[tuple[str, str]]) -> str:
-    """Tell where the last line, if there is one, says that a ledger was moved to."""
+def _moved_to(last: list[tuple[str, str]]) -> str:
+    """Return where the last line, if there is one, says that a ledger was moved to."""
     return next((str(json.loads(detail)["moved"]) for kind, detail in last if kind == "moved"), "")
 
 
 def _exists(path: Path) -> bool:
-    """Tell whether something is there; what may not be looked at may be."""
+    """Return whether something is there; what may not be looked at counts as there."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

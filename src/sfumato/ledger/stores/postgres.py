@@ -1,9 +1,9 @@
-"""Lines are kept in a schema of a PostgreSQL database, so that curators on several machines share one budget.
+"""A ledger store in a schema of a PostgreSQL database, so that curators on several machines share one budget.
 
 A charge is one transaction in READ COMMITTED. It first locks the book, the one row that every writer locks, so that
 each later statement sees the newest line; COMMIT returns when the server has it on disk. No session lock and no named
-statement is used, so that it works behind a pool of connections. Where the connection is lost at COMMIT the store asks
-again, behind the same lock, whether the line was written: the lock is had only when the lost transaction has ended.
+statement is used, so that it works behind a pool of connections. If the connection is lost at COMMIT the store asks
+again, behind the same lock, whether the line was written: the lock is granted only when the lost transaction has ended.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from sfumato.ledger.stores.store import PendingCharge, Starting, Where
 T = TypeVar("T")
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
 _CONDITIONS |= {"request": "request <> ''"}
-_MOST = 1000
-"""Lines that are held back to be sent together."""
-_LEAST_IDLE = 5.0
+_BUFFERED_LINES = 1000
+"""Statements that are buffered to be sent together."""
+_MIN_IDLE_TIMEOUT = 5.0
 """Seconds for which a spender may stand still inside a transaction, at least."""
-_MOVING_IDLE = 3600.0
+_MOVING_IDLE_TIMEOUT = 3600.0
 """Seconds for which an owner may stand still who moves the ledger: all of the other one is read meanwhile."""
-_LEAST_COMMIT = 5.0
+_MIN_COMMIT_TIMEOUT = 5.0
 """Seconds that a server has to answer COMMIT, at least, before it is asked by another connection what became of it."""
-_PAUSE = 0.1
+_RETRY_SECONDS = 0.1
 _STANDBYS = "SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication)"
 _stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
 
 
 class PostgresStore:
-    """A PostgreSQL store keeps the lines of one schema. One connection per process, taken in turns by its threads."""
+    """A store of the lines of one schema. One connection per process, taken in turns by its threads."""
 
     shared = True
     is_backup = False
@@ -86,30 +86,32 @@ class PostgresStore:
         return "a charge is synced to the disk of the server before it counts; no standby is waited for"
 
     def _standbys(self) -> tuple[str, int]:
-        """Name the standbys that a commit waits for, as the server does, and count all that follow it."""
+        """Return the standbys that a commit waits for, as the server names them, and the number of all that follow
+        it.
+        """
         with self.reading() as rows:
             ((names, attached),) = rows.run(_STANDBYS)
         return names, attached
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        found, (synchronous, standbys) = [], self._standbys()
+        messages, (synchronous, standbys) = [], self._standbys()
         if self._book is not None and self._book.can_change:
-            found.append(
+            messages.append(
                 "this curator is connected as the owner of the ledger's schema or of a table in it, or as an "
                 "administrator, who can change what was charged: connect as a spender, whom sfumato ledger init makes"
             )
-        if not _can_be_made(self.anchor_places[0].parent):
-            found.append(
+        if not _is_writable(self.anchor_places[0].parent):
+            messages.append(
                 "the folder in which this user remembers the ledger cannot be written: a failover that forgets charges "
                 f"would not be noticed ({self.anchor_places[0].parent})"
             )
         if standbys and not synchronous:
-            found.append(
+            messages.append(
                 "standbys follow the ledger's server and none is waited for: a failover can forget the last charges "
                 "(set synchronous_standby_names)"
             )
-        return tuple(found)
+        return tuple(messages)
 
     # ── transactions ───────────────────────────────────────────────────────────────────────────
 
@@ -125,8 +127,8 @@ class PostgresStore:
             yield rows
 
     def _begin_writing(self, *, moving: bool = False) -> str:
-        """Write the statements by which nobody else writes meanwhile."""
-        idle = _MOVING_IDLE if moving else max(self._timeout / 2, _LEAST_IDLE)
+        """Return the statements that begin a transaction and lock out other writers."""
+        idle = _MOVING_IDLE_TIMEOUT if moving else max(self._timeout / 2, _MIN_IDLE_TIMEOUT)
         begin = (
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = pg_catalog; "
             f"SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {max(1, int(self._timeout * 1000))}; "
@@ -137,12 +139,12 @@ class PostgresStore:
     @contextlib.contextmanager
     def _transaction(self, begin: str, numbers: Sequence[int]) -> Iterator[PostgresRows]:
         """Open a transaction in this thread's turn, and commit it when the block has ended."""
-        looked = ", ".join(f"{int(number)}" for number in numbers)
+        number_list = ", ".join(f"{int(number)}" for number in numbers)
         with explained(self.place):
             if self._rows is not None:
                 raise RuntimeError("a transaction is open already")
             try:
-                self._open = self._begun(begin + _first_look(self._address.schema, looked), looked)
+                self._open = self._begin(begin + _first_query(self._address.schema, number_list), number_list)
                 yield self._open
                 self._commit(self._open)
             except BaseException:
@@ -153,30 +155,30 @@ class PostgresStore:
 
     @property
     def _rows(self) -> PostgresRows | None:
-        """Give the lines of the transaction that is open. One that an interrupt left behind has ended."""
+        """The lines of the open transaction. One that an interrupt left behind has ended."""
         rows = self._open
         return rows if rows is not None and rows.session in self._held and not rows.session.is_idle else None
 
-    def _begun(self, text: str, numbers: str) -> PostgresRows:
+    def _begin(self, text: str, numbers: str) -> PostgresRows:
         """Begin a transaction and read the newest line, in one round trip. A connection that was lost since the last
-        one is made again: nothing was asked of it yet.
+        one is replaced: nothing was asked of it yet.
         """
-        held = bool(self._held)
+        was_connected = bool(self._held)
         session = self._session()
         try:
-            found = session.run_all(text)
+            result_sets = session.run_all(text)
         except psycopg.OperationalError:
-            if not held or not session.is_lost:
+            if not was_connected or not session.is_lost:
                 raise
             self._roll_back()
             session = self._session()
-            found = session.run_all(text)
-        for books in found[:-2]:
-            self._require_known([tuple(each) for each in books])
-        return PostgresRows(session, self._address.schema, found[-2], found[-1], numbers)
+            result_sets = session.run_all(text)
+        for books in result_sets[:-2]:
+            self._require_same_book([tuple(book) for book in books])
+        return PostgresRows(session, self._address.schema, result_sets[-2], result_sets[-1], numbers)
 
-    def _require_known(self, books: list[tuple[Any, ...]]) -> None:
-        """Refuse to go on where the book is no longer the one that was opened."""
+    def _require_same_book(self, books: list[tuple[Any, ...]]) -> None:
+        """Raise if the book is no longer the one that was opened."""
         if self._book is not None and books != [self._book[:3]]:
             raise LedgerUnavailable(
                 "another ledger stands at this address than when it was opened",
@@ -186,7 +188,7 @@ class PostgresStore:
 
     def _commit(self, rows: PostgresRows) -> None:
         try:
-            rows.finish(max(self._timeout, _LEAST_COMMIT))
+            rows.finish(max(self._timeout, _MIN_COMMIT_TIMEOUT))
         except psycopg.Error as error:
             if not rows.session.is_lost or not rows.appended:
                 raise
@@ -196,56 +198,58 @@ class PostgresStore:
                 raise _in_doubt(rows.appended)
 
     def _settle(self, rows: PostgresRows, error: psycopg.Error) -> None:
-        """Find out whether lines were written whose COMMIT was not answered; where nobody can tell, say so."""
+        """Find out whether lines were written whose COMMIT was not answered; raise LedgerInDoubt if nobody can tell."""
         self._roll_back()
         self._open = None
-        last = rows.appended[-1]
+        last_line = rows.appended[-1]
         try:
-            written = self._asked_again(lambda: self._has(last.number, last.hash))
+            was_written = self._retry(lambda: self._has(last_line.number, last_line.hash))
         except LedgerUnavailable:
             raise _in_doubt(rows.appended) from None
-        if not written:
+        if not was_written:
             raise refusal(error, self.place) from None
 
-    def _asked_again(self, ask: Callable[[], T]) -> T:
-        """Ask until somebody answers, or the time is up."""
-        end = time.monotonic() + self._timeout
+    def _retry(self, query: Callable[[], T]) -> T:
+        """Retry a query until the server answers, or the time is up."""
+        deadline = time.monotonic() + self._timeout
         while True:
             try:
-                return ask()
+                return query()
             except LedgerUnavailable:
-                if time.monotonic() >= end:
+                if time.monotonic() >= deadline:
                     raise
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_SECONDS)
 
     def settled(self, number: int, seal: str) -> bool:
-        """Tell whether this line was written, behind the lock that whoever wrote it would still hold."""
+        """Return whether this line was written, behind the lock that its writer would still hold."""
 
         def ask() -> bool:
             with locked(self._lock):
                 return self._has(number, seal)
 
-        return self._asked_again(ask)
+        return self._retry(ask)
 
-    def _has(self, number: int, seal: str) -> bool:
+    def _has(self, number: int, line_hash: str) -> bool:
         with self._transaction(self._begin_writing(), (number,)) as rows:
-            return [row.hash for row in rows.select({"number": number}, limit=1)] == [seal]
+            return [row.hash for row in rows.select({"number": number}, limit=1)] == [line_hash]
 
     def _roll_back(self) -> None:
-        """Undo what is not committed. A connection that cannot even do that is given up: the next call opens one."""
+        """Roll back what is not committed. A connection that cannot even do that is dropped: the next call opens
+        one.
+        """
         for session in self._held[:]:
             try:
-                kept = session.is_ours and not session.is_lost
-                if kept and not session.is_idle:
+                is_usable = session.is_ours and not session.is_lost
+                if is_usable and not session.is_idle:
                     session.run("ROLLBACK")
             except psycopg.Error:
-                kept = False
-            if not kept:
+                is_usable = False
+            if not is_usable:
                 self._held.remove(session)
                 session.close()
 
     def _session(self) -> PostgresSession:
-        """Give the connection of this process, which is made when it is missing."""
+        """Return the connection of this process, opening it when it is missing."""
         if self._closed:
             raise LedgerUnavailable(
                 "this ledger is closed", place=self.place, fix="open it again: Ledger.open(address)"
@@ -254,10 +258,10 @@ class PostgresStore:
         if self._held:
             return self._held[0]
         with explained(self.place):
-            made = PostgresSession(self._address, self._timeout, self.place)
-        self._held.append(made)
-        self._require_known([made.book[:3]])
-        return made
+            session = PostgresSession(self._address, self._timeout, self.place)
+        self._held.append(session)
+        self._require_same_book([session.book[:3]])
+        return session
 
     # ── the store itself ───────────────────────────────────────────────────────────────────────
 
@@ -275,31 +279,34 @@ class PostgresStore:
             raise LedgerDamaged(None, "its book does not hold its key") from None
 
     def misshapen(self) -> str | None:
-        """Tell whether the schema is the one we made: a trigger or an index more or less changes what a line means."""
+        """Return a fault if the schema is not the one we made: a trigger or an index more or less changes what a line
+        means.
+        """
         with self.reading() as rows:
-            found = set(rows.run(SHAPE.format(schema=self._address.schema)))
-        return None if found == shape(self._address.schema) else "its schema is not the one that was made"
+            actual_shape = set(rows.run(SHAPE.format(schema=self._address.schema)))
+        return None if actual_shape == shape(self._address.schema) else "its schema is not the one that was made"
 
     def fault(self) -> str | None:
-        """Let the server check its indexes, or, where it cannot, count every index against its table."""
+        """Let the server check its indexes or, if it cannot, count every index against its table."""
         from sfumato.ledger.stores.postgres_schema import fault
 
         with self.reading() as rows:
             return fault(rows.run, self._address.schema)
 
     def backup(self, place: object) -> None:
-        """Make a copy of one moment as a SQLite ledger, under a name that must be new."""
+        """Write a copy of one moment as a SQLite ledger, under a name that must be new."""
         with self.reading() as rows:
             write_copy(place, Content(self._key, rows.every, (), self.bodies.read))
 
     @contextlib.contextmanager
     def filled(self, content: Content, last: Row | None, *, refill: bool) -> Iterator[Iterator[Row]]:
-        """Fill this ledger, which is empty, as its owner; its lines, which count when the block has ended. One that was
-        filled before, up to the ``last`` line, stays as it is; without ``refill`` an empty one is not filled again.
+        """Fill this ledger, which is empty, as its owner; yield its lines, which count when the block has ended. One
+        that was filled before, up to the ``last`` line, stays as it is; without ``refill`` an empty one is not filled
+        again.
         """
         self.require_owner()
-        if wrong := self.misshapen():
-            raise LedgerDamaged(None, wrong)
+        if shape_fault := self.misshapen():
+            raise LedgerDamaged(None, shape_fault)
         with self.writing(moving=True) as rows:
             head = next(iter(rows.select({}, newest=True, limit=1)), None)
             if head is not None and (last is None or head.hash != last.hash):
@@ -315,7 +322,7 @@ class PostgresStore:
             yield rows.every()
 
     def require_owner(self) -> None:
-        """Refuse to move a ledger into a database, or out of it, for anybody but its owner."""
+        """Raise unless the ledger's owner is connected, who alone moves it into a database or out of it."""
         if self._book is None or not self._book.is_owner:
             raise LedgerUnavailable(
                 "a ledger is copied into a database, or out of one, by the owner of its schema",
@@ -347,15 +354,15 @@ class PostgresStore:
             return rows.run(text, values)
 
     def after_fork(self) -> None:
-        """Begin anew in a child: its parent's connection is set aside, and no thread of the parent holds a lock."""
+        """Reset in a child: its parent's connection is set aside, and no thread of the parent holds a lock."""
         self._lock = threading.RLock()
         self._open = None
         _close_all(self._held)
 
 
 class PostgresRows:
-    """These are the lines inside a transaction. What is appended is held back, and sent with COMMIT or before the next
-    statement that reads.
+    """The lines inside a transaction. Appended lines are buffered, and sent with COMMIT or before the next statement
+    that reads.
     """
 
     def __init__(
@@ -363,13 +370,13 @@ class PostgresRows:
         session: PostgresSession,
         schema: str,
         clock: list[tuple[Any, ...]],
-        seen: list[tuple[Any, ...]],
+        first_rows: list[tuple[Any, ...]],
         numbers: str,
     ) -> None:
         self.session = session
         self._schema = schema
         self._clock, self._started = clock[0][0], time.monotonic()
-        lines = {row[0]: _row(row) for row in seen}
+        lines = {row[0]: _row(row) for row in first_rows}
         self._head = lines[max(lines)] if lines else None
         self._seen = {int(number): lines.get(int(number)) for number in numbers.split(", ") if number}
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
@@ -377,7 +384,7 @@ class PostgresRows:
         """The lines that were appended, of which nobody knows whether they were written until COMMIT has returned."""
 
     def run(self, text: str, values: tuple[Any, ...] | None = None) -> list[tuple[Any, ...]]:
-        """Run a statement after all that was held back."""
+        """Run a statement after all that was buffered."""
         self._flush()
         return self.session.run(text, values)
 
@@ -389,28 +396,28 @@ class PostgresRows:
                 return [] if self._head is None else [self._head]
             number = equal.get("number")
             if len(equal) == 1 and number in self._seen:
-                found = self._seen[int(number)]
-                return [] if found is None else [found]
-        wanted = [f'"{column}" = %s' for column in equal if column != "kind"]
-        wanted += [_CONDITIONS[column] for column in equal if column in _CONDITIONS and equal[column]]
-        wanted += [f"kind = '{equal['kind']}'"] if equal.get("kind") else []
+                seen_line = self._seen[int(number)]
+                return [] if seen_line is None else [seen_line]
+        conditions = [f'"{column}" = %s' for column in equal if column != "kind"]
+        conditions += [_CONDITIONS[column] for column in equal if column in _CONDITIONS and equal[column]]
+        conditions += [f"kind = '{equal['kind']}'"] if equal.get("kind") else []
         values: list[str | int] = [value for column, value in equal.items() if column != "kind"]
         for text, bound in (("number > %s", after), ("number < %s", before)):
             if bound > 0:
-                wanted.append(text)
+                conditions.append(text)
                 values.append(bound)
-        where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
-        most = f" LIMIT {int(limit)}" if limit >= 0 else ""
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        limit_clause = f" LIMIT {int(limit)}" if limit >= 0 else ""
         order = "DESC" if newest else "ASC"
         return self._lines(
-            f"SELECT {SELECT_LINE} FROM {self._schema}.lines{where} ORDER BY number {order}{most}", values
+            f"SELECT {SELECT_LINE} FROM {self._schema}.lines{where} ORDER BY number {order}{limit_clause}", values
         )
 
     def starting(self, equal: Where, plan: Starting, *, after: int, limit: int) -> Sequence[Row]:
-        wanted = "".join(f' AND "{column}" = %s' for column in equal)
+        conditions = "".join(f' AND "{column}" = %s' for column in equal)
         numbers = (  # by itself, so that the index of plans is walked, and not all lines by their number
             f"SELECT number FROM {self._schema}.lines WHERE kind = 'answer' AND plan <> '' "
-            f"AND plan >= %s AND plan < %s{wanted} AND number > %s OFFSET 0"
+            f"AND plan >= %s AND plan < %s{conditions} AND number > %s OFFSET 0"
         )
         text = (
             f"SELECT {SELECT_LINE} FROM {self._schema}.lines WHERE number IN "
@@ -419,12 +426,12 @@ class PostgresRows:
         return self._lines(text, [plan.text, plan.after, *equal.values(), after])
 
     def _lines(self, text: str, values: Sequence[str | int]) -> list[Row]:
-        return [_row(found) for found in self.run(text, tuple(values))]
+        return [_row(columns) for columns in self.run(text, tuple(values))]
 
     def every(self) -> Iterator[Row]:
-        """List every line from the first, a thousand at a time."""
+        """Yield every line from the first, a thousand at a time."""
         after = 0
-        while page := self.select({}, after=after, limit=_MOST):
+        while page := self.select({}, after=after, limit=_BUFFERED_LINES):
             yield from page
             after = page[-1].number
 
@@ -449,13 +456,13 @@ class PostgresRows:
         return int(self._clock + (time.monotonic() - self._started) * 1e6)
 
     def finish(self, seconds: float) -> None:
-        """Send what was held back, and COMMIT; the server has it on disk on return, which is within these seconds."""
+        """Send what was buffered, and COMMIT within these seconds; on return the server has it on disk."""
         pending, self._pending = self._pending, []
         self.session.send(pending, commit_within=seconds)
 
     def _hold(self, text: str, values: tuple[Any, ...]) -> None:
         self._pending.append((text, values))
-        if len(self._pending) >= _MOST:
+        if len(self._pending) >= _BUFFERED_LINES:
             self._flush()
 
     def _flush(self) -> None:
@@ -465,14 +472,14 @@ class PostgresRows:
 
 
 class PostgresBodies:
-    """These are the large answers in the database, each under its SHA-256."""
+    """The large answers in the database, each under its SHA-256."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store: PostgresStore = weakref.proxy(store)
         self._table = f"{store._address.schema}.bodies"  # noqa: SLF001 - of one module
 
     def keep(self, body: str) -> str:
-        """Write a body; the hash that names it. It is durable on return, or with the transaction that is open."""
+        """Write a body and return its hash. It is durable on return, or with the transaction that is open."""
         content = body.encode()
         digest = sha256(content).hexdigest()
         insert = f"INSERT INTO {self._table} VALUES (%s, %s) ON CONFLICT DO NOTHING"
@@ -486,18 +493,18 @@ class PostgresBodies:
         return digest
 
     def read(self, digest: str) -> str | None:
-        """Read the body of this hash; None where it is missing or was changed."""
-        found = self._store.run(f"SELECT content FROM {self._table} WHERE hash = %s", (digest,), writing=False)
-        if not found or sha256(found[0][0]).hexdigest() != digest:
+        """Read the body of this hash; None if it is missing or was changed."""
+        result_rows = self._store.run(f"SELECT content FROM {self._table} WHERE hash = %s", (digest,), writing=False)
+        if not result_rows or sha256(result_rows[0][0]).hexdigest() != digest:
             return None
-        return bytes(found[0][0]).decode()
+        return bytes(result_rows[0][0]).decode()
 
 
-def _first_look(schema: str, numbers: str) -> str:
-    """Ask for the time, and for the newest line and those of these numbers."""
+def _first_query(schema: str, numbers: str) -> str:
+    """Return the query for the time, and for the newest line and those of these numbers."""
     newest = f"SELECT {SELECT_LINE} FROM {schema}.lines ORDER BY number DESC LIMIT 1"
-    named = f" UNION SELECT {SELECT_LINE} FROM {schema}.lines WHERE number IN ({numbers})" if numbers else ""
-    return f"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint; ({newest}){named}"
+    chosen = f" UNION SELECT {SELECT_LINE} FROM {schema}.lines WHERE number IN ({numbers})" if numbers else ""
+    return f"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint; ({newest}){chosen}"
 
 
 def _in_doubt(lines: Sequence[Row]) -> LedgerInDoubt:
@@ -505,27 +512,27 @@ def _in_doubt(lines: Sequence[Row]) -> LedgerInDoubt:
     return LedgerInDoubt(lines[0].number, lines[-1].number, request)
 
 
-def _can_be_made(folder: Path) -> bool:
-    """Tell whether files can be written to a folder, or the folder be made."""
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+def _is_writable(folder: Path) -> bool:
+    """Return whether files can be written to a folder, or the folder be created."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
 
 
-def _row(found: tuple[Any, ...]) -> Row:
-    return tuple.__new__(Row, found)  # as Row._make does, without counting columns that the schema has counted
+def _row(columns: tuple[Any, ...]) -> Row:
+    return tuple.__new__(Row, columns)  # as Row._make does, without counting columns that the schema has counted
 
 
 def _anchor_places(ledger: str, address: str) -> tuple[Path, ...]:
-    """Name the files of this user that remember a ledger: by its id, which it keeps wherever it moves, and by its
+    """Return the files of this user that anchor a ledger: by its id, which it keeps wherever it moves, and by its
     address, at which another could be put in its place.
     """
     folder = local_files.anchor_folder()
     return folder / f"{ledger}.anchor", folder / f"at-{sha256(address.encode()).hexdigest()[:32]}.anchor"
 
 
-def _close_all(held: list[PostgresSession]) -> None:
-    while held:
-        held.pop().close()
+def _close_all(sessions: list[PostgresSession]) -> None:
+    while sessions:
+        sessions.pop().close()
 
 
 def _after_fork() -> None:

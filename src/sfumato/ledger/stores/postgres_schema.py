@@ -1,4 +1,4 @@
-"""The schema of a ledger in PostgreSQL is made by its owner, who lets others spend; it is compared with what was made.
+"""The schema of a ledger in PostgreSQL: created by its owner, who lets others spend, and compared with its definition.
 
 Lines and large answers are only ever added: a trigger that is always on refuses every change. Whoever spends may read
 and add lines and lock the book, and has no right to more.
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     import psycopg
 
 
-_WHOLE = {"number", "time", "tab", "about", "terms"}
+_INTEGER_COLUMNS = {"number", "time", "tab", "about", "terms"}
 _TEXT, _NUMBER = 'text COLLATE "C"', "bigint"
 
 TABLES: dict[str, dict[str, str]] = {
     "book": {"one": "boolean", "version": _NUMBER, "id": _TEXT, "key": _TEXT, "held": "boolean"},
-    "lines": {column: _NUMBER if column in _WHOLE else _TEXT for column in COLUMNS},
+    "lines": {column: _NUMBER if column in _INTEGER_COLUMNS else _TEXT for column in COLUMNS},
     "bodies": {"hash": _TEXT, "content": "bytea"},
-    "under_way": {column: _NUMBER if column in _WHOLE else _TEXT for column in PendingCharge._fields},
+    "under_way": {column: _NUMBER if column in _INTEGER_COLUMNS else _TEXT for column in PendingCharge._fields},
 }
 """Every table and its columns, none of which may be NULL. The book has one row: the version of the schema, the id and
 the key of the ledger; ``held`` has no meaning but that whoever may update it may lock the row.
@@ -61,7 +61,7 @@ INDEXES: dict[tuple[str, str], str] = {
 UNIQUE = {("book", "book_pkey"): "(one)", ("lines", "lines_pkey"): "(number)", ("lines", "one_chain"): "(previous)"}
 UNIQUE |= {("bodies", "bodies_pkey"): "(hash)", ("under_way", "under_way_pkey"): "(number)"}
 _REFUSE = "BEGIN RAISE EXCEPTION 'a ledger is never changed, only continued'; END"
-_KEPT = ("book", "lines", "bodies")
+_PROTECTED_TABLES = ("book", "lines", "bodies")
 RIGHTS = {
     "book": "SELECT, UPDATE (held)",
     "lines": "SELECT, INSERT",
@@ -71,19 +71,21 @@ RIGHTS = {
 """What a spender may do with each table."""
 
 
-def _made(schema: str) -> tuple[str, ...]:
-    """Write the first version of the schema."""
-    found = []
+def _create_statements(schema: str) -> tuple[str, ...]:
+    """Return the statements that create the first version of the schema."""
+    statements = []
     for table, columns in TABLES.items():
-        parts = [f'"{name}" {kind} NOT NULL' for name, kind in columns.items()]
-        parts += [f"CONSTRAINT {name} {text}" for (where, name), text in CONSTRAINTS.items() if where == table]
-        found.append(f"CREATE TABLE {schema}.{table} ({', '.join(parts)})")
-    found += [f"CREATE INDEX {name} ON {schema}.{table} {text}" for (table, name), text in INDEXES.items()]
-    found.append(f"CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $${_REFUSE}$$")
-    for table in _KEPT:
-        found.append(f"CREATE TRIGGER kept {_trigger(schema, table)}")
-        found.append(f"ALTER TABLE {schema}.{table} ENABLE ALWAYS TRIGGER kept")
-    return tuple(found)
+        definitions = [f'"{name}" {kind} NOT NULL' for name, kind in columns.items()]
+        definitions += [
+            f"CONSTRAINT {name} {text}" for (owner_table, name), text in CONSTRAINTS.items() if owner_table == table
+        ]
+        statements.append(f"CREATE TABLE {schema}.{table} ({', '.join(definitions)})")
+    statements += [f"CREATE INDEX {name} ON {schema}.{table} {text}" for (table, name), text in INDEXES.items()]
+    statements.append(f"CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $${_REFUSE}$$")
+    for table in _PROTECTED_TABLES:
+        statements.append(f"CREATE TRIGGER kept {_trigger(schema, table)}")
+        statements.append(f"ALTER TABLE {schema}.{table} ENABLE ALWAYS TRIGGER kept")
+    return tuple(statements)
 
 
 def _trigger(schema: str, table: str) -> str:
@@ -91,21 +93,21 @@ def _trigger(schema: str, table: str) -> str:
     return f"{events} ON {schema}.{table} FOR EACH STATEMENT EXECUTE FUNCTION {schema}.refuse()"
 
 
-MIGRATIONS = (_made,)
+MIGRATIONS = (_create_statements,)
 """What each version of the schema adds to the one before, given the schema's name."""
 
 
 def make(connection: psycopg.Connection, schema: str, spender: str | None, place: str) -> None:
-    """Make the schema or bring it up to this version, and let a role spend: all of it or nothing."""
+    """Create the schema or migrate it to this version, and let a role spend: all of it or nothing."""
     run = _runner(connection)
     with connection.transaction():
         run("SET LOCAL search_path = pg_catalog")
         run("SELECT pg_advisory_xact_lock(hashtext('sfumato ledger'), hashtext(%s))", schema)
-        there = run("SELECT to_regnamespace(%s) IS NOT NULL", schema)[0][0]
-        if not there:
+        exists = run("SELECT to_regnamespace(%s) IS NOT NULL", schema)[0][0]
+        if not exists:
             run(f"CREATE SCHEMA {schema}")
         version = _version(run, schema, place)
-        if version == 0 and _names(run, schema):
+        if version == 0 and _object_names(run, schema):
             raise LedgerUnavailable(
                 "this schema holds something other than a ledger",
                 place=place,
@@ -120,17 +122,17 @@ def make(connection: psycopg.Connection, schema: str, spender: str | None, place
         elif version < len(MIGRATIONS):
             change_book(run, schema, "version", len(MIGRATIONS))
         if spender is not None:
-            _let_spend(run, schema, spender)
+            _grant_spending(run, schema, spender)
 
 
 def change_book(run: Callable[..., object], schema: str, column: str, value: str | int) -> None:
-    """Change what the book says, as its owner alone can: its trigger is put out of the way and back again."""
+    """Change a column of the book, as its owner alone can: its trigger is disabled and enabled again."""
     run(f"ALTER TABLE {schema}.book DISABLE TRIGGER kept")
     run(f"UPDATE {schema}.book SET {column} = %s", value)
     run(f"ALTER TABLE {schema}.book ENABLE ALWAYS TRIGGER kept")
 
 
-def _let_spend(run: _RunStatement, schema: str, spender: str) -> None:
+def _grant_spending(run: _RunStatement, schema: str, spender: str) -> None:
     if not run("SELECT true FROM pg_roles WHERE rolname = %s", spender):
         run(f"CREATE ROLE {spender} LOGIN")
     run(f"GRANT USAGE ON SCHEMA {schema} TO {spender}")
@@ -140,17 +142,17 @@ def _let_spend(run: _RunStatement, schema: str, spender: str) -> None:
 
 
 def _version(run: _RunStatement, schema: str, place: str) -> int:
-    """Read how far a schema has come; 0 where there is no book."""
+    """Read the version of a schema; 0 if there is no book."""
     if not run("SELECT to_regclass(%s) IS NOT NULL", f"{schema}.book")[0][0]:
         return 0
-    found = run(f"SELECT version FROM {schema}.book FOR UPDATE")
-    version = found[0][0] if len(found) == 1 and type(found[0][0]) is int else -1
+    versions = run(f"SELECT version FROM {schema}.book FOR UPDATE")
+    version = versions[0][0] if len(versions) == 1 and type(versions[0][0]) is int else -1
     require_known(version, place, making=True)
     return version
 
 
 def require_known(version: int, place: str, *, making: bool = False) -> None:
-    """Refuse a schema of another version than the one that is written here."""
+    """Raise for a schema of another version than the one that is written here."""
     if version > len(MIGRATIONS):
         raise LedgerUnavailable(
             f"this ledger was written by a newer Sfumato (schema {version}, known here: {len(MIGRATIONS)})",
@@ -165,21 +167,21 @@ def require_known(version: int, place: str, *, making: bool = False) -> None:
         )
 
 
-def _names(run: _RunStatement, schema: str) -> list[tuple[object, ...]]:
+def _object_names(run: _RunStatement, schema: str) -> list[tuple[object, ...]]:
     return run("SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s)::oid", schema) + run(
         "SELECT proname FROM pg_proc WHERE pronamespace = to_regnamespace(%s)::oid", schema
     )
 
 
 class _RunStatement:
-    """This runs one statement of a connection and gives its rows."""
+    """A runner of single statements on a connection, which returns their rows."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
 
     def __call__(self, statement: str, *values: str | int) -> list[tuple[object, ...]]:
-        found = self._connection.execute(statement.encode(), values or None)
-        return found.fetchall() if found.description else []
+        cursor = self._connection.execute(statement.encode(), values or None)
+        return cursor.fetchall() if cursor.description else []
 
 
 _runner = _RunStatement
@@ -214,44 +216,46 @@ UNION ALL SELECT 'function', proname, '', concat_ws(' ', prosrc, prosecdef)
 
 
 def shape(schema: str) -> set[tuple[str, str, str, str]]:
-    """Write what ``SHAPE`` finds in a schema that is as it was made."""
-    found = {("table", table, "", "r p f f f") for table in TABLES}
+    """Return what ``SHAPE`` yields in a schema that is as it was created."""
+    expected = {("table", table, "", "r p f f f") for table in TABLES}
     for table, columns in TABLES.items():
-        for place, (name, kind) in enumerate(columns.items(), 1):
-            typed = kind.replace('COLLATE "C"', "C")
-            found.add(("column", table, name, f"{place} {typed} t f"))
+        for position, (name, kind) in enumerate(columns.items(), 1):
+            type_name = kind.replace('COLLATE "C"', "C")
+            expected.add(("column", table, name, f"{position} {type_name} t f"))
     for unique, indexes in (("UNIQUE ", UNIQUE), ("", INDEXES)):
         for (table, name), text in indexes.items():
-            made = f"CREATE {unique}INDEX {name} ON {schema}.{table} USING btree {text}"
-            found.add(("index", table, name, f"{made} t t"))
+            definition = f"CREATE {unique}INDEX {name} ON {schema}.{table} USING btree {text}"
+            expected.add(("index", table, name, f"{definition} t t"))
     for (table, name), text in CONSTRAINTS.items():
-        found.add(("constraint", table, name, f"{text} t"))
-    for table in _KEPT:
-        found.add(("trigger", table, "kept", f"CREATE TRIGGER kept {_trigger(schema, table)} A"))
-    return found | {("function", "refuse", "", f"{_REFUSE} f")}
+        expected.add(("constraint", table, name, f"{text} t"))
+    for table in _PROTECTED_TABLES:
+        expected.add(("trigger", table, "kept", f"CREATE TRIGGER kept {_trigger(schema, table)} A"))
+    return expected | {("function", "refuse", "", f"{_REFUSE} f")}
 
 
 SELECT_LINE = ", ".join(f'"{column}"' for column in COLUMNS)  # one of them is a word of SQL
 INSERT_LINE = f"INSERT INTO {{schema}}.lines ({SELECT_LINE}) VALUES ({', '.join(['%s'] * len(Row._fields))})"
 
 
-_WRONG = "its indexes contradict its tables"
-_CHECKED = "SELECT nspname FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'amcheck'"
+_INDEX_FAULT = "its indexes contradict its tables"
+_AMCHECK_SCHEMA = (
+    "SELECT nspname FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'amcheck'"
+)
 
 
 def fault(run: Callable[..., list[tuple[Any, ...]]], schema: str) -> str | None:
-    """Check every index where the server has ``amcheck`` and lets us use it; else count each against its table."""
-    (found, *_) = run(_CHECKED) or [()]
-    if found:
-        function = f'"{found[0]}".bt_index_check(regclass, boolean)'
-        allowed = run("SELECT has_function_privilege(%s, 'EXECUTE')", (function,))[0][0]
-        if allowed:
-            return _checked(run, schema, found[0])
-    return _counted(run, schema)
+    """Check every index with ``amcheck`` if the server has it and allows it; else count each against its table."""
+    (extension_schema, *_) = run(_AMCHECK_SCHEMA) or [()]
+    if extension_schema:
+        function = f'"{extension_schema[0]}".bt_index_check(regclass, boolean)'
+        is_allowed = run("SELECT has_function_privilege(%s, 'EXECUTE')", (function,))[0][0]
+        if is_allowed:
+            return _check_with_amcheck(run, schema, extension_schema[0])
+    return _check_by_counting(run, schema)
 
 
-def _checked(run: Callable[..., list[tuple[Any, ...]]], schema: str, extension: str) -> str | None:
-    """Run ``bt_index_check``, which raises an error where an index is destroyed."""
+def _check_with_amcheck(run: Callable[..., list[tuple[Any, ...]]], schema: str, extension: str) -> str | None:
+    """Run ``bt_index_check``, which raises an error if an index is corrupt."""
     run(
         f'SELECT "{extension}".bt_index_check(indexrelid, true) FROM pg_index JOIN pg_class AS c ON c.oid = indrelid '
         "WHERE c.relnamespace = %s::regnamespace",
@@ -260,20 +264,23 @@ def _checked(run: Callable[..., list[tuple[Any, ...]]], schema: str, extension: 
     return None
 
 
-def _counted(run: Callable[..., list[tuple[Any, ...]]], schema: str) -> str | None:
+def _check_by_counting(run: Callable[..., list[tuple[Any, ...]]], schema: str) -> str | None:
     """Count every index, read alone, against its table, read alone."""
     run("SET LOCAL max_parallel_workers_per_gather = 0")
     for (table, _), text in {**UNIQUE, **INDEXES}.items():
         columns, _, condition = text.partition(" WHERE ")
-        chosen = f"FROM {schema}.{table} WHERE {condition or 'true'}"
-        _only(run, "seqscan")
-        wanted = run(f"SELECT count(*) {chosen}")
-        _only(run, "indexscan")
-        if run(f"SELECT count(*) FROM (SELECT 1 {chosen} ORDER BY {columns.strip('()')} OFFSET 0) AS found") != wanted:
-            return _WRONG
+        selection = f"FROM {schema}.{table} WHERE {condition or 'true'}"
+        _allow_only(run, "seqscan")
+        table_count = run(f"SELECT count(*) {selection}")
+        _allow_only(run, "indexscan")
+        if (
+            run(f"SELECT count(*) FROM (SELECT 1 {selection} ORDER BY {columns.strip('()')} OFFSET 0) AS found")
+            != table_count
+        ):
+            return _INDEX_FAULT
     return None
 
 
-def _only(run: Callable[..., list[tuple[Any, ...]]], way: str) -> None:
-    for each in ("seqscan", "indexscan", "indexonlyscan", "bitmapscan", "sort"):
-        run(f"SET LOCAL enable_{each} = {'on' if each == way else 'off'}")
+def _allow_only(run: Callable[..., list[tuple[Any, ...]]], scan_method: str) -> None:
+    for method in ("seqscan", "indexscan", "indexonlyscan", "bitmapscan", "sort"):
+        run(f"SET LOCAL enable_{method} = {'on' if method == scan_method else 'off'}")

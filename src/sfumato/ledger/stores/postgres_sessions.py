@@ -1,9 +1,9 @@
-"""A session is one connection to the server that keeps a ledger: what it refuses, and what a driver's errors mean.
+"""A session is one connection to the server that keeps a ledger: its checks, and the meaning of a driver's errors.
 
-A child never closes or collects its parent's connection: libpq would say goodbye in the parent's name, and end its
-session. It sets the connection aside, and makes one of its own.
+A child never closes or collects its parent's connection: libpq would send a termination message in the parent's name,
+and end its session. It sets the connection aside, and opens one of its own.
 
-Somebody listens at the address of a server, or nobody does: that is seen at the sockets, and not in words.
+Whether a server listens at an address is tested at the sockets, and not by the words of an error.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from sfumato.ledger.stores.postgres_schema import require_known
 from sfumato.ledger.stores.server_addresses import ServerAddress
 
 _PORT = "5432"
-_LONGEST = 107
+_MAX_SOCKET_PATH = 107
 """Bytes of the longest name of a socket; libpq connects to none with a longer one."""
-_NOBODY = {
+_UNREACHABLE = {
     errno.ECONNREFUSED,
     errno.ENOENT,
     errno.ENOTDIR,
@@ -42,12 +42,12 @@ _NOBODY = {
     errno.EAFNOSUPPORT,
 }
 """With these the system says that no connection can be made; with any other, somebody may be there."""
-_UNKNOWN = {socket.EAI_NONAME, socket.EAI_NODATA}
+_UNKNOWN_HOST = {socket.EAI_NONAME, socket.EAI_NODATA}
 """With these the system says that a name is unknown, and not that nobody could be asked."""
 
 
 class Listener(NamedTuple):
-    """This is one place at which a server may listen: a folder with its socket, or one address of one host."""
+    """One place at which a server may listen: a folder with its socket, or one address of one host."""
 
     host: str
     hostaddr: str
@@ -55,33 +55,33 @@ class Listener(NamedTuple):
 
 
 def listeners(conninfo: str, timeout: float) -> tuple[str, list[Listener]]:
-    """Give the name of the database that the driver would ask for, and the places at which somebody listens, or may.
+    """Return the name of the database that the driver would ask for, and the places at which somebody listens, or may.
 
     The hosts are those that libpq takes from the address, the environment and the service together. Nobody listens
-    where a connection is refused or not made in time, where there is no such socket, and where the name of the host
-    is unknown.
+    where a connection is refused or not made in time, where there is no such socket, and where the name of the host is
+    unknown.
     """
-    database, places = _tried(conninfo)
-    return database, [one for place in places for one in _resolved(place) if _may_listen(one, timeout)]
+    database, places = _configured_places(conninfo)
+    return database, [listener for place in places for listener in _resolve(place) if _may_listen(listener, timeout)]
 
 
-def _tried(conninfo: str) -> tuple[str, list[Listener]]:
-    """Ask libpq what it makes of all that it is told: it begins to connect, and is stopped."""
-    begun = pq.PGconn.connect_start(conninfo.encode())
+def _configured_places(conninfo: str) -> tuple[str, list[Listener]]:
+    """Ask libpq how it resolves all its settings: it begins to connect, and is stopped."""
+    connection = pq.PGconn.connect_start(conninfo.encode())
     try:
-        known = {option.keyword.decode(): os.fsdecode(option.val or b"") for option in begun.info}
-        database = os.fsdecode(begun.db)
+        options = {option.keyword.decode(): os.fsdecode(option.val or b"") for option in connection.info}
+        database = os.fsdecode(connection.db)
     finally:
-        begun.finish()
-    hosts, addresses, ports = (known[name].split(",") for name in ("host", "hostaddr", "port"))
-    count = len(addresses if known["hostaddr"] else hosts)
-    hosts, addresses = (given if any(given) else [""] * count for given in (hosts, addresses))
+        connection.finish()
+    hosts, addresses, ports = (options[name].split(",") for name in ("host", "hostaddr", "port"))
+    count = len(addresses if options["hostaddr"] else hosts)
+    hosts, addresses = (values if any(values) else [""] * count for values in (hosts, addresses))
     ports = ports * count if len(ports) == 1 else ports
-    return database, [Listener(*each) for each in zip(hosts, addresses, ports, strict=True)]
+    return database, [Listener(*place) for place in zip(hosts, addresses, ports, strict=True)]
 
 
-def _resolved(place: Listener) -> list[Listener]:
-    """Give one place for each address of a host, and none for a host whose name is unknown."""
+def _resolve(place: Listener) -> list[Listener]:
+    """Return one place for each address of a host, and none for a host whose name is unknown."""
     host, hostaddr, port = place.host, place.hostaddr, place.port or _PORT
     if hostaddr:
         return [Listener(host, hostaddr, port)]
@@ -90,18 +90,18 @@ def _resolved(place: Listener) -> list[Listener]:
     if host.startswith(("/", "@")):
         return [Listener(host, "", port)]
     try:
-        found = socket.getaddrinfo(host, int(port), proto=socket.IPPROTO_TCP, type=socket.SOCK_STREAM)
+        address_infos = socket.getaddrinfo(host, int(port), proto=socket.IPPROTO_TCP, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
-        return [] if error.errno in _UNKNOWN else [Listener(host, "", port)]
-    return [Listener(host, str(each[4][0]), port) for each in found]
+        return [] if error.errno in _UNKNOWN_HOST else [Listener(host, "", port)]
+    return [Listener(host, str(address_info[4][0]), port) for address_info in address_infos]
 
 
 def _default_folder() -> str:
-    begun = pq.PGconn.connect_start(b"host='' hostaddr=''")
+    connection = pq.PGconn.connect_start(b"host='' hostaddr=''")
     try:
-        return os.fsdecode(begun.host)
+        return os.fsdecode(connection.host)
     finally:
-        begun.finish()
+        connection.finish()
 
 
 def _may_listen(place: Listener, timeout: float) -> bool:
@@ -113,22 +113,22 @@ def _may_listen(place: Listener, timeout: float) -> bool:
     except TimeoutError:
         return False
     except OSError as error:
-        return error.errno not in _NOBODY
+        return error.errno not in _UNREACHABLE
     return True
 
 
 def _has_socket(name: str, timeout: float) -> bool:
     path = os.fsencode(name)
-    if len(path) > _LONGEST:
+    if len(path) > _MAX_SOCKET_PATH:
         return False
-    with socket.socket(socket.AF_UNIX) as one:
-        one.settimeout(timeout)
-        one.connect(b"\0" + path[1:] if name.startswith("@") else path)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(timeout)
+        client.connect(b"\0" + path[1:] if name.startswith("@") else path)
     return True
 
 
 T = TypeVar("T")
-_STANDING = """
+_SERVER_STATE = """
 BEGIN READ ONLY; SET LOCAL search_path = pg_catalog;
 SELECT current_setting('server_encoding'), current_setting('fsync'), current_setting('full_page_writes'),
     pg_is_in_recovery(), current_setting('default_transaction_read_only'),
@@ -150,7 +150,7 @@ _inherited: list[object] = []
 
 
 class Book(NamedTuple):
-    """The book says which ledger this is, and what it was when it was first met."""
+    """The identity of a ledger, and the rights of whoever is connected."""
 
     version: int
     id: str
@@ -166,15 +166,15 @@ Statement = tuple[str, tuple[Any, ...]]
 
 
 class Connection(psycopg.Connection[TupleRow]):
-    """This connection is cut when an answer does not come in time: a server that waits for a standby which is gone
-    waits for ever, and to cancel the wait would make it say that all is well.
+    """A connection that is cut when an answer does not come in time: a server that waits for a standby which is gone
+    waits for ever, and to cancel the wait would make it report success.
     """
 
     _cut_at: float | None = None
 
     @contextlib.contextmanager
     def cut_after(self, seconds: float) -> Iterator[None]:
-        """Cut it so many seconds from now, if the block has not ended by then."""
+        """Cut the connection after so many seconds, if the block has not ended by then."""
         self._cut_at = time.monotonic() + seconds
         try:
             yield
@@ -182,45 +182,45 @@ class Connection(psycopg.Connection[TupleRow]):
             self._cut_at = None
 
     def wait(self, gen: PQGen[T], *given: Any, **named: Any) -> T:
-        return super().wait(gen if self._cut_at is None else self._watched(gen, self._cut_at), *given, **named)
+        return super().wait(gen if self._cut_at is None else self._with_deadline(gen, self._cut_at), *given, **named)
 
-    def _watched(self, gen: PQGen[T], cut_at: float) -> PQGen[T]:
-        """Look at the time whenever the driver does anything, which is every tenth of a second at least."""
+    def _with_deadline(self, gen: PQGen[T], cut_at: float) -> PQGen[T]:
+        """Check the deadline whenever the driver does anything, which is every tenth of a second at least."""
         try:
-            wanted = next(gen)
+            wait_for = next(gen)
             while True:
-                ready = yield wanted
+                ready = yield wait_for
                 if time.monotonic() >= cut_at:
                     self._cut()
-                wanted = gen.send(ready)
-        except StopIteration as ended:
-            return cast(T, ended.value)
+                wait_for = gen.send(ready)
+        except StopIteration as stop:
+            return cast(T, stop.value)
 
     def _cut(self) -> None:
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.pgconn.socket)) as same:
-            same.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.pgconn.socket)) as duplicate:
+            duplicate.shutdown(socket.SHUT_RDWR)
 
 
 class PostgresSession:
-    """A session is one connection of one process."""
+    """One connection of one process."""
 
     def __init__(self, address: ServerAddress, timeout: float, place: str) -> None:
         self.place = place
         self._process = os.getpid()
-        self._connection = _connected(address, timeout)
+        self._connection = _open_connection(address, timeout)
         self.peer = (self._connection.info.host, self._connection.info.port, self._connection.info.dbname)
-        self._connection.add_notice_handler(self._noticed)
+        self._connection.add_notice_handler(self._record_warning)
         self.warned = False
         """The server has warned in the last COMMIT: it stopped waiting for its standbys."""
         try:
-            self.book = self._met(address.schema)
+            self.book = self._read_book(address.schema)
         except BaseException:
             self._connection.close()
             raise
 
     @property
     def is_ours(self) -> bool:
-        """Tell whether this process has opened it."""
+        """Whether this process has opened it."""
         return self._process == os.getpid()
 
     @property
@@ -229,37 +229,37 @@ class PostgresSession:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether no transaction is open, and no statement runs."""
+        """Whether no transaction is open, and no statement runs."""
         return self._connection.info.transaction_status is TransactionStatus.IDLE
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether nobody knows what became of the last statement: it was sent, and no answer to it was read."""
+        """Whether the outcome of the last statement is unknown: it was sent, and no answer to it was read."""
         return self._connection.info.transaction_status in (TransactionStatus.UNKNOWN, TransactionStatus.ACTIVE)
 
     def run(self, text: str, values: tuple[Any, ...] | None = None) -> list[tuple[Any, ...]]:
-        """Run one statement, and give its rows."""
-        found = self._ours.execute(text.encode(), values)
-        return found.fetchall() if found.description else []
+        """Run one statement, and return its rows."""
+        cursor = self._ours.execute(text.encode(), values)
+        return cursor.fetchall() if cursor.description else []
 
     def run_all(self, text: str) -> list[list[tuple[Any, ...]]]:
-        """Run several statements in one round trip, and give the rows of each that has some."""
-        found, cursor = [], self._ours.execute(text.encode())
+        """Run several statements in one round trip, and return the rows of each that has some."""
+        result_sets, cursor = [], self._ours.execute(text.encode())
         while True:
             if cursor.description:
-                found.append(cursor.fetchall())
+                result_sets.append(cursor.fetchall())
             if not cursor.nextset():
-                return found
+                return result_sets
 
-    def _noticed(self, notice: psycopg.errors.Diagnostic) -> None:
+    def _record_warning(self, notice: psycopg.errors.Diagnostic) -> None:
         self.warned = self.warned or (notice.sqlstate or "").startswith(_WARNING)
 
     def send(self, statements: list[Statement], *, commit_within: float | None = None) -> None:
-        """Run statements that give no rows, and COMMIT if a time is given for it, in one round trip; after one that
+        """Run statements that return no rows, and COMMIT if a time is given for it, in one round trip; after one that
         fails none of the others is run. A COMMIT that is not answered in time loses the connection.
 
-        All of them are one message, with the values quoted in it. In a pipeline, a client that stands still between
-        two messages would hold its locks for ever: the server's clock for idle transactions does not run there.
+        All of them are one message, with the values quoted in it. In a pipeline, a client that stands still between two
+        messages would hold its locks for ever: the server's clock for idle transactions does not run there.
         """
         cursor = psycopg.ClientCursor(self._ours)
         texts = [cursor.mogrify(text.encode(), values) for text, values in statements]
@@ -285,21 +285,21 @@ class PostgresSession:
         return self._connection
 
     def close(self) -> None:
-        """End it; a parent's is left alone, for ever."""
+        """Close the connection; a parent's is left alone, for ever."""
         if self.is_ours:
             with contextlib.suppress(psycopg.Error):
                 self._connection.close()
         else:
             _inherited.append(self._connection)
 
-    def _met(self, schema: str) -> Book:
-        """Refuse a server or a schema on which a charge could be lost, or is not understood."""
+    def _read_book(self, schema: str) -> Book:
+        """Raise for a server or a schema on which a charge could be lost, or is not understood."""
         with explained(self.place):
-            found = self.run_all(_STANDING.format(schema=schema))[0][0]
-            encoding, fsync, pages, recovering, read_only, there, has_book, is_owner, owns_part = found
+            settings = self.run_all(_SERVER_STATE.format(schema=schema))[0][0]
+            encoding, fsync, pages, recovering, read_only, has_schema, has_book, is_owner, owns_part = settings
             self._require_durable(fsync, pages)
             self._require_writable(recovering, read_only, encoding)
-            if not there or not has_book:
+            if not has_schema or not has_book:
                 raise LedgerUnavailable(
                     f"there is no ledger in schema {schema}",
                     place=self.place,
@@ -323,11 +323,11 @@ class PostgresSession:
 
     def _require_writable(self, recovering: bool, read_only: str, encoding: str) -> None:
         if recovering or read_only == "on":
-            what = (
+            state = (
                 "is a standby, or still recovers" if recovering else "lets nobody write (default_transaction_read_only)"
             )
             raise LedgerUnavailable(
-                f"a ledger is charged on a server that can be written, and this one {what}",
+                f"a ledger is charged on a server that can be written, and this one {state}",
                 place=self.place,
                 fix="name the primary server: target_session_attrs=read-write in the address finds it among several",
             )
@@ -340,48 +340,48 @@ class PostgresSession:
 
 
 def connect(address: ServerAddress, timeout: float, place: str) -> Connection:
-    """Open a connection as the owner, to make a schema: nothing is asked of what is in it."""
+    """Open a connection as the owner, to create a schema: nothing is asked of what is in it."""
     with explained(place):
-        return _connected(address, timeout)
+        return _open_connection(address, timeout)
 
 
 def last_line(address: ServerAddress, timeout: float) -> tuple[str, list[tuple[str, str]]] | None:
-    """Read the key of the ledger at an address, and kind and detail of its last line; None where it is lost.
+    """Read the key of the ledger at an address, and kind and detail of its last line; None if it is lost.
 
-    It is lost where a server lets us look and keeps none there. Where no session can be had, it is lost only if at
-    each host of the address no connection to a port or socket can be made, or a server says in just these words that
-    this database does not exist. Whatever else is said, and by whom: somebody listens, and who may not look is refused.
+    It is lost where a server lets us look and keeps none there. Where no session can be had, it is lost only if at each
+    host of the address no connection to a port or socket can be made, or a server says in just these words that this
+    database does not exist. Whatever else is said, and by whom: somebody listens, and who may not look is refused.
     """
     place = f"PostgreSQL, schema {address.schema}"
     try:
-        connection = _connected(address, timeout)
+        connection = _open_connection(address, timeout)
     except psycopg.Error as error:
         with explained(place):
-            database, found = listeners(make_conninfo(address.url, **_options(address, timeout)), timeout)
-            if all(_lacks(one, database, address, timeout) for one in found):
+            database, candidates = listeners(make_conninfo(address.url, **_options(address, timeout)), timeout)
+            if all(_lacks_database(listener, database, address, timeout) for listener in candidates):
                 return None
         raise refusal(error, place) from None
     with explained(place), contextlib.closing(connection):
         if not connection.execute("SELECT to_regclass(%s)", (f"{address.schema}.book",)).fetchall()[0][0]:
             return None
         ((key,),) = connection.execute(f"SELECT key FROM {address.schema}.book".encode())
-        last = f"SELECT kind, detail FROM {address.schema}.lines ORDER BY number DESC LIMIT 1"
-        return key, connection.execute(last.encode()).fetchall()
+        query = f"SELECT kind, detail FROM {address.schema}.lines ORDER BY number DESC LIMIT 1"
+        return key, connection.execute(query.encode()).fetchall()
 
 
-def _lacks(listener: Listener, database: str, address: ServerAddress, timeout: float) -> bool:
-    """Tell whether who listens there says that there is no such database. The driver gives no code for it, and the
-    name of a role or a host may hold any words: what the server says is compared as a whole.
+def _lacks_database(listener: Listener, database: str, address: ServerAddress, timeout: float) -> bool:
+    """Return whether the server that listens there says that there is no such database. The driver has no code for it,
+    and the name of a role or a host may hold any words: what the server says is compared as a whole.
     """
     try:
-        _connected(address, timeout, **listener._asdict()).close()
+        _open_connection(address, timeout, **listener._asdict()).close()
     except psycopg.OperationalError as error:
         return str(error).partition(_REFUSED)[2].strip() == f'database "{database}" does not exist'
     return False
 
 
-def _connected(address: ServerAddress, timeout: float, **instead: str) -> Connection:
-    options = {**_options(address, timeout), **instead}
+def _open_connection(address: ServerAddress, timeout: float, **overrides: str) -> Connection:
+    options = {**_options(address, timeout), **overrides}
     return Connection.connect(address.url, autocommit=True, prepare_threshold=None, **options)
 
 
@@ -391,33 +391,33 @@ def _options(address: ServerAddress, timeout: float) -> dict[str, Any]:
         "client_encoding": "UTF8",
         "connect_timeout": max(2, int(timeout) + 1),
     }
-    given = address.url.partition("?")[2]
-    options |= {name: value for name, value in _KEEPALIVE.items() if name not in given}
-    return options | ({} if "application_name" in given else {"application_name": "sfumato ledger"})
+    query_string = address.url.partition("?")[2]
+    options |= {name: value for name, value in _KEEPALIVE.items() if name not in query_string}
+    return options | ({} if "application_name" in query_string else {"application_name": "sfumato ledger"})
 
 
 @contextlib.contextmanager
 def explained(place: str) -> Iterator[None]:
-    """Turn the driver's errors into refusals; its own words could hold a value, so they are not repeated."""
+    """Convert the driver's errors to refusals; its own words could hold a value, so they are not repeated."""
     try:
         yield
     except psycopg.Error as error:
         raise refusal(error, place) from None
     except UnicodeEncodeError:
-        raise LedgerUnavailable(_UNHELD[0], place=place, fix=_UNHELD[1]) from None
+        raise LedgerUnavailable(_UNSTORABLE[0], place=place, fix=_UNSTORABLE[1]) from None
 
 
 def refusal(error: psycopg.Error, place: str) -> LedgerUnavailable:
-    """Say what a driver's error means."""
+    """Return the refusal that a driver's error means."""
     state = error.sqlstate or ""
     if state in ("XX001", "XX002"):
         return LedgerDamaged(None, "the server finds its pages or indexes destroyed")
     if state in _TROUBLES:
         rule, fix = _TROUBLES[state]
     elif isinstance(error, psycopg.DataError):
-        rule, fix = _UNHELD
+        rule, fix = _UNSTORABLE
     elif not state or state[:2] in _LOST:
-        rule, fix = _unreached(error)
+        rule, fix = _explain_connection_failure(error)
     else:
         rule, fix = (
             f"the ledger's server refused a statement (SQLSTATE {state})",
@@ -426,19 +426,19 @@ def refusal(error: psycopg.Error, place: str) -> LedgerUnavailable:
     return LedgerUnavailable(rule, place=place, fix=fix)
 
 
-def _unreached(error: psycopg.Error) -> tuple[str, str]:
-    """Tell why no connection could be made, or was lost. libpq gives no code for that, so its words are looked at."""
-    said, known = str(error), error.pgconn
-    if "authentication failed" in said or "pg_hba.conf" in said or (known is not None and known.needs_password):
+def _explain_connection_failure(error: psycopg.Error) -> tuple[str, str]:
+    """Explain why no connection could be made, or was lost. libpq has no code for that, so its message is searched."""
+    message, pgconn = str(error), error.pgconn
+    if "authentication failed" in message or "pg_hba.conf" in message or (pgconn is not None and pgconn.needs_password):
         return (
             "the ledger's server does not let this user in",
             "look at the user, and at the password in PGPASSWORD, ~/.pgpass or the service",
         )
-    if "too many" in said or "remaining connection slots" in said:
+    if "too many" in message or "remaining connection slots" in message:
         return _TROUBLES["53300"]
-    if "does not exist" in said:
+    if "does not exist" in message:
         return "there is no such database or role on the ledger's server", "correct the address of the ledger"
-    if "certificate" in said or "SSL" in said:
+    if "certificate" in message or "SSL" in message:
         return (
             "the ledger's server could not prove who it is",
             "name the certificate that vouches for it: sslrootcert=… in the address",
@@ -458,7 +458,7 @@ _RIGHTS = (
 _FULL = ("the disk is full: nothing more can be charged", "make room on the disk of the ledger's server")
 _MISSING = ("the tables of this ledger are not there", "name the schema of the ledger, or restore it from a backup")
 _SLOW = ("a transaction stood still for so long that the server ended it; nothing was charged", "ask again")
-_UNHELD = (
+_UNSTORABLE = (
     "a text that the database cannot hold was not written: one with NUL or half a character",
     "leave such characters out",
 )

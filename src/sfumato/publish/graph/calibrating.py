@@ -33,7 +33,7 @@ _DEEPEST = 600.0
 
 @dataclass(frozen=True, eq=False)
 class LogFactor:
-    """This is a potential or message, as logarithms of at most 0, with the depth of its least one that is not -∞."""
+    """A potential or message, as logarithms of at most 0, with the depth of its least one that is not -∞."""
 
     places: Set
     logs: Floats
@@ -41,7 +41,7 @@ class LogFactor:
 
     @classmethod
     def of(cls, places: Set, logs: Floats) -> LogFactor | None:
-        """Scale logarithms to a largest one of 0; there is none where nothing is possible."""
+        """Scale logarithms to a largest one of 0; None where nothing is possible."""
         largest = float(logs.max())
         if largest == -np.inf:
             return None
@@ -51,37 +51,37 @@ class LogFactor:
 
 
 class Propagation:
-    """This is the order of work for one tree and the sets of its potentials; its tables are used again and again."""
+    """A schedule of belief propagation for one tree and the sets of its potentials; it is reused in every round."""
 
     def __init__(self, tree: JunctionTree, sizes: Sizes, sets: Sequence[Set]) -> None:
-        self.tree, self.axes = tree, tuple(laid_out(each, sizes) for each in tree.cliques)
-        self.sets = tuple(laid_out(each, sizes) for each in sets)
-        self._shared = tuple(laid_out(each, sizes) for each in tree.separators)
-        self._homes = tuple(_home(each, tree, sizes) for each in sets)
+        self.tree, self.axes = tree, tuple(laid_out(places, sizes) for places in tree.cliques)
+        self.sets = tuple(laid_out(places, sizes) for places in sets)
+        self._shared = tuple(laid_out(places, sizes) for places in tree.separators)
+        self._homes = tuple(_home(places, tree, sizes) for places in sets)
         self._merged = tuple(Merging.of(axes, self._needed(index), sizes) for index, axes in enumerate(self.axes))
         self._sizes = sizes
 
     def tables(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
-        """Find the counts of every clique."""
+        """Compute the counts of every clique."""
         products, _ = self._run(potentials, total)
         return [merged.whole(product) for merged, product in zip(self._merged, products, strict=True)]
 
     def counts(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
-        """Find the counts of each potential's set."""
+        """Compute the counts of each potential's set."""
         _, sums = self._run(potentials, total)
-        pairs = zip(self.sets, self._homes, strict=True)
-        return [sums[home][places] for places, home in pairs]
+        sets_and_homes = zip(self.sets, self._homes, strict=True)
+        return [sums[home][places] for places, home in sets_and_homes]
 
     def _needed(self, index: int) -> list[Set]:
         """List the sets that a clique multiplies and adds up to: of potentials, of children, and of its parent."""
-        own = [places for places, home in zip(self.sets, self._homes, strict=True) if home == index]
-        below = [self._shared[child] for child, parent in enumerate(self.tree.parents) if parent == index]
-        return [*own, *below, self._shared[index]]
+        potential_sets = [places for places, home in zip(self.sets, self._homes, strict=True) if home == index]
+        child_separators = [self._shared[child] for child, parent in enumerate(self.tree.parents) if parent == index]
+        return [*potential_sets, *child_separators, self._shared[index]]
 
     def _run(self, potentials: Sequence[Floats], total: float) -> tuple[list[Tables], list[Tables]]:
         terms: list[list[LogFactor]] = [[] for _ in self.axes]
         for places, logs, home in zip(self.sets, potentials, self._homes, strict=True):
-            terms[home].append(_possible(LogFactor.of(places, logs)))
+            terms[home].append(_require_possible(LogFactor.of(places, logs)))
         products, sums = self._collect(terms)
         return products, self._distribute(products, sums, total)
 
@@ -90,32 +90,32 @@ class Propagation:
         products: list[Tables] = [{} for _ in self.axes]
         sums = [np.empty(0)] * len(self.axes)
         for index in reversed(range(len(self.axes))):
-            products[index], shift = self._multiplied(index, terms[index])
+            products[index], shift = self._multiply_terms(index, terms[index])
             sums[index] = self._merged[index].sum_to(products[index], self._shared[index])
             with np.errstate(divide="ignore"):
-                message = _possible(LogFactor.of(self._shared[index], np.log(sums[index]) + shift))
+                message = _require_possible(LogFactor.of(self._shared[index], np.log(sums[index]) + shift))
             if self.tree.parents[index] >= 0:
                 terms[self.tree.parents[index]].append(message)
         return products, sums
 
-    def _multiplied(self, index: int, terms: list[LogFactor]) -> tuple[Tables, Floats | float]:
-        """Multiply a clique's terms, and give the logarithm of what was divided by."""
-        if sum(each.depth for each in terms) > _DEEPEST:
+    def _multiply_terms(self, index: int, terms: list[LogFactor]) -> tuple[Tables, Floats | float]:
+        """Multiply a clique's terms; return the product with the logarithm of what was divided by."""
+        if sum(term.depth for term in terms) > _DEEPEST:
             axes, shared = self.axes[index], self._shared[index]
             table = np.zeros(shape_of(axes, self._sizes))
             shift = _added_logs(table, axes, shared, terms)
             return {axes: table}, shift
-        return self._merged[index].multiplied([(each.places, np.exp(each.logs)) for each in terms]), 0.0
+        return self._merged[index].multiplied([(term.places, np.exp(term.logs)) for term in terms]), 0.0
 
     def _distribute(self, products: list[Tables], sums: list[Floats], total: float) -> list[Tables]:
-        """Scale each clique to what its parent has, and add it up to all its sets."""
-        found: list[Tables] = []
+        """Scale each clique to what its parent has, and sum it to all its sets."""
+        sums_by_clique: list[Tables] = []
         for index, parent in enumerate(self.tree.parents):
-            own = self._shared[index]
-            above = np.array(total) if parent < 0 else found[parent][own]
-            self._merged[index].rescale(products[index], own, divided(above, sums[index]))
-            found.append(self._merged[index].sums(products[index]))
-        return found
+            separator = self._shared[index]
+            parent_sums = np.array(total) if parent < 0 else sums_by_clique[parent][separator]
+            self._merged[index].rescale(products[index], separator, divided(parent_sums, sums[index]))
+            sums_by_clique.append(self._merged[index].sums(products[index]))
+        return sums_by_clique
 
 
 @dataclass(frozen=True)
@@ -139,14 +139,14 @@ class Merging:
         waiting = list(dict.fromkeys(sets))
         above: dict[Set, Set] = {}
         while len(waiting) > 1:
-            pairs = ((laid_out({*one, *other}, sizes), one, other) for one, other in combinations(waiting, 2))
-            union, *both = min(pairs, key=lambda pair: (_cells(pair[0], sizes), len(pair[0])))
+            pairs = ((laid_out({*first, *second}, sizes), first, second) for first, second in combinations(waiting, 2))
+            union, *pair_sets = min(pairs, key=lambda pair: (_cells(pair[0], sizes), len(pair[0])))
             if union == top and top not in waiting and len(waiting) <= _FEW:
                 return cls(top, tuple(waiting), above, sizes)
-            above |= {each: union for each in both if each != union}
-            waiting = [each for each in waiting if each not in both and each != union]
+            above |= {places: union for places in pair_sets if places != union}
+            waiting = [places for places in waiting if places not in pair_sets and places != union]
             waiting.append(union)
-        above |= {each: top for each in waiting if each != top}
+        above |= {places: top for places in waiting if places != top}
         return cls(top, (top,), above, sizes)
 
     def multiplied(self, terms: Sequence[tuple[Set, Floats]]) -> Tables:
@@ -182,14 +182,14 @@ class Merging:
         return table
 
     def sums(self, products: Tables) -> Tables:
-        """Add a product up to every set."""
-        found = {part: self._sum_of_part(products, part) for part in self.parts}
+        """Sum a product to every set."""
+        sums_by_set = {part: self._sum_of_part(products, part) for part in self.parts}
         for places, union in reversed(list(self.above.items())):
-            found[places] = summed(found[union], union, places)
-        return found
+            sums_by_set[places] = summed(sums_by_set[union], union, places)
+        return sums_by_set
 
     def sum_to(self, products: Tables, places: Set) -> Floats:
-        """Add a product up to one of the sets."""
+        """Sum a product to one of the sets."""
         if places not in self.above:
             return self._sum_of_part(products, places)
         return summed(self.sum_to(products, self.above[places]), self.above[places], places)
@@ -202,10 +202,14 @@ class Merging:
     def _sum_of_part(self, products: Tables, part: Set) -> Floats:
         if self.top in products:
             return summed(products[self.top], self.top, part)
-        (first, one), *rest = ((places, table) for places, table in products.items() if places != part)
-        kept = tuple(place for place in part if place in first or any(place in places for places, _ in rest))
-        others = joined(one, first, *rest[0][::-1], kept, self.sizes) if rest else summed(one, first, kept)
-        return products[part] * laid_over(others, kept, part)
+        (first, first_table), *rest = ((places, table) for places, table in products.items() if places != part)
+        shared_places = tuple(place for place in part if place in first or any(place in places for places, _ in rest))
+        other_product = (
+            joined(first_table, first, *rest[0][::-1], shared_places, self.sizes)
+            if rest
+            else summed(first_table, first, shared_places)
+        )
+        return products[part] * laid_over(other_product, shared_places, part)
 
 
 def _product(terms: Sequence[tuple[Set, Floats]], wider: Set) -> Floats:
@@ -213,9 +217,9 @@ def _product(terms: Sequence[tuple[Set, Floats]], wider: Set) -> Floats:
 
 
 def _added_logs(table: Floats, axes: Set, shared: Set, terms: list[LogFactor]) -> Floats:
-    for each in terms:
-        table += laid_over(each.logs, each.places, axes)
-    largest = table.max(axis=tuple(at for at, place in enumerate(axes) if place not in shared))
+    for term in terms:
+        table += laid_over(term.logs, term.places, axes)
+    largest = table.max(axis=tuple(axis for axis, place in enumerate(axes) if place not in shared))
     largest = np.where(largest == -np.inf, 0.0, largest)
     table -= laid_over(largest, shared, axes)
     np.exp(table, out=table)
@@ -223,15 +227,15 @@ def _added_logs(table: Floats, axes: Set, shared: Set, terms: list[LogFactor]) -
 
 
 def _home(places: Set, tree: JunctionTree, sizes: Sizes) -> int:
-    """Find the clique with the fewest cells that holds these places."""
-    wanted = set(places)
-    holding = [index for index, clique in enumerate(tree.cliques) if wanted.issubset(clique)]
-    if not holding:
+    """Return the clique with the fewest cells that holds these places."""
+    wanted_places = set(places)
+    candidates = [index for index, clique in enumerate(tree.cliques) if wanted_places.issubset(clique)]
+    if not candidates:
         raise InvalidParameter("places", places, "a set that one clique of the tree holds")
-    return min(holding, key=lambda index: np.prod(shape_of(tree.cliques[index], sizes), dtype=float))
+    return min(candidates, key=lambda index: np.prod(shape_of(tree.cliques[index], sizes), dtype=float))
 
 
-def _possible(term: LogFactor | None) -> LogFactor:
+def _require_possible(term: LogFactor | None) -> LogFactor:
     if term is None:
         raise InvalidParameter("zeros", "no cell is left", "cells of which at least one combination stays possible")
     return term

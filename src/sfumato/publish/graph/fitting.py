@@ -35,7 +35,7 @@ Zeros = tuple[Sequence[int], NDArray[np.bool_]]
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """This is a noisy marginal, in rows."""
+    """A noisy marginal, in rows."""
 
     places: Set
     values: Floats
@@ -54,76 +54,88 @@ def fitted(
     tolerance: float = 1e-3,
     most_rounds: int = 1000,
 ) -> GraphModel:
-    """Find the model with this total that is nearest to what was observed; a total below one row counts as one.
+    """Fit the model with this total that is nearest to what was observed; a total below one row counts as one.
 
     It starts from the potentials of another model where one is given, whatever tree that had. It ends where a round
     lowers the loss by less than this part of it.
     """
     if not math.isfinite(total):
         raise InvalidParameter("total", total, "a number")
-    own, rows = tuple(sizes), max(float(total), 1.0)
-    targets = _targets(observations, own, rows)
-    logs = _starting_logs(targets, zeros, start, own)
-    tree = JunctionTree.of(logs, own)
-    descent = _Descent(Propagation(tree, own, tuple(logs)), targets, tuple(logs.values()), rows)
-    found = descent.run(tolerance, most_rounds)
-    rising = [tuple(sorted(each)) for each in logs]
-    potentials = (Potential(to, arranged(each, of, to)) for of, to, each in zip(logs, rising, found, strict=True))
-    return GraphModel(own, tree, tuple(potentials), descent.total)
+    attribute_sizes, rows = tuple(sizes), max(float(total), 1.0)
+    targets = _targets(observations, attribute_sizes, rows)
+    logs = _starting_logs(targets, zeros, start, attribute_sizes)
+    tree = JunctionTree.of(logs, attribute_sizes)
+    descent = _Descent(Propagation(tree, attribute_sizes, tuple(logs)), targets, tuple(logs.values()), rows)
+    fitted_logs = descent.run(tolerance, most_rounds)
+    sorted_sets = [tuple(sorted(places)) for places in logs]
+    potentials = (
+        Potential(places, arranged(potential_logs, laid_places, places))
+        for laid_places, places, potential_logs in zip(logs, sorted_sets, fitted_logs, strict=True)
+    )
+    return GraphModel(attribute_sizes, tree, tuple(potentials), descent.total)
 
 
 def check_zeros(zeros: Iterable[Zeros], sizes: Sequence[int]) -> None:
-    """Refuse impossible cells that leave no combination possible. It needs nothing that was measured."""
+    """Raise for impossible cells that leave no combination possible. It needs nothing that was measured."""
     fitted((), sizes, 1.0, zeros=zeros)
 
 
 @dataclass(frozen=True, eq=False)
 class _Target:
-    """This is what was observed of one set in all: the mean by precisions, and the sum of these."""
+    """What was observed of one set in all: the mean by precisions, and the sum of these."""
 
     mean: Floats
     precision: float
 
 
 def _targets(observations: Iterable[Observation], sizes: Sizes, total: float) -> dict[Set, _Target]:
-    """Join what was observed of equal sets, and move each evenly to the total: that moves no minimum."""
-    found: dict[Set, _Target] = {}
-    for each in observations:
-        values = np.asarray(each.values, float)
-        places = checked_places(tuple(each.places), len(sizes), "places")
+    """Combine observations of equal sets, and shift each evenly to the total: that moves no minimum."""
+    targets: dict[Set, _Target] = {}
+    for observation in observations:
+        values = np.asarray(observation.values, float)
+        places = checked_places(tuple(observation.places), len(sizes), "places")
         if values.shape != shape_of(places, sizes) or not np.isfinite(values).all():
             raise InvalidParameter("values", values.shape, f"numbers in a table of {shape_of(places, sizes)} cells")
-        if not 0 < each.deviation < math.inf:
-            raise InvalidParameter("deviation", each.deviation, "a number above 0")
-        own = laid_out(places, sizes)
-        new, precision = arranged(values + (total - values.sum()) / values.size, places, own), each.deviation**-2
-        known = found.get(own, _Target(new, 0.0))
-        weight = precision / (known.precision + precision)
-        found[own] = _Target(known.mean + weight * (new - known.mean), known.precision + precision)
-    return found
+        if not 0 < observation.deviation < math.inf:
+            raise InvalidParameter("deviation", observation.deviation, "a number above 0")
+        laid_places = laid_out(places, sizes)
+        observed, precision = (
+            arranged(values + (total - values.sum()) / values.size, places, laid_places),
+            observation.deviation**-2,
+        )
+        target = targets.get(laid_places, _Target(observed, 0.0))
+        weight = precision / (target.precision + precision)
+        targets[laid_places] = _Target(target.mean + weight * (observed - target.mean), target.precision + precision)
+    return targets
 
 
 def _starting_logs(
     targets: dict[Set, _Target], zeros: Iterable[Zeros], start: GraphModel | None, sizes: Sizes
 ) -> dict[Set, Floats]:
-    """Give each set a potential: the one it starts from, or an even one; and -∞ for what is impossible.
+    """Return the initial potential of each set: that of the starting model, or an even one; and -∞ for what is
+    impossible.
 
     Without a model to start from, attributes are independent, each with the counts that were observed of it.
     """
-    found = {places: np.zeros(shape_of(places, sizes)) for places in targets}
+    logs = {places: np.zeros(shape_of(places, sizes)) for places in targets}
     for places, target in targets.items() if start is None else ():
         if len(places) == 1:
-            found[places] = np.log(np.maximum(target.mean, target.precision**-0.5 / 2))
+            logs[places] = np.log(np.maximum(target.mean, target.precision**-0.5 / 2))
     for potential in start.potentials if start is not None else ():
-        own = laid_out(potential.places, sizes)
-        found[own] = found.get(own, 0.0) + arranged(potential.logs, potential.places, own)
-    for listed, impossible in zeros:
-        named, cells = checked_places(tuple(listed), len(sizes), "zeros"), np.asarray(impossible, bool)
-        if cells.shape != shape_of(named, sizes):
-            raise InvalidParameter("zeros", cells.shape, f"a table of {shape_of(named, sizes)} cells")
-        own = laid_out(named, sizes)
-        found[own] = found.get(own, 0.0) + arranged(np.where(cells, -np.inf, 0.0), named, own)
-    return found
+        laid_places = laid_out(potential.places, sizes)
+        logs[laid_places] = logs.get(laid_places, 0.0) + arranged(potential.logs, potential.places, laid_places)
+    for zero_places, impossible in zeros:
+        checked_zero_places, cells = (
+            checked_places(tuple(zero_places), len(sizes), "zeros"),
+            np.asarray(impossible, bool),
+        )
+        if cells.shape != shape_of(checked_zero_places, sizes):
+            raise InvalidParameter("zeros", cells.shape, f"a table of {shape_of(checked_zero_places, sizes)} cells")
+        laid_places = laid_out(checked_zero_places, sizes)
+        logs[laid_places] = logs.get(laid_places, 0.0) + arranged(
+            np.where(cells, -np.inf, 0.0), checked_zero_places, laid_places
+        )
+    return logs
 
 
 class _Descent:
@@ -140,42 +152,48 @@ class _Descent:
     ) -> None:
         self.total, self._base, self._propagation = total, base, propagation
         self._moved = [index for index, places in enumerate(propagation.sets) if places in targets]
-        own = [targets[propagation.sets[index]] for index in self._moved]
-        self._ends = np.cumsum([each.mean.size for each in own], dtype=int)
-        self._goal = _flat([each.mean for each in own])
-        self._precision = np.repeat([each.precision for each in own], [each.mean.size for each in own])
-        self._shortest = 1 / (total * (sum(each.precision for each in own) or 1.0))
+        set_targets = [targets[propagation.sets[index]] for index in self._moved]
+        self._ends = np.cumsum([each.mean.size for each in set_targets], dtype=int)
+        self._goal = _flat([each.mean for each in set_targets])
+        self._precision = np.repeat([each.precision for each in set_targets], [each.mean.size for each in set_targets])
+        self._shortest = 1 / (total * (sum(each.precision for each in set_targets) or 1.0))
 
     def run(self, tolerance: float, most_rounds: int) -> list[Floats]:
         """Take steps until a few of them in a row have lowered the loss by less than this part of it each."""
-        before = ahead = np.zeros(len(self._goal))
-        counts = self._counts(ahead)
+        previous = current = np.zeros(len(self._goal))
+        counts = self._counts(current)
         losses, step, momentum, growth = [self._loss(counts)], self._shortest * _FIRST_STEP, 1.0, _FIRST_GROWTH
         for _ in range(most_rounds):
-            plain = ahead - step * (counts - self._goal) * self._precision
+            descended = current - step * (counts - self._goal) * self._precision
             next_momentum = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
-            tried = plain + (momentum - 1) / next_momentum * (plain - before)
-            counts_there = self._counts(tried)
-            loss = self._loss(counts_there)
+            extrapolated = descended + (momentum - 1) / next_momentum * (descended - previous)
+            next_counts = self._counts(extrapolated)
+            loss = self._loss(next_counts)
             if loss <= losses[-1]:
-                before, ahead, counts, momentum, step = plain, tried, counts_there, next_momentum, step * growth
+                previous, current, counts, momentum, step = (
+                    descended,
+                    extrapolated,
+                    next_counts,
+                    next_momentum,
+                    step * growth,
+                )
                 losses.append(loss)
                 if _settled(losses, tolerance):
                     break
             elif momentum > 1:
-                before, momentum, growth = ahead, 1.0, _LATER_GROWTH
+                previous, momentum, growth = current, 1.0, _LATER_GROWTH
             elif step <= self._shortest:
                 break
             else:
                 step, growth = step / 2, _LATER_GROWTH
-        return self._logs(ahead)
+        return self._logs(current)
 
     def _logs(self, change: Floats) -> list[Floats]:
-        found = list(self._base)
+        logs = list(self._base)
         for index, end in zip(self._moved, self._ends, strict=True):
-            own = self._base[index]
-            found[index] = own + change[end - own.size : end].reshape(own.shape)
-        return found
+            base_logs = self._base[index]
+            logs[index] = base_logs + change[end - base_logs.size : end].reshape(base_logs.shape)
+        return logs
 
     def _counts(self, change: Floats) -> Floats:
         counts = self._propagation.counts(self._logs(change), self.total)

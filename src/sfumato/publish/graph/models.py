@@ -28,7 +28,7 @@ _KEPT_CELLS = 6_000_000
 
 @dataclass(frozen=True, eq=False)
 class Potential:
-    """A potential has a number for the cells of some places; counts are multiplied by e to the power of it."""
+    """A log-linear factor over the cells of some places; counts are multiplied by e to the power of it."""
 
     places: Set
     logs: Floats
@@ -37,7 +37,7 @@ class Potential:
 
 @dataclass(frozen=True, eq=False)
 class ConditionalTable:
-    """This says how often new places have which cells, given the cells of places that were drawn before."""
+    """The counts of cells of new places, given the cells of places that were drawn before."""
 
     new: Set
     given: Set
@@ -47,7 +47,7 @@ class ConditionalTable:
 
 @dataclass(frozen=True, eq=False)
 class GraphModel:
-    """This is a model of a table's counts over all its attributes, with a total that is fixed."""
+    """A graphical model of a table's counts over all its attributes, with a total that is fixed."""
 
     sizes: Sizes
     tree: JunctionTree = field(repr=False)
@@ -61,12 +61,17 @@ class GraphModel:
     @classmethod
     def of(cls, sizes: Sequence[int], potentials: Iterable[Potential], total: float) -> Self:
         """Build a model on the smallest tree for its potentials that is found."""
-        own = tuple(potentials)
-        return cls(tuple(sizes), JunctionTree.of([each.places for each in own], sizes), own, total)
+        model_potentials = tuple(potentials)
+        return cls(
+            tuple(sizes),
+            JunctionTree.of([potential.places for potential in model_potentials], sizes),
+            model_potentials,
+            total,
+        )
 
     @cached_property
     def beliefs(self) -> tuple[Floats, ...]:
-        """Find the counts of every clique, with axes in the order of its places."""
+        """The counts of every clique, with axes in the order of its places."""
         return tuple(
             arranged(table, laid_out(clique, self.sizes), clique)
             for table, clique in zip(self.laid_tables, self.tree.cliques, strict=True)
@@ -74,9 +79,12 @@ class GraphModel:
 
     @cached_property
     def laid_tables(self) -> tuple[Floats, ...]:
-        """Find the counts of every clique, with axes as they are laid out."""
-        propagation = Propagation(self.tree, self.sizes, [each.places for each in self.potentials])
-        logs = [arranged(each.logs, each.places, laid_out(each.places, self.sizes)) for each in self.potentials]
+        """The counts of every clique, with axes as they are laid out."""
+        propagation = Propagation(self.tree, self.sizes, [potential.places for potential in self.potentials])
+        logs = [
+            arranged(potential.logs, potential.places, laid_out(potential.places, self.sizes))
+            for potential in self.potentials
+        ]
         return tuple(propagation.tables(logs, self.total))
 
     @cached_property
@@ -84,15 +92,17 @@ class GraphModel:
         return _Parts(self)
 
     def marginal(self, places: Sequence[int]) -> Floats:
-        """Give the counts of all combinations of these places' cells; axes are in the order in which they are named."""
+        """Return the counts of all combinations of these places' cells; axes are in the order in which they are
+        named.
+        """
         return self.marginals([places])[0]
 
     def marginals(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
-        """Give the counts of many sets at once; what they share is computed once."""
-        asked = [checked_places(tuple(each), len(self.sizes), "set") for each in sets]
-        laid = {frozenset(each): laid_out(each, self.sizes) for each in asked}
-        found = {key: self._parts.marginal(places) for key, places in laid.items()}
-        return [arranged(found[frozenset(each)], laid[frozenset(each)], each) for each in asked]
+        """Return the counts of many sets at once; what they share is computed once."""
+        checked_sets = [checked_places(tuple(each), len(self.sizes), "set") for each in sets]
+        laid_places = {frozenset(each): laid_out(each, self.sizes) for each in checked_sets}
+        counts_by_set = {key: self._parts.marginal(places) for key, places in laid_places.items()}
+        return [arranged(counts_by_set[frozenset(each)], laid_places[frozenset(each)], each) for each in checked_sets]
 
     def without(self, zeros: Iterable[tuple[Set, NDArray[np.bool_]]]) -> Self:
         """Condition the model on no row being in these cells: what is left is scaled up to the total.
@@ -115,7 +125,7 @@ class GraphModel:
 
 
 class _Parts:
-    """These are the sums of clique tables that some sets need, each computed once, from the smallest that has it."""
+    """Sums of clique tables that some sets need, each computed once, from the smallest that has it."""
 
     def __init__(self, model: GraphModel) -> None:
         self._sizes, self._tree, self._total = model.sizes, model.tree, model.total
@@ -128,35 +138,43 @@ class _Parts:
         self._components = _components(model.tree)
 
     def marginal(self, places: Set) -> Floats:
-        """Multiply what the unconnected parts of the tree say about their own places."""
-        found, held = np.array(self._total), set(places)
-        done: Set = ()
+        """Multiply the counts that the unconnected components of the tree have of their own places."""
+        product, wanted_places = np.array(self._total), set(places)
+        done_places: Set = ()
         for cliques in self._components:
-            own = held.intersection(*[{place for index in cliques for place in self._tree.cliques[index]}])
-            if own:
-                part = laid_out(tuple(own), self._sizes)
-                wider = laid_out((*done, *part), self._sizes)
+            component_places = wanted_places.intersection(
+                *[{place for index in cliques for place in self._tree.cliques[index]}]
+            )
+            if component_places:
+                part = laid_out(tuple(component_places), self._sizes)
+                wider = laid_out((*done_places, *part), self._sizes)
                 counts = self._connected(cliques, part)
-                share = counts if not done else divided(counts, np.array(self._total))
-                found = laid_over(found, done, wider) * laid_over(share, part, wider) if done else counts
-                done = wider
-        return found
+                share = counts if not done_places else divided(counts, np.array(self._total))
+                product = (
+                    laid_over(product, done_places, wider) * laid_over(share, part, wider) if done_places else counts
+                )
+                done_places = wider
+        return product
 
     def _connected(self, cliques: list[int], places: Set) -> Floats:
-        held = set(places)
-        holding = [index for index in cliques if held.issubset(self._tree.cliques[index])]
-        if holding:
-            best = min(holding, key=lambda index: math.prod(shape_of(self._tree.cliques[index], self._sizes)))
+        wanted_places = set(places)
+        candidates = [index for index in cliques if wanted_places.issubset(self._tree.cliques[index])]
+        if candidates:
+            best = min(candidates, key=lambda index: math.prod(shape_of(self._tree.cliques[index], self._sizes)))
             return self.sum_of(best, places)
-        nodes = _between(self._tree, cliques, held)
-        root = min(nodes, key=lambda index: self._largest_branch(index, nodes, held)) if len(nodes) > 2 else nodes[0]
-        return self._message(root, -1, nodes, held)[0]
+        nodes = _between(self._tree, cliques, wanted_places)
+        root = (
+            min(nodes, key=lambda index: self._largest_branch(index, nodes, wanted_places))
+            if len(nodes) > 2
+            else nodes[0]
+        )
+        return self._message(root, -1, nodes, wanted_places)[0]
 
     def _largest_branch(self, index: int, nodes: list[int], held: set[int]) -> int:
         """Count the cells of the wanted places that come from the same side of a clique, where these are most."""
-        own = set(self._tree.cliques[index])
-        around = (other for other in nodes if self._adjacent(index, other))
-        sides = (self._wanted(other, index, nodes, held) - own for other in around)
+        clique_places = set(self._tree.cliques[index])
+        neighbours = (other for other in nodes if self._adjacent(index, other))
+        sides = (self._wanted(other, index, nodes, held) - clique_places for other in neighbours)
         return max(math.prod(shape_of(tuple(side), self._sizes)) for side in sides)
 
     def _wanted(self, index: int, parent: int, nodes: list[int], held: set[int]) -> frozenset[int]:
@@ -166,69 +184,76 @@ class _Parts:
         return frozenset(own.union(*(self._wanted(other, index, nodes, held) for other in further)))
 
     def _message(self, index: int, parent: int, nodes: list[int], held: set[int]) -> tuple[Floats, Set]:
-        """Give the counts of the wanted places on this side of the tree, with what is shared with the parent."""
+        """Return the counts of the wanted places on this side of the tree, with what is shared with the parent."""
         others = [other for other in nodes if other != parent and self._adjacent(index, other)]
-        up = self._between(index, parent) if parent >= 0 else set()
-        needs = [self._between(index, other) for other in others]
-        own = laid_out(held.intersection(self._tree.cliques[index]).union(up, *needs), self._sizes)
-        table = self.sum_of(index, own)
-        for at, other in enumerate(others):
+        parent_separator = self._between(index, parent) if parent >= 0 else set()
+        separators = [self._between(index, other) for other in others]
+        own_places = laid_out(
+            held.intersection(self._tree.cliques[index]).union(parent_separator, *separators), self._sizes
+        )
+        table = self.sum_of(index, own_places)
+        for position, other in enumerate(others):
             message, places = self._conditional(other, index, nodes, held)
-            kept = laid_out({*own, *places} & held.union(up, *needs[at + 1 :]), self._sizes)
-            table, own = joined(table, own, message, places, kept, self._sizes), kept
-        return table, own
+            kept_places = laid_out(
+                {*own_places, *places} & held.union(parent_separator, *separators[position + 1 :]), self._sizes
+            )
+            table, own_places = joined(table, own_places, message, places, kept_places, self._sizes), kept_places
+        return table, own_places
 
     def _conditional(self, index: int, parent: int, nodes: list[int], held: set[int]) -> tuple[Floats, Set]:
-        """Give the wanted places on this side of the tree, given what is shared with the parent."""
+        """Return the wanted places on this side of the tree, given what is shared with the parent."""
         key = (index, parent, self._wanted(index, parent, nodes, held))
         if key not in self._messages:
             message, places = self._message(index, parent, nodes, held)
             shared = laid_out(self._between(index, parent), self._sizes)
-            found = divided(message, laid_over(self.sum_of(index, shared), shared, places)), places
+            conditional = divided(message, laid_over(self.sum_of(index, shared), shared, places)), places
             if not self._keep(message.size):
-                return found
-            self._messages[key] = found
+                return conditional
+            self._messages[key] = conditional
         return self._messages[key]
 
     def _keep(self, cells: int) -> bool:
-        """Decide whether a table is kept for later sets: as long as it, and all that is kept, has few cells."""
+        """Return whether a table is cached for later sets: as long as it, and all that is cached, has few cells."""
         fits = self._kept + cells <= _KEPT_CELLS and 16 * cells <= _KEPT_CELLS
         self._kept += cells if fits else 0
         return fits
 
-    def _adjacent(self, one: int, other: int) -> bool:
-        return self._tree.parents[one] == other or self._tree.parents[other] == one
+    def _adjacent(self, first: int, second: int) -> bool:
+        return self._tree.parents[first] == second or self._tree.parents[second] == first
 
-    def _between(self, one: int, other: int) -> set[int]:
-        child = one if self._tree.parents[one] == other else other
+    def _between(self, first: int, second: int) -> set[int]:
+        child = first if self._tree.parents[first] == second else second
         return set(self._tree.separators[child])
 
     def sum_of(self, index: int, places: Set) -> Floats:
-        """Add a clique up to some of its places, from the smallest sum of it that has them."""
+        """Sum a clique to some of its places, from the smallest sum of it that has them."""
         sums = self._sums[index]
         if places not in sums:
-            wanted = set(places)
-            best = min((each for each in sums if wanted.issubset(each)), key=lambda each: sums[each].size)
-            found = summed(sums[best], best, places)
-            if not self._keep(found.size):
-                return found
-            sums[places] = found
+            wanted_places = set(places)
+            source_places = min(
+                (candidate for candidate in sums if wanted_places.issubset(candidate)),
+                key=lambda candidate: sums[candidate].size,
+            )
+            sums_to_places = summed(sums[source_places], source_places, places)
+            if not self._keep(sums_to_places.size):
+                return sums_to_places
+            sums[places] = sums_to_places
         return sums[places]
 
 
 def _components(tree: JunctionTree) -> list[list[int]]:
-    found: list[list[int]] = []
-    part: list[int] = []
+    components: list[list[int]] = []
+    component_of: list[int] = []
     for index, parent in enumerate(tree.parents):
-        part.append(len(found) if parent < 0 else part[parent])
+        component_of.append(len(components) if parent < 0 else component_of[parent])
         if parent < 0:
-            found.append([])
-        found[part[index]].append(index)
-    return found
+            components.append([])
+        components[component_of[index]].append(index)
+    return components
 
 
 def _between(tree: JunctionTree, cliques: list[int], held: set[int]) -> list[int]:
-    """Find the cliques without which some of these places would be missing or unconnected; parents come first."""
+    """Return the cliques without which some of these places would be missing or unconnected; parents come first."""
     nodes = list(cliques)
     while True:
         for index in nodes:

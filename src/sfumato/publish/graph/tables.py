@@ -30,26 +30,26 @@ def laid_out(places: Iterable[int], sizes: Sizes) -> Set:
 
 
 def shape_of(places: Sequence[int], sizes: Sizes) -> tuple[int, ...]:
-    """Give the shape of a table with these axes."""
+    """Return the shape of a table with these axes."""
     return tuple(sizes[place] for place in places)
 
 
 def arranged(table: Floats, places: Sequence[int], wanted: Sequence[int]) -> Floats:
-    """Turn a table's axes from the order of some places to that of others, the same in number."""
+    """Transpose a table's axes from the order of some places to that of others, the same in number."""
     if tuple(places) == tuple(wanted):
         return table
-    return np.ascontiguousarray(table.transpose([places.index(each) for each in wanted]))
+    return np.ascontiguousarray(table.transpose([places.index(place) for place in wanted]))
 
 
 def laid_over(table: Floats, places: Set, wider: Set) -> Floats:
-    """Give a table the axes of a wider one, of length one where it has none; both are laid out."""
+    """Reshape a table to the axes of a wider one, of length one where it has none; both are laid out."""
     return table.reshape(_wider_shape(table.shape, places, wider))
 
 
 @lru_cache(maxsize=_PLANS)
 def _wider_shape(shape: tuple[int, ...], places: Set, wider: Set) -> tuple[int, ...]:
-    own = dict(zip(places, shape, strict=True))
-    return tuple(own.get(place, 1) for place in wider)
+    size_of = dict(zip(places, shape, strict=True))
+    return tuple(size_of.get(place, 1) for place in wider)
 
 
 def summed(table: Floats, places: Set, kept: Set) -> Floats:
@@ -70,17 +70,19 @@ def summed(table: Floats, places: Set, kept: Set) -> Floats:
 def _sum_steps(
     shape: tuple[int, ...], places: Set, kept: Set
 ) -> tuple[tuple[tuple[int, int, int], ...], tuple[int, ...]]:
-    """Decide which neighbouring axes go first, the longest ones: the shapes whose middle goes, and what is left."""
-    held, lengths = set(kept), list(zip(places, shape, strict=True))
-    grouped = groupby(lengths, key=lambda pair: pair[0] in held)
-    runs = [(keep, math.prod(length for _, length in own)) for keep, own in grouped]
+    """Decide which neighbouring axes are summed first, the longest ones; return the shapes whose middle goes, and what
+    is left.
+    """
+    kept_places, lengths = set(kept), list(zip(places, shape, strict=True))
+    grouped = groupby(lengths, key=lambda pair: pair[0] in kept_places)
+    runs = [(keep, math.prod(length for _, length in run_lengths)) for keep, run_lengths in grouped]
     steps = []
     while any(not keep for keep, _ in runs):
-        at = max((index for index, (keep, _) in enumerate(runs) if not keep), key=lambda index: runs[index][1])
-        before, after = (math.prod(length for _, length in part) for part in (runs[:at], runs[at + 1 :]))
-        steps.append((before, runs[at][1], after))
-        del runs[at]
-    return tuple(steps), tuple(length for place, length in lengths if place in held)
+        run_index = max((index for index, (keep, _) in enumerate(runs) if not keep), key=lambda index: runs[index][1])
+        before, after = (math.prod(length for _, length in part) for part in (runs[:run_index], runs[run_index + 1 :]))
+        steps.append((before, runs[run_index][1], after))
+        del runs[run_index]
+    return tuple(steps), tuple(length for place, length in lengths if place in kept_places)
 
 
 def _without_middle(table: Floats) -> Floats:
@@ -116,13 +118,13 @@ class _JoinPlan(NamedTuple):
 
 @lru_cache(maxsize=_PLANS)
 def _join_plan(left_places: Set, right_places: Set, kept: Set, sizes: Sizes) -> _JoinPlan:
-    held, both = set(kept), set(left_places) & set(right_places)
-    left = tuple(place for place in left_places if place in held or place in both)
-    right = tuple(place for place in right_places if place in held or place in both)
-    stack = tuple(place for place in kept if place in both)
-    shared = tuple(place for place in left if place not in held)
-    rows = tuple(place for place in left if place not in both)
-    columns = tuple(place for place in right if place not in both)
+    kept_places, shared_places = set(kept), set(left_places) & set(right_places)
+    left = tuple(place for place in left_places if place in kept_places or place in shared_places)
+    right = tuple(place for place in right_places if place in kept_places or place in shared_places)
+    stack = tuple(place for place in kept if place in shared_places)
+    shared = tuple(place for place in left if place not in kept_places)
+    rows = tuple(place for place in left if place not in shared_places)
+    columns = tuple(place for place in right if place not in shared_places)
     count, height, depth, width = (math.prod(shape_of(part, sizes)) for part in (stack, rows, shared, columns))
     order = (*stack, *rows, *columns)
     first, second = (*stack, *rows, *shared), (*stack, *shared, *columns)
@@ -131,5 +133,5 @@ def _join_plan(left_places: Set, right_places: Set, kept: Set, sizes: Sizes) -> 
 
 
 def divided(table: Floats, by: Floats) -> Floats:
-    """Divide where there is something to divide by; nothing is left where there is not."""
+    """Divide where the divisor is positive; 0 elsewhere."""
     return np.divide(table, by, out=np.zeros(np.broadcast_shapes(table.shape, by.shape)), where=by > 0)

@@ -29,7 +29,7 @@ _CELL_BYTES = 8
 
 @dataclass(frozen=True)
 class JunctionTree:
-    """These are the cliques of a model, parents before children; every attribute is in one at least."""
+    """The cliques of a model, parents before children; every attribute is in one at least."""
 
     cliques: tuple[Set, ...]
     parents: tuple[int, ...]
@@ -40,14 +40,14 @@ class JunctionTree:
     @classmethod
     def of(cls, sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> Self:
         """Build the tree for the sets that are measured; an attribute in none of them is a clique by itself."""
-        cliques = _maximal(_eliminated(_neighbours(sets, len(sizes)), tuple(sizes)))
-        order = _ordered(cliques)
-        shared = [cliques[at] & cliques[parent] if parent >= 0 else 0 for at, parent in order]
-        new_index = {at: index for index, (at, _) in enumerate(order)}
+        cliques = _maximal(_eliminate(_neighbours(sets, len(sizes)), tuple(sizes)))
+        order = _spanning_order(cliques)
+        shared = [cliques[clique_index] & cliques[parent] if parent >= 0 else 0 for clique_index, parent in order]
+        new_index = {clique_index: index for index, (clique_index, _) in enumerate(order)}
         return cls(
-            tuple(places_of(cliques[at]) for at, _ in order),
+            tuple(places_of(cliques[clique_index]) for clique_index, _ in order),
             tuple(new_index.get(parent, -1) for _, parent in order),
-            tuple(places_of(each) for each in shared),
+            tuple(places_of(separator) for separator in shared),
         )
 
     def cells(self, sizes: Sequence[int]) -> int:
@@ -55,9 +55,9 @@ class JunctionTree:
         return sum(_cells(mask_of(each), sizes) for each in self.cliques)
 
     def holding(self, places: Sequence[int]) -> int | None:
-        """Find the smallest index of a clique that holds all these places, or None."""
-        wanted = set(places)
-        return next((index for index, clique in enumerate(self.cliques) if wanted.issubset(clique)), None)
+        """Return the smallest index of a clique that holds all these places, or None."""
+        wanted_places = set(places)
+        return next((index for index, clique in enumerate(self.cliques) if wanted_places.issubset(clique)), None)
 
 
 def predicted_cells(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
@@ -67,7 +67,7 @@ def predicted_cells(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
 
 @lru_cache(maxsize=4096)
 def _predicted(neighbours: tuple[int, ...], sizes: Sizes) -> int:
-    return sum(_cells(each, sizes) for each in _maximal(_eliminated(list(neighbours), sizes)))
+    return sum(_cells(each, sizes) for each in _maximal(_eliminate(list(neighbours), sizes)))
 
 
 def predicted_bytes(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
@@ -75,29 +75,34 @@ def predicted_bytes(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
 
     For every measured cell there are its count and potential, what both were before, what is tried, and products.
     """
-    own, asked = tuple(sizes), [tuple(each) for each in sets]
-    cliques = [_cells(each, own) for each in _maximal(_eliminated(_neighbours(asked, len(own)), own))]
-    measured = sum(_cells(each, own) for each in {mask_of(each) for each in asked})
-    return _CELL_BYTES * (sum(cliques) + 2 * max(cliques, default=0) + 16 * measured)
+    attribute_sizes, measured_sets = tuple(sizes), [tuple(places) for places in sets]
+    cliques = [
+        _cells(clique, attribute_sizes)
+        for clique in _maximal(_eliminate(_neighbours(measured_sets, len(attribute_sizes)), attribute_sizes))
+    ]
+    measured_cells = sum(_cells(each, attribute_sizes) for each in {mask_of(each) for each in measured_sets})
+    return _CELL_BYTES * (sum(cliques) + 2 * max(cliques, default=0) + 16 * measured_cells)
 
 
 def mask_of(places: Iterable[int]) -> int:
-    """Write a set as bits."""
-    found = 0
+    """Encode a set as bits."""
+    mask = 0
     for place in places:
-        found |= 1 << place
-    return found
+        mask |= 1 << place
+    return mask
 
 
 def places_of(mask: int) -> Set:
-    """Read a set from its bits."""
+    """Decode a set from its bits."""
     return tuple(_bits(mask))
 
 
 def checked_places(places: object, count: int, name: str = "places") -> Set:
-    """Read different places of attributes, or refuse what is none."""
-    known = range(count)
-    if not isinstance(places, (tuple, list)) or any(type(each) is not int or each not in known for each in places):
+    """Parse different places of attributes, or raise for what is none."""
+    valid_places = range(count)
+    if not isinstance(places, (tuple, list)) or any(
+        type(place) is not int or place not in valid_places for place in places
+    ):
         raise InvalidParameter(name, places, f"places of attributes from 0 to {count - 1}")
     if len(set(places)) != len(places):
         raise InvalidParameter(name, places, "different places of attributes")
@@ -121,53 +126,53 @@ def _cells(mask: int, sizes: Sequence[int]) -> int:
 
 
 def _neighbours(sets: Iterable[Sequence[int]], count: int) -> list[int]:
-    """Find for each attribute those that are measured with it, itself among them."""
-    found = [1 << place for place in range(count)]
+    """Return for each attribute the mask of those that are measured with it, itself among them."""
+    neighbours = [1 << place for place in range(count)]
     for places in sets:
         mask = mask_of(places)
         for place in places:
-            found[place] |= mask
-    return found
+            neighbours[place] |= mask
+    return neighbours
 
 
-def _eliminated(neighbours: list[int], sizes: Sizes) -> list[int]:
-    """Take attributes away one by one, and list each with the neighbours it had then."""
-    left = unchecked = (1 << len(neighbours)) - 1
-    found = []
-    counted: dict[int, int] = {}  # most attributes keep their neighbours from one step to the next
+def _eliminate(neighbours: list[int], sizes: Sizes) -> list[int]:
+    """Eliminate attributes one by one; return each with the neighbours it had then."""
+    remaining = unchecked = (1 << len(neighbours)) - 1
+    cliques = []
+    cell_counts: dict[int, int] = {}  # most attributes keep their neighbours from one step to the next
 
     def cells(place: int) -> int:
         mask = neighbours[place]
-        if mask not in counted:
-            counted[mask] = _cells(mask, sizes)
-        return counted[mask]
+        if mask not in cell_counts:
+            cell_counts[mask] = _cells(mask, sizes)
+        return cell_counts[mask]
 
-    while left:
-        place, unchecked = _first_that_joins_nothing(unchecked, neighbours)
-        joins = place < 0
-        if joins:
-            place = min(_bits(left), key=cells)
-        clique, own = neighbours[place], 1 << place
-        found.append(clique)
-        left ^= own
-        rest = clique ^ own
+    while remaining:
+        place, unchecked = _first_simplicial(unchecked, neighbours)
+        adds_edges = place < 0
+        if adds_edges:
+            place = min(_bits(remaining), key=cells)
+        clique, own_bit = neighbours[place], 1 << place
+        cliques.append(clique)
+        remaining ^= own_bit
+        rest = clique ^ own_bit
         for other in _bits(rest):
             # without a new pair of neighbours, nothing changes for those who were not neighbours of this one
-            unchecked |= neighbours[other] if joins else 0
-            neighbours[other] = (neighbours[other] | rest) & ~own
-        unchecked = (unchecked | rest) & left
-    return found
+            unchecked |= neighbours[other] if adds_edges else 0
+            neighbours[other] = (neighbours[other] | rest) & ~own_bit
+        unchecked = (unchecked | rest) & remaining
+    return cliques
 
 
-def _first_that_joins_nothing(unchecked: int, neighbours: list[int]) -> tuple[int, int]:
-    """Find the first attribute whose neighbours are neighbours of one another, or -1, and what is left to check."""
+def _first_simplicial(unchecked: int, neighbours: list[int]) -> tuple[int, int]:
+    """Return the first attribute whose neighbours are neighbours of one another, or -1, and what is left to check."""
     while unchecked:
         low = unchecked & -unchecked
         unchecked ^= low
-        own = rest = neighbours[low.bit_length() - 1]
+        neighbourhood = rest = neighbours[low.bit_length() - 1]
         while rest:
             last = rest.bit_length() - 1
-            if own & ~neighbours[last]:
+            if neighbourhood & ~neighbours[last]:
                 break
             rest ^= 1 << last
         else:
@@ -177,18 +182,18 @@ def _first_that_joins_nothing(unchecked: int, neighbours: list[int]) -> tuple[in
 
 def _maximal(cliques: list[int]) -> list[int]:
     """Keep what no other holds; of equal ones the first."""
-    kept: list[int] = []
-    for each in cliques:
+    maximal_cliques: list[int] = []
+    for clique in cliques:
         # an eliminated attribute is in no later clique, so only an earlier one can hold this one
-        for other in kept:
-            if each & other == each:
+        for other in maximal_cliques:
+            if clique & other == clique:
                 break
         else:
-            kept.append(each)
-    return kept
+            maximal_cliques.append(clique)
+    return maximal_cliques
 
 
-def _ordered(cliques: list[int]) -> list[tuple[int, int]]:
+def _spanning_order(cliques: list[int]) -> list[tuple[int, int]]:
     """List the cliques with their parents, each hung on the one that it shares most with, from the first on.
 
     A spanning tree that shares most in sum has the running intersection property (Jensen & Jensen 1994).

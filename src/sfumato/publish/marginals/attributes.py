@@ -31,7 +31,7 @@ MOST_CELLS = 10**7
 @codec.value("listed-cell")
 @dataclass(frozen=True)
 class ListedCell:
-    """This cell holds the rows with one listed value."""
+    """The cell of the rows with one listed value."""
 
     value: Value
 
@@ -39,7 +39,7 @@ class ListedCell:
 @codec.value("range-cell")
 @dataclass(frozen=True)
 class RangeCell:
-    """This cell holds the rows with a value from ``low`` to below ``high``, or with ``high`` too where it is closed."""
+    """The cell of the rows with a value from ``low`` to below ``high``, or up to ``high`` where it is closed."""
 
     low: Value
     high: Value
@@ -50,7 +50,7 @@ class RangeCell:
             raise InvalidParameter("closed", self.closed, "True or False")
 
     def single(self, kind: Type) -> bool:
-        """Tell whether it holds one value alone: one whole number, or one day."""
+        """Return whether it holds one value alone: one whole number, or one day."""
         if kind not in (Type.INTEGER, Type.DATE):
             return False
         steps: Any = self.high - self.low  # type: ignore[operator]
@@ -60,7 +60,7 @@ class RangeCell:
 @codec.value("other-cell")
 @dataclass(frozen=True)
 class Other:
-    """This cell holds the rows whose value is missing, or is in no other cell."""
+    """The cell of the rows whose value is missing, or is in no other cell."""
 
 
 Cell = ListedCell | RangeCell | Other
@@ -87,7 +87,7 @@ class Attribute:
 
     @property
     def binned(self) -> bool:
-        """Tell whether some cell holds more than one value."""
+        """Whether some cell holds more than one value."""
         return any(isinstance(each, RangeCell) and not each.single(self.type) for each in self.cells)
 
     def __post_init__(self) -> None:
@@ -104,17 +104,16 @@ class Attribute:
 
     @property
     def size(self) -> int:
-        """Count the cells."""
         return len(self.cells)
 
     @cached_property
     def chain(self) -> Chain:
-        """Give the cells under their levels, from the whole down to single cells."""
+        """The cells under their levels, from the whole down to single cells."""
         return Chain.of(self.size, self.levels)
 
     @property
     def flat(self) -> Attribute:
-        """Give the same cells without levels."""
+        """The same cells without levels."""
         return replace(self, levels=(), labels=()) if self.levels else self
 
 
@@ -131,9 +130,9 @@ def branched(attribute: Attribute, branching: int) -> Attribute:
     if type(branching) is not int or branching < 2:
         raise InvalidParameter("branching", branching, "a whole number ≥ 2")
     levels: list[tuple[int, ...]] = []
-    declared, width = attribute.size - 1, branching
-    while -(-declared // width) > 1:
-        levels.append((*(place // width for place in range(declared)), -(-declared // width)))
+    declared_cells, width = attribute.size - 1, branching
+    while -(-declared_cells // width) > 1:
+        levels.append((*(index // width for index in range(declared_cells)), -(-declared_cells // width)))
         width *= branching
     return replace(attribute, levels=tuple(levels), labels=())
 
@@ -141,59 +140,59 @@ def branched(attribute: Attribute, branching: int) -> Attribute:
 def _cells(kind: Type, cells: Any) -> tuple[Cell, ...]:
     if not isinstance(cells, (tuple, list)) or not 1 <= len(cells) <= MOST_CELLS:
         raise InvalidParameter("cells", cells, f"a list of 1 to {MOST_CELLS:,} cells")
-    if cells[-1] != Other() or any(type(each) not in (ListedCell, RangeCell) for each in cells[:-1]):
+    if cells[-1] != Other() or any(type(cell) not in (ListedCell, RangeCell) for cell in cells[:-1]):
         raise InvalidParameter("cells", cells, "listed values or ranges, and Other() as the last alone")
-    found = tuple(_typed(kind, each) for each in cells)
-    if len(set(found)) != len(found):
+    typed_cells = tuple(_typed(kind, cell) for cell in cells)
+    if len(set(typed_cells)) != len(typed_cells):
         raise InvalidParameter("cells", cells, "a list in which no cell stands twice")
-    return found
+    return typed_cells
 
 
 def _typed(kind: Type, cell: Cell) -> Cell:
-    """Read the values of a cell as values of the column's type: texts of dates are dates again."""
+    """Convert the values of a cell to the column's type: texts of dates are dates again."""
     if isinstance(cell, ListedCell):
         return ListedCell(as_value(kind, cell.value, "value"))
     if isinstance(cell, RangeCell):
         low, high = as_value(kind, cell.low, "low"), as_value(kind, cell.high, "high")
-        ordered = kind not in (Type.TEXT, Type.BOOLEAN) and (low < high or (cell.closed and low == high))  # type: ignore[operator]
-        if not ordered:
+        is_ordered = kind not in (Type.TEXT, Type.BOOLEAN) and (low < high or (cell.closed and low == high))  # type: ignore[operator]
+        if not is_ordered:
             raise InvalidParameter("high", cell.high, "above low, of a type that has ranges")
         return RangeCell(low, high, cell.closed)
     return cell
 
 
 def _levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
-    if not isinstance(levels, (tuple, list)) or not all(isinstance(each, (tuple, list)) for each in levels):
+    if not isinstance(levels, (tuple, list)) or not all(isinstance(level, (tuple, list)) for level in levels):
         raise InvalidParameter("levels", levels, "for each level a list of the part of each cell")
-    found = tuple(tuple(each) for each in levels)
+    checked_levels = tuple(tuple(level) for level in levels)
     finer: Sequence[int] = range(size)
-    for level in found:
-        if len(level) != size or any(type(each) is not int or each < 0 for each in level):
+    for level in checked_levels:
+        if len(level) != size or any(type(part) is not int or part < 0 for part in level):
             raise InvalidParameter("levels", level, f"for each level the numbers of the parts of {size} cells")
         if len(set(zip(finer, level, strict=True))) != len(set(finer)):
             raise InvalidParameter("levels", level, "from fine to coarse, each a union of parts of the one before")
         if level.count(level[-1]) != 1:
             raise InvalidParameter("levels", level, "levels that leave the last cell, of what is missing, to itself")
         finer = level
-    return found
+    return checked_levels
 
 
 def _labels(labels: Any, levels: tuple[tuple[int, ...], ...]) -> tuple[tuple[str, ...], ...]:
-    if not isinstance(labels, (tuple, list)) or not all(isinstance(each, (tuple, list)) for each in labels):
+    if not isinstance(labels, (tuple, list)) or not all(isinstance(names, (tuple, list)) for names in labels):
         raise InvalidParameter("labels", labels, "for each level a list of names")
-    found = tuple(tuple(each) for each in labels)
-    if found and len(found) != len(levels):
-        raise InvalidParameter("labels", len(found), "a list of names for each level")
-    for own, level in zip(found, levels, strict=False):
-        texts = all(type(each) is str and each for each in own)
-        if own and (not texts or len(set(own)) != len(own) or len(own) <= max(level[:-1], default=0)):
-            raise InvalidParameter("labels", own, "different names, one for each part of the level")
-    return found
+    checked_labels = tuple(tuple(names) for names in labels)
+    if checked_labels and len(checked_labels) != len(levels):
+        raise InvalidParameter("labels", len(checked_labels), "a list of names for each level")
+    for names, level in zip(checked_labels, levels, strict=False):
+        are_texts = all(type(name) is str and name for name in names)
+        if names and (not are_texts or len(set(names)) != len(names) or len(names) <= max(level[:-1], default=0)):
+            raise InvalidParameter("labels", names, "different names, one for each part of the level")
+    return checked_labels
 
 
 @dataclass(frozen=True)
 class CodedColumn:
-    """This is a column of a table whose marginals can be measured."""
+    """A column of a table whose marginals can be measured."""
 
     attribute: Attribute
     key: Expression
@@ -203,23 +202,23 @@ class CodedColumn:
 
 
 def attribute_of(name: str, domain: Domain, coding: Coding | None) -> Attribute:
-    """Give the cells of a coded column, and the levels that join them; the last cell is a part of its own."""
+    """Return the cells of a coded column, and the levels that join them; the last cell is a part of its own."""
     if coding is None or not coding.starts:
-        cells: list[ListedCell | RangeCell | Other] = [ListedCell(each) for each in listed(domain)]
+        cells: list[ListedCell | RangeCell | Other] = [ListedCell(value) for value in listed(domain)]
     else:
         assert coding.end is not None
         cells = [*map(ListedCell, coding.spikes), *(RangeCell(low, high) for low, high in pairwise(coding.starts))]
         cells.append(RangeCell(coding.starts[-1], coding.end, closed=True))
-    own = coding.levels if coding else ()
-    levels = tuple((*each.parts, max(each.parts) + 1) for each in own)
-    labels = tuple(each.labels if len(set(each.labels)) == len(each.labels) else () for each in own)
+    coding_levels = coding.levels if coding else ()
+    levels = tuple((*level.parts, max(level.parts) + 1) for level in coding_levels)
+    labels = tuple(level.labels if len(set(level.labels)) == len(level.labels) else () for level in coding_levels)
     return Attribute(name, domain.type, (*cells, Other()), levels, labels if any(labels) else ())
 
 
 def coded(table: Table, names: Sequence[str], resolve: Callable[[str | None, str], Expression]) -> list[CodedColumn]:
-    """Find coded columns by their names; ``resolve`` says which column of the rows a name means, as in SQL."""
-    known = {name.lower(): name for name in table.columns}
-    return [_coded(table, name, known, resolve) for name in names]
+    """Return coded columns by their names; ``resolve`` maps a name to a column of the rows, as in SQL."""
+    column_names = {name.lower(): name for name in table.columns}
+    return [_code_column(table, name, column_names, resolve) for name in names]
 
 
 def coded_names(table: Table) -> list[str]:
@@ -227,25 +226,30 @@ def coded_names(table: Table) -> list[str]:
     return [name for name in table.columns if table.coded(name) and not _is_unit(table, name)]
 
 
-def _coded(
-    table: Table, name: str, known: Mapping[str, str], resolve: Callable[[str | None, str], Expression]
+def _code_column(
+    table: Table, name: str, column_names: Mapping[str, str], resolve: Callable[[str | None, str], Expression]
 ) -> CodedColumn:
     if not isinstance(name, str):
         raise Unsupported("not-text", "a column is named by its name", fix='write ["sex", "age"]')
     if _is_unit(table, name):
         rule = f"{name[:60]} says whose row it is and never leaves"
         raise Unsupported("unit-column", rule, fix="leave it out: marginals are of other columns")
-    if name.lower() not in known:
+    if name.lower() not in column_names:
         fix = nearest(name, coded_names(table))
         raise Unsupported("unknown-column", f"no declared column of {table.name} is called {name[:60]}", fix=fix)
-    own = known[name.lower()]
-    if not table.coded(own):
-        rule = f"{own} has no cells: a column is coded when its values are listed, or it is boolean, or it has bins"
-        raise Unsupported("uncoded-column", rule, fix=f"add values or bins to {table.name}.{own} in the policy")
-    column, coding = resolve(None, own), table.codings.get(own)
+    declared_name = column_names[name.lower()]
+    if not table.coded(declared_name):
+        rule = (
+            f"{declared_name} has no cells: a column is coded when its values are listed, or it is boolean, "
+            "or it has bins"
+        )
+        raise Unsupported(
+            "uncoded-column", rule, fix=f"add values or bins to {table.name}.{declared_name} in the policy"
+        )
+    column, coding = resolve(None, declared_name), table.codings.get(declared_name)
     assert isinstance(column, Column)
     key, codes = coded_key(column, coding)
-    return CodedColumn(attribute_of(own, table.columns[own], coding), key, codes)
+    return CodedColumn(attribute_of(declared_name, table.columns[declared_name], coding), key, codes)
 
 
 def _is_unit(table: Table, name: str) -> bool:

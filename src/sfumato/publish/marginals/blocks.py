@@ -59,22 +59,26 @@ _LARGEST = (1 << 62) - 1
 
 
 def checked_block(block: object, attributes: Attributes) -> Block:
-    """Read a block, or refuse what is none of these attributes."""
+    """Parse a block, or raise for what is none of these attributes."""
     try:
-        found = tuple((place, level) for place, level in block)  # type: ignore[attr-defined]
+        pairs = tuple((place, level) for place, level in block)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         raise InvalidParameter("block", block, "pairs of an attribute's place and a level") from None
-    places = checked_set(tuple(place for place, _ in found), attributes)
-    most = [len(attributes[place].chain.differences) for place in places]
-    if any(type(level) is not int or not 1 <= level <= last for (_, level), last in zip(found, most, strict=True)):
+    places = checked_set(tuple(place for place, _ in pairs), attributes)
+    level_counts = [len(attributes[place].chain.differences) for place in places]
+    if any(
+        type(level) is not int or not 1 <= level <= last for (_, level), last in zip(pairs, level_counts, strict=True)
+    ):
         raise InvalidParameter("block", block, "pairs of an attribute's place and one of its levels, from 1")
-    return found
+    return pairs
 
 
 def checked_set(places: object, attributes: Attributes) -> Set:
-    """Read a set of attributes, or refuse one with places that are not theirs, that do not rise, or stand twice."""
-    known = range(len(attributes))
-    if not isinstance(places, (tuple, list)) or any(type(each) is not int or each not in known for each in places):
+    """Parse a set of attributes, or raise for places that are not theirs, that do not rise, or stand twice."""
+    valid_places = range(len(attributes))
+    if not isinstance(places, (tuple, list)) or any(
+        type(place) is not int or place not in valid_places for place in places
+    ):
         raise InvalidParameter("set", places, f"places of attributes from 0 to {len(attributes) - 1}")
     if any(first >= second for first, second in itertools.pairwise(places)):
         raise InvalidParameter("set", places, "places of attributes that rise")
@@ -82,28 +86,28 @@ def checked_set(places: object, attributes: Attributes) -> Set:
 
 
 def places(block: Block) -> Set:
-    """Give the attributes of a block."""
+    """Return the attributes of a block."""
     return tuple(place for place, _ in block)
 
 
 def differences(block: Block, attributes: Attributes) -> tuple[LevelDifference, ...]:
-    """Give the difference that the block picks of each of its attributes."""
+    """Return the difference that the block picks of each of its attributes."""
     return tuple(attributes[place].chain.differences[level - 1] for place, level in block)
 
 
 def shape(block: Block, attributes: Attributes) -> tuple[int, ...]:
-    """Count what is measured of a block along each of its attributes."""
-    return tuple(each.parts for each in differences(block, attributes))
+    """Return the shape of what is measured of a block, along each of its attributes."""
+    return tuple(difference.parts for difference in differences(block, attributes))
 
 
 def scale(block: Block, attributes: Attributes) -> int:
-    """Compute s_B: what is measured is so often what it stands for."""
-    return math.prod(each.scale for each in differences(block, attributes))
+    """Compute s_B: what is measured is s_B times what it stands for."""
+    return math.prod(difference.scale for difference in differences(block, attributes))
 
 
 def squared_length(block: Block, attributes: Attributes) -> Fraction:
     """Compute p_B: the squares by which one row moves what is measured, over s_B²."""
-    squares = math.prod(each.squares for each in differences(block, attributes))
+    squares = math.prod(difference.squares for difference in differences(block, attributes))
     return Fraction(squares, scale(block, attributes) ** 2)
 
 
@@ -124,20 +128,35 @@ def sensitivity(
     relation = Neighbours.of(neighbours)
     size = math.floor(exact(most, "most", NONNEGATIVE)) * whole(grid, "grid", at_least=1)
     if not block:
-        moved = 0 if fixed_total and relation is Neighbours.REPLACE else size
-        return Sensitivity(1, moved, neighbours=relation)
+        change = 0 if fixed_total and relation is Neighbours.REPLACE else size
+        return Sensitivity(1, change, neighbours=relation)
     parts = differences(block, attributes)
-    squares = math.prod(each.squares for each in parts)
-    largest, total = math.prod(each.largest for each in parts), math.prod(each.total for each in parts)
+    squares = math.prod(difference.squares for difference in parts)
+    largest, total = (
+        math.prod(difference.largest for difference in parts),
+        math.prod(difference.total for difference in parts),
+    )
     if relation is Neighbours.REPLACE:
-        opposed = max((squares // each.squares * each.opposed for each in parts if each.squares), default=0)
-        lowest = max((largest // each.largest * int(each.weights.max()) for each in parts if each.largest), default=0)
+        opposed = max(
+            (squares // difference.squares * difference.opposed for difference in parts if difference.squares),
+            default=0,
+        )
+        lowest = max(
+            (
+                largest // difference.largest * int(difference.weights.max())
+                for difference in parts
+                if difference.largest
+            ),
+            default=0,
+        )
         squares, largest, total = 2 * (squares + opposed), largest + lowest, 2 * total
     return _whole_change(math.prod(shape(block, attributes)), size * largest, size * total, size**2 * squares, relation)
 
 
 def _whole_change(count: int, largest: int, total: int, squares: int, neighbours: Neighbours) -> Sensitivity:
-    """State bounds on whole numbers: what the squares say of the others is rounded down, as no change is between."""
+    """Return bounds on whole numbers: what the squares imply for the others is rounded down, as no change is
+    between.
+    """
     l1, cap = min(total, math.isqrt(count * squares)), min(largest, math.isqrt(squares))
     return Sensitivity(max(1, count), cap, l1, squares, neighbours)
 
@@ -150,47 +169,55 @@ def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, gr
     >>> scaled_residual(np.array([5, 2, 0]), ((0, 1),), (sex,)).tolist()
     [8, -1, -7]
     """
-    wanted = tuple(attributes[place].size for place in places(block))
-    if marginal.shape != wanted or marginal.dtype != np.int64:
-        raise InvalidParameter("marginal", f"{marginal.dtype} of shape {marginal.shape}", f"int64 of shape {wanted}")
+    expected_shape = tuple(attributes[place].size for place in places(block))
+    if marginal.shape != expected_shape or marginal.dtype != np.int64:
+        raise InvalidParameter(
+            "marginal", f"{marginal.dtype} of shape {marginal.shape}", f"int64 of shape {expected_shape}"
+        )
     parts = differences(block, attributes)
     values = marginal
-    for axis, each in enumerate(parts):
-        values = each.sums(values, axis)
-    most = most_count(block, attributes, grid)
-    if values.size and not -most <= values.min() <= values.max() <= most:
-        values = np.clip(values, -most, most)
-    for axis, each in enumerate(parts):
-        values = each.measured(values, axis)
+    for axis, difference in enumerate(parts):
+        values = difference.sums(values, axis)
+    max_count = most_count(block, attributes, grid)
+    if values.size and not -max_count <= values.min() <= values.max() <= max_count:
+        values = np.clip(values, -max_count, max_count)
+    for axis, difference in enumerate(parts):
+        values = difference.measured(values, axis)
     return np.asarray(values * grid if grid > 1 else values)
 
 
 def most_count(block: Block, attributes: Attributes, grid: int = 1) -> int:
-    """Find the count at which totals are cut, so that no number on the way to what is measured reaches 2^62."""
-    steps = (int((each.weights * each.children).max(initial=1)) for each in differences(block, attributes))
-    return _LARGEST // (grid * math.prod(2 * each for each in steps))
+    """Return the count at which totals are clipped, so that no number on the way to what is measured reaches 2^62."""
+    steps = (
+        int((difference.weights * difference.children).max(initial=1)) for difference in differences(block, attributes)
+    )
+    return _LARGEST // (grid * math.prod(2 * step for step in steps))
 
 
 def summed(marginal: Integers, having: Set, wanted: Set) -> Integers:
-    """Add a marginal up to one over fewer of its attributes."""
-    gone = tuple(axis for axis, place in enumerate(having) if place not in wanted)
-    return np.asarray(marginal.sum(gone)) if gone else marginal
+    """Sum a marginal to one over fewer of its attributes."""
+    summed_axes = tuple(axis for axis, place in enumerate(having) if place not in wanted)
+    return np.asarray(marginal.sum(summed_axes)) if summed_axes else marginal
 
 
 def maximal(sets: Iterable[Set]) -> tuple[Set, ...]:
-    """Leave out sets within others: marginals over those add up to all."""
-    different = dict.fromkeys(sets)
-    within = {one for each in different for k in range(len(each)) for one in itertools.combinations(each, k)}
-    return tuple(each for each in different if each not in within)
+    """Leave out sets within others: marginals over those are sums of the rest."""
+    distinct_sets = dict.fromkeys(sets)
+    subsets = {
+        subset for places in distinct_sets for k in range(len(places)) for subset in itertools.combinations(places, k)
+    }
+    return tuple(places for places in distinct_sets if places not in subsets)
 
 
 def blocks_within(places: Set, attributes: Attributes) -> Iterator[Block]:
-    """List the blocks that a marginal is made of: for each attribute none, or one of its differences."""
+    """Yield the blocks that a marginal is made of: for each attribute none, or one of its differences."""
     if not places:
         yield ()
         return
     last = places[-1]
-    levels = [k for k, each in enumerate(attributes[last].chain.differences, 1) if each.parts]
+    levels = [
+        level_index for level_index, difference in enumerate(attributes[last].chain.differences, 1) if difference.parts
+    ]
     for block in blocks_within(places[:-1], attributes):
         yield block
         for level in levels:
@@ -198,21 +225,21 @@ def blocks_within(places: Set, attributes: Attributes) -> Iterator[Block]:
 
 
 def lifted(parts: Mapping[Block, Floats], places: Set, attributes: Attributes, within: Block = ()) -> Floats:
-    """Make a marginal from its blocks; ``within`` are those of earlier axes, which stay as they are."""
+    """Build a marginal from its blocks; ``within`` are those of earlier axes, which stay as they are."""
     if not places:
         return parts[within]
     axis, chain = len(within), attributes[places[0]].chain
-    whole = lifted(parts, places[1:], attributes, within)
-    found = np.expand_dims(whole, axis) * along(chain.shares, axis, whole.ndim + 1)
-    for level, each in enumerate(chain.differences, 1):
-        if each.parts:
-            finer = lifted(parts, places[1:], attributes, (*within, (places[0], level)))
-            found += each.spread(finer, axis)
-    return found
+    without_axis = lifted(parts, places[1:], attributes, within)
+    marginal = np.expand_dims(without_axis, axis) * along(chain.shares, axis, without_axis.ndim + 1)
+    for level, difference in enumerate(chain.differences, 1):
+        if difference.parts:
+            block_part = lifted(parts, places[1:], attributes, (*within, (places[0], level)))
+            marginal += difference.spread(block_part, axis)
+    return marginal
 
 
 def cell_variances(variances: Mapping[Block, float], places: Set, attributes: Attributes) -> Floats:
-    """Give the variance of every cell of a marginal, from those of its blocks; it cannot be written to."""
+    """Return the variance of every cell of a marginal, from those of its blocks; the array is read-only."""
     sizes = tuple(attributes[place].size for place in places)
     return np.broadcast_to(_variances(variances, places, attributes, ()), sizes)
 
@@ -221,41 +248,41 @@ def _variances(variances: Mapping[Block, float], places: Set, attributes: Attrib
     if not places:
         return np.asarray(variances[within])
     chain = attributes[places[0]].chain
-    found: Floats = np.zeros(())
-    for level, factors in enumerate([chain.shares**2, *(each.variances for each in chain.differences)]):
+    variance: Floats = np.zeros(())
+    for level, factors in enumerate([chain.shares**2, *(difference.variances for difference in chain.differences)]):
         if level and not chain.differences[level - 1].parts:
             continue
         block = (*within, (places[0], level)) if level else within
-        finer = _variances(variances, places[1:], attributes, block)
+        inner_variance = _variances(variances, places[1:], attributes, block)
         constant = factors[:1] if bool((factors == factors[0]).all()) else factors
-        found = found + along(constant, 0, finer.ndim + 1) * finer[None]
-    return found
+        variance = variance + along(constant, 0, inner_variance.ndim + 1) * inner_variance[None]
+    return variance
 
 
 def asked(query: Floats, places: Set, attributes: Attributes) -> dict[Block, Floats]:
-    """Find q_B for each block of the marginal that a query is over."""
-    found: dict[Block, Floats] = {(): np.asarray(query, np.float64)}
+    """Compute q_B for each block of the marginal that a query is over."""
+    parts: dict[Block, Floats] = {(): np.asarray(query, np.float64)}
     for place in places:
-        chain, finer = attributes[place].chain, {}
-        for block, values in found.items():
+        chain, next_parts = attributes[place].chain, {}
+        for block, values in parts.items():
             axis = len(block)
-            finer[block] = np.asarray(np.tensordot(values, chain.shares, (axis, 0)))
-            for level, each in enumerate(chain.differences, 1):
-                if each.parts:
-                    finer[(*block, (place, level))] = each.asked(values, axis)
-        found = finer
-    return found
+            next_parts[block] = np.asarray(np.tensordot(values, chain.shares, (axis, 0)))
+            for level, difference in enumerate(chain.differences, 1):
+                if difference.parts:
+                    next_parts[(*block, (place, level))] = difference.asked(values, axis)
+        parts = next_parts
+    return parts
 
 
 def weighed(values: Floats, block: Block, attributes: Attributes) -> Floats:
     """Multiply entries by the deviation of their noise, which is 1 unless weights of parents were rounded."""
     for axis, (place, level) in enumerate(block):
-        each = attributes[place].chain.differences[level - 1]
-        if not each.even:
-            values = values * along(each.noise, axis, values.ndim)
+        difference = attributes[place].chain.differences[level - 1]
+        if not difference.even:
+            values = values * along(difference.noise, axis, values.ndim)
     return values
 
 
 def squared_norms(parts: Mapping[Block, Floats], attributes: Attributes) -> dict[Block, float]:
     """Compute ‖q_B‖² for each block that is asked, weighed by the noise of its entries."""
-    return {block: float((weighed(each, block, attributes) ** 2).sum()) for block, each in parts.items()}
+    return {block: float((weighed(part, block, attributes) ** 2).sum()) for block, part in parts.items()}

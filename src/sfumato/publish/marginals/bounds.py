@@ -63,7 +63,7 @@ _MODELS_KEPT, _LARGEST_KEPT = 32, 10**6
 
 @dataclass(frozen=True, eq=False)
 class CellWeights:
-    """These are the least, the greatest and a middle weight of every cell, over the axes of a question."""
+    """The least and the greatest weight of every cell, over the axes of a question, and the middle of both."""
 
     low: Floats
     high: Floats
@@ -74,23 +74,23 @@ class CellWeights:
 
     @property
     def cut(self) -> NDArray[np.bool_]:
-        """Tell which cells have rows that count differently."""
+        """Which cells have rows that count differently."""
         return self.low != self.high
 
     def masked(self, mask: NDArray[np.bool_]) -> CellWeights:
-        """Leave out cells."""
+        """Return weights that are 0 outside the mask."""
         return CellWeights(np.where(mask, self.low, 0.0), np.where(mask, self.high, 0.0))
 
     def loosened(self, mask: NDArray[np.bool_]) -> CellWeights:
-        """Say of cells that their rows count, or do not."""
+        """Return weights in which rows of the masked cells may count or not."""
         low, high = np.minimum(self.low, 0.0), np.maximum(self.high, 0.0)
         return CellWeights(np.where(mask, low, self.low), np.where(mask, high, self.high))
 
 
 @dataclass(frozen=True, eq=False)
 class BoundedTotals:
-    """These are totals of groups: a number for each, and bounds that hold the truth. All have the axes of the
-    question, of length 1 where no key is.
+    """Totals of groups: a number for each, and bounds that hold the truth. All have the axes of the question, of length
+    1 where no key is.
     """
 
     value: Floats
@@ -108,29 +108,35 @@ class BoundedTotals:
     """and how much of it they have."""
 
     def range(self, beta: float, cells: int) -> tuple[Floats, Floats]:
-        """Give the least and the greatest that the truths of so many such totals may be, all at once."""
-        below = [_width(noises, beta * self.share, self.sharing, cells) for _, noises in self.lowers]
-        above = [_width(noises, beta * self.share, self.sharing, cells) for _, noises in self.uppers]
-        starts = [value - width for (value, _), width in zip(self.lowers, below, strict=True)]
-        ends = [self._held(value) + width for (value, _), width in zip(self.uppers, above, strict=True)]
-        low, high, least = reduce(np.maximum, starts), reduce(np.minimum, ends), reduce(np.minimum, above)
-        low, high = np.minimum(low, high - least), np.maximum(high, low + least)
-        return self._held(low), high
+        """Return the least and the greatest that the truths of so many such totals may be, all at once."""
+        lower_widths = [_width(noises, beta * self.share, self.sharing, cells) for _, noises in self.lowers]
+        upper_widths = [_width(noises, beta * self.share, self.sharing, cells) for _, noises in self.uppers]
+        lower_ends = [value - width for (value, _), width in zip(self.lowers, lower_widths, strict=True)]
+        upper_ends = [
+            self._clip_at_zero(value) + width for (value, _), width in zip(self.uppers, upper_widths, strict=True)
+        ]
+        low, high, least_width = (
+            reduce(np.maximum, lower_ends),
+            reduce(np.minimum, upper_ends),
+            reduce(np.minimum, upper_widths),
+        )
+        low, high = np.minimum(low, high - least_width), np.maximum(high, low + least_width)
+        return self._clip_at_zero(low), high
 
-    def _held(self, totals: Floats) -> Floats:
-        """Move totals to 0 or above where they are known to be, but for those that are shown as they were measured."""
+    def _clip_at_zero(self, totals: Floats) -> Floats:
+        """Clip totals to 0 or above where they are known to be, but for those that are shown as they were measured."""
         return np.where(self.measured, totals, np.maximum(totals, 0.0)) if self.nonnegative else totals
 
     def estimate(self, low: Floats, high: Floats) -> Floats:
-        """Give the number: as it was measured, or a model's within the bounds."""
+        """Return the estimate: as it was measured, or a model's within the bounds."""
         return np.where(self.measured, self.value, np.clip(self.value, low, high))
 
 
 def _width(noises: tuple[TotalSpread, ...], beta: float, count: int, cells: int) -> Floats:
     """Add the half-widths of the noises of one of so many bounds, each of which may fail on its own side."""
     shares = count * len(noises)
-    found = (each.width(beta if shares == 1 else each.sides * beta / shares, cells) for each in noises)
-    return sum(found, start=np.zeros(()))
+    widths = (noise.width(beta if shares == 1 else noise.sides * beta / shares, cells) for noise in noises)
+    return sum(widths, start=np.zeros(()))
 
 
 def bounded(known: SynopsisEstimates, weights: CellWeights, axes: Set, keys: Set) -> BoundedTotals:
@@ -139,18 +145,18 @@ def bounded(known: SynopsisEstimates, weights: CellWeights, axes: Set, keys: Set
     if known.covers(axes):
         return _covered(known, weights, axes, keys, nonnegative)
     sets, possible = _largest(axes, known.sets), known.possible(axes)
-    uppers = _Sides(known, axes, keys, np.where(possible, weights.high, -np.inf), np.maximum)
-    lowers = _Sides(known, axes, keys, np.where(possible, weights.low, np.inf), np.minimum)
-    below = [lowers.bound(each) for each in sets if not nonnegative or lowers.asks(each)]
+    uppers = _ExtremeWeights(known, axes, keys, np.where(possible, weights.high, -np.inf), np.maximum)
+    lowers = _ExtremeWeights(known, axes, keys, np.where(possible, weights.low, np.inf), np.minimum)
+    lower_bounds = [lowers.bound(places) for places in sets if not nonnegative or lowers.asks(places)]
     if nonnegative:
-        alike = bool(possible.all()) and not weights.cut.any()
-        greatest = uppers if alike else _Sides(known, axes, keys, weights.low, np.maximum)
-        below += _conjunctions(greatest, sets)
+        are_alike = bool(possible.all()) and not weights.cut.any()
+        greatest = uppers if are_alike else _ExtremeWeights(known, axes, keys, weights.low, np.maximum)
+        lower_bounds += _conjunctions(greatest, sets)
     counts = _kept_model(known, axes, sets) if known.modelled is None else known.modelled(axes)
-    value = _grouped(weights.middle * counts, axes, keys)
+    value = _sum_to_keys(weights.middle * counts, axes, keys)
     measured = np.zeros((1,) * len(axes), bool)
-    nothing = [(np.zeros((1,) * len(axes)), ())]
-    lower, upper = tuple(below or nothing), tuple(map(uppers.bound, sets))
+    zero_bound = [(np.zeros((1,) * len(axes)), ())]
+    lower, upper = tuple(lower_bounds or zero_bound), tuple(map(uppers.bound, sets))
     if known.etas is None:
         return BoundedTotals(value, lower, upper, measured, nonnegative, len(lower) + len(upper))
     return BoundedTotals(value, lower, upper, measured, nonnegative, possible_bounds(len(axes)), 1 - _MEASURED)
@@ -158,32 +164,32 @@ def bounded(known: SynopsisEstimates, weights: CellWeights, axes: Set, keys: Set
 
 def possible_bounds(attributes: int) -> int:
     """Count the bounds that there may be where not all attributes were measured together, whatever was measured."""
-    smaller, pairs = 2**attributes - 1, 3**attributes - 2 * 2**attributes + 1
-    return 2 * smaller + pairs // 2
+    subset_count, pair_count = 2**attributes - 1, 3**attributes - 2 * 2**attributes + 1
+    return 2 * subset_count + pair_count // 2
 
 
 def _covered(known: SynopsisEstimates, weights: CellWeights, axes: Set, keys: Set, nonnegative: bool) -> BoundedTotals:
-    added = tuple(axis for axis, place in enumerate(axes) if place not in keys)
+    summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in keys)
     low, noise = known.totals(weights.low, axes, axes, keys)
-    measured = np.asarray(~weights.cut.any(added, keepdims=True))
+    measured = np.asarray(~weights.cut.any(summed_axes, keepdims=True))
     share = 1.0 if known.etas is None or not axes else _MEASURED  # the number of rows is measured in any case
     if bool(measured.all()):
-        only = ((low, (noise,)),)
-        return BoundedTotals(low, only, only, measured, nonnegative, 1, share)
-    high, above = known.totals(weights.high, axes, axes, keys)
+        bound = ((low, (noise,)),)
+        return BoundedTotals(low, bound, bound, measured, nonnegative, 1, share)
+    high, upper_noise = known.totals(weights.high, axes, axes, keys)
     value = (low + high) / 2
-    return BoundedTotals(value, ((low, (noise,)),), ((high, (above,)),), measured, nonnegative, 2, share)
+    return BoundedTotals(value, ((low, (noise,)),), ((high, (upper_noise,)),), measured, nonnegative, 2, share)
 
 
 def _largest(axes: Set, sets: tuple[Set, ...]) -> list[Set]:
-    """Find what the measured marginals have of these attributes, without what is within another; and the total."""
-    parts = {tuple(place for place in axes if place in set(each)) for each in sets}
-    kept = [each for each in parts if not any(set(each) < set(other) for other in parts)]
-    return sorted({*kept, ()})
+    """Return what the measured marginals have of these attributes, without what is within another; and the total."""
+    parts = {tuple(place for place in axes if place in set(part)) for part in sets}
+    maximal_parts = [part for part in parts if not any(set(part) < set(other) for other in parts)]
+    return sorted({*maximal_parts, ()})
 
 
-class _Sides:
-    """These are the least, or the greatest, weights that each marginal can tell, and their totals, computed once."""
+class _ExtremeWeights:
+    """The least, or the greatest, weights over what each marginal lacks, and their totals, cached."""
 
     def __init__(self, known: SynopsisEstimates, axes: Set, keys: Set, weights: Floats, pick: np.ufunc) -> None:
         self.known, self.axes, self.keys, self.weights, self.pick = known, axes, keys, weights, pick
@@ -193,29 +199,29 @@ class _Sides:
     def reduced(self, inside: Set) -> Floats:
         """Take the least or the greatest over what a marginal does not have, group by group."""
         if inside not in self._reduced:
-            gone = tuple(axis for axis, place in enumerate(self.axes) if place not in {*inside, *self.keys})
-            found = self.pick.reduce(self.weights, axis=gone, keepdims=True)
-            self._reduced[inside] = np.where(np.isinf(found), 0.0, found)  # where no row is in any of the cells
+            reduced_axes = tuple(axis for axis, place in enumerate(self.axes) if place not in {*inside, *self.keys})
+            extreme = self.pick.reduce(self.weights, axis=reduced_axes, keepdims=True)
+            self._reduced[inside] = np.where(np.isinf(extreme), 0.0, extreme)  # where no row is in any of the cells
         return self._reduced[inside]
 
-    def _one_sided(self, inside: Set) -> Floats:
-        """Take it with 0 too, where the marginal lacks an axis that keys are read from."""
-        found = self.reduced(inside)
-        return np.asarray(self.pick(found, 0.0)) if self._lacks_keys(inside) else found
+    def _with_zero(self, inside: Set) -> Floats:
+        """Include 0 where the marginal lacks an axis that keys are read from."""
+        extreme = self.reduced(inside)
+        return np.asarray(self.pick(extreme, 0.0)) if self._lacks_keys(inside) else extreme
 
     def _lacks_keys(self, inside: Set) -> bool:
         return any(place not in inside and self.known.attributes[place].size > 1 for place in self.keys)
 
     def asks(self, inside: Set) -> bool:
-        """Tell whether some row counts: a bound of weights that are all 0 is 0."""
-        return bool(self._one_sided(inside).any())
+        """Return whether some row counts: a bound of weights that are all 0 is 0."""
+        return bool(self._with_zero(inside).any())
 
     def total(self, inside: Set, *, zero: bool = False) -> tuple[Floats, TotalSpread]:
         """Estimate the totals of these weights; with ``zero`` as a bound for every group."""
         zero = zero and self._lacks_keys(inside)
         if (inside, zero) not in self._totals:
-            found = self._one_sided(inside) if zero else self.reduced(inside)
-            self._totals[inside, zero] = self.known.totals(found, self.axes, inside, self.keys)
+            weights = self._with_zero(inside) if zero else self.reduced(inside)
+            self._totals[inside, zero] = self.known.totals(weights, self.axes, inside, self.keys)
         return self._totals[inside, zero]
 
     def bound(self, inside: Set) -> tuple[Floats, tuple[TotalSpread, ...]]:
@@ -223,57 +229,57 @@ class _Sides:
         return value, (noise,)
 
 
-def _conjunctions(greatest: _Sides, sets: list[Set]) -> list[tuple[Floats, tuple[TotalSpread, ...]]]:
+def _conjunctions(greatest: _ExtremeWeights, sets: list[Set]) -> list[tuple[Floats, tuple[TotalSpread, ...]]]:
     """Bound from below by two marginals that together have all attributes, where the weights allow it."""
-    found: list[tuple[Floats, tuple[TotalSpread, ...]]] = []
-    for one, other in combinations(sets, 2):
-        if {*one, *other} != set(greatest.axes):
+    bounds: list[tuple[Floats, tuple[TotalSpread, ...]]] = []
+    for first_set, second_set in combinations(sets, 2):
+        if {*first_set, *second_set} != set(greatest.axes):
             continue
-        both = tuple(place for place in one if place in other)
-        u, v, w = map(greatest.reduced, (one, other, both))
+        shared_places = tuple(place for place in first_set if place in second_set)
+        u, v, w = map(greatest.reduced, (first_set, second_set, shared_places))
         if not bool((u + v - w <= greatest.weights).all()):
             continue
-        (first, a), (second, b), (third, c) = map(greatest.total, (one, other, both))
-        found.append((first + second - third, (a, b, c)))
-    return found
+        (first, a), (second, b), (third, c) = map(greatest.total, (first_set, second_set, shared_places))
+        bounds.append((first + second - third, (a, b, c)))
+    return bounds
 
 
-def _grouped(values: Floats, axes: Set, keys: Set) -> Floats:
-    """Add up all but the key axes."""
-    return np.asarray(values.sum(tuple(a for a, place in enumerate(axes) if place not in keys), keepdims=True))
+def _sum_to_keys(values: Floats, axes: Set, keys: Set) -> Floats:
+    """Sum over all but the key axes."""
+    return np.asarray(values.sum(tuple(axis for axis, place in enumerate(axes) if place not in keys), keepdims=True))
 
 
 def _kept_model(known: SynopsisEstimates, axes: Set, sets: Sequence[Set]) -> Floats:
-    """Find the model of some attributes once; large ones are found again."""
+    """Return the cached model of some attributes; large ones are computed again."""
     if axes in known.models:
         return known.models[axes]
-    found = model(known, axes, sets)
-    if len(known.models) < _MODELS_KEPT and found.size <= _LARGEST_KEPT:
-        known.models[axes] = found
-    return found
+    counts = model(known, axes, sets)
+    if len(known.models) < _MODELS_KEPT and counts.size <= _LARGEST_KEPT:
+        known.models[axes] = counts
+    return counts
 
 
 def model(known: SynopsisEstimates, axes: Set, sets: Sequence[Set], rounds: int = _ROUNDS) -> Floats:
-    """Find the table of the largest entropy that has the marginals, by scaling it to each in turn (Deming & Stephan).
+    """Fit the table of the largest entropy that has the marginals, by scaling it to each in turn (Deming & Stephan).
 
     It is a guess: nothing but the marginals says that it is near the truth.
     """
     sizes = tuple(known.attributes[place].size for place in axes)
     total = max(float(known.marginal(())), 0.0)
-    found = np.full(sizes, total / max(1, int(np.prod(sizes))))
-    wanted = [(each, _positive(known.marginal(each), total)) for each in sets if each]
-    rounds = max(1, min(rounds, _MOST_STEPS // max(1, found.size * len(wanted))))
-    for _ in range(rounds if len(wanted) > 1 else 1):
-        for each, counts in wanted:
-            shape = tuple(size if place in each else 1 for place, size in zip(axes, sizes, strict=True))
-            gone = tuple(axis for axis, place in enumerate(axes) if place not in each)
-            now = found.sum(gone, keepdims=True)
-            found *= np.divide(counts.reshape(shape), now, out=np.zeros(shape), where=now > _SMALL)
-    return found
+    table = np.full(sizes, total / max(1, int(np.prod(sizes))))
+    targets = [(places, _clip_and_scale(known.marginal(places), total)) for places in sets if places]
+    rounds = max(1, min(rounds, _MOST_STEPS // max(1, table.size * len(targets))))
+    for _ in range(rounds if len(targets) > 1 else 1):
+        for places, counts in targets:
+            shape = tuple(size if place in places else 1 for place, size in zip(axes, sizes, strict=True))
+            summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in places)
+            current = table.sum(summed_axes, keepdims=True)
+            table *= np.divide(counts.reshape(shape), current, out=np.zeros(shape), where=current > _SMALL)
+    return table
 
 
-def _positive(counts: Floats, total: float) -> Floats:
-    """Cut a marginal at zero, and scale what is left to the total."""
-    cut = np.maximum(counts, 0.0)
-    there = float(cut.sum())
-    return cut * (total / there) if there > 0 else cut
+def _clip_and_scale(counts: Floats, total: float) -> Floats:
+    """Clip a marginal at zero, and scale what is left to the total."""
+    clipped = np.maximum(counts, 0.0)
+    clipped_total = float(clipped.sum())
+    return clipped * (total / clipped_total) if clipped_total > 0 else clipped

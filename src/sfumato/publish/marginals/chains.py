@@ -41,7 +41,7 @@ _FINENESS = 64
 
 @dataclass(frozen=True, eq=False)
 class LevelDifference:
-    """A difference is what one level adds to the one above, over the parts whose parent has other children."""
+    """What one level adds to the one above, over the parts whose parent has other children."""
 
     scale: int
     """The number s that a·k is for every parent, or nearly."""
@@ -62,27 +62,27 @@ class LevelDifference:
 
     @property
     def parts(self) -> int:
-        """Count the parts that are measured."""
+        """The number of parts that are measured."""
         return len(self.starts)
 
     @cached_property
     def largest(self) -> int:
-        """Bound how far one row moves an entry."""
+        """A bound on how far one row moves an entry."""
         return max((int(a) * (int(k) - 1) for a, k in self._kinds), default=0)
 
     @property
     def total(self) -> int:
-        """Bound how far one row moves all entries together; also the sum of sizes of any row of the matrix."""
+        """A bound on how far one row moves all entries together; also the sum of sizes of any row of the matrix."""
         return 2 * self.largest
 
     @cached_property
     def squares(self) -> int:
-        """Bound the squares by which one row moves all entries."""
+        """A bound on the squares by which one row moves all entries."""
         return max((int(a) ** 2 * int(k) * (int(k) - 1) for a, k in self._kinds), default=0)
 
     @cached_property
     def opposed(self) -> int:
-        """Bound −⟨u, v⟩ for what two rows move: two children of one parent have −a²k, others nothing below 0."""
+        """A bound on −⟨u, v⟩ for what two rows move: two children of one parent have −a²k, others nothing below 0."""
         return max((int(a) ** 2 * int(k) for a, k in self._kinds), default=0)
 
     @property
@@ -91,11 +91,11 @@ class LevelDifference:
 
     @cached_property
     def steps(self) -> Integers:
-        """Give a·k for each part: what the difference is multiplied by where it is measured."""
+        """a·k for each part: the factor of the difference where it is measured."""
         return np.repeat(self.weights * self.children, self.children)
 
     def sums(self, values: NDArray[_Number], axis: int) -> NDArray[_Number]:
-        """Add up the cells of each part that is measured."""
+        """Sum the cells of each part that is measured."""
         if not self.parts:
             return np.take(values, [], axis)
         ordered = values if self._in_order else np.take(values, self.cells, axis)
@@ -107,17 +107,17 @@ class LevelDifference:
             return sums
         if len(self.groups) == 1:
             k, a = int(self.children[0]), int(self.weights[0])
-            found = sums * (a * k)
-            found -= a * sums.sum(axis, keepdims=True)
-            return found
+            scaled = sums * (a * k)
+            scaled -= a * sums.sum(axis, keepdims=True)
+            return scaled
         totals = np.add.reduceat(sums, self.groups, axis)
         weighted = totals * along(self.weights, axis, sums.ndim)
-        found = sums * along(self.steps, axis, sums.ndim)
-        found -= np.repeat(weighted, self.children, axis)
-        return found
+        scaled = sums * along(self.steps, axis, sums.ndim)
+        scaled -= np.repeat(weighted, self.children, axis)
+        return scaled
 
     def centred(self, values: Floats, axis: int) -> Floats:
-        """Take the mean of its siblings from each entry: the projection onto what differences can be."""
+        """Subtract from each entry the mean of its siblings: the projection onto what differences can be."""
         if not self.parts:
             return values
         if len(self.groups) == 1:
@@ -126,56 +126,56 @@ class LevelDifference:
         return values - np.repeat(means, self.children, axis)
 
     def spread(self, differences: Floats, axis: int) -> Floats:
-        """Give each cell its share of the difference of its part."""
+        """Distribute the difference of each part over its cells by their shares."""
         shape = list(differences.shape)
         shape[axis] = self.size
         lengths = np.diff(self.starts, append=len(self.cells))
-        each = differences if self.parts == len(self.cells) else np.repeat(differences, lengths, axis)
-        shared = each if self.parts == len(self.cells) else each * along(self.shares, axis, each.ndim)
+        per_cell = differences if self.parts == len(self.cells) else np.repeat(differences, lengths, axis)
+        shared = per_cell if self.parts == len(self.cells) else per_cell * along(self.shares, axis, per_cell.ndim)
         if self._in_order:
             return shared
-        found = np.zeros(shape)
-        found[(slice(None),) * axis + (self.cells,)] = shared
-        return found
+        spread_cells = np.zeros(shape)
+        spread_cells[(slice(None),) * axis + (self.cells,)] = shared
+        return spread_cells
 
     @cached_property
     def _in_order(self) -> bool:
-        """Tell whether all cells are measured, in their own order."""
+        """Whether all cells are measured, in their own order."""
         return len(self.cells) == self.size and bool((np.diff(self.cells) == 1).all())
 
     def asked(self, query: Floats, axis: int) -> Floats:
-        """Find by how much a query over cells counts each difference: the transpose of spreading, centred."""
+        """Compute the coefficients of a query over cells in the differences: the transpose of spreading, centred."""
         return self.centred(self.sums(query * along(self._cell_shares, axis, query.ndim), axis), axis)
 
     @cached_property
     def _cell_shares(self) -> Floats:
-        found = np.zeros(self.size)
-        found[self.cells] = self.shares
-        return found
+        cell_shares = np.zeros(self.size)
+        cell_shares[self.cells] = self.shares
+        return cell_shares
 
     @cached_property
     def noise(self) -> Floats:
-        """Give s/(a·k) for each part: the deviation of its r where y has the deviation s; 1, or nearly."""
+        """s/(a·k) for each part: the deviation of its r where y has the deviation s; 1, or nearly."""
         return self.scale / self.steps
 
     @cached_property
     def even(self) -> bool:
-        """Tell whether a·k is the scale for every parent."""
+        """Whether a·k is the scale for every parent."""
         return bool((self.steps == self.scale).all())
 
     @cached_property
     def variances(self) -> Floats:
-        """Give each cell's variance from a noise of deviation s in each entry of y."""
+        """Each cell's variance from a noise of deviation s in each entry of y."""
         lengths = np.diff(self.starts, append=len(self.cells))
-        each = (1 - 1 / np.repeat(self.children, self.children)) * self.noise**2
-        found = np.zeros(self.size)
-        found[self.cells] = self.shares**2 * np.repeat(each, lengths)
-        return found
+        part_variances = (1 - 1 / np.repeat(self.children, self.children)) * self.noise**2
+        cell_variances = np.zeros(self.size)
+        cell_variances[self.cells] = self.shares**2 * np.repeat(part_variances, lengths)
+        return cell_variances
 
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """A chain of partitions of an attribute's cells, from the whole to single cells, is given by its differences."""
+    """A chain of partitions of an attribute's cells, from the whole to single cells, as its differences."""
 
     size: int
     differences: tuple[LevelDifference, ...]
@@ -185,34 +185,34 @@ class Chain:
 
     @classmethod
     def of(cls, size: int, levels: Sequence[Sequence[int]] = ()) -> Chain:
-        """Order so many cells under levels that are given from fine to coarse."""
-        parts = [np.zeros(size, np.intp), *(np.asarray(each, np.intp) for each in reversed(levels)), np.arange(size)]
+        """Build the chain of so many cells under levels that are given from fine to coarse."""
+        parts = [np.zeros(size, np.intp), *(np.asarray(level, np.intp) for level in reversed(levels)), np.arange(size)]
         order = np.lexsort(tuple(reversed(parts)))
-        numbered = [_numbered(each[order]) for each in _nested(parts)]
-        shares, found = np.ones(size), []
+        numbered = [_number_parts(level[order]) for level in _require_nested(parts)]
+        shares, differences = np.ones(size), []
         for upper, lower in zip(reversed(numbered[:-1]), reversed(numbered[1:]), strict=True):
-            children = np.bincount(upper[_firsts(lower)])
-            found.append(_difference(order, upper, lower, children, shares))
+            children = np.bincount(upper[_part_starts(lower)])
+            differences.append(_difference(order, upper, lower, children, shares))
             shares = shares / children[upper]
-        whole = np.empty(size)
-        whole[order] = shares
-        return cls(size, tuple(reversed(found)), whole)
+        cell_shares = np.empty(size)
+        cell_shares[order] = shares
+        return cls(size, tuple(reversed(differences)), cell_shares)
 
     @property
     def even(self) -> bool:
-        """Tell whether every cell has the same share of the whole."""
+        """Whether every cell has the same share of the whole."""
         return bool((self.shares == self.shares[0]).all())
 
 
 def along(values: NDArray[_Number], axis: int, dimensions: int) -> NDArray[_Number]:
-    """Put a list of numbers along one axis."""
+    """Reshape a list of numbers to lie along one axis."""
     shape = [1] * dimensions
     shape[axis] = -1
     return values.reshape(shape)
 
 
-def _nested(parts: list[Places]) -> list[Places]:
-    """Check that every level splits the one above it."""
+def _require_nested(parts: list[Places]) -> list[Places]:
+    """Raise unless every level splits the one above it."""
     for upper, lower in itertools.pairwise(parts):
         if len(np.unique(np.stack([upper, lower]), axis=1).T) != len(np.unique(lower)):
             raise InvalidParameter(
@@ -221,33 +221,33 @@ def _nested(parts: list[Places]) -> list[Places]:
     return parts
 
 
-def _firsts(parts: Places) -> Places:
-    """Find where each part starts among cells in order."""
+def _part_starts(parts: Places) -> Places:
+    """Return where each part starts among cells in order."""
     return np.flatnonzero(np.diff(parts, prepend=-1))
 
 
-def _numbered(parts: Places) -> Places:
-    """Count the parts of cells in order, from 0."""
+def _number_parts(parts: Places) -> Places:
+    """Number the parts of cells in order, from 0."""
     return np.cumsum(np.diff(parts, prepend=parts[:1]) != 0)
 
 
 def _difference(order: Places, upper: Places, lower: Places, children: Integers, shares: Floats) -> LevelDifference:
-    """Make the difference between two levels, each given as the part of each cell in order."""
-    split = children > 1
-    kept = split[upper]
-    counts = children[split].astype(np.int64)
+    """Build the difference between two levels, each given as the part of each cell in order."""
+    is_split = children > 1
+    is_measured = is_split[upper]
+    counts = children[is_split].astype(np.int64)
     scale = _scale(counts)
     weights = np.maximum(1, np.rint(scale / counts).astype(np.int64)) if len(counts) else counts
-    starts = _firsts(_numbered(lower[kept])) if kept.any() else np.zeros(0, np.intp)
+    starts = _part_starts(_number_parts(lower[is_measured])) if is_measured.any() else np.zeros(0, np.intp)
     groups = (np.cumsum(counts) - counts).astype(np.intp)
-    return LevelDifference(scale, order[kept], starts, groups, counts, weights, shares[kept], len(order))
+    return LevelDifference(scale, order[is_measured], starts, groups, counts, weights, shares[is_measured], len(order))
 
 
 def _scale(counts: Integers) -> int:
-    different = np.unique(counts).tolist()
-    found, largest = 1, max(different, default=1)
-    for each in different:
-        found = math.lcm(found, each)
-        if found > max(_LARGEST_SCALE, largest):
+    distinct_counts = np.unique(counts).tolist()
+    multiple, largest = 1, max(distinct_counts, default=1)
+    for count in distinct_counts:
+        multiple = math.lcm(multiple, count)
+        if multiple > max(_LARGEST_SCALE, largest):
             return _FINENESS * largest
-    return found
+    return multiple

@@ -41,7 +41,7 @@ _CLOSE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Consistent:
-    """These are marginals that agree with one another, with no cell below zero."""
+    """Marginals that agree with one another, with no cell below zero."""
 
     estimates: Estimates
     """The projected blocks,"""
@@ -52,7 +52,7 @@ class Consistent:
     """and by how much a cell of one of them falls short of that, in rows; it is cut off."""
 
     def marginal(self, places: Set) -> Floats:
-        """Give the counts of a marginal within one of the sets."""
+        """Return the counts of a marginal within one of the sets."""
         values = np.maximum(lifted(self.estimates.parts, places, self.estimates.attributes), 0)
         if places in self.zeros:
             values[self.zeros[places]] = 0
@@ -64,24 +64,28 @@ def consistent(
 ) -> Consistent:
     """Project estimates onto what a table could have, in the metric of their precisions."""
     impossible = dict(zeros or {})
-    wanted = maximal((*sets, *impossible))
-    if not all(map(estimates.covers, wanted)):
+    maximal_sets = maximal((*sets, *impossible))
+    if not all(map(estimates.covers, maximal_sets)):
         raise InvalidParameter("sets", sets, "marginals within what was measured")
-    problem = _Problem(estimates, wanted, {each: _zeros(each, impossible, estimates) for each in wanted})
+    problem = _Problem(
+        estimates, maximal_sets, {places: _zeros(places, impossible, estimates) for places in maximal_sets}
+    )
     parts, gap = problem.solved(rounds)
-    return Consistent(replace(estimates, parts=parts), wanted, impossible, gap)
+    return Consistent(replace(estimates, parts=parts), maximal_sets, impossible, gap)
 
 
 def _zeros(places: Set, zeros: Zeros, estimates: Estimates) -> NDArray[np.bool_]:
     """Mark the cells of a marginal that a declared zero of it, or of a smaller one, says nobody is in."""
     sizes = tuple(estimates.attributes[place].size for place in places)
-    found = np.zeros(sizes, bool)
-    for own, cells in zeros.items():
-        if set(own) <= set(places):
-            if cells.shape != tuple(estimates.attributes[place].size for place in own):
+    is_zero = np.zeros(sizes, bool)
+    for declared_places, cells in zeros.items():
+        if set(declared_places) <= set(places):
+            if cells.shape != tuple(estimates.attributes[place].size for place in declared_places):
                 raise InvalidParameter("zeros", cells.shape, "for each cell of the marginal whether it is impossible")
-            found |= np.expand_dims(cells, tuple(axis for axis, place in enumerate(places) if place not in own))
-    return found
+            is_zero |= np.expand_dims(
+                cells, tuple(axis for axis, place in enumerate(places) if place not in declared_places)
+            )
+    return is_zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,54 +95,62 @@ class _Problem:
     zeros: Mapping[Set, NDArray[np.bool_]]
 
     def solved(self, rounds: int) -> tuple[dict[Block, Floats], float]:
-        """Search for the nearest blocks whose cells fall short by no more than is allowed, and give the shortfall."""
+        """Search for the nearest blocks whose cells fall short by no more than is allowed; return them with the
+        shortfall.
+        """
         attributes = self.estimates.attributes
-        known = {block for each in self.sets for block in blocks_within(each, attributes)}
-        start = {block: self.estimates.parts[block] for block in known}
-        before = {each: lifted(start, each, attributes) for each in self.sets}
+        blocks = {block for places in self.sets for block in blocks_within(places, attributes)}
+        start = {block: self.estimates.parts[block] for block in blocks}
+        start_marginals = {places: lifted(start, places, attributes) for places in self.sets}
         step = 1 / _steepest(self.sets, self.estimates.variances, attributes)
-        held = {each: np.zeros_like(before[each]) for each in self.sets}
-        ahead, inertia, allowed = held, 1.0, _CLOSE * max(1.0, float(start[()]))
+        multipliers = {places: np.zeros_like(start_marginals[places]) for places in self.sets}
+        extrapolated, inertia, max_shortfall = multipliers, 1.0, _CLOSE * max(1.0, float(start[()]))
         for _ in range(rounds):
-            parts = self._moved(start, ahead)
-            marginals = {each: lifted(parts, each, attributes) for each in self.sets}
-            if self._shortfall(marginals) <= allowed and self._nearest(ahead, marginals, before):
+            parts = self._move_blocks(start, extrapolated)
+            marginals = {places: lifted(parts, places, attributes) for places in self.sets}
+            if self._shortfall(marginals) <= max_shortfall and self._nearest(extrapolated, marginals, start_marginals):
                 break
-            climbed = {each: self._allowed(each, ahead[each] - step * marginals[each]) for each in self.sets}
-            gone = {each: climbed[each] - held[each] for each in self.sets}
-            following = 1.0 if _product(gone, marginals) > 0 else (1 + math.sqrt(1 + 4 * inertia**2)) / 2
-            push = (inertia - 1) / following if following > 1 else 0.0
-            ahead = {each: self._allowed(each, climbed[each] + push * gone[each]) for each in self.sets}
-            held, inertia = climbed, following
+            next_multipliers = {
+                places: self._project_multipliers(places, extrapolated[places] - step * marginals[places])
+                for places in self.sets
+            }
+            movement = {places: next_multipliers[places] - multipliers[places] for places in self.sets}
+            next_inertia = 1.0 if _inner_product(movement, marginals) > 0 else (1 + math.sqrt(1 + 4 * inertia**2)) / 2
+            momentum = (inertia - 1) / next_inertia if next_inertia > 1 else 0.0
+            extrapolated = {
+                places: self._project_multipliers(places, next_multipliers[places] + momentum * movement[places])
+                for places in self.sets
+            }
+            multipliers, inertia = next_multipliers, next_inertia
         return {**self.estimates.parts, **parts}, self._shortfall(marginals)
 
-    def _nearest(self, multipliers: _Cells, marginals: _Cells, before: _Cells) -> bool:
-        """Tell whether the blocks are as near as any, up to a millionth: ⟨μ, cells⟩ is at least how much nearer the
+    def _nearest(self, multipliers: _Cells, marginals: _Cells, start_marginals: _Cells) -> bool:
+        """Return whether the blocks are as near as any, up to a millionth: ⟨μ, cells⟩ is at least how much nearer the
         nearest are, squared, and ⟨μ, cells − cells before⟩ is how far these have moved, squared.
         """
-        slack = _product(multipliers, marginals)
-        return abs(slack) <= _CLOSE * (1 + abs(slack - _product(multipliers, before)))
+        slack = _inner_product(multipliers, marginals)
+        return abs(slack) <= _CLOSE * (1 + abs(slack - _inner_product(multipliers, start_marginals)))
 
-    def _moved(self, start: Mapping[Block, Floats], multipliers: Mapping[Set, Floats]) -> dict[Block, Floats]:
+    def _move_blocks(self, start: Mapping[Block, Floats], multipliers: Mapping[Set, Floats]) -> dict[Block, Floats]:
         """Compute r̂ + Σ V⁻¹·Lᵀμ."""
-        found = dict(start)
-        for places, each in multipliers.items():
-            for block, part in asked(each, places, self.estimates.attributes).items():
+        parts = dict(start)
+        for places, cell_multipliers in multipliers.items():
+            for block, part in asked(cell_multipliers, places, self.estimates.attributes).items():
                 twice = weighed(weighed(part, block, self.estimates.attributes), block, self.estimates.attributes)
-                found[block] = found[block] + self.estimates.variances[block] * twice
-        return found
+                parts[block] = parts[block] + self.estimates.variances[block] * twice
+        return parts
 
-    def _allowed(self, places: Set, multipliers: Floats) -> Floats:
+    def _project_multipliers(self, places: Set, multipliers: Floats) -> Floats:
         return np.where(self.zeros[places], multipliers, np.maximum(multipliers, 0))
 
     def _shortfall(self, marginals: Mapping[Set, Floats]) -> float:
-        """Find how far any cell is below zero, or from a declared zero."""
-        sizes = (np.where(self.zeros[each], np.abs(values), -values).max() for each, values in marginals.items())
+        """Compute how far any cell is below zero, or from a declared zero."""
+        sizes = (np.where(self.zeros[places], np.abs(values), -values).max() for places, values in marginals.items())
         return max(0.0, *map(float, sizes))
 
 
-def _product(one: _Cells, other: _Cells) -> float:
-    return sum(float((one[each] * other[each]).sum()) for each in one)
+def _inner_product(first: _Cells, second: _Cells) -> float:
+    return sum(float((first[places] * second[places]).sum()) for places in first)
 
 
 def _steepest(sets: Sequence[Set], variances: Mapping[Block, float], attributes: Attributes) -> float:
@@ -148,7 +160,9 @@ def _steepest(sets: Sequence[Set], variances: Mapping[Block, float], attributes:
         for block in blocks_within(places, attributes):
             levels = dict(block)
             lengths = [_squared_shares(attributes, place, levels.get(place, 0)) for place in places]
-            lengths += [len(own.differences) + 1 for own in (attributes[p].chain for p in places) if not own.even]
+            lengths += [
+                len(chain.differences) + 1 for chain in (attributes[place].chain for place in places) if not chain.even
+            ]
             totals[block] = totals.get(block, 0.0) + variances[block] * math.prod(lengths)
     return max(totals.values())
 
@@ -158,5 +172,5 @@ def _squared_shares(attributes: Attributes, place: int, level: int) -> float:
     chain = attributes[place].chain
     if not level:
         return float((chain.shares**2).sum())
-    each = chain.differences[level - 1]
-    return float((np.add.reduceat(each.shares**2, each.starts) * each.noise**2).max())
+    difference = chain.differences[level - 1]
+    return float((np.add.reduceat(difference.shares**2, difference.starts) * difference.noise**2).max())

@@ -55,7 +55,7 @@ _LEAST_VARIANCE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class MeasuredBlock:
-    """This is g·M_B·m_B with discrete Gaussian noise, as it was released."""
+    """g·M_B·m_B with discrete Gaussian noise, as it was released."""
 
     block: Block
     values: Integers
@@ -66,20 +66,20 @@ class MeasuredBlock:
     """What one whole number of the counts stood for."""
 
     def variance(self, attributes: Attributes) -> float:
-        """Give σ_B², in rows."""
+        """Return σ_B², in rows."""
         return float(self.deviation * self.unit_value / self.grid / block_algebra.scale(self.block, attributes)) ** 2
 
     def differences(self, attributes: Attributes) -> Floats:
         """Divide by what the values were multiplied by, and centre: the estimate of what the block stands for."""
-        found = self.values.astype(np.float64) * float(self.unit_value / self.grid)
-        for axis, each in enumerate(block_algebra.differences(self.block, attributes)):
-            found = each.centred(found / along(each.steps, axis, found.ndim), axis)
-        return found
+        estimate = self.values.astype(np.float64) * float(self.unit_value / self.grid)
+        for axis, difference in enumerate(block_algebra.differences(self.block, attributes)):
+            estimate = difference.centred(estimate / along(difference.steps, axis, estimate.ndim), axis)
+        return estimate
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredMarginal:
-    """This is a whole marginal with independent noise in every cell, as it was released."""
+    """A whole marginal with independent noise in every cell, as it was released."""
 
     places: Set
     values: Integers
@@ -90,20 +90,22 @@ class MeasuredMarginal:
 
     @property
     def deviation(self) -> float:
-        """Give the deviation in steps; of discrete Laplace noise it is √(2q)/(1 − q) with q = e^(−1/scale)."""
+        """The deviation in steps; of discrete Laplace noise it is √(2q)/(1 − q) with q = e^(−1/scale)."""
         if not self.laplace:
             return float(self.size)
         return math.sqrt(0.5) / math.sinh(min(0.5 / float(self.size), _LARGEST_SINH))
 
     @property
     def variance(self) -> float:
-        """Give the variance of a cell, in rows; where it is too small to be told from nothing, a millionth of a row."""
+        """The variance of a cell, in rows; at least a millionth of a row, squared, where it is too small to be told
+        from 0.
+        """
         return max((self.deviation * float(self.unit_value)) ** 2, _LEAST_VARIANCE)
 
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """These are estimates of all blocks that were measured, from which every marginal and query within them follows."""
+    """Estimates of all blocks that were measured, from which every marginal and query within them follows."""
 
     attributes: Attributes
     """As the blocks are read: without levels where whole marginals were measured."""
@@ -117,20 +119,20 @@ class Estimates:
     """The least deviation of Gaussian noise, in its own steps."""
 
     def covers(self, places: Set) -> bool:
-        """Tell whether every block of a marginal was measured."""
+        """Return whether every block of a marginal was measured."""
         return all(block in self.parts for block in blocks_within(places, self.attributes))
 
     def marginal(self, places: Set) -> tuple[Floats, Floats]:
-        """Give the unbiased counts of a marginal and their variances."""
-        self._need(places)
+        """Return the unbiased counts of a marginal and their variances."""
+        self._require_covered(places)
         values = lifted(self.parts, places, self.attributes) if places else self.parts[()].copy()
         return values, cell_variances(self.variances, places, self.attributes)
 
     def linear(self, query: Floats, places: Set) -> tuple[float, float]:
-        """Give the estimate of ⟨query, marginal⟩, and its variance."""
-        self._need(places, query.shape)
+        """Estimate ⟨query, marginal⟩; return it with its variance."""
+        self._require_covered(places, query.shape)
         parts = asked(query, places, self.attributes)
-        value = sum(float(np.vdot(each, self.parts[block])) for block, each in parts.items())
+        value = sum(float(np.vdot(coefficients, self.parts[block])) for block, coefficients in parts.items())
         norms = squared_norms(parts, self.attributes)
         return value, sum(norm * self.variances[block] for block, norm in norms.items())
 
@@ -140,33 +142,39 @@ class Estimates:
         if not self.laplace:
             width = half_width if self.fewest_steps >= LEAST_STEPS else coarse_half_width
             return width(variance, beta, cells)
-        noises = [self._coefficients(query, places, each) for each in self.laplace]
-        drawn = sum(float((each**2).sum()) * own.variance for each, own in zip(noises, self.laplace, strict=True))
+        coefficients_of = [self._coefficients(query, places, marginal) for marginal in self.laplace]
+        laplace_variance = sum(
+            float((coefficients**2).sum()) * marginal.variance
+            for coefficients, marginal in zip(coefficients_of, self.laplace, strict=True)
+        )
         steps = [
-            (each * float(own.unit_value), float(own.size)) for each, own in zip(noises, self.laplace, strict=True)
+            (coefficients * float(marginal.unit_value), float(marginal.size))
+            for coefficients, marginal in zip(coefficients_of, self.laplace, strict=True)
         ]
-        return laplace_half_width(steps, beta, cells, variance=max(0.0, variance - drawn))
+        return laplace_half_width(steps, beta, cells, variance=max(0.0, variance - laplace_variance))
 
     def adaptive_half_width(self, query: Floats, places: Set, beta: float, eta: float, cells: int = 1) -> float:
         """Bound the error of one of so many queries where earlier noise decided what was measured."""
-        self._need(places, query.shape)
+        self._require_covered(places, query.shape)
         norms = squared_norms(asked(query, places, self.attributes), self.attributes)
-        known = [(math.sqrt(norm), 1 / self.variances[block]) for block, norm in norms.items()]
-        return adaptive_half_width(known, beta, eta, cells)
+        norms_and_precisions = [(math.sqrt(norm), 1 / self.variances[block]) for block, norm in norms.items()]
+        return adaptive_half_width(norms_and_precisions, beta, eta, cells)
 
     def _coefficients(self, query: Floats, places: Set, measured: MeasuredMarginal) -> Floats:
-        """Find by how much the noise of each cell of a measured marginal counts in the estimate of a query."""
+        """Compute the coefficient of the noise of each cell of a measured marginal in the estimate of a query."""
         shape = tuple(self.attributes[place].size for place in measured.places)
-        found = np.zeros(shape)
-        for block, each in asked(query, places, self.attributes).items():
-            own = block_algebra.places(block)
-            if not set(own) <= set(measured.places):
+        coefficients = np.zeros(shape)
+        for block, part in asked(query, places, self.attributes).items():
+            block_places = block_algebra.places(block)
+            if not set(block_places) <= set(measured.places):
                 continue
             share = self.variances[block] / _spread_variance(measured, block, self.attributes)
-            found += share * np.expand_dims(each, tuple(a for a, p in enumerate(measured.places) if p not in own))
-        return found
+            coefficients += share * np.expand_dims(
+                part, tuple(axis for axis, place in enumerate(measured.places) if place not in block_places)
+            )
+        return coefficients
 
-    def _need(self, places: Set, shape: tuple[int, ...] | None = None) -> None:
+    def _require_covered(self, places: Set, shape: tuple[int, ...] | None = None) -> None:
         sizes = tuple(self.attributes[place].size for place in checked_set(places, self.attributes))
         if not self.covers(places):
             raise InvalidParameter("places", places, "attributes of a marginal within what was measured")
@@ -176,62 +184,76 @@ class Estimates:
 
 def _spread_variance(measured: MeasuredMarginal, block: Block, attributes: Attributes) -> float:
     """Compute σ_t²·s_{A_t∖B}."""
-    own = block_algebra.places(block)
-    return measured.variance * math.prod(attributes[place].size for place in measured.places if place not in own)
+    block_places = block_algebra.places(block)
+    return measured.variance * math.prod(
+        attributes[place].size for place in measured.places if place not in block_places
+    )
 
 
 def least_squares(
     attributes: Attributes, blocks: Iterable[MeasuredBlock] = (), marginals: Iterable[MeasuredMarginal] = ()
 ) -> Estimates:
     """Combine everything that was measured by precision: the theorem above."""
-    measured_blocks, whole, own = tuple(blocks), tuple(marginals), attributes
-    if whole:
-        own = tuple(each.flat for each in attributes)
-    gathered = _Gathered(own)
-    for each in measured_blocks:
-        if whole and any(attributes[place].levels for place, _ in each.block):
+    measured_blocks, measured_marginals, read_attributes = tuple(blocks), tuple(marginals), attributes
+    if measured_marginals:
+        read_attributes = tuple(attribute.flat for attribute in attributes)
+    means = _PrecisionMeans(read_attributes)
+    for measured_block in measured_blocks:
+        if measured_marginals and any(attributes[place].levels for place, _ in measured_block.block):
             rule = "blocks of attributes without levels where whole marginals were measured too"
-            raise InvalidParameter("blocks", each.block, rule)
-        _need_shape(each.values, block_algebra.shape(checked_block(each.block, own), own))
-        gathered.add(each.block, each.differences(own), each.variance(own))
-    for measured in whole:
-        _need_shape(measured.values, tuple(own[place].size for place in checked_set(measured.places, own)))
-        for block in blocks_within(measured.places, own):
-            gathered.add(block, _residual(measured, block, own), _spread_variance(measured, block, own))
-    steps = [float(each.deviation) for each in measured_blocks] + [each.deviation for each in whole if not each.laplace]
-    variances = {block: 1 / precision for block, precision in gathered.precisions.items()}
-    laplace = tuple(each for each in whole if each.laplace)
-    return Estimates(own, gathered.means, variances, laplace, min(steps, default=math.inf))
+            raise InvalidParameter("blocks", measured_block.block, rule)
+        _require_shape(
+            measured_block.values,
+            block_algebra.shape(checked_block(measured_block.block, read_attributes), read_attributes),
+        )
+        means.add(
+            measured_block.block, measured_block.differences(read_attributes), measured_block.variance(read_attributes)
+        )
+    for measured in measured_marginals:
+        _require_shape(
+            measured.values,
+            tuple(read_attributes[place].size for place in checked_set(measured.places, read_attributes)),
+        )
+        for block in blocks_within(measured.places, read_attributes):
+            means.add(
+                block, _residual(measured, block, read_attributes), _spread_variance(measured, block, read_attributes)
+            )
+    steps = [float(measured.deviation) for measured in measured_blocks] + [
+        measured.deviation for measured in measured_marginals if not measured.laplace
+    ]
+    variances = {block: 1 / precision for block, precision in means.precisions.items()}
+    laplace = tuple(marginal for marginal in measured_marginals if marginal.laplace)
+    return Estimates(read_attributes, means.means, variances, laplace, min(steps, default=math.inf))
 
 
-def _need_shape(values: Integers, shape: tuple[int, ...]) -> None:
+def _require_shape(values: Integers, shape: tuple[int, ...]) -> None:
     if values.shape != shape:
         raise InvalidParameter("values", f"shape {values.shape}", f"of the shape {shape}")
 
 
 def _residual(measured: MeasuredMarginal, block: Block, attributes: Attributes) -> Floats:
-    """Sum a measured marginal to the attributes of a block, and take means away."""
+    """Sum a measured marginal to the attributes of a block, and subtract means."""
     summed = block_algebra.summed(measured.values, measured.places, block_algebra.places(block))
-    found = np.asarray(summed.astype(np.float64) * float(measured.unit_value))
-    for axis, each in enumerate(block_algebra.differences(block, attributes)):
-        found = each.centred(found, axis)
-    return found
+    residual = np.asarray(summed.astype(np.float64) * float(measured.unit_value))
+    for axis, difference in enumerate(block_algebra.differences(block, attributes)):
+        residual = difference.centred(residual, axis)
+    return residual
 
 
-class _Gathered:
-    """These are means by precision, as they are added to."""
+class _PrecisionMeans:
+    """Running means weighted by precision."""
 
     def __init__(self, attributes: Attributes) -> None:
         self.attributes = attributes
         self.sums: dict[Block, Floats] = {}
         self.precisions: dict[Block, float] = {}
 
-    def add(self, block: Block, found: Floats, variance: float) -> None:
-        """Count one more estimate of a block."""
-        known = block in self.sums
-        self.sums[block] = self.sums[block] + found / variance if known else found / variance
+    def add(self, block: Block, estimate: Floats, variance: float) -> None:
+        """Add one more estimate of a block."""
+        is_known = block in self.sums
+        self.sums[block] = self.sums[block] + estimate / variance if is_known else estimate / variance
         self.precisions[block] = self.precisions.get(block, 0.0) + 1 / variance
 
     @cached_property
     def means(self) -> dict[Block, Floats]:
-        return {block: each / self.precisions[block] for block, each in self.sums.items()}
+        return {block: weighted_sum / self.precisions[block] for block, weighted_sum in self.sums.items()}

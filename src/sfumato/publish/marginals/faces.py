@@ -1,4 +1,4 @@
-"""A table has a public face: what the policy says of its published columns, whatever its rows are."""
+"""The public face of a table: what the policy says of its published columns, whatever its rows are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCe
 @codec.value("table-face")
 @dataclass(frozen=True)
 class TableFace:
-    """These are the domains of the published columns, in their order, what no row can be, and who pays."""
+    """The domains of the published columns, in their order, what no row can be, and who pays."""
 
     domains: tuple[Domain, ...] = ()
     """None of them where only the cells are known."""
@@ -25,14 +25,14 @@ class TableFace:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        pairs = type(self.implies) is tuple and all(type(each) is tuple and len(each) == 2 for each in self.implies)
-        if not pairs or not all(type(name) is str for each in self.implies for name in each):
+        are_pairs = type(self.implies) is tuple and all(type(pair) is tuple and len(pair) == 2 for pair in self.implies)
+        if not are_pairs or not all(type(name) is str for pair in self.implies for name in pair):
             raise InvalidParameter("implies", self.implies, "pairs of names of columns")
-        if type(self.domains) is not tuple or not all(isinstance(each, Domain) for each in self.domains):
+        if type(self.domains) is not tuple or not all(isinstance(domain, Domain) for domain in self.domains):
             raise InvalidParameter("domains", self.domains, "a domain for each column")
 
     def known(self, attributes: Attributes) -> tuple[Domain, ...]:
-        """Give the domains, made from the cells where they were not kept; columns and domains must agree."""
+        """Return the domains, derived from the cells where they were not kept; columns and domains must agree."""
         if not self.domains:
             return tuple(map(_domain, attributes))
         if [each.type for each in self.domains] != [each.type for each in attributes]:
@@ -45,8 +45,10 @@ BARE = TableFace()
 
 
 def _domain(attribute: Attribute) -> Domain:
-    bins = [each for each in attribute.cells if isinstance(each, RangeCell)]
+    bins = [cell for cell in attribute.cells if isinstance(cell, RangeCell)]
     if bins:
         return Domain(attribute.type, bounds=(bins[0].low, bins[-1].high))
-    listed = tuple(each.value for each in attribute.cells if isinstance(each, ListedCell))
-    return Domain(attribute.type, values=listed if listed and attribute.type is not Type.BOOLEAN else None)
+    listed_values = tuple(cell.value for cell in attribute.cells if isinstance(cell, ListedCell))
+    return Domain(
+        attribute.type, values=listed_values if listed_values and attribute.type is not Type.BOOLEAN else None
+    )

@@ -30,11 +30,11 @@ from sfumato.publish.marginals.half_widths import (
     laplace_part_width,
 )
 
-_KEPT, _LARGEST_KEPT = 256, 10**6
+_MAX_CACHED, _MAX_CACHED_CELLS = 256, 10**6
 
 
 class TotalSpread(Protocol):
-    """This says how far totals may be from the truth."""
+    """How far totals may be from the truth."""
 
     sides: ClassVar[int]
     """2 where noise is symmetric, so that each side is exceeded half as often as both; else 1."""
@@ -46,7 +46,7 @@ class TotalSpread(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Normal:
-    """This is Gaussian noise of a plan that was fixed beforehand: the variance decides."""
+    """Gaussian noise of a plan that was fixed beforehand: the variance decides."""
 
     variances: Floats
     fine: bool
@@ -54,13 +54,13 @@ class Normal:
     sides: ClassVar[int] = 2
 
     def width(self, beta: float, cells: int) -> Floats:
-        one = (half_width if self.fine else coarse_half_width)(1.0, beta, cells)
-        return np.sqrt(self.variances) * one
+        unit_width = (half_width if self.fine else coarse_half_width)(1.0, beta, cells)
+        return np.sqrt(self.variances) * unit_width
 
 
 @dataclass(frozen=True, eq=False)
 class Adaptive:
-    """This is Gaussian noise of plans of which the later may follow from the earlier: every block by itself, added."""
+    """Gaussian noise of plans of which the later may follow from the earlier: every block by itself, added."""
 
     norms: tuple[tuple[Floats, float, float], ...]
     """‖q_B‖ of each block, its precision, and the precision that was fixed beforehand."""
@@ -68,13 +68,15 @@ class Adaptive:
 
     def width(self, beta: float, cells: int) -> Floats:
         shares = cells * max(1, len(self.norms))
-        each = (norm * adaptive_half_width([(1.0, known)], beta, eta, shares) for norm, known, eta in self.norms)
-        return np.asarray(sum(each, start=np.zeros(())))
+        widths = (
+            norm * adaptive_half_width([(1.0, precision)], beta, eta, shares) for norm, precision, eta in self.norms
+        )
+        return np.asarray(sum(widths, start=np.zeros(())))
 
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveLaplace:
-    """This is Laplace noise of measurements of which the later may follow from the earlier: every block's part of each
+    """Laplace noise of measurements of which the later may follow from the earlier: every block's part of each
     measurement by itself, added.
     """
 
@@ -83,14 +85,14 @@ class AdaptiveLaplace:
     sides: ClassVar[int] = 1
 
     def width(self, beta: float, cells: int) -> Floats:
-        each = beta / (cells * max(1, len(self.norms)))
-        found = (norm * sum(share.width(each) for share in shares) for norm, shares in self.norms)
-        return np.asarray(sum(found, start=np.zeros(())))
+        block_beta = beta / (cells * max(1, len(self.norms)))
+        widths = (norm * sum(share.width(block_beta) for share in shares) for norm, shares in self.norms)
+        return np.asarray(sum(widths, start=np.zeros(())))
 
 
 @dataclass(frozen=True)
 class LaplaceShare:
-    """This is what the estimate of a block takes from one measurement."""
+    """What the estimate of a block takes from one measurement."""
 
     turn: int
     """Its place among all measurements, from 1 on."""
@@ -107,7 +109,7 @@ class LaplaceShare:
 
 @dataclass(frozen=True, eq=False)
 class LaplaceNoise:
-    """This is Laplace noise: the coefficients decide, group by group; groups with the same weights have the same."""
+    """Laplace noise: the coefficients decide, group by group; groups with the same weights have the same."""
 
     estimates: Estimates
     weights: Floats
@@ -117,32 +119,32 @@ class LaplaceNoise:
     sides: ClassVar[int] = 2
 
     def width(self, beta: float, cells: int) -> Floats:
-        kept = [axis for axis, place in enumerate(self.axes) if place in self.keys or place not in self.inside]
-        shape = tuple(size if axis in kept else 1 for axis, size in enumerate(self.weights.shape))
-        found = np.empty(shape)
+        group_axes = [axis for axis, place in enumerate(self.axes) if place in self.keys or place not in self.inside]
+        shape = tuple(size if axis in group_axes else 1 for axis, size in enumerate(self.weights.shape))
+        widths = np.empty(shape)
         for group in np.ndindex(*shape):
-            found[group] = self.estimates.half_width(self._query(group), self.inside, beta, cells)
-        return found
+            widths[group] = self.estimates.half_width(self._query(group), self.inside, beta, cells)
+        return widths
 
     def _query(self, group: tuple[int, ...]) -> Floats:
-        """Give the weights of one group over the whole marginal."""
+        """Return the weights of one group over the whole marginal."""
         sizes = {place: self.estimates.attributes[place].size for place in self.inside}
-        found = self.weights
+        query = self.weights
         for axis, place in enumerate(self.axes):
             if place in self.keys or place not in self.inside:
-                found = np.take(found, [group[axis]], axis)
+                query = np.take(query, [group[axis]], axis)
             if place in self.inside and place in self.keys:
-                only = np.zeros(sizes[place])
-                only[group[axis]] = 1
-                found = found * along(only, axis, found.ndim)
+                indicator = np.zeros(sizes[place])
+                indicator[group[axis]] = 1
+                query = query * along(indicator, axis, query.ndim)
         outside = tuple(axis for axis, place in enumerate(self.axes) if place not in self.inside)
-        return np.array(np.broadcast_to(found.squeeze(outside), tuple(sizes.values())))
+        return np.array(np.broadcast_to(query.squeeze(outside), tuple(sizes.values())))
 
 
 @dataclass(frozen=True, eq=False)
 class SynopsisEstimates:
-    """This is what a synopsis knows: estimates, and for each block the precision that was fixed beforehand where
-    several releases were put together, or earlier noise decided what was measured.
+    """What a synopsis knows: estimates, and for each block the precision that was fixed beforehand where several
+    releases were put together, or earlier noise decided what was measured.
     """
 
     estimates: Estimates
@@ -162,31 +164,33 @@ class SynopsisEstimates:
         return self.estimates.attributes
 
     def covers(self, places: Set) -> bool:
-        """Tell whether a marginal is within what was measured."""
-        return any(set(places) <= set(each) for each in self.sets)
+        """Return whether a marginal is within what was measured."""
+        return any(set(places) <= set(measured) for measured in self.sets)
 
     def possible(self, axes: Set) -> NDArray[np.bool_]:
-        """Tell which combinations of cells may have rows; an axis that nothing is declared of has the length 1."""
-        found = np.ones((1,) * len(axes), bool)
+        """Return which combinations of cells may have rows; an axis that nothing is declared of has the length 1."""
+        is_possible = np.ones((1,) * len(axes), bool)
         for places, cells in self.zeros().items():
             if set(places) <= set(axes):
-                found = found & ~np.expand_dims(cells, tuple(a for a, place in enumerate(axes) if place not in places))
-        return found
+                is_possible = is_possible & ~np.expand_dims(
+                    cells, tuple(axis for axis, place in enumerate(axes) if place not in places)
+                )
+        return is_possible
 
     def marginal(self, places: Set) -> Floats:
-        """Give the unbiased counts of a marginal; small ones are kept."""
-        found = self._marginals.get(places)
-        if found is None:
-            found = lifted(self.estimates.parts, places, self.attributes)
-            if len(self._marginals) < _KEPT and found.size <= _LARGEST_KEPT:
-                self._marginals[places] = found
-        return found
+        """Return the unbiased counts of a marginal; small ones are cached."""
+        counts = self._marginals.get(places)
+        if counts is None:
+            counts = lifted(self.estimates.parts, places, self.attributes)
+            if len(self._marginals) < _MAX_CACHED and counts.size <= _MAX_CACHED_CELLS:
+                self._marginals[places] = counts
+        return counts
 
     def totals(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> tuple[Floats, TotalSpread]:
-        """Estimate the totals of all groups, and say how far they may be off."""
+        """Estimate the totals of all groups; return them with how far they may be off."""
         shape = tuple(self.attributes[place].size if place in inside else 1 for place in axes)
-        added = tuple(axis for axis, place in enumerate(axes) if place in inside and place not in keys)
-        values = np.asarray((weights * self.marginal(inside).reshape(shape)).sum(added, keepdims=True))
+        summed_axes = tuple(axis for axis, place in enumerate(axes) if place in inside and place not in keys)
+        values = np.asarray((weights * self.marginal(inside).reshape(shape)).sum(summed_axes, keepdims=True))
         return values, self._spread(weights, axes, inside, keys)
 
     def _spread(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> TotalSpread:
@@ -194,23 +198,23 @@ class SynopsisEstimates:
             return LaplaceNoise(self.estimates, weights, axes, inside, keys)
         squares = squared_norms(weights, axes, inside, keys, self.attributes)
         if self.estimates.laplace:
-            return AdaptiveLaplace(tuple((np.sqrt(each), self._shares(block)) for block, each in squares))
+            return AdaptiveLaplace(tuple((np.sqrt(norm), self._shares(block)) for block, norm in squares))
         variances = self.estimates.variances
         if self.etas is None:
-            total = sum((variances[block] * each for block, each in squares), start=np.zeros(()))
+            total = sum((variances[block] * norm for block, norm in squares), start=np.zeros(()))
             return Normal(np.asarray(total), self.estimates.fewest_steps >= LEAST_STEPS)
         etas = self.etas
-        return Adaptive(tuple((np.sqrt(each), 1 / variances[block], etas[block]) for block, each in squares))
+        return Adaptive(tuple((np.sqrt(norm), 1 / variances[block], etas[block]) for block, norm in squares))
 
     def _shares(self, block: Block) -> tuple[LaplaceShare, ...]:
-        """Say what the estimate of a block takes from each measurement that has it."""
-        own, found = {place for place, _ in block}, []
-        for turn, each in enumerate(self.estimates.laplace, 1):
-            if own <= set(each.places):
-                cells = math.prod(self.attributes[place].size for place in each.places if place not in own)
-                share = self.estimates.variances[block] / (each.variance * cells)
-                found.append(LaplaceShare(turn, share, float(each.size * each.unit_value), cells))
-        return tuple(found)
+        """Return what the estimate of a block takes from each measurement that has it."""
+        block_places, shares = {place for place, _ in block}, []
+        for turn, marginal in enumerate(self.estimates.laplace, 1):
+            if block_places <= set(marginal.places):
+                cells = math.prod(self.attributes[place].size for place in marginal.places if place not in block_places)
+                share = self.estimates.variances[block] / (marginal.variance * cells)
+                shares.append(LaplaceShare(turn, share, float(marginal.size * marginal.unit_value), cells))
+        return tuple(shares)
 
 
 def squared_norms(
@@ -222,48 +226,50 @@ def squared_norms(
     added up section by section, once for all blocks. Along a key axis each level is a factor.
     """
     values, sections = np.asarray(weights, np.float64), []
-    own = [(axis, place) for axis, place in enumerate(axes) if place in inside]
-    for axis, place in own:
+    marginal_axes = [(axis, place) for axis, place in enumerate(axes) if place in inside]
+    for axis, place in marginal_axes:
         if place not in keys:
-            values, found = _asked(values, axis, attributes[place])
-            sections.append((axis, found))
+            values, level_lengths = _asked(values, axis, attributes[place])
+            sections.append((axis, level_lengths))
     squares = values**2
-    for axis, found in sections:
-        starts = np.cumsum([0, *(length for _, length in found[:-1])])
+    for axis, level_lengths in sections:
+        starts = np.cumsum([0, *(length for _, length in level_lengths[:-1])])
         squares = np.add.reduceat(squares, starts, axis)
-    levels = {axis: [level for level, _ in found] for axis, found in sections}
-    factors = {axis: dict(_factors(attributes[place])) for axis, place in own if place in keys}
-    for chosen in product(*(levels.get(axis) or factors[axis] for axis, _ in own)):
-        block = tuple((place, level) for (_, place), level in zip(own, chosen, strict=True) if level)
-        picked = [slice(None)] * squares.ndim
-        for (axis, _), level in zip(own, chosen, strict=True):
+    levels = {axis: [level for level, _ in level_lengths] for axis, level_lengths in sections}
+    factors = {axis: dict(_factors(attributes[place])) for axis, place in marginal_axes if place in keys}
+    for levels_chosen in product(*(levels.get(axis) or factors[axis] for axis, _ in marginal_axes)):
+        block = tuple((place, level) for (_, place), level in zip(marginal_axes, levels_chosen, strict=True) if level)
+        selection = [slice(None)] * squares.ndim
+        for (axis, _), level in zip(marginal_axes, levels_chosen, strict=True):
             if axis in levels:
-                picked[axis] = slice(at := levels[axis].index(level), at + 1)
-        norms = squares[tuple(picked)]
-        for (axis, _), level in zip(own, chosen, strict=True):
+                selection[axis] = slice(position := levels[axis].index(level), position + 1)
+        norms = squares[tuple(selection)]
+        for (axis, _), level in zip(marginal_axes, levels_chosen, strict=True):
             if axis in factors:
                 norms = norms * along(factors[axis][level], axis, norms.ndim)
         yield block, norms
 
 
 def _asked(values: Floats, axis: int, attribute: Attribute) -> tuple[Floats, list[tuple[int, int]]]:
-    """Put side by side what weights ask along one axis, and say which level has how many: 0 is the whole."""
+    """Concatenate what weights ask along one axis; return it with the level and length of each section: 0 is the
+    whole.
+    """
     chain, ndim = attribute.chain, values.ndim
     if values.shape[axis] == 1:  # shares of a part add up to 1, so equal weights ask the same of all siblings: nothing
         return values, [(0, 1)]
-    parts, found = [(values * along(chain.shares, axis, ndim)).sum(axis, keepdims=True)], [(0, 1)]
-    for level, each in enumerate(chain.differences, 1):
-        if each.parts:
-            asked = each.asked(values, axis)
-            parts.append(asked if each.even else asked * along(each.noise, axis, ndim))
-            found.append((level, each.parts))
-    return np.concatenate(parts, axis), found
+    parts, level_lengths = [(values * along(chain.shares, axis, ndim)).sum(axis, keepdims=True)], [(0, 1)]
+    for level, difference in enumerate(chain.differences, 1):
+        if difference.parts:
+            asked = difference.asked(values, axis)
+            parts.append(asked if difference.even else asked * along(difference.noise, axis, ndim))
+            level_lengths.append((level, difference.parts))
+    return np.concatenate(parts, axis), level_lengths
 
 
 def _factors(attribute: Attribute) -> Iterator[tuple[int, Floats]]:
-    """Say what one cell of a key axis asks of each level, squared."""
+    """Yield what one cell of a key axis asks of each level, squared."""
     chain = attribute.chain
     yield 0, chain.shares**2
-    for level, each in enumerate(chain.differences, 1):
-        if each.parts:
-            yield level, each.variances
+    for level, difference in enumerate(chain.differences, 1):
+        if difference.parts:
+            yield level, difference.variances

@@ -63,14 +63,14 @@ def half_width(variance: float, beta: float, cells: int = 1) -> float:
 
 
 def width_of_one(beta: float, cells: int = 1) -> float:
-    """Give the half-width over the square root of the variance."""
-    each = _each(beta, cells)
-    return -_NORMAL.inv_cdf(0.999 * each / 2) + 3 / LEAST_STEPS * math.sqrt(2 * math.log(2000 / each))
+    """Return the half-width over the square root of the variance."""
+    cell_beta = _beta_per_cell(beta, cells)
+    return -_NORMAL.inv_cdf(0.999 * cell_beta / 2) + 3 / LEAST_STEPS * math.sqrt(2 * math.log(2000 / cell_beta))
 
 
 def coarse_half_width(variance: float, beta: float, cells: int = 1) -> float:
     """Bound the error of estimates of Gaussian noise on any grid, by its moments."""
-    return math.sqrt(2 * variance * math.log(2 / _each(beta, cells))) * _UP
+    return math.sqrt(2 * variance * math.log(2 / _beta_per_cell(beta, cells))) * _UP
 
 
 def laplace_half_width(
@@ -79,14 +79,14 @@ def laplace_half_width(
     """Bound a sum of discrete Laplace noises, given as coefficients and their scale in steps, for so many at once;
     ``variance`` is that of Gaussian noise beside them.
     """
-    parts = [_grouped(coefficients, scale) for coefficients, scale in noises]
-    parts = [each for each in parts if each[0].size]
+    parts = [_group_coefficients(coefficients, scale) for coefficients, scale in noises]
+    parts = [part for part in parts if part[0].size]
     if not parts:
         return coarse_half_width(variance, beta, cells)
     limit = min(1 / (scale * float(sizes.max())) for sizes, _, scale in parts)
     slopes = np.concatenate([np.geomspace(1e-6, 0.5, 200), 1 - np.geomspace(1e-6, 0.5, 200)]) * limit
-    moments = slopes**2 * variance / 2 + sum(_log_moments(slopes, *each) for each in parts)
-    return float(((moments + math.log(2 / _each(beta, cells))) / slopes).min()) * _UP
+    moments = slopes**2 * variance / 2 + sum(_log_moments(slopes, *part) for part in parts)
+    return float(((moments + math.log(2 / _beta_per_cell(beta, cells))) / slopes).min()) * _UP
 
 
 def adaptive_half_width(blocks: Iterable[tuple[float, float]], beta: float, eta: float, cells: int = 1) -> float:
@@ -97,11 +97,11 @@ def adaptive_half_width(blocks: Iterable[tuple[float, float]], beta: float, eta:
     >>> round(adaptive_half_width([(1, 10)], 0.05, 4), 7)
     1.0070709
     """
-    own = [(norm, precision) for norm, precision in blocks if norm > 0]
+    asked_blocks = [(norm, precision) for norm, precision in blocks if norm > 0]
     if not eta > 0:
         raise InvalidParameter("eta", eta, "a number > 0")
-    each = _each(beta, cells * max(1, len(own)))
-    return sum(norm * _mixture(precision, eta, each) for norm, precision in own)
+    block_beta = _beta_per_cell(beta, cells * max(1, len(asked_blocks)))
+    return sum(norm * _mixture(precision, eta, block_beta) for norm, precision in asked_blocks)
 
 
 def laplace_part_width(cells: float, beta: float) -> float:
@@ -116,56 +116,58 @@ def laplace_part_width(cells: float, beta: float) -> float:
 
 
 def noise_size(cells: int, size: float, beta: float, *, laplace: bool = False) -> tuple[float, float]:
-    """Give the mean of the sum of so many noises without their signs, and what it exceeds with probability β at most;
+    """Return the mean of the sum of so many noises without their signs, and what it exceeds with probability β at most;
     in steps, as the deviation or the scale is.
     """
-    tabled = min(size, float(_MOST_TABLED))
-    larger = size / tabled * (1 + 1e-5 if size > tabled else 1.0)  # such steps are as good as none: 1/size² is below it
-    mean, slopes, moments = _unsigned(tabled, laplace)
+    tabled_size = min(size, float(_MOST_TABLED))
+    scale_factor = (
+        size / tabled_size * (1 + 1e-5 if size > tabled_size else 1.0)
+    )  # such steps are as good as none: 1/size² is below it
+    mean, slopes, moments = _unsigned_moments(tabled_size, laplace)
     width = float(((cells * moments + math.log(1 / beta)) / slopes).min())
-    return cells * mean * larger, width * larger * _UP
+    return cells * mean * scale_factor, width * scale_factor * _UP
 
 
 @lru_cache(maxsize=256)
-def _unsigned(size: float, laplace: bool) -> tuple[float, Floats, Floats]:
-    """Give the mean of one noise without its sign, and the logarithm of its moments at some slopes."""
-    reach = np.arange(math.ceil(size * (60 if laplace else 20)) + 2)
-    logs = -reach / size if laplace else -((reach / size) ** 2) / 2
+def _unsigned_moments(size: float, laplace: bool) -> tuple[float, Floats, Floats]:
+    """Return the mean of one noise without its sign, and the logarithm of its moments at some slopes."""
+    support = np.arange(math.ceil(size * (60 if laplace else 20)) + 2)
+    logs = -support / size if laplace else -((support / size) ** 2) / 2
     logs[1:] += math.log(2)
     total = float(np.exp(logs).sum())
     slopes = np.geomspace(1e-4, 0.8 if laplace else 8.0, 100) / size
-    moments = np.array([np.log(np.exp(logs + slope * reach).sum() / total) for slope in slopes])
-    return float((np.exp(logs) * reach).sum() / total), slopes, moments
+    moments = np.array([np.log(np.exp(logs + slope * support).sum() / total) for slope in slopes])
+    return float((np.exp(logs) * support).sum() / total), slopes, moments
 
 
 def _mixture(precision: float, eta: float, beta: float) -> float:
-    together = precision + eta
-    return math.sqrt(together * (math.log(together / eta) - 2 * math.log(beta))) / precision
+    summed_precision = precision + eta
+    return math.sqrt(summed_precision * (math.log(summed_precision / eta) - 2 * math.log(beta))) / precision
 
 
-def _each(beta: float, cells: int) -> float:
+def _beta_per_cell(beta: float, cells: int) -> float:
     if not 0 < beta < 1:
         raise InvalidParameter("beta", beta, "a number in (0, 1)")
     return beta / cells
 
 
-def _grouped(coefficients: Floats, scale: float) -> tuple[Floats, Floats, float]:
-    """Count equal coefficients together: the cells of a marginal have few different ones. Where they have many, these
-    are rounded up by at most a thousandth, and none is below a millionth of the largest.
+def _group_coefficients(coefficients: Floats, scale: float) -> tuple[Floats, Floats, float]:
+    """Group equal coefficients: the cells of a marginal have few different ones. Where they have many, these are
+    rounded up by at most a thousandth, and none is below a millionth of the largest.
     """
-    sizes, equal = np.unique(np.abs(coefficients[coefficients != 0]), return_counts=True)
-    counts = equal.astype(np.float64)
+    sizes, multiplicities = np.unique(np.abs(coefficients[coefficients != 0]), return_counts=True)
+    counts = multiplicities.astype(np.float64)
     if sizes.size > _MOST_SIZES:
         logs = np.ceil(1000 * np.log(np.maximum(sizes / sizes[-1], 1e-6)))
-        different, which = np.unique(logs, return_inverse=True)
-        sizes, counts = np.exp(different / 1000) * sizes[-1], np.bincount(which, counts).astype(np.float64)
+        distinct_logs, log_index = np.unique(logs, return_inverse=True)
+        sizes, counts = np.exp(distinct_logs / 1000) * sizes[-1], np.bincount(log_index, counts).astype(np.float64)
     return sizes, counts, scale
 
 
 def _log_moments(slopes: Floats, sizes: Floats, counts: Floats, scale: float) -> Floats:
     """Add up ψ(s·c) over the coefficients, for every s."""
-    reach = np.multiply.outer(slopes, sizes)
-    rising, falling = -np.expm1(reach - 1 / scale), -np.expm1(-reach - 1 / scale)
+    exponents = np.multiply.outer(slopes, sizes)
+    upper_factor, lower_factor = -np.expm1(exponents - 1 / scale), -np.expm1(-exponents - 1 / scale)
     with np.errstate(divide="ignore", invalid="ignore"):
-        each = 2 * math.log(-math.expm1(-1 / scale)) - np.log(rising) - np.log(falling)
-    return np.where(rising > 0, each, np.inf) @ counts
+        log_moment = 2 * math.log(-math.expm1(-1 / scale)) - np.log(upper_factor) - np.log(lower_factor)
+    return np.where(upper_factor > 0, log_moment, np.inf) @ counts

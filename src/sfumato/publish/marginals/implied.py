@@ -33,7 +33,7 @@ _STEPS: dict[Type, Any] = {Type.INTEGER: 1, Type.DATE: _DAY}
 
 @dataclass(frozen=True, eq=False)
 class ImpliedCells:
-    """This says which cell of the decided column goes with each cell of the deciding one."""
+    """Which cell of the decided column goes with each cell of the deciding one."""
 
     cells: Places
     """The most likely one, for each cell of the deciding column; of a cell that decides nothing, the most frequent."""
@@ -46,9 +46,9 @@ class ImpliedCells:
 
     @property
     def impossible(self) -> Mask:
-        """Give the pairs of cells, deciding × decided, that no row is in."""
-        others = np.arange(self.shares.shape[1]) != self.cells[:, None]
-        return others & self.certain[:, None]
+        """The pairs of cells, deciding × decided, that no row is in."""
+        is_other = np.arange(self.shares.shape[1]) != self.cells[:, None]
+        return is_other & self.certain[:, None]
 
 
 def implied(
@@ -66,26 +66,28 @@ def implied(
     if counts.ndim != 2 or len(counts) != deciding.size or not counts.shape[1]:
         raise InvalidParameter("counts", f"shape {counts.shape}", f"of the shape ({deciding.size}, decided cells)")
     ruled_out = np.zeros(counts.shape, bool) if impossible is None else impossible
-    possible = ~(ruled_out & ~ruled_out.all(1, keepdims=True))
-    shown = possible & (counts - widths > 0)
-    seen = shown.sum(1) == 1
-    cells = np.where(seen, shown.argmax(1), np.where(possible, counts, -np.inf).argmax(1))
-    decides = np.array([holds_one_value(each, deciding.type) for each in deciding.cells])
-    certain = decides & (seen | (possible.sum(1) == 1))
-    return ImpliedCells(cells, decides, certain, _shares(np.where(possible, counts, 0.0), possible, cells, decides))
+    is_possible = ~(ruled_out & ~ruled_out.all(1, keepdims=True))
+    is_shown = is_possible & (counts - widths > 0)
+    has_one_shown = is_shown.sum(1) == 1
+    cells = np.where(has_one_shown, is_shown.argmax(1), np.where(is_possible, counts, -np.inf).argmax(1))
+    decides = np.array([holds_one_value(cell, deciding.type) for cell in deciding.cells])
+    certain = decides & (has_one_shown | (is_possible.sum(1) == 1))
+    return ImpliedCells(
+        cells, decides, certain, _shares(np.where(is_possible, counts, 0.0), is_possible, cells, decides)
+    )
 
 
 def _shares(counts: Floats, possible: Mask, cells: Places, decides: Mask) -> Floats:
-    """Spread rows: all to one cell where it is decided, and else as the counts above zero are, or evenly."""
-    only = np.arange(counts.shape[1]) == cells[:, None]
+    """Distribute rows: all to one cell where it is decided, and else as the counts above zero are, or evenly."""
+    is_decided = np.arange(counts.shape[1]) == cells[:, None]
     positive = np.maximum(counts, 0.0)
     spread = np.where(positive.sum(1, keepdims=True) > 0, positive, possible)
-    found = np.where(decides[:, None], only, spread)
-    return np.asarray(found / found.sum(1, keepdims=True))
+    weights = np.where(decides[:, None], is_decided, spread)
+    return np.asarray(weights / weights.sum(1, keepdims=True))
 
 
 def holds_one_value(cell: Cell, kind: Type) -> bool:
-    """Tell whether all rows in a cell have one value: a bin is one whole number or one day, or is more."""
+    """Return whether all rows in a cell have one value: a bin is one whole number or one day, or is more."""
     if isinstance(cell, ListedCell):
         return True
     if not isinstance(cell, RangeCell):

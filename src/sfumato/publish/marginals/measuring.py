@@ -51,7 +51,7 @@ CONFIDENCE = 0.95
 """At which stored measurements are compared."""
 MOST_NUMBERS = 2 * 10**7
 """Of one release: as text, the ledger keeps so many as one answer."""
-_REHEARSED = 10**5
+_MAX_REHEARSED = 10**5
 _LAPLACE_WIDTH = -math.log(1 - CONFIDENCE)
 """The half-width of Laplace noise of scale 1."""
 _COLUMN = "column "
@@ -59,7 +59,7 @@ _COLUMN = "column "
 
 @dataclass(frozen=True)
 class ResidualBlock:
-    """This is a block as noise is added to it: g·M_B·m_B, from one of the marginals that were read."""
+    """A block as noise is added to it: g·M_B·m_B, from one of the marginals that were read."""
 
     marginals: Marginals
     index: int
@@ -68,8 +68,8 @@ class ResidualBlock:
     grid: int = 1
 
     def __post_init__(self) -> None:
-        own, shape = self.marginals.sets[self.index], tuple(each.size for each in self.attributes)
-        if not set(block_algebra.places(self.block)) <= set(own):
+        marginal_places, shape = self.marginals.sets[self.index], tuple(each.size for each in self.attributes)
+        if not set(block_algebra.places(self.block)) <= set(marginal_places):
             raise InvalidParameter("block", self.block, "one of a marginal that is read")
         if shape != self.marginals.shape(tuple(range(len(self.attributes)))):
             raise InvalidParameter("attributes", shape, "those of the keys that are read, cell by cell")
@@ -84,46 +84,50 @@ class ResidualBlock:
         what it adds to all of them.
         """
         (scaled,) = self.bounded.measures
-        most, relation = scaled.added.total, scaled.sensitivity.neighbours
-        fixed = has_fixed_total(self.bounded)
-        return block_algebra.sensitivity(self.block, self.attributes, most, self.grid, relation, fixed_total=fixed)
+        max_weight, relation = scaled.added.total, scaled.sensitivity.neighbours
+        is_fixed = has_fixed_total(self.bounded)
+        return block_algebra.sensitivity(
+            self.block, self.attributes, max_weight, self.grid, relation, fixed_total=is_fixed
+        )
 
     def of(self, exact: Any) -> Integers:
-        """Give what is measured as one row, from all marginals as they were read."""
-        own = summed(exact[self.index], self.marginals.sets[self.index], block_algebra.places(self.block))
-        return scaled_residual(own, self.block, self.attributes, self.grid).reshape(-1)
+        """Return what is measured as one row, from all marginals as they were read."""
+        marginal = summed(exact[self.index], self.marginals.sets[self.index], block_algebra.places(self.block))
+        return scaled_residual(marginal, self.block, self.attributes, self.grid).reshape(-1)
 
 
 def has_fixed_total(bounded: BoundedPlan) -> bool:
-    """Tell whether replacing a unit leaves the number of rows as it is: every row is a unit, and all of them count."""
+    """Return whether replacing a unit leaves the number of rows as it is: every row is a unit, and all of them
+    count.
+    """
     return bounded.every_row and isinstance(bounded.bound.input, Scan)
 
 
 def largest_sets(sets: Sequence[Set]) -> tuple[Set, ...]:
-    """Give the sets that lie in no other one, in their order: all marginals are sums of these."""
-    larger: dict[int, set[Set]] = {place: set() for each in sets for place in each}
+    """Return the sets that lie in no other one, in their order: all marginals are sums of these."""
+    larger: dict[int, set[Set]] = {place: set() for places in sets for place in places}
     kept: set[Set] = set()
-    for _, alike in groupby(sorted({*sets}, key=len, reverse=True), len):
-        found = [each for each in alike if not (_holding(each, larger) if each else kept)]
-        kept.update(found)
-        for each in found:
-            for place in each:
-                larger[place].add(each)
-    return tuple(each for each in dict.fromkeys(sets) if each in kept)
+    for _, same_size in groupby(sorted({*sets}, key=len, reverse=True), len):
+        maximal_sets = [places for places in same_size if not (_supersets(places, larger) if places else kept)]
+        kept.update(maximal_sets)
+        for places in maximal_sets:
+            for place in places:
+                larger[place].add(places)
+    return tuple(places for places in dict.fromkeys(sets) if places in kept)
 
 
-def _holding(places: Set, larger: Mapping[int, set[Set]]) -> set[Set]:
-    """List the larger sets that hold all of these places."""
+def _supersets(places: Set, larger: Mapping[int, set[Set]]) -> set[Set]:
+    """Return the larger sets that hold all of these places."""
     return set.intersection(*(larger[place] for place in places))
 
 
 def measured_sets(plan: Plan) -> tuple[Set, ...]:
-    """Give the marginals that are read for a plan."""
+    """Return the marginals that are read for a plan."""
     return tuple(each.places for each in plan.marginals) or largest_sets(plan.workload.sets)
 
 
 def batch_of(plan: Plan, reading: Marginals) -> Batch:
-    """Make the measurements of a plan, in its order, on what is read for it."""
+    """Build the measurements of a plan, in its order, on what is read for it."""
     # Readers of a file measure nothing: what draws noise is imported by whoever does.
     from sfumato.mechanisms import Gaussian, Laplace
     from sfumato.plan.readings.dense_readings import Marginal
@@ -132,63 +136,64 @@ def batch_of(plan: Plan, reading: Marginals) -> Batch:
     if plan.marginals:
         return Batch(
             tuple(
-                Measurement(Marginal(reading, index), Laplace(each.scale)) for index, each in enumerate(plan.marginals)
+                Measurement(Marginal(reading, index), Laplace(planned.scale))
+                for index, planned in enumerate(plan.marginals)
             )
         )
-    where = _sources(reading)
+    source_of = _smallest_source(reading)
     return Batch(
         tuple(
             Measurement(
-                ResidualBlock(reading, where(each.block), plan.attributes, each.block, each.grid),
-                Gaussian(each.deviation),
+                ResidualBlock(reading, source_of(planned.block), plan.attributes, planned.block, planned.grid),
+                Gaussian(planned.deviation),
             )
-            for each in plan.blocks
+            for planned in plan.blocks
         )
     )
 
 
-def _sources(reading: Marginals) -> Callable[[Block], int]:
-    """Find for each block the smallest marginal that is read and holds it."""
+def _smallest_source(reading: Marginals) -> Callable[[Block], int]:
+    """Return a function that finds the smallest marginal read that holds a block."""
     order = sorted(range(len(reading.sets)), key=lambda index: math.prod(reading.shape(reading.sets[index])))
     holding: dict[int, list[int]] = {}
     for index in order:
         for place in reading.sets[index]:
             holding.setdefault(place, []).append(index)
-    sets = [frozenset(each) for each in reading.sets]
+    sets = [frozenset(places) for places in reading.sets]
 
     def smallest(block: Block) -> int:
         places = frozenset(block_algebra.places(block))
-        among = holding.get(next(iter(places)), []) if places else order
-        return next(index for index in among if places <= sets[index])
+        candidates = holding.get(next(iter(places)), []) if places else order
+        return next(index for index in candidates if places <= sets[index])
 
     return smallest
 
 
 def largest_variance(plan: Plan, places: Set) -> float:
-    """Find the largest variance of a cell of a marginal within the closure of a plan of blocks, in rows.
+    """Compute the largest variance of a cell of a marginal within the closure of a plan of blocks, in rows.
 
     Cells of one attribute differ by how their levels split alone, so one of each kind is looked at.
     """
     kinds = [_kinds(plan.attributes[place]) for place in places]
-    found: Any = 0.0
+    variances: Any = 0.0
     for block in block_algebra.blocks_within(places, plan.attributes):
-        picked = dict(block)
+        levels = dict(block)
         product: Any = plan.block_variances[block]
-        for place, each in zip(places, kinds, strict=True):
-            product = np.multiply.outer(product, each[picked.get(place, 0)])
-        found = found + product
-    return float(np.max(found))
+        for place, factors in zip(places, kinds, strict=True):
+            product = np.multiply.outer(product, factors[levels.get(place, 0)])
+        variances = variances + product
+    return float(np.max(variances))
 
 
 @lru_cache(maxsize=1024)
 def _kinds(attribute: Attribute) -> Floats:
-    """Give, for no difference and each of an attribute's own, by how much its variance counts in each kind of cell."""
+    """Return, for no difference and each of an attribute's own, the factor of its variance in each kind of cell."""
     chain = attribute.chain
-    return np.unique([chain.shares**2, *(each.variances for each in chain.differences)], axis=1)
+    return np.unique([chain.shares**2, *(difference.variances for difference in chain.differences)], axis=1)
 
 
 def width(plan: Plan, places: Set, confidence: float, cells: int = 1) -> float:
-    """Give the half-width of each cell of a marginal at this confidence, in rows: as it was measured, or where blocks
+    """Return the half-width of each cell of a marginal at this confidence, in rows: as it was measured, or where blocks
     were, as it follows from them. ``cells`` that are to hold together share the chance to miss.
     """
     if not plan.marginals:
@@ -207,21 +212,24 @@ def expected_width(plan: Plan, places: Set) -> float:
     their variances.
     """
     if not plan.marginals:
-        covered = all(block in plan.block_variances for block in block_algebra.blocks_within(places, plan.attributes))
-        return half_width(largest_variance(plan, places), 1 - CONFIDENCE) if covered else math.inf
-    wanted = set(places)
-    found = (
-        float(each.scale) * math.sqrt(math.prod(plan.attributes[place].size for place in {*each.places} - wanted))
-        for each in plan.marginals
-        if wanted <= {*each.places}
+        is_covered = all(
+            block in plan.block_variances for block in block_algebra.blocks_within(places, plan.attributes)
+        )
+        return half_width(largest_variance(plan, places), 1 - CONFIDENCE) if is_covered else math.inf
+    wanted_places = set(places)
+    scales = (
+        float(marginal.scale)
+        * math.sqrt(math.prod(plan.attributes[place].size for place in {*marginal.places} - wanted_places))
+        for marginal in plan.marginals
+        if wanted_places <= {*marginal.places}
     )
-    return min(found, default=math.inf) * _LAPLACE_WIDTH * float(plan.unit_value)
+    return min(scales, default=math.inf) * _LAPLACE_WIDTH * float(plan.unit_value)
 
 
 @codec.value("published")
 @dataclass(frozen=True, eq=False)
 class Published:
-    """This is what was released of a table: the plan, the noisy whole numbers in its order, and the terms."""
+    """What was released of a table: the plan, the noisy whole numbers in its order, and the terms."""
 
     plan: Plan
     values: tuple[str, ...]
@@ -244,29 +252,29 @@ class Published:
 
     @property
     def promise(self) -> Price:
-        """Say what was promised, or where that was not kept, what the plan costs."""
+        """The price that was promised or, where that was not kept, what the plan costs."""
         if self.price is not None:
             return self.price
         return Price(rho=self.plan.rho) if self.plan.blocks else Price(self.plan.epsilon)
 
     @cached_property
     def blocks(self) -> tuple[MeasuredBlock, ...]:
-        """Give the blocks with their noise, as they are combined."""
+        """The blocks with their noise, as they are combined."""
         arrays = self._arrays() if self.plan.blocks else ()
-        step = self.plan.unit_value
+        unit_value = self.plan.unit_value
         return tuple(
-            MeasuredBlock(each.block, values, each.deviation, each.grid, step)
-            for each, values in zip(self.plan.blocks, arrays, strict=True)
+            MeasuredBlock(planned.block, values, planned.deviation, planned.grid, unit_value)
+            for planned, values in zip(self.plan.blocks, arrays, strict=True)
         )
 
     @cached_property
     def marginals(self) -> tuple[MeasuredMarginal, ...]:
-        """Give the marginals with Laplace noise, as they are combined."""
+        """The marginals with Laplace noise, as they are combined."""
         arrays = self._arrays() if self.plan.marginals else ()
-        step = self.plan.unit_value
+        unit_value = self.plan.unit_value
         return tuple(
-            MeasuredMarginal(each.places, values, each.scale, laplace=True, unit_value=step)
-            for each, values in zip(self.plan.marginals, arrays, strict=True)
+            MeasuredMarginal(planned.places, values, planned.scale, laplace=True, unit_value=unit_value)
+            for planned, values in zip(self.plan.marginals, arrays, strict=True)
         )
 
     def _arrays(self) -> Iterator[Integers]:
@@ -275,7 +283,7 @@ class Published:
 
 
 def shapes_of(plan: Plan) -> Iterator[tuple[int, ...]]:
-    """List the shapes of what is measured, in the order of the plan."""
+    """Yield the shapes of what is measured, in the order of the plan."""
     for block in plan.blocks:
         yield block_algebra.shape(block.block, plan.attributes)
     for marginal in plan.marginals:
@@ -283,39 +291,41 @@ def shapes_of(plan: Plan) -> Iterator[tuple[int, ...]]:
 
 
 def packed(values: Integers) -> str:
-    """Write 64-bit whole numbers as text."""
+    """Encode 64-bit whole numbers as text."""
     return binascii.b2a_base64(np.ascontiguousarray(values, "<i8").data, newline=False).decode()
 
 
 def unpacked(text: str) -> Integers:
-    """Read them again; they cannot be written to."""
+    """Decode them; the array is read-only."""
     try:
         return np.frombuffer(binascii.a2b_base64(text, strict_mode=True), "<i8").astype(np.int64, copy=False)
     except (binascii.Error, ValueError):
         raise InvalidParameter("values", text, "whole numbers in base64") from None
 
 
-def _largest(count: int) -> str:
-    """Write so many times the largest whole number: three of them are 32 characters, over and over."""
+def _encode_largest(count: int) -> str:
+    """Encode ``count`` times the largest whole number: three of them are 32 characters, over and over."""
     return packed(np.full(3, LARGEST_INTEGER)) * (count // 3) + packed(np.full(count % 3, LARGEST_INTEGER))
 
 
-def _rehearsed(plan: Plan) -> Plan:
+def _without_largest_parts(plan: Plan) -> Plan:
     """Leave out the largest parts of a plan with many numbers; a total stands for a single part that is all of it."""
     sizes = np.array([math.prod(shape) for shape in shapes_of(plan)])
     order = np.argsort(sizes, kind="stable")
-    kept = sorted(order[np.cumsum(sizes[order]) <= _REHEARSED].tolist())
-    if len(kept) == len(sizes):
+    kept_parts = sorted(order[np.cumsum(sizes[order]) <= _MAX_REHEARSED].tolist())
+    if len(kept_parts) == len(sizes):
         return plan
     if plan.marginals:
-        marginals = tuple(plan.marginals[place] for place in kept) or (replace(plan.marginals[0], places=()),)
+        marginals = tuple(plan.marginals[index] for index in kept_parts) or (replace(plan.marginals[0], places=()),)
         return replace(plan, marginals=marginals)
-    return replace(plan, blocks=tuple(plan.blocks[place] for place in kept) or (replace(plan.blocks[0], block=()),))
+    return replace(
+        plan, blocks=tuple(plan.blocks[index] for index in kept_parts) or (replace(plan.blocks[0], block=()),)
+    )
 
 
 @dataclass(frozen=True)
 class PublishDraw:
-    """A table is published as one batch of noisy blocks, or marginals, of what is read in one pass."""
+    """The release of a table as one batch of noisy blocks, or marginals, of what is read in one pass."""
 
     plan: Plan
     reading: Marginals
@@ -345,19 +355,22 @@ class PublishDraw:
     @cached_property
     def good_enough(self) -> Mapping[str, Number]:
         """Earlier measurements are as good if their worst marginal is as close, and all of them are on the whole."""
-        widths = np.array([width(self.plan, each, CONFIDENCE) for each in self.plan.workload.sets])
+        widths = np.array([width(self.plan, places, CONFIDENCE) for places in self.plan.workload.sets])
         return {"worst": f"{widths.max():.12g}", "typical": f"{np.sqrt((widths**2).mean()):.12g}"}
 
     @cached_property
     def written_accuracy(self) -> Mapping[str, Number]:
-        """Tell beside that how well each column is known, and the number of rows: who looks for an answer among many
-        reads which columns a synopsis has from its line.
+        """Add the half-widths of each column and of the number of rows: whoever looks for an answer among many reads
+        the columns of a synopsis from its line.
         """
         plan = self.plan
-        used = sorted({place for places in plan.workload.sets for place in places})
-        columns = {_COLUMN + plan.attributes[place].name: expected_width(plan, (place,)) for place in used}
+        used_places = sorted({place for places in plan.workload.sets for place in places})
+        columns = {_COLUMN + plan.attributes[place].name: expected_width(plan, (place,)) for place in used_places}
         widths = {"rows": expected_width(plan, ()), **columns}
-        return {**self.good_enough, **{name: f"{each:.12g}" for name, each in widths.items() if each < math.inf}}
+        return {
+            **self.good_enough,
+            **{name: f"{half_width:.12g}" for name, half_width in widths.items() if half_width < math.inf},
+        }
 
     def draw(self, read: Read) -> Published:
         return self.noisy(read(self.reading))
@@ -365,17 +378,18 @@ class PublishDraw:
     def noisy(self, exact: Any) -> Published:
         """Measure what was read."""
         return self._published(
-            self.plan, tuple(packed(each.draw(each.reading.of(exact))) for each in self.batch.measurements)
+            self.plan,
+            tuple(packed(measurement.draw(measurement.reading.of(exact))) for measurement in self.batch.measurements),
         )
 
     def rehearsal(self) -> Published:
-        """Write the largest numbers there can be: what noise makes of totals is held to 64 bits.
+        """Build the largest answer there can be: what noise makes of totals is clamped to 64 bits.
 
         Every number is 8 bytes whatever it is. So of the largest parts of a large plan only the length is left to know,
         and that was checked.
         """
-        plan = _rehearsed(self.plan)
-        return self._published(plan, tuple(_largest(math.prod(shape)) for shape in shapes_of(plan)))
+        plan = _without_largest_parts(self.plan)
+        return self._published(plan, tuple(_encode_largest(math.prod(shape)) for shape in shapes_of(plan)))
 
     def _published(self, plan: Plan, values: tuple[str, ...]) -> Published:
         terms = purchase([self.batch.bounded], self.total, self.version)
@@ -383,31 +397,31 @@ class PublishDraw:
 
 
 def columns_of(accuracy: Mapping[str, object]) -> frozenset[str]:
-    """Read the published columns from a line's accuracy; none where an older version wrote it."""
+    """Read the published columns from a line's accuracy; none if an older version wrote it."""
     return frozenset(name.removeprefix(_COLUMN) for name in accuracy if name.startswith(_COLUMN))
 
 
 def noise_words(plan: Plan) -> str:
-    """Say in words what noise was drawn, and on what."""
+    """Describe in words what noise was drawn, and on what."""
     if plan.marginals:
         return f"Laplace on {many(len(plan.marginals), 'whole marginal')}"
     return f"Gaussian on {many(len(plan.blocks), 'block')} of {many(len(plan.workload.sets), 'marginal')}"
 
 
 def shares(plan: Plan) -> dict[Set, float]:
-    """Say which share of the price pays for the blocks of each set of attributes, or for its marginal."""
-    found: dict[Set, float] = {}
+    """Return the share of the price that pays for the blocks of each set of attributes, or for its marginal."""
+    shares_by_set: dict[Set, float] = {}
     for block in plan.blocks:
         places = block_algebra.places(block.block)
-        found[places] = found.get(places, 0.0) + float(plan.block_rho(block) / plan.rho)
+        shares_by_set[places] = shares_by_set.get(places, 0.0) + float(plan.block_rho(block) / plan.rho)
     for marginal in plan.marginals:
-        found[marginal.places] = float(plan.sensitivity(marginal).total / marginal.scale / plan.epsilon)
-    return found
+        shares_by_set[marginal.places] = float(plan.sensitivity(marginal).total / marginal.scale / plan.epsilon)
+    return shares_by_set
 
 
 @dataclass(frozen=True, eq=False)
 class Several:
-    """These are releases in their order, and the columns of all of them: those of the first have its places."""
+    """Releases in their order, and the columns of all of them: those of the first have its places."""
 
     releases: tuple[Published, ...]
     attributes: Attributes
@@ -415,45 +429,49 @@ class Several:
 
     @classmethod
     def of(cls, releases: Sequence[Published]) -> Several:
-        """Put the columns of releases together; one of the same name must have the same cells."""
+        """Combine the columns of releases; one of the same name must have the same cells."""
         attributes: dict[str, Attribute] = {}
         domains: dict[str, Domain] = {}
-        for each in releases:
-            own = zip(each.plan.attributes, each.face.known(each.plan.attributes), strict=True)
-            for attribute, domain in own:
-                known = attributes.setdefault(attribute.name, attribute)
-                if known != attribute or domains.setdefault(attribute.name, domain) != domain:
+        for release in releases:
+            columns = zip(release.plan.attributes, release.face.known(release.plan.attributes), strict=True)
+            for attribute, domain in columns:
+                first_attribute = attributes.setdefault(attribute.name, attribute)
+                if first_attribute != attribute or domains.setdefault(attribute.name, domain) != domain:
                     rule = f"a synopsis in which {attribute.name} has the same cells"
                     raise InvalidParameter("other", attribute.name, rule, fix="ask each by itself")
         return cls(tuple(releases), tuple(attributes.values()), tuple(domains.values()))
 
     @property
     def blocks(self) -> tuple[MeasuredBlock, ...]:
-        """Give all blocks, at the places that their columns have here."""
-        return tuple(self._moved(block, each) for each in self.releases for block in each.blocks)
+        """All blocks, at the places that their columns have here."""
+        return tuple(self._with_places_here(block, release) for release in self.releases for block in release.blocks)
 
     @property
     def asked(self) -> tuple[Set, ...]:
-        """List the marginals that were asked for, each once."""
-        return self._sets([(each, each.plan.workload.sets) for each in self.releases])
+        """The marginals that were asked for, without duplicates."""
+        return self._sets([(release, release.plan.workload.sets) for release in self.releases])
 
     @property
     def measured(self) -> tuple[Set, ...]:
-        """List the largest marginals within what was measured."""
-        return self._sets([(each, measured_sets(each.plan)) for each in self.releases])
+        """The largest marginals within what was measured."""
+        return self._sets([(release, measured_sets(release.plan)) for release in self.releases])
 
-    def _sets(self, found: Sequence[tuple[Published, Sequence[Set]]]) -> tuple[Set, ...]:
-        moved = (tuple(sorted(self._places(each)[p] for p in own)) for each, sets in found for own in sets)
+    def _sets(self, sets_by_release: Sequence[tuple[Published, Sequence[Set]]]) -> tuple[Set, ...]:
+        moved = (
+            tuple(sorted(self._places(release)[place] for place in places))
+            for release, sets in sets_by_release
+            for places in sets
+        )
         return tuple(dict.fromkeys(moved))
 
     def _places(self, release: Published) -> list[int]:
-        """Say where each column of a release is here."""
-        known = {each.name: place for place, each in enumerate(self.attributes)}
-        return [known[each.name] for each in release.plan.attributes]
+        """Return the place here of each column of a release."""
+        place_of = {attribute.name: place for place, attribute in enumerate(self.attributes)}
+        return [place_of[attribute.name] for attribute in release.plan.attributes]
 
-    def _moved(self, measured: MeasuredBlock, release: Published) -> MeasuredBlock:
+    def _with_places_here(self, measured: MeasuredBlock, release: Published) -> MeasuredBlock:
         places = self._places(release)
-        moved = [(places[place], level) for place, level in measured.block]
-        order = sorted(range(len(moved)), key=lambda axis: moved[axis])
+        moved_block = [(places[place], level) for place, level in measured.block]
+        order = sorted(range(len(moved_block)), key=lambda axis: moved_block[axis])
         values = measured.values.transpose(order)
-        return replace(measured, block=tuple(moved[axis] for axis in order), values=values)
+        return replace(measured, block=tuple(moved_block[axis] for axis in order), values=values)

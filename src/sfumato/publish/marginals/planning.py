@@ -61,18 +61,18 @@ MOST_RANGED = 2_000
 LARGEST_COUNT = 1 << 31
 """Rows of one cell that every plan has room for."""
 _WEIGHT_BITS = 20
-_MOST_STEPS = Fraction(10**12)
+_MAX_DEVIATION = Fraction(10**12)
 """Deviations up to this are drawn exactly and in bounded time."""
-_FINE = 1 << 20
+_STEPS_PER_UNIT = 1 << 20
 _ROUNDING = 1 + 1e-12
 """More than all rounding of a computed deviation."""
-_CLOSE, _ROUNDS = 1 + 1e-6, 5_000
+_CLOSE_ENOUGH, _ROUNDS = 1 + 1e-6, 5_000
 
 
 @codec.value("workload")
 @dataclass(frozen=True)
 class MarginalWorkload:
-    """A workload says which marginals are wanted, how much each counts, and of which attributes all ranges are."""
+    """The marginals that are wanted, the weight of each, and the attributes of which all ranges are."""
 
     sets: tuple[Set, ...]
     weights: tuple[Fraction, ...] = ()
@@ -80,10 +80,10 @@ class MarginalWorkload:
     ranges: Set = ()
 
     def __post_init__(self) -> None:
-        sets = tuple(tuple(each) for each in self.sets)
+        sets = tuple(tuple(places) for places in self.sets)
         if not sets or len(set(sets)) != len(sets):
             raise InvalidParameter("sets", self.sets, "at least one set of attributes, and none twice")
-        weights = tuple(exact(each, "weights", POSITIVE) for each in self.weights)
+        weights = tuple(exact(weight, "weights", POSITIVE) for weight in self.weights)
         if weights and len(weights) != len(sets):
             raise InvalidParameter("weights", self.weights, "one for each set")
         object.__setattr__(self, "sets", sets)
@@ -92,7 +92,7 @@ class MarginalWorkload:
 
     @classmethod
     def ways(cls, columns: int, ways: int, *, fewer: bool = False) -> MarginalWorkload:
-        """Take all sets of so many of the columns, with ``fewer`` also those of fewer, but for none.
+        """Take all sets of ``ways`` of the columns; with ``fewer`` also those of fewer, but for none.
 
         >>> Workload.ways(3, 2).sets
         ((0, 1), (0, 2), (1, 2))
@@ -100,18 +100,18 @@ class MarginalWorkload:
         if not 1 <= whole(ways, "ways") <= columns:
             raise InvalidParameter("ways", ways, f"a whole number between 1 and {columns}, the number of columns")
         sizes = range(1, ways + 1) if fewer else (ways,)
-        return cls(tuple(each for k in sizes for each in itertools.combinations(range(columns), k)))
+        return cls(tuple(places for k in sizes for places in itertools.combinations(range(columns), k)))
 
     def weight(self, index: int) -> Fraction:
-        """Say how much a set counts."""
+        """Return the weight of a set."""
         return self.weights[index] if self.weights else Fraction(1)
 
     def checked(self, attributes: Attributes) -> MarginalWorkload:
-        """Refuse sets that are not of these attributes, and marginals that are too large."""
-        for each in self.sets:
-            cells = math.prod(attributes[place].size for place in checked_set(each, attributes))
+        """Raise for sets that are not of these attributes, and for marginals that are too large."""
+        for places in self.sets:
+            cells = math.prod(attributes[place].size for place in checked_set(places, attributes))
             if cells > MOST_CELLS:
-                raise InvalidParameter("sets", each, f"marginals of at most {MOST_CELLS:,} cells; this has {cells:,}")
+                raise InvalidParameter("sets", places, f"marginals of at most {MOST_CELLS:,} cells; this has {cells:,}")
         for place in checked_set(self.ranges, attributes):
             if attributes[place].size > MOST_RANGED:
                 raise InvalidParameter("ranges", place, f"attributes of at most {MOST_RANGED:,} cells")
@@ -120,14 +120,14 @@ class MarginalWorkload:
 
 def closure(sets: Iterable[Set], attributes: Attributes) -> tuple[Block, ...]:
     """List the blocks that some marginals are made of, smaller ones first."""
-    found = {block for each in set(sets) for block in block_algebra.blocks_within(each, attributes)}
-    return tuple(sorted(found, key=lambda block: (len(block), block)))
+    blocks = {block for places in set(sets) for block in block_algebra.blocks_within(places, attributes)}
+    return tuple(sorted(blocks, key=lambda block: (len(block), block)))
 
 
 @codec.value("planned-block")
 @dataclass(frozen=True)
 class PlannedBlock:
-    """A block is measured as g·M_B·m_B with discrete Gaussian noise of this deviation, in whole steps of it."""
+    """A block, measured as g·M_B·m_B with discrete Gaussian noise of this deviation, in whole steps of it."""
 
     block: Block
     deviation: Fraction
@@ -136,7 +136,7 @@ class PlannedBlock:
     def __post_init__(self) -> None:
         object.__setattr__(self, "deviation", exact(self.deviation, "deviation", POSITIVE))
         object.__setattr__(self, "grid", whole(self.grid, "grid", at_least=1))
-        if self.deviation > _MOST_STEPS:
+        if self.deviation > _MAX_DEVIATION:
             raise InvalidParameter(
                 "deviation",
                 float(self.deviation),
@@ -147,7 +147,7 @@ class PlannedBlock:
 @codec.value("planned-marginal")
 @dataclass(frozen=True)
 class PlannedMarginal:
-    """A whole marginal is measured with discrete Laplace noise of this scale, in steps of its counts."""
+    """A whole marginal, measured with discrete Laplace noise of this scale, in steps of its counts."""
 
     places: Set
     scale: Fraction
@@ -160,7 +160,7 @@ class PlannedMarginal:
 @codec.value("publish-plan")
 @dataclass(frozen=True)
 class Plan:
-    """A plan says what is measured of which attributes, with how much noise; the price follows from it alone."""
+    """What is measured of which attributes, with how much noise; the price follows from it alone."""
 
     attributes: Attributes
     workload: MarginalWorkload
@@ -182,7 +182,7 @@ class Plan:
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
         if not all(isinstance(each, Attribute) for each in self.attributes):
             raise InvalidParameter("attributes", self.attributes, "attributes")
-        _need_objective(self.objective)
+        _require_objective(self.objective)
         self.workload.checked(self.attributes)
         named = [checked_block(each.block, self.attributes) for each in self.blocks]
         named_sets = [checked_set(each.places, self.attributes) for each in self.marginals]
@@ -193,15 +193,15 @@ class Plan:
 
     @property
     def most(self) -> Fraction:
-        """Give what one unit's weights add up to at most, in steps of the counts that are read."""
+        """What one unit's weights add up to at most, in steps of the counts that are read."""
         return self.rows / self.unit_value
 
     def sensitivity(self, planned: PlannedBlock | PlannedMarginal) -> Sensitivity:
         """Bound what one unit changes of a block or marginal as it is measured."""
         if isinstance(planned, PlannedBlock):
-            fixed = self.fixed_total
-            own = planned.block, self.attributes, self.most, planned.grid, self.neighbours
-            return block_algebra.sensitivity(*own, fixed_total=fixed)
+            fixed_total = self.fixed_total
+            arguments = planned.block, self.attributes, self.most, planned.grid, self.neighbours
+            return block_algebra.sensitivity(*arguments, fixed_total=fixed_total)
         if self.neighbours is Neighbours.ADD_REMOVE:
             return Sensitivity(1, self.most)
         if math.prod(self.attributes[place].size for place in planned.places) > 1:
@@ -214,67 +214,76 @@ class Plan:
 
     @cached_property
     def rho(self) -> Fraction:
-        """Compute what all blocks cost, each rounded up to the 1e-30 that charges are counted in."""
+        """What all blocks cost, each rounded up to the 1e-30 that charges are counted in."""
         return Fraction(sum(charge_units(self.block_rho(each)) for each in self.blocks), UNIT)
 
     @cached_property
     def epsilon(self) -> Fraction:
-        """Compute what marginals with Laplace noise cost: Σ Δ₁/b."""
+        """What marginals with Laplace noise cost: Σ Δ₁/b."""
         units = (charge_units(self.sensitivity(each).total / each.scale) for each in self.marginals)
         return Fraction(sum(units), UNIT)
 
     def variance(self, planned: PlannedBlock) -> float:
-        """Give σ_B², in rows."""
+        """Return σ_B², in rows."""
         steps = planned.grid * block_algebra.scale(planned.block, self.attributes)
         return float(planned.deviation * self.unit_value / steps) ** 2
 
     @cached_property
     def block_variances(self) -> Mapping[Block, float]:
-        """Give σ_B² of every block that is measured, in rows."""
+        """σ_B² of every block that is measured, in rows."""
         return {each.block: self.variance(each) for each in self.blocks}
 
     @property
     def cut_at(self) -> Fraction:
-        """Give the count, in rows, at which some block's counts are cut to fit 64 bits; none in a real table is."""
+        """The count, in rows, at which some block's counts are clipped to fit 64 bits; none in a real table is."""
         counts = (block_algebra.most_count(each.block, self.attributes, each.grid) for each in self.blocks)
         return min(counts, default=1 << 62) * self.unit_value
 
     def cell_variances(self, places: Set) -> Floats:
-        """Give the variance of every cell of a marginal within the closure."""
+        """Return the variance of every cell of a marginal within the closure."""
         return cell_variances(self.block_variances, places, self.attributes)
 
     def query_variance(self, query: Floats, places: Set) -> float:
-        """Give the variance of a query over a marginal within the closure."""
-        known = self.block_variances
+        """Return the variance of a query over a marginal within the closure."""
+        variances = self.block_variances
         norms = squared_norms(asked(query, places, self.attributes), self.attributes)
-        return sum(norm * known[block] for block, norm in norms.items())
+        return sum(norm * variances[block] for block, norm in norms.items())
 
     def scaled(self, price: Number) -> Plan:
-        """Make the same plan for another price: ρ for blocks, ε for marginals."""
-        wanted = exact(price, "price", POSITIVE)
+        """Return the same plan for another price: ρ for blocks, ε for marginals."""
+        target_price = exact(price, "price", POSITIVE)
         if self.marginals:
-            growth = self.epsilon / wanted * (1 + Fraction(1, 1 << 40))
-            return replace(self, marginals=tuple(replace(e, scale=_fine(e.scale * growth)) for e in self.marginals))
-        growth = Fraction(math.sqrt(self.rho / wanted) * _ROUNDING)
-        free = [self.block_rho(each) == 0 for each in self.blocks]
-        planned = (
-            each if costs_nothing else _planned(each.block, each.deviation / each.grid * growth)
-            for each, costs_nothing in zip(self.blocks, free, strict=True)
+            growth = self.epsilon / target_price * (1 + Fraction(1, 1 << 40))
+            return replace(
+                self,
+                marginals=tuple(
+                    replace(marginal, scale=_round_up(marginal.scale * growth)) for marginal in self.marginals
+                ),
+            )
+        growth = Fraction(math.sqrt(self.rho / target_price) * _ROUNDING)
+        are_free = [self.block_rho(planned_block) == 0 for planned_block in self.blocks]
+        rescaled = (
+            planned_block
+            if is_free
+            else _plan_block(planned_block.block, planned_block.deviation / planned_block.grid * growth)
+            for planned_block, is_free in zip(self.blocks, are_free, strict=True)
         )
-        return replace(self, blocks=tuple(planned))
+        return replace(self, blocks=tuple(rescaled))
 
 
 def finest_unit_value(workload: MarginalWorkload, attributes: Attributes) -> Fraction:
-    """Find the least part of a row, down to 2^−20, in which weights can be counted so that no real count is cut."""
-    least = min(block_algebra.most_count(_widest(each, attributes), attributes) for each in workload.sets)
-    return Fraction(1, 1 << max(0, min(_WEIGHT_BITS, (least // LARGEST_COUNT).bit_length() - 1)))
+    """Return the smallest fraction of a row, down to 2^−20, in which weights can be counted so that no real count is
+    clipped.
+    """
+    least_count = min(block_algebra.most_count(_widest(places, attributes), attributes) for places in workload.sets)
+    return Fraction(1, 1 << max(0, min(_WEIGHT_BITS, (least_count // LARGEST_COUNT).bit_length() - 1)))
 
 
 def _widest(places: Set, attributes: Attributes) -> Block:
-    """Give the block of a marginal whose numbers are largest."""
+    """Return the block of a marginal whose numbers are largest."""
 
     def level(place: int) -> int:
-        scales = [int(each.steps.max(initial=1)) for each in attributes[place].chain.differences]
+        scales = [int(difference.steps.max(initial=1)) for difference in attributes[place].chain.differences]
         return 1 + scales.index(max(scales))
 
     return tuple((place, level(place)) for place in places)
@@ -291,23 +300,25 @@ def plan_gaussian(
     unit_value: Number = 1,
     fixed_total: bool = False,
 ) -> Plan:
-    """Find the plan of a workload's blocks for a price: the one with the least sum of variances, or the least worst."""
+    """Optimise the noise of a workload's blocks for a price: the least sum of variances, or the least worst."""
     terms = _Terms.of(workload.checked(attributes), attributes, objective)
-    relation, m, step = (
+    relation, max_rows, step = (
         Neighbours.of(neighbours),
         exact(rows, "rows", POSITIVE),
         exact(unit_value, "unit_value", POSITIVE),
     )
-    costs = np.array([_cost(each, attributes, relation, fixed_total) for each in terms.blocks])
+    costs = np.array([_cost(block, attributes, relation, fixed_total) for block in terms.blocks])
     weights = np.array([float(workload.weight(index)) for index in range(len(workload.sets))])
     relative = terms.best(weights, costs) if objective == "total" else terms.least_worst(weights, costs)
-    sizes = np.sqrt(relative * float(m**2 / (2 * exact(rho, "rho", POSITIVE)))) / float(step) * _ROUNDING
-    scales = (block_algebra.scale(each, attributes) for each in terms.blocks)
+    sizes = np.sqrt(relative * float(max_rows**2 / (2 * exact(rho, "rho", POSITIVE)))) / float(step) * _ROUNDING
+    scales = (block_algebra.scale(block, attributes) for block in terms.blocks)
     planned = tuple(
-        _planned(block, Fraction(size) * scale) if cost else PlannedBlock(block, Fraction(LEAST_STEPS), _FINE)
+        _plan_block(block, Fraction(size) * scale)
+        if cost
+        else PlannedBlock(block, Fraction(LEAST_STEPS), _STEPS_PER_UNIT)
         for block, size, scale, cost in zip(terms.blocks, sizes.tolist(), scales, costs.tolist(), strict=True)
     )
-    plan = Plan(attributes, workload, planned, (), m, relation, objective, step, fixed_total)
+    plan = Plan(attributes, workload, planned, (), max_rows, relation, objective, step, fixed_total)
     if plan.cut_at < LARGEST_COUNT:
         rule = f"coarse enough that counts of {LARGEST_COUNT:,} rows fit 64 bits in every block"
         finest = finest_unit_value(workload, attributes)
@@ -327,39 +338,41 @@ def plan_laplace(
     unit_value: Number = 1,
     fixed_total: bool = False,
 ) -> Plan:
-    """Find the plan of whole marginals with Laplace noise, for a pure price."""
-    _need_objective(objective)
+    """Optimise whole marginals with Laplace noise, for a pure price."""
+    _require_objective(objective)
     sets = workload.checked(attributes).sets
-    cells = [math.prod(attributes[place].size for place in each) for each in sets]
+    cells = [math.prod(attributes[place].size for place in places) for places in sets]
     power = -1 / 3 if objective == "total" else -1 / 2
     weights = [
         float(workload.weight(index)) * (size if objective == "total" else 1) for index, size in enumerate(cells)
     ]
-    rough = tuple(PlannedMarginal(each, Fraction(weight**power)) for each, weight in zip(sets, weights, strict=True))
-    m, step, relation = (
+    unscaled = tuple(
+        PlannedMarginal(places, Fraction(weight**power)) for places, weight in zip(sets, weights, strict=True)
+    )
+    max_rows, step, relation = (
         exact(rows, "rows", POSITIVE),
         exact(unit_value, "unit_value", POSITIVE),
         Neighbours.of(neighbours),
     )
-    return Plan(attributes, workload, (), rough, m, relation, objective, step, fixed_total).scaled(epsilon)
+    return Plan(attributes, workload, (), unscaled, max_rows, relation, objective, step, fixed_total).scaled(epsilon)
 
 
 def independent_variances(
     workload: MarginalWorkload, attributes: Attributes, rows: Number, rho: Number, objective: str
 ) -> Floats:
-    """Give the cell variance of each marginal if each were measured by itself with Gaussian noise: for comparison.
+    """Return the cell variance of each marginal if each were measured by itself with Gaussian noise: for comparison.
 
     The least Σ w_A s_A σ_A² for Σm²/2σ_A² = ρ has σ_A² ∝ (w_A s_A)^−1/2; the least worst w_A σ_A² has σ_A² ∝ 1/w_A.
     """
-    _need_objective(objective)
-    cells = np.array([math.prod(attributes[place].size for place in each) for each in workload.sets], np.float64)
+    _require_objective(objective)
+    cells = np.array([math.prod(attributes[place].size for place in places) for places in workload.sets], np.float64)
     weights = np.array([float(workload.weight(index)) for index in range(len(workload.sets))])
     shape = (weights * cells) ** -0.5 if objective == "total" else 1 / weights
     unit = float(exact(rows, "rows", POSITIVE) ** 2 / (2 * exact(rho, "rho", POSITIVE)))
     return shape * (1 / shape).sum() * unit
 
 
-def _need_objective(objective: object) -> None:
+def _require_objective(objective: object) -> None:
     if objective not in OBJECTIVES:
         raise InvalidParameter("objective", objective, "one of " + ", ".join(OBJECTIVES))
 
@@ -370,19 +383,19 @@ def _cost(block: Block, attributes: Attributes, neighbours: Neighbours, fixed_to
     return float(change.squares / block_algebra.scale(block, attributes) ** 2)
 
 
-def _planned(block: Block, deviation: Fraction) -> PlannedBlock:
+def _plan_block(block: Block, deviation: Fraction) -> PlannedBlock:
     """Choose the grid on which a deviation has enough steps."""
     grid = max(1, math.ceil(LEAST_STEPS / deviation))
-    return PlannedBlock(block, _fine(grid * deviation), grid)
+    return PlannedBlock(block, _round_up(grid * deviation), grid)
 
 
-def _fine(size: Fraction) -> Fraction:
-    return Fraction(math.ceil(size * _FINE), _FINE)
+def _round_up(size: Fraction) -> Fraction:
+    return Fraction(math.ceil(size * _STEPS_PER_UNIT), _STEPS_PER_UNIT)
 
 
 @dataclass(frozen=True, eq=False)
 class _Terms:
-    """These are the numbers by which the variance of each block counts in that of each marginal."""
+    """The coefficients of the variance of each block in that of each marginal, as a sparse matrix."""
 
     blocks: tuple[Block, ...]
     sets: int
@@ -395,101 +408,108 @@ class _Terms:
 
     @classmethod
     def of(cls, workload: MarginalWorkload, attributes: Attributes, objective: str) -> _Terms:
-        _need_objective(objective)
+        _require_objective(objective)
         if workload.ranges and objective != "total":
             raise InvalidParameter("objective", objective, "total where ranges are asked")
-        factors = [_factors(place, each, workload, objective) for place, each in enumerate(attributes)]
-        numbers: dict[Block, int] = {}
-        rows: list[tuple[int, int, float]] = []
+        factors = [_factors(place, attribute, workload, objective) for place, attribute in enumerate(attributes)]
+        block_numbers: dict[Block, int] = {}
+        entries: list[tuple[int, int, float]] = []
         for index, places in enumerate(workload.sets):
-            rows += [
-                (index, numbers.setdefault(block, len(numbers)), number) for block, number in _within(places, factors)
+            entries += [
+                (index, block_numbers.setdefault(block, len(block_numbers)), coefficient)
+                for block, coefficient in _within(places, factors)
             ]
-            if len(numbers) > MOST_BLOCKS:
+            if len(block_numbers) > MOST_BLOCKS:
                 rule = f"marginals of at most {MOST_BLOCKS:,} blocks together"
                 raise InvalidParameter(
                     "sets", len(workload.sets), rule, fix="ask for fewer columns at once, or fewer levels"
                 )
-        order = sorted(numbers, key=lambda block: (len(block), block))
-        places_of = np.empty(len(order), np.intp)
-        places_of[[numbers[block] for block in order]] = np.arange(len(order))
-        which, of_block, found = zip(*rows, strict=True)
-        return cls(tuple(order), len(workload.sets), np.array(which), places_of[list(of_block)], np.array(found))
+        order = sorted(block_numbers, key=lambda block: (len(block), block))
+        sorted_index = np.empty(len(order), np.intp)
+        sorted_index[[block_numbers[block] for block in order]] = np.arange(len(order))
+        marginal_index, block_number, coefficients = zip(*entries, strict=True)
+        return cls(
+            tuple(order),
+            len(workload.sets),
+            np.array(marginal_index),
+            sorted_index[list(block_number)],
+            np.array(coefficients),
+        )
 
     def best(self, weights: Floats, costs: Floats) -> Floats:
-        """Find σ_B² for m²/2ρ = 1 with the least weighted sum."""
-        counted = np.bincount(self.of_block, weights[self.which] * self.factors, len(self.blocks))
-        counted = np.maximum(counted, counted.max() * 1e-300)
-        return np.sqrt(counted * costs).sum() * np.sqrt(costs / counted)
+        """Compute σ_B² for m²/2ρ = 1 with the least weighted sum."""
+        coefficients = np.bincount(self.of_block, weights[self.which] * self.factors, len(self.blocks))
+        coefficients = np.maximum(coefficients, coefficients.max() * 1e-300)
+        return np.sqrt(coefficients * costs).sum() * np.sqrt(costs / coefficients)
 
     def least_worst(self, weights: Floats, costs: Floats) -> Floats:
-        """Find σ_B² for m²/2ρ = 1 with the least largest weighted variance of a marginal."""
-        shares, best, least = np.full(self.sets, 1 / self.sets), np.empty(0), math.inf
+        """Compute σ_B² for m²/2ρ = 1 with the least largest weighted variance of a marginal."""
+        multipliers, best, least_error = np.full(self.sets, 1 / self.sets), np.empty(0), math.inf
         for _ in range(_ROUNDS):
-            found = self.best(shares * weights, costs)
-            errors = weights * np.bincount(self.which, self.factors * found[self.of_block], self.sets)
-            if errors.max() < least:
-                best, least = found, float(errors.max())
-            mean = float(shares @ errors)
-            if least <= _CLOSE * mean:
+            variances = self.best(multipliers * weights, costs)
+            errors = weights * np.bincount(self.which, self.factors * variances[self.of_block], self.sets)
+            if errors.max() < least_error:
+                best, least_error = variances, float(errors.max())
+            mean = float(multipliers @ errors)
+            if least_error <= _CLOSE_ENOUGH * mean:
                 break
-            shares = shares * errors / mean
-            shares /= shares.sum()
+            multipliers = multipliers * errors / mean
+            multipliers /= multipliers.sum()
         return best
 
 
 def _within(places: Sequence[int], factors: list[list[tuple[int, float]]]) -> list[tuple[Block, float]]:
-    """List the blocks of a marginal with the number by which the variance of each counts."""
-    found: list[tuple[Block, float]] = [((), 1.0)]
+    """List the blocks of a marginal with the coefficient of the variance of each."""
+    coefficients: list[tuple[Block, float]] = [((), 1.0)]
     for place in places:
-        found = [
-            ((*block, (place, level)) if level else block, number * factor)
-            for block, number in found
+        coefficients = [
+            ((*block, (place, level)) if level else block, coefficient * factor)
+            for block, coefficient in coefficients
             for level, factor in factors[place]
         ]
-    return found
+    return coefficients
 
 
 def _factors(place: int, attribute: Attribute, workload: MarginalWorkload, objective: str) -> list[tuple[int, float]]:
-    """List, for no difference and each of its own, what an attribute adds to the number."""
+    """List the factors of an attribute, for no difference and for each of its own."""
     chain = attribute.chain
     if place in workload.ranges:
-        found = range_factors(chain, attribute.size - 1)
+        factors = range_factors(chain, attribute.size - 1)
     else:
-        parts = (chain.shares**2, *(each.variances for each in chain.differences))
-        found = [float(each.max() if objective == "worst" else each.sum()) for each in parts]
-    measured = [True, *(bool(each.parts) for each in chain.differences)]
-    return [(level, factor) for level, factor in enumerate(found) if measured[level]]
+        parts = (chain.shares**2, *(difference.variances for difference in chain.differences))
+        factors = [float(shares.max() if objective == "worst" else shares.sum()) for shares in parts]
+    is_measured = [True, *(bool(difference.parts) for difference in chain.differences)]
+    return [(level, factor) for level, factor in enumerate(factors) if is_measured[level]]
 
 
 def suited_to_ranges(attribute: Attribute) -> Attribute:
     """Join neighbouring cells so that sums over ranges err least: by 2, 3, 4, 8 or 16, or not at all."""
     ranges = MarginalWorkload(((0,),), (), (0,))
-    tried = [attribute.flat, *(branched(attribute, each) for each in (2, 3, 4, 8, 16))]
+    candidates = [attribute.flat, *(branched(attribute, branching) for branching in (2, 3, 4, 8, 16))]
 
-    def error(own: Attribute) -> float:
-        plan = plan_gaussian(ranges, (own,))
+    def error(candidate: Attribute) -> float:
+        plan = plan_gaussian(ranges, (candidate,))
         return sum(
-            plan.block_variances[((0, level),) if level else ()] * each
-            for level, each in _factors(0, own, ranges, "total")
+            plan.block_variances[((0, level),) if level else ()] * factor
+            for level, factor in _factors(0, candidate, ranges, "total")
         )
 
-    return min(tried, key=error)
+    return min(candidates, key=error)
 
 
 def range_factors(chain: Chain, cells: int) -> list[float]:
     """Add up ‖q_B‖² over all ranges of the first cells, for no difference and each of the chain's.
 
-    A range is the difference of two of the sums c_0 … c_d of the first cells, and Σ_{i<j}‖c_j − c_i‖² is
-    (d + 1)·Σ‖c_j‖² − ‖Σc_j‖².
+    A range is the difference of two of the sums c_0 … c_d of the first cells, and Σ_{i<j}‖c_j − c_i‖² is (d +
+    1)·Σ‖c_j‖² − ‖Σc_j‖².
     """
-    found = []
+    factors = []
     for level in range(len(chain.differences) + 1):
         if level:
-            each = chain.differences[level - 1]
-            columns = each.asked(np.eye(chain.size), 0) * each.noise[:, None]
+            difference = chain.differences[level - 1]
+            columns = difference.asked(np.eye(chain.size), 0) * difference.noise[:, None]
         else:
             columns = chain.shares[None]
         sums = np.cumsum(columns[:, :cells], axis=1)
-        found.append(float((cells + 1) * (sums**2).sum() - (sums.sum(axis=1) ** 2).sum()))
-    return found
+        factors.append(float((cells + 1) * (sums**2).sum() - (sums.sum(axis=1) ** 2).sum()))
+    return factors
