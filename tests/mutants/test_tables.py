@@ -178,8 +178,8 @@ MUTANTS = (
         "a union counts as its first part",
         Kind.LIMITS,
         "plan.bounding:whole_rows",
-        "return sum(parts) if len(parts) == len(relation.inputs) else None",
-        "return max(parts) if len(parts) == len(relation.inputs) else None",
+        "return sum(member_rows) if len(member_rows) == len(relation.inputs) else None",
+        "return max(member_rows) if len(member_rows) == len(relation.inputs) else None",
         ("curator/proposals/test_degrees.py",),
     ),
 )
