@@ -56,8 +56,8 @@ MUTANTS = (
     Mutant(
         "conditions on a real are evaluated where it is not read",
         Kind.KEYS,
-        "plan.keys:_world",
-        "tuple((each for each in conditions if rest.issuperset(columns(each))))",
+        "plan.keys:_enumerable_world",
+        "tuple((condition for condition in conditions if remaining_columns.issuperset(columns(condition))))",
         "conditions",
         ("plan/test_keys.py::test_conditions_narrow_rounded_reals",),
     ),

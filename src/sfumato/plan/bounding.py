@@ -264,9 +264,8 @@ def _for_neighbours(scaled: ScaledMeasure, neighbours: Neighbours) -> Sensitivit
         return added
     per_group = changed.per_group if scaled.box is None else added.per_group * _width(*scaled.box) / scaled.size
     groups = min(changed.groups, added.groups)
-    total = min(
-        changed.total, Fraction(math.isqrt(groups * int(changed.squares)))
-    )  # of whole numbers, by Cauchy–Schwarz
+    euclidean = Fraction(math.isqrt(groups * int(changed.squares)))  # of whole numbers, by Cauchy–Schwarz
+    total = min(changed.total, euclidean)
     return Sensitivity(groups, math.ceil(per_group), total, changed.squares, changed.neighbours)
 
 
