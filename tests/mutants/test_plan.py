@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "logarithms and powers are taken to be exact",
         Kind.ROUNDING,
-        "plan.values.intervals:_moved",
+        "plan.values.intervals:_step_outward",
         "        end = math.nextafter(end, toward)",
         "        break",
         ("plan/test_functions.py::test_ranges_of_logarithms_and_powers_are_tight_and_hold",),
