@@ -161,8 +161,8 @@ MUTANTS = (
     Mutant(
         "a value meets one band",
         Kind.SENSITIVITY,
-        "plan.values.coded_keys:_most",
-        "max((bisect_right(begun, each) - bisect_left(ended, each) for each in begun))",
+        "plan.values.coded_keys:_max_overlap",
+        "max((bisect_right(sorted_firsts, point) - bisect_left(sorted_lasts, point) for point in sorted_firsts))",
         "1",
         ("plan/values/test_bands.py", "safety/test_towns.py::test_tables_meet_within_one_unit"),
     ),
