@@ -145,17 +145,17 @@ MUTANTS = (
     Mutant(
         "what is computed from missing values shows where there is no match",
         Kind.NAN,
-        "plan.sql.rows:_beside_private",
-        "    right = _projected(right) if outer else right\n",
+        "plan.sql.rows:_join_private",
+        "    right = _materialised(right) if outer else right\n",
         "",
         (_ORACLE,),
     ),
     Mutant(
         "the unit of the second side is known where there may be none",
         Kind.KEYS,
-        "plan.sql.rows:_beside_private",
-        "return replace(found, scope={**left.scope, **kept}, owners=left.owners)",
-        "return replace(found, scope={**left.scope, **kept})",
+        "plan.sql.rows:_join_private",
+        "return replace(joined_source, scope={**left.scope, **right_scope}, owners=left.owners)",
+        "return replace(joined_source, scope={**left.scope, **right_scope})",
         (_JOINS,),
     ),
     Mutant(

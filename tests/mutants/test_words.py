@@ -120,9 +120,9 @@ MUTANTS = (
     Mutant(
         "what WITH defines is taken for the table of a schema",
         Kind.KEYS,
-        "plan.sql.text:_usual",
-        "if table.name.lower() not in named:",
-        "if table.name.lower() or named:",
+        "plan.sql.text:_normalise",
+        "if table.name.lower() not in cte_names:",
+        "if table.name.lower() or cte_names:",
         ("plan/test_sql.py",),
     ),
 )
