@@ -83,8 +83,8 @@ MUTANTS = (
     Mutant(
         "every join has one match",
         Kind.LIMITS,
-        "plan.sql.unit_joins:_most",
-        "    return max(1, min(found))",
+        "plan.sql.unit_joins:_max_matches",
+        "    return max(1, min(upper_bounds))",
         "    return 1",
         (
             "plan/test_sql.py::test_a_question_means_what_is_written_below_it",

@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant(
         "finer keys than the period are one row of a unit",
         Kind.SENSITIVITY,
-        "plan.sql.per_unit:_Reading.node",
+        "plan.sql.per_unit:_PerUnitBuilder.node",
         "single = bool(keys) and self.inside.single.issuperset(self.keys)",
         "single = bool(keys) and not self.inside.single.isdisjoint(self.keys)",
         (f"{_JOINS}::test_one_row_for_each_person_and_day",),
@@ -138,8 +138,8 @@ MUTANTS = (
         "what WHERE asks of an outer join's second side is asked before the join",
         Kind.KEYS,
         "plan.sql.unit_joins:pushed",
-        "each not in left and (not relation.outer) and one_sided(each, relation.right)",
-        "each not in left and one_sided(each, relation.right)",
+        "predicate not in left_predicates and (not relation.outer) and one_sided(predicate, relation.right)",
+        "predicate not in left_predicates and one_sided(predicate, relation.right)",
         (_ORACLE,),
     ),
     Mutant(

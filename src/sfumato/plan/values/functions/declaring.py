@@ -354,8 +354,9 @@ def _common_grid(domains: list[Domain]) -> Fraction | None:
     (grid,) = grids
     gridless = [domain for domain in domains if domain.grid is None]
     are_multiples = all(
-        domain.values is not None and all(value % grid == 0 for value in domain.values) for domain in gridless
-    )  # type: ignore[operator]
+        domain.values is not None and all(value % grid == 0 for value in domain.values)  # type: ignore[operator]
+        for domain in gridless
+    )
     return grid if are_multiples else None
 
 
