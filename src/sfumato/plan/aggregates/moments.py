@@ -479,10 +479,10 @@ def _over_slices(rows: Range, needed: int, ranges: Callable[[Range], Range], pri
     )
 
 
-def _slices(fewest: Floats, most: Floats) -> Iterator[Range]:
+def _slices(fewest_rows: Floats, most_rows: Floats) -> Iterator[Range]:
     """Cut [1/most, 1/fewest] into slices whose ends have equal quotients."""
-    ends = [(fewest / most) ** (1 - index / _SLICES) / fewest for index in range(_SLICES + 1)]
-    ends[0], ends[-1] = 1 / most, 1 / fewest
+    ends = [(fewest_rows / most_rows) ** (1 - index / _SLICES) / fewest_rows for index in range(_SLICES + 1)]
+    ends[0], ends[-1] = 1 / most_rows, 1 / fewest_rows
     yield from pairwise(ends)
 
 

@@ -58,11 +58,11 @@ class CodedRows:
         return marginal
 
     def _count_cells(self, places: tuple[int, ...]) -> Integers:
-        cells = math.prod(self.sizes[place] for place in places)
+        cells = math.prod(self.sizes[column] for column in places)
         index = np.zeros(len(self.totals), np.intp)
-        for place in places:
-            index *= self.sizes[place]
-            index += self.codes[place]
+        for column in places:
+            index *= self.sizes[column]
+            index += self.codes[column]
         if self._exact_in_floats:
             return np.bincount(index, self.totals, cells).astype(np.int64)
         totals = np.zeros(cells, np.int64)
@@ -129,7 +129,7 @@ class CellCounts:
     @property
     def size(self) -> int:
         """The number of counts."""
-        return math.prod(self.reading.sizes[place] for place in self.places)
+        return math.prod(self.reading.sizes[column] for column in self.places)
 
     @property
     def sensitivity(self) -> Sensitivity:

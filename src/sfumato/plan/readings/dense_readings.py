@@ -181,7 +181,7 @@ def summed_cells(
     """Sum an array with an axis for each attribute in ``read`` to the cells of some attributes, or to some cells
     together.
     """
-    flat = whole.sum(axis=tuple(axis for axis, place in enumerate(read) if place not in places)).reshape(-1)
+    flat = whole.sum(axis=tuple(axis for axis, attribute in enumerate(read) if attribute not in places)).reshape(-1)
     return flat if cells is None else flat[list(cells)].sum(keepdims=True)
 
 

@@ -21,7 +21,7 @@ def impossible(table: Table) -> tuple[Expression, ...]:
     )
 
 
-def _condition(table: Table, text: str, place: str) -> Expression:
+def _condition(table: Table, text: str, policy_path: str) -> Expression:
     try:
         tree = read(text)
         if any(isinstance(part, exp.Query) for part in parts(tree)[1:]):
@@ -29,7 +29,7 @@ def _condition(table: Table, text: str, place: str) -> Expression:
         return boolean(expression(tree, lambda qualifier, name: _column(table, qualifier, name)))
     except Unsupported as refusal:
         rule, fix = refusal.rule.removesuffix(f" [{refusal.code}]"), refusal.fix
-    raise InvalidPolicy(rule, place=place, fix=fix)
+    raise InvalidPolicy(rule, place=policy_path, fix=fix)
 
 
 def _column(table: Table, qualifier: str | None, name: str) -> Expression:

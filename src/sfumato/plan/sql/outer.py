@@ -403,8 +403,8 @@ class _OuterBuilder:
             return self.named[part.name.lower()]
         return self._finishing(part, read)
 
-    def _read(self, node: exp.Expr, own: Own) -> Expression:
-        lowered = reading(node, own)
+    def _read(self, node: exp.Expr, lower_part: Own) -> Expression:
+        lowered = reading(node, lower_part)
         check_finishing(lowered, node)
         return lowered
 

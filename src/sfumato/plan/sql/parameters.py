@@ -102,13 +102,13 @@ def literals(places: list[ParameterPosition], given: Parameters | None) -> dict[
     return {name: _literal(name, value) for name, value in values.items()}
 
 
-def _values_by_name(given: Parameters | None) -> dict[str, Any]:
-    if given is None:
+def _values_by_name(parameters: Parameters | None) -> dict[str, Any]:
+    if parameters is None:
         return {}
-    if isinstance(given, Mapping):
-        return {str(name): value for name, value in given.items()}
-    if isinstance(given, (list, tuple)):
-        return {str(position): value for position, value in enumerate(given, 1)}
+    if isinstance(parameters, Mapping):
+        return {str(name): value for name, value in parameters.items()}
+    if isinstance(parameters, (list, tuple)):
+        return {str(position): value for position, value in enumerate(parameters, 1)}
     fix = "give sql(question, [40, 'Rome']) or sql(question, {'age': 40})"
     raise Unsupported("parameter", "values of parameters are a list, or a dict by name", fix=fix)
 
@@ -133,13 +133,13 @@ def written(text: str, places: list[ParameterPosition], values: Mapping[str, exp
     return "".join(_text_pieces(text, places, values))
 
 
-def _text_pieces(text: str, places: list[ParameterPosition], values: Mapping[str, exp.Expr]) -> Iterator[str]:
+def _text_pieces(text: str, positions: list[ParameterPosition], values: Mapping[str, exp.Expr]) -> Iterator[str]:
     copied = 0
-    for place in places:
-        prefix, value = text[copied : place.first], values[place.name]
+    for position in positions:
+        prefix, value = text[copied : position.first], values[position.name]
         yield prefix + " " * prefix[-1:].isalnum()
         yield f"({value.sql()})" if isinstance(value, exp.Neg) else value.sql(dialect="duckdb")
-        copied = place.last + 1
+        copied = position.last + 1
     yield text[copied:]
 
 

@@ -193,8 +193,8 @@ class _PerUnitBuilder:
         """The number of results so far that order a unit's rows."""
         return sum(isinstance(measure, UnitFirst) for measure in self.results)
 
-    def _named(self, part: exp.Column, named: dict[str, Expression]) -> Expression:
-        definition = None if part.table else named.get(part.name.lower())
+    def _named(self, part: exp.Column, definitions: dict[str, Expression]) -> Expression:
+        definition = None if part.table else definitions.get(part.name.lower())
         if definition is not None:
             return definition
         expression(part, self.inside.resolve)  # an unknown column says so first

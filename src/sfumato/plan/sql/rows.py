@@ -165,7 +165,7 @@ def rows(select: exp.Select, catalog: Catalog, named: Named) -> RowSource:
     return _lower_where(joined, select.args.get("where"), catalog, named)
 
 
-def _lower_where(source: RowSource, where: exp.Expr | None, catalog: Catalog, named: Named) -> RowSource:
+def _lower_where(source: RowSource, where: exp.Expr | None, catalog: Catalog, ctes: Named) -> RowSource:
     """Keep the rows that meet a WHERE: conditions on one row, and tests for rows of the same unit elsewhere."""
     if where is None:
         return source
@@ -181,13 +181,13 @@ def _lower_where(source: RowSource, where: exp.Expr | None, catalog: Catalog, na
         predicate = every(remaining)
         source = replace(source, relation=relation if predicate is None else Filter(relation, predicate))
     for test in tests:
-        source = _lower_semi_join(source, Test.of(test), catalog, named)
+        source = _lower_semi_join(source, Test.of(test), catalog, ctes)
     return source
 
 
-def _lower_semi_join(source: RowSource, test: Test, catalog: Catalog, named: Named) -> RowSource:
+def _lower_semi_join(source: RowSource, test: Test, catalog: Catalog, ctes: Named) -> RowSource:
     """Keep the rows for which a subquery has rows of the same unit, or has none."""
-    inner, outer_conditions = _lower_tested_subquery(test, catalog, named)
+    inner, outer_conditions = _lower_tested_subquery(test, catalog, ctes)
     _check_join(source, {}, test.node)
     right = _renumbered_apart(inner, source)
 
@@ -204,12 +204,12 @@ def _lower_semi_join(source: RowSource, test: Test, catalog: Catalog, named: Nam
     return replace(source, relation=semi_join(source, right, match, test.anti))
 
 
-def _lower_tested_subquery(test: Test, catalog: Catalog, named: Named) -> tuple[RowSource, list[Part]]:
+def _lower_tested_subquery(test: Test, catalog: Catalog, ctes: Named) -> tuple[RowSource, list[Part]]:
     """Lower a tested subquery: its rows, and the conditions that may read the rows around it."""
     select = test.select
     if not {clause for clause, value in select.args.items() if value} <= _ROW_WISE:
-        return derived(select, catalog, named), []
-    named = _with_ctes(select, catalog, named)
+        return derived(select, catalog, ctes), []
+    ctes = _with_ctes(select, catalog, ctes)
     from_clause = select.args.get("from_")
     if from_clause is None:
         raise refuse(select, "no-table", "a question is about a table", "add FROM <table>")
@@ -220,12 +220,12 @@ def _lower_tested_subquery(test: Test, catalog: Catalog, named: Named) -> tuple[
             "a subquery that is tested for reads rows of the same unit, and a public table has none",
             "join the public table in FROM instead, by a column in which no value stands twice",
         )
-    joined = _lower_joins(from_clause.this, select.args.get("joins") or [], catalog, named)
+    joined = _lower_joins(from_clause.this, select.args.get("joins") or [], catalog, ctes)
     where = select.args.get("where")
     where_conjuncts = [] if where is None else conjuncts(where.this)
     for conjunct in where_conjuncts:
         if is_test(conjunct):
-            joined = _lower_semi_join(joined, Test.of(conjunct), catalog, named)
+            joined = _lower_semi_join(joined, Test.of(conjunct), catalog, ctes)
     return joined, [conjunct for conjunct in where_conjuncts if not is_test(conjunct)]
 
 
@@ -248,13 +248,13 @@ def condition(node: exp.Expr, source: RowSource) -> Expression:
     return predicate
 
 
-def _with_ctes(select: exp.Expr, catalog: Catalog, named: Named) -> Named:
+def _with_ctes(select: exp.Expr, catalog: Catalog, outer_ctes: Named) -> Named:
     with_clause = select.args.get("with_")
     if with_clause is None:
-        return named
+        return outer_ctes
     if with_clause.args.get("recursive"):
         raise refuse(with_clause, "recursive", "recursive queries are not answered", "write the steps out")
-    ctes = dict(named)
+    ctes = dict(outer_ctes)
     for cte in with_clause.expressions:
         if cte.args["alias"].args.get("columns"):
             raise refuse(cte, "column-list", "columns are named inside the subquery", "write SELECT … AS name")
@@ -311,9 +311,9 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> RowSource:
     return _as_subquery(source, relation, columns, owners)
 
 
-def _lower_union(node: exp.SetOperation, catalog: Catalog, named: Named) -> RowSource:
+def _lower_union(node: exp.SetOperation, catalog: Catalog, ctes: Named) -> RowSource:
     """Lower UNION ALL of tables with the same unit."""
-    named = _with_ctes(node, catalog, named)
+    ctes = _with_ctes(node, catalog, ctes)
     if not isinstance(node, exp.Union) or node.args.get("distinct") or node.args.get("by_name"):
         raise refuse(
             node,
@@ -327,11 +327,11 @@ def _lower_union(node: exp.SetOperation, catalog: Catalog, named: Named) -> RowS
                 node, "not-row-wise", f"a subquery may not use {_clause_name(part)}", "move it to the outermost SELECT"
             )
     selects = united_selects(node)
-    first = derived(selects[0], catalog, named)
+    first = derived(selects[0], catalog, ctes)
     members = [Member(first.relation, list(first.scope[""].items()), selects[0])]
     source_number = next_source(first.relation)
     for select in selects[1:]:
-        member = derived(with_names(select), catalog, named)
+        member = derived(with_names(select), catalog, ctes)
         columns = [(name, renumbered(definition, source_number)) for name, definition in member.scope[""].items()]
         check_places(selects[0], first.owners[""], select, member.owners[""])
         members.append(Member(renumbered(member.relation, source_number), columns, select))
@@ -406,16 +406,16 @@ def _is_declared(node: exp.Expr, source: RowSource) -> bool:
     return any(node.name.lower() == name.lower() for columns in source.scope.values() for name in columns)
 
 
-def _lower_joins(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Named) -> RowSource:
-    left, remaining = _lower_source(first, catalog, named), list(joins)
+def _lower_joins(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, ctes: Named) -> RowSource:
+    left, remaining = _lower_source(first, catalog, ctes), list(joins)
     if isinstance(left, Public):
-        left = _join_private_to_public(left, first, remaining, catalog, named)
+        left = _join_private_to_public(left, first, remaining, catalog, ctes)
         remaining = remaining[1:]
     for join in remaining:
         if is_unnest(join):
             left = _lower_unnest(left, join)
             continue
-        right = _lower_source(join.this, catalog, named)
+        right = _lower_source(join.this, catalog, ctes)
         left = _join_public(left, right, join) if isinstance(right, Public) else _join_private(left, right, join)
     return left
 
@@ -429,10 +429,10 @@ def _lower_unnest(left: RowSource, node: exp.Join) -> RowSource:
 
 
 def _join_private_to_public(
-    public: Public, first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Named
+    public: Public, first: exp.Expr, joins: list[exp.Join], catalog: Catalog, ctes: Named
 ) -> RowSource:
     """Join a private table to a public one, as the public one to it."""
-    private = _lower_source(joins[0].this, catalog, named) if joins else public
+    private = _lower_source(joins[0].this, catalog, ctes) if joins else public
     if isinstance(private, Public):
         raise refuse(
             first, "public-first", "the private table comes first", "write FROM <private table> JOIN <public table> …"
@@ -581,10 +581,10 @@ def _as_nullable(column: Expression) -> Expression:
     return replace(column, domain=replace(column.domain, nullable=True))
 
 
-def _lower_source(node: exp.Expr, catalog: Catalog, named: Named) -> RowSource | Public:
+def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Named) -> RowSource | Public:
     if isinstance(node, exp.Subquery):
         _refuse_other_clauses(node, {"this", "alias"}, "subquery")
-        subquery = derived(node.this, catalog, named)
+        subquery = derived(node.this, catalog, ctes)
         return _under_alias(subquery, node.alias)
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise refuse(
@@ -595,8 +595,8 @@ def _lower_source(node: exp.Expr, catalog: Catalog, named: Named) -> RowSource |
         )
     _refuse_other_clauses(node, {"this", "alias"}, "table")
     name, alias = node.name, node.alias or node.name
-    if name.lower() in named:
-        return _under_alias(named[name.lower()], alias)
+    if name.lower() in ctes:
+        return _under_alias(ctes[name.lower()], alias)
     table = next((described for described in catalog.tables.values() if described.name.lower() == name.lower()), None)
     if table is None:
         raise refuse(node, "unknown-table", _unknown_table_rule(node, name), nearest(name, catalog.tables))

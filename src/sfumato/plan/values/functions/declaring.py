@@ -181,15 +181,15 @@ def mismatch(found: Expression, wanted: Type) -> Unsupported:
     return Unsupported("type-mismatch", rule, fix=_conversion_advice(found.domain.type, wanted))
 
 
-def _conversion_advice(actual: Type, wanted: Type) -> str:
+def _conversion_advice(actual: Type, target: Type) -> str:
     """Suggest how to convert a value to the wanted type, where that is possible."""
-    if wanted is Type.TEXT and actual is Type.REAL:
+    if target is Type.TEXT and actual is Type.REAL:
         return _WHOLE_TEXT
-    if wanted.numeric and actual.temporal:
+    if target.numeric and actual.temporal:
         return _PART_OF_DATE
-    if wanted.temporal and not actual.temporal and actual is not Type.TEXT:
+    if target.temporal and not actual.temporal and actual is not Type.TEXT:
         return _NO_DATE
-    return _FIXES[wanted]
+    return _FIXES[target]
 
 
 def boolean(found: Expression) -> Expression:
