@@ -37,7 +37,7 @@ REGISTRY = Registry(
     {
         "plan.aggregates.measures.Count.estimator": "how a mean counts its rows has vectors among estimators of sums",
         "plan.bounding._for_neighbours": "every pair of units is enumerated in tests of bounding, and it is on record",
-        "plan.readings.value_readings._possible_values": "it counts the values that a column is declared to have",
+        "plan.readings.value_readings._most_values": "it counts the values that a column is declared to have",
     },
 )
 formula = REGISTRY.formula

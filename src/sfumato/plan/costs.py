@@ -60,11 +60,11 @@ def check(plan: Aggregate) -> None:
         rule = f"one row becomes at most {MOST_MATCHES:,} beside rows of other tables and items of lists; here it could"
         fix = "join by columns with fewer equal rows, or ask about one list at a time"
         raise Unsupported("join-multiplicity", f"{rule} become {factor:,}", fix=fix)
-    lookup_cost = sum(map(_lookup_cost, relations(plan.source)))
-    if (steps(evaluated) + lookup_cost) * factor > MOST_STEPS:
+    lookup_overhead = sum(map(_lookup_overhead, relations(plan.source)))
+    if (steps(evaluated) + lookup_overhead) * factor > MOST_STEPS:
         rule = f"one row may cost at most {MOST_STEPS:,} steps; this question could take {steps(evaluated) * factor:,}"
         raise Unsupported("too-costly", rule, fix=_FIX)
-    if (held(evaluated) + lookup_cost) * factor > MOST_BYTES:
+    if (held(evaluated) + lookup_overhead) * factor > MOST_BYTES:
         rule = f"one row may make at most {MOST_BYTES:,} bytes; this question could make {held(evaluated) * factor:,}"
         raise Unsupported("too-costly", rule, fix=_FIX)
 
@@ -79,7 +79,7 @@ def _matches(node: Relation) -> int:
     return multiplicity(node)
 
 
-def _lookup_cost(node: Relation) -> int:
+def _lookup_overhead(node: Relation) -> int:
     """Return the steps and bytes of a row for lookups beside it, or for its position among others."""
     match node:
         case Join() | UnitJoin() | SemiJoin() | Unnest():

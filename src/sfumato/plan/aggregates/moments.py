@@ -103,7 +103,7 @@ class SpreadEstimate:
 
     def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
         low_sum, high_sum, squares = totals
-        sums, squares_range = _sums(totals[:2], widths[:2]), _nonnegative_range(squares, widths[2])
+        sums, squares_range = _sums(totals[:2], widths[:2]), _nonnegative_bounds(squares, widths[2])
 
         def variance(inverse_rows_range: Range) -> Range:
             return _scale_to_sample(
@@ -173,7 +173,7 @@ class Correlation:
     def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
         x_rounding, y_rounding, product_rounding = self.roundings
         pairs = _Pairs(self.x, self.y, totals, widths, totals[6], widths[6], product_rounding)
-        squares_x, squares_y = _nonnegative_range(totals[4], widths[4]), _nonnegative_range(totals[5], widths[5])
+        squares_x, squares_y = _nonnegative_bounds(totals[4], widths[4]), _nonnegative_bounds(totals[5], widths[5])
 
         def correlation(inverse_rows_range: Range) -> Range:
             means, products = pairs.means(inverse_rows_range), pairs.products(inverse_rows_range)
@@ -189,7 +189,7 @@ class Correlation:
             totals[5] * inverse_rows - mean_y**2
         )
         correlation_estimate = _estimate(pairs.value / np.sqrt(variance_product), low, high)
-        return _square_estimate(correlation_estimate) if self.squared else correlation_estimate
+        return _squared(correlation_estimate) if self.squared else correlation_estimate
 
 
 @codec.value("line-estimator")
@@ -212,7 +212,7 @@ class RegressionLine:
     def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
         square_rounding, product_rounding = self.roundings
         pairs = _Pairs(self.x, self.y, totals, widths, totals[5], widths[5], product_rounding)
-        squares_range = _nonnegative_range(totals[4], widths[4])
+        squares_range = _nonnegative_bounds(totals[4], widths[4])
 
         def line(inverse_rows_range: Range) -> Range:
             slope = self._slopes(pairs, squares_range, square_rounding, inverse_rows_range)
@@ -394,7 +394,7 @@ def _negate(interval: Range) -> Range:
     return -interval[1], -interval[0]
 
 
-def _square_estimate(estimate: GroupEstimate) -> GroupEstimate:
+def _squared(estimate: GroupEstimate) -> GroupEstimate:
     ends = estimate.low**2, estimate.high**2
     low = np.where((estimate.low <= 0) & (estimate.high >= 0), 0.0, np.minimum(*ends))
     return GroupEstimate(estimate.value**2, low, np.maximum(*ends))
@@ -404,11 +404,11 @@ def _square_estimate(estimate: GroupEstimate) -> GroupEstimate:
 
 
 def _sums(totals: Sequence[Floats], widths: Widths) -> tuple[Range, Range]:
-    low_sum, high_sum = (_nonnegative_range(total, width) for total, width in zip(totals, widths, strict=True))
+    low_sum, high_sum = (_nonnegative_bounds(total, width) for total, width in zip(totals, widths, strict=True))
     return low_sum, high_sum
 
 
-def _nonnegative_range(total: Floats, width: Width) -> Range:
+def _nonnegative_bounds(total: Floats, width: Width) -> Range:
     """Return the range of a total that is known not to be negative. It is moved to 0 first, so that no range is
     narrower than its noise.
     """

@@ -73,11 +73,11 @@ def with_value(bounded: BoundedPlan, value: Expression) -> BoundedPlan:
 
 def pair_limits(limits: Limits, value: Expression) -> Limits:
     """Limit the pairs of a unit in a group by the number of possible values: the sample keeps no more."""
-    max_values = _possible_values(value.domain)
+    max_values = _most_values(value.domain)
     return limits if max_values is None else replace(limits, rows_per_group=min(limits.rows_per_group, max_values))
 
 
-def _possible_values(domain: Domain) -> int | None:
+def _most_values(domain: Domain) -> int | None:
     """Return the number of possible values, where they are listed or are integers or days within bounds."""
     if domain.values is not None:
         return max(1, len(domain.values))
