@@ -38,16 +38,16 @@ MUTANTS = (
         "a row that is a unit counts once, however many items it has",
         Kind.SENSITIVITY,
         "plan.bounding:whole_rows",
-        "return None if found is None else found * relation.most",
-        "return found",
+        "return None if input_rows is None else input_rows * relation.most",
+        "return input_rows",
         _REPLAY,
     ),
     Mutant(
         "the tree proves as many rows as there are without the list",
         Kind.SENSITIVITY,
         "plan.nodes:Unnest.most_rows",
-        "return None if most is None else most * self.most",
-        "return most",
+        "return None if input_rows is None else input_rows * self.most",
+        "return input_rows",
         _REPLAY,
     ),
     Mutant(
@@ -62,12 +62,8 @@ MUTANTS = (
         "what a row becomes is not counted in what it costs",
         Kind.LIMITS,
         "plan.nodes:multiplicity",
-        """        case Unnest(input, most=most):
-            return multiplicity(input) * most
-""",
-        """        case Unnest(input):
-            return multiplicity(input)
-""",
+        "        case Unnest(input, most=factor):\n            return multiplicity(input) * factor\n",
+        "        case Unnest(input):\n            return multiplicity(input)\n",
         _MEANT,
     ),
     Mutant(

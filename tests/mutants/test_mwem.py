@@ -12,8 +12,8 @@ MUTANTS = (
         "a replaced unit moves counts as an added one",
         Kind.NEIGHBOURS,
         "plan.readings.dense_readings:moved_in_cells",
-        "    return moved if cells > 1 else",
-        "    return moved if cells > 10**9 else",
+        "    return replaced if cells > 1 else",
+        "    return replaced if cells > 10**9 else",
         _MOVES,
     ),
     Mutant(

@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "a value on an edge is in the bin below",
         Kind.KEYS,
-        "plan.values.coded_keys:_halved",
+        "plan.values.coded_keys:_search_bin",
         "'<'",
         "'<='",
         _CELLS,
@@ -93,8 +93,8 @@ MUTANTS = (
         "a missing value is in the last bin",
         Kind.NAN,
         "plan.values.coded_keys:coded_key",
-        "call('CASE', inside, number)",
-        "number",
+        "call('CASE', is_in_bins, bin_number)",
+        "bin_number",
         _CELLS,
     ),
     Mutant(

@@ -116,8 +116,8 @@ MUTANTS = (
         "a mean leaves out how far its values are rounded",
         Kind.RANGES,
         "plan.aggregates.measures:Ratio.estimate",
-        "moved = float(self.rounding)",
-        "moved = 0.0",
+        "rounding_error = float(self.rounding)",
+        "rounding_error = 0.0",
         ("release/test_rounded_values.py",),
     ),
     Mutant(

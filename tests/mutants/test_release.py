@@ -178,8 +178,8 @@ MUTANTS = (
         "combinations of totals are as long as the totals",
         Kind.SENSITIVITY,
         "plan.readings.total_readings:LinearTotals.sensitivity",
-        "moved.total ** 2",
-        "moved.squares",
+        "totals_sensitivity.total ** 2",
+        "totals_sensitivity.squares",
         ("plan/test_readings.py::test_no_unit_moves_combinations_further_than_derived",),
     ),
     Mutant(

@@ -81,8 +81,8 @@ MUTANTS = (
         "a spike is in its bin too",
         Kind.KEYS,
         "plan.values.coded_keys:coded_key",
-        "call('CASE', *alone, inside, moved)",
-        "call('CASE', inside, moved, *alone)",
+        "call('CASE', *spike_branches, is_in_bins, shifted_number)",
+        "call('CASE', is_in_bins, shifted_number, *spike_branches)",
         _CELLS,
     ),
     Mutant(

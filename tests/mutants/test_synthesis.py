@@ -17,8 +17,8 @@ MUTANTS = (
         "a weight does not count in how far a score moves",
         Kind.SENSITIVITY,
         "plan.readings.cell_rows:SetMisfits.moved",
-        "weight * moved_in_cells(self.bounded, 1 + several).total",
-        "1 * moved_in_cells(self.bounded, 1 + several).total",
+        "weight * moved_in_cells(self.bounded, 1 + has_several_cells).total",
+        "1 * moved_in_cells(self.bounded, 1 + has_several_cells).total",
         _MOVES,
     ),
     Mutant(
@@ -265,8 +265,8 @@ MUTANTS = (
         "a score that is too large to be a number ends a synthesis",
         Kind.WRAP,
         "plan.readings.cell_rows:SetMisfits.of",
-        "return np.array([max(-LARGEST_INTEGER, min(LARGEST_INTEGER, each)) for each in found], np.int64)",
-        "return np.array(found, np.int64)",
+        "return np.array([max(-LARGEST_INTEGER, min(LARGEST_INTEGER, score)) for score in scores], np.int64)",
+        "return np.array(scores, np.int64)",
         ("publish/synthesis/test_scores.py::test_scores_beyond_what_a_number_holds_are_cut",),
     ),
 )

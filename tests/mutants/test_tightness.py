@@ -81,8 +81,8 @@ MUTANTS = (
         "a replaced row moves a sum by high − low",
         Kind.NEIGHBOURS,
         "plan.bounding:ScaledMeasure.box",
-        "(min(only.low, 0), max(only.high, 0))",
-        "(only.low, only.high)",
+        "(min(contribution.low, 0), max(contribution.high, 0))",
+        "(contribution.low, contribution.high)",
         (_WIDTHS, _SUMS),
     ),
     Mutant(

@@ -19,15 +19,15 @@ MUTANTS = (
     Mutant(
         "the WHERE of a question is forgotten",
         Kind.SENSITIVITY,
-        "plan.readings.combining:_filtered",
-        "replace(each, measure=_where(each.measure, below.predicate))",
-        "replace(each, measure=each.measure)",
+        "plan.readings.combining:_measures_with_filter",
+        "replace(scaled, measure=_with_predicate(scaled.measure, source.predicate))",
+        "replace(scaled, measure=scaled.measure)",
         (f"{_COMBINING}::test_one_statement_reads_what_each_would",),
     ),
     Mutant(
         "questions with other limits are read by one statement",
         Kind.LIMITS,
-        "plan.readings.combining:_source",
+        "plan.readings.combining:_combination_key",
         "bounded.strategy, bounded.limits",
         "bounded.strategy, None",
         (f"{_COMBINING}::test_what_would_be_another_number_is_read_by_itself",),
@@ -35,9 +35,9 @@ MUTANTS = (
     Mutant(
         "each question gets the columns of its neighbour",
         Kind.SENSITIVITY,
-        "plan.readings.combining:_combined",
-        "start += each.shape[1]",
-        "start += 0",
+        "plan.readings.combining:_combine",
+        "first_column += reading.shape[1]",
+        "first_column += 0",
         (f"{_COMBINING}::test_one_statement_reads_what_each_would",),
     ),
     Mutant(

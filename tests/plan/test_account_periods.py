@@ -177,13 +177,13 @@ def test_whatever_the_tree_every_scan_in_it_is_held_to_the_periods(tree: str) ->
 @pytest.mark.parametrize("tree", _TREES)
 def test_one_scan_that_is_not_held_to_the_periods_is_noticed(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
     policy, (text, _) = _policy(), _TREES[tree]
-    plan, within = _plan(policy, text), account_periods._within
+    plan, within = _plan(policy, text), account_periods._period_condition
     assert account_periods.keeps_to(account_periods.restricted(plan, policy, _MARCH).source, policy, _MARCH)
     for free in [node.source for node in relations(plan.source) if isinstance(node, Scan)]:
         with monkeypatch.context() as patch:
             patch.setattr(
                 account_periods,
-                "_within",
+                "_period_condition",
                 lambda scan, *given, free=free: None if scan.source == free else within(scan, *given),
             )
             broken = account_periods.restricted(plan, policy, _MARCH)

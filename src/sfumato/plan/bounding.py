@@ -75,87 +75,91 @@ _FRACTION_BITS = 20
 
 @dataclass(frozen=True)
 class ScaledMeasure:
-    """A measure is scaled to whole steps: each row's contribution is a whole number in [low, high]."""
+    """A measure in whole steps: the contribution of each row is an integer in [low, high]."""
 
     measure: Measure
     step: Fraction
-    """What one step of a row's value is worth."""
+    """The value of one step."""
     low: int
     high: int
     bits: int
-    """Totals are in 2^-bits of a step: parts of steps, or, below 0, several steps, to which each total is rounded."""
+    """Totals are in units of 2^-bits steps: fractions of a step, or, if negative, several steps to which each total is
+    rounded.
+    """
     sensitivity: Sensitivity
-    """What one unit changes, in units of the totals."""
+    """What one unit changes under the neighbours of the release, in units of the totals."""
     added: Sensitivity
-    """What a unit that is added or removed changes, whatever the neighbours are."""
+    """What adding or removing one unit changes, whatever the neighbours are."""
 
     @property
     def contributions(self) -> tuple[Contribution, ...]:
-        """List what a row adds to each total."""
+        """What a row adds to each total."""
         return self.measure.contributions(self.step, self.low, self.high)
 
     @property
     def coordinates(self) -> int:
-        """Count the totals in a group."""
+        """The number of totals per group."""
         return self.measure.noises
 
     @property
     def middle(self) -> tuple[Fraction, ...]:
-        """Give what a row in the middle of its range adds to each total, in the measure's own terms."""
+        """What a row in the middle of its range adds to each total, in the measure's own terms."""
         return self.measure.middle(self.step, self.low, self.high)
 
     @property
     def size(self) -> int:
-        """Give the largest contribution of one row: for a mean, to its two sums together."""
+        """The largest contribution of one row to all totals together: for a mean, to its two sums."""
         return self.measure.size(self.low, self.high)
 
     @property
     def signed(self) -> bool:
-        """Tell whether contributions to a total have both signs."""
-        return any(each.low < 0 < each.high for each in self.contributions)
+        """Whether contributions to a total may have both signs."""
+        return any(contribution.low < 0 < contribution.high for contribution in self.contributions)
 
     @property
     def box(self) -> tuple[int, int] | None:
-        """Bound what one row, which may be missing, adds to the only total; None where it adds to several."""
+        """The bounds of what one row, which may be missing, adds to the only total; None if there are several."""
         if self.coordinates > 1:
             return None
-        (only,) = self.contributions
-        return min(only.low, 0), max(only.high, 0)
+        (contribution,) = self.contributions
+        return min(contribution.low, 0), max(contribution.high, 0)
 
     @property
     def unit_value(self) -> Fraction:
-        """Say what one whole number in the totals is worth."""
+        """The value of one unit of the totals."""
         return self.step / Fraction(2) ** self.bits
 
     @property
     def rounding(self) -> Fraction:
-        """Bound how far a total of at most ``MOST_ROWS`` rows lies from the sum of their values, apart from limits: the
-        total is rounded to a unit once, and each value to a step, unless all of them are whole steps.
+        """Bound the error of a total of at most ``MOST_ROWS`` rows from rounding, apart from limits: the total is
+        rounded to a unit once, and each value to a step, unless all values are whole steps.
         """
-        value, once = self.measure.value, self.unit_value / 2 if self.bits < 0 else Fraction(0)
-        return once if value is None else once + MOST_ROWS * rounding(value, self.step)
+        value, total_rounding = self.measure.value, self.unit_value / 2 if self.bits < 0 else Fraction(0)
+        return total_rounding if value is None else total_rounding + MOST_ROWS * rounding(value, self.step)
 
 
 @dataclass(frozen=True)
 class BoundedPlan:
-    """The rows of such a plan are bounded: this says what the engine computes, and what one unit can change."""
+    """A plan with bounded rows: what the engine computes, and what one unit can change."""
 
     plan: Aggregate
     measures: tuple[ScaledMeasure, ...]
     finds: bool = False
-    """Groups are found in the data, and the last measure counts who holds a key: it selects, and gets no noise."""
+    """Whether groups are discovered in the data; the last measure then counts the units of a key, selects the groups,
+    and gets no noise of its own.
+    """
 
     @property
     def noised(self) -> tuple[ScaledMeasure, ...]:
-        """List the measures whose totals are released with noise."""
+        """The measures whose totals are released with noise."""
         return self.measures[:-1] if self.finds else self.measures
 
     @property
     def bound(self) -> Bound:
-        """Give the node under the aggregate, which limits what one unit contributes."""
-        found = self.plan.source
-        assert isinstance(found, Bound)
-        return found
+        """The node below the aggregate, which limits what one unit contributes."""
+        source = self.plan.source
+        assert isinstance(source, Bound)
+        return source
 
     @property
     def strategy(self) -> Strategy:
@@ -163,7 +167,7 @@ class BoundedPlan:
 
     @property
     def every_row(self) -> bool:
-        """Tell whether the rows of the private table are the units."""
+        """Whether the rows of the private table are the units."""
         return any(isinstance(node, Scan) and node.every_row for node in relations(self.plan.source))
 
     @property
@@ -172,94 +176,97 @@ class BoundedPlan:
 
 
 def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[BoundedPlan, ...]:
-    """List every sound strategy to limit one unit in this plan, cheapest first; where the plan limits it already, that
-    one.
+    """List the sound bounding strategies for a plan, cheapest first; if the plan itself bounds the rows of a unit, only
+    WHOLE.
     """
-    most = whole_rows(plan.source)
-    once = any(measure.once_per_unit for measure in plan.measures)
-    limits = limits if most is None else Limits(most, most, most)
-    if most is not None and (most == 1 or not once):
+    proven_rows = whole_rows(plan.source)
+    counts_units = any(measure.once_per_unit for measure in plan.measures)
+    limits = limits if proven_rows is None else Limits(proven_rows, proven_rows, proven_rows)
+    if proven_rows is not None and (proven_rows == 1 or not counts_units):
         return (_bounded(plan, Strategy.WHOLE, limits, groups),)
     clips = [Strategy.CLIP_L1, Strategy.CLIP_L2]
     strategies = [*clips, Strategy.SAMPLE]
-    if not once:
+    if not counts_units:
         # a single group is clipped with one pass over the units; several need a second, and reweighting does not
         strategies = [*clips, Strategy.REWEIGHT, Strategy.SAMPLE] if groups == 1 else [Strategy.REWEIGHT, *strategies]
     return tuple(_bounded(plan, strategy, limits, groups) for strategy in strategies)
 
 
 def whole_rows(relation: Relation) -> int | None:
-    """Give the most rows of one unit where they count as they are: one, one beside its matches in public tables or for
-    each item of its lists, or one of each part of a union.
+    """Return the most rows of one unit if they need no bounding: one, one with its matches in public tables or one for
+    each item of its lists, or the sum over the members of a union; else None.
     """
     if relation.most_rows == 1:
         return 1
     if isinstance(relation, (Filter, Window, SemiJoin)):
         return whole_rows(relation.input)
     if isinstance(relation, Join):
-        found = whole_rows(relation.input)
-        return None if found is None else found * relation.multiplicity
+        input_rows = whole_rows(relation.input)
+        return None if input_rows is None else input_rows * relation.multiplicity
     if isinstance(relation, Unnest):
-        found = whole_rows(relation.input)
-        return None if found is None else found * relation.most
+        input_rows = whole_rows(relation.input)
+        return None if input_rows is None else input_rows * relation.most
     if isinstance(relation, Union):
-        parts = [each for each in map(whole_rows, relation.inputs) if each is not None]
-        return sum(parts) if len(parts) == len(relation.inputs) else None
+        member_rows = [rows for rows in map(whole_rows, relation.inputs) if rows is not None]
+        return sum(member_rows) if len(member_rows) == len(relation.inputs) else None
     return None
 
 
 def found_bounding(plan: Aggregate, limits: Limits) -> BoundedPlan:
-    """Bound the rows where groups are found in the data: a unit's rows are sampled, so that it is in at most g groups
-    and no more of them can show that it is there. One more measure counts who holds a key.
+    """Bound the rows of a plan whose groups are discovered in the data: the rows of a unit are sampled, so that it is
+    in at most g groups and no more of them can show that it is there. One more measure counts the units of a key.
 
     A vector over unknown groups has no length; what two units together can move is at most 2g of its parts.
     """
-    most = whole_rows(plan.source)
-    whole = most is not None and (most == 1 or not any(measure.once_per_unit for measure in plan.measures))
-    allowed = limits if most is None else Limits(most, most, most)
-    strategy, holders = (Strategy.WHOLE, Count()) if whole else (Strategy.SAMPLE, Distinct())
-    measured = replace(plan, measures=(*plan.measures, holders))
-    return replace(_bounded(measured, strategy, allowed, 2 * allowed.groups), finds=True)
+    proven_rows = whole_rows(plan.source)
+    needs_no_sampling = proven_rows is not None and (
+        proven_rows == 1 or not any(measure.once_per_unit for measure in plan.measures)
+    )
+    effective_limits = limits if proven_rows is None else Limits(proven_rows, proven_rows, proven_rows)
+    strategy, holders = (Strategy.WHOLE, Count()) if needs_no_sampling else (Strategy.SAMPLE, Distinct())
+    counted_plan = replace(plan, measures=(*plan.measures, holders))
+    return replace(_bounded(counted_plan, strategy, effective_limits, 2 * effective_limits.groups), finds=True)
 
 
 def whole_bounding(plan: Aggregate, limits: Limits, groups: int) -> BoundedPlan:
-    """Bound the rows where each counts as it is or not at all: ranks have no parts of rows."""
-    most = whole_rows(plan.source)
-    if most is not None:
-        return _bounded(plan, Strategy.WHOLE, Limits(most, most, most), groups)
+    """Bound the rows by sampling whole rows, as ranks need: a row counts in full or not at all."""
+    proven_rows = whole_rows(plan.source)
+    if proven_rows is not None:
+        return _bounded(plan, Strategy.WHOLE, Limits(proven_rows, proven_rows, proven_rows), groups)
     return _bounded(plan, Strategy.SAMPLE, limits, groups)
 
 
 def weighted_bounding(plan: Aggregate, limits: Limits, groups: int, bits: int = _FRACTION_BITS) -> BoundedPlan:
-    """Bound the rows where all rows of a unit count alike: each whole, or with one weight for all, which is a multiple
-    of 2^-bits. Totals of fine groups then add up to those of coarse ones, and a unit is limited in all of them at once.
+    """Bound the rows so that all rows of a unit have the same weight, 1 or a multiple of 2^-bits. Totals of fine groups
+    then add up to those of coarse ones, and a unit is limited in all of them at once.
     """
-    most = whole_rows(plan.source)
-    if most is not None:
-        return _bounded(plan, Strategy.WHOLE, Limits(most, most, most), groups)
+    proven_rows = whole_rows(plan.source)
+    if proven_rows is not None:
+        return _bounded(plan, Strategy.WHOLE, Limits(proven_rows, proven_rows, proven_rows), groups)
     return _bounded(plan, Strategy.REWEIGHT, limits, groups, bits)
 
 
 def for_neighbours(bounded: BoundedPlan, neighbours: Neighbours) -> BoundedPlan:
-    """State the sensitivities for these neighbours."""
+    """Return the plan with the sensitivities for these neighbours."""
     return replace(
         bounded,
-        measures=tuple(replace(each, sensitivity=_for_neighbours(each, neighbours)) for each in bounded.measures),
+        measures=tuple(replace(scaled, sensitivity=_for_neighbours(scaled, neighbours)) for scaled in bounded.measures),
     )
 
 
 def _for_neighbours(scaled: ScaledMeasure, neighbours: Neighbours) -> Sensitivity:
-    """State the sensitivity for neighbours: two units may change instead of one, in a vector that is no longer for
-    it; see the module's text.
+    """Return the sensitivity for these neighbours. Replacing a unit changes what two units contribute, in a vector of
+    the same coordinates; see the module's text.
     """
-    own = scaled.sensitivity
-    found = own.for_neighbours(neighbours, signed=scaled.signed)
-    if found is own:
-        return own
-    moved = found.per_group if scaled.box is None else own.per_group * _width(*scaled.box) / scaled.size
-    length = min(found.groups, own.groups)
-    total = min(found.total, Fraction(math.isqrt(length * int(found.squares))))  # of whole numbers, by Cauchy–Schwarz
-    return Sensitivity(length, math.ceil(moved), total, found.squares, found.neighbours)
+    added = scaled.sensitivity
+    changed = added.for_neighbours(neighbours, signed=scaled.signed)
+    if changed is added:
+        return added
+    per_group = changed.per_group if scaled.box is None else added.per_group * _width(*scaled.box) / scaled.size
+    groups = min(changed.groups, added.groups)
+    euclidean = Fraction(math.isqrt(groups * int(changed.squares)))  # of whole numbers, by Cauchy–Schwarz
+    total = min(changed.total, euclidean)
+    return Sensitivity(groups, math.ceil(per_group), total, changed.squares, changed.neighbours)
 
 
 def _width(low: int, high: int) -> int:
@@ -269,47 +276,51 @@ def _width(low: int, high: int) -> int:
 def _bounded(
     plan: Aggregate, strategy: Strategy, limits: Limits, groups: int, bits: int = _FRACTION_BITS
 ) -> BoundedPlan:
-    """Rewrite a plan: a Bound is put between the aggregate and its rows."""
-    effective = replace(limits, groups=min(limits.groups, groups))
-    measured = cast("tuple[Measure, ...]", plan.measures)  # what is asked has become what is measured by now
-    measures = tuple(_scaled(each, strategy, effective, groups, bits) for each in measured)
-    return BoundedPlan(replace(plan, source=Bound(plan.source, strategy, effective)), measures)
+    """Insert a ``Bound`` between the aggregate and its rows, and scale the measures to whole steps."""
+    effective_limits = replace(limits, groups=min(limits.groups, groups))
+    plan_measures = cast("tuple[Measure, ...]", plan.measures)  # what is asked has become what is measured by now
+    measures = tuple(_scaled(measure, strategy, effective_limits, groups, bits) for measure in plan_measures)
+    return BoundedPlan(replace(plan, source=Bound(plan.source, strategy, effective_limits)), measures)
 
 
-def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int, most_bits: int) -> ScaledMeasure:
-    own = limits.of_measure(measure)
-    reach = own.rows if strategy is Strategy.REWEIGHT else own.total
+def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int, max_bits: int) -> ScaledMeasure:
+    measure_limits = limits.of_measure(measure)
+    max_weight = measure_limits.rows if strategy is Strategy.REWEIGHT else measure_limits.total
     coordinates = groups * measure.noises
-    step = measure.step(reach << _spare_bits(strategy, coordinates))
+    step = measure.step(max_weight << _spare_bits(strategy, coordinates))
     low, high = measure.held(step)
     size = measure.size(low, high)
-    bits = _bits(size * reach, most_bits if strategy.fractional else 0, rounds=measure.value is not None)
-    change = _sensitivity(strategy, size << max(bits, 0), own, coordinates)
+    bits = _bits(size * max_weight, max_bits if strategy.fractional else 0, rounds=measure.value is not None)
+    sensitivity = _sensitivity(strategy, size << max(bits, 0), measure_limits, coordinates)
     if bits < 0:
-        scales = strategy is not Strategy.WHOLE and strategy is not Strategy.SAMPLE
-        change = _rounded(change, 1 << -bits, coordinates if scales else min(coordinates, own.total * measure.noises))
-    return ScaledMeasure(measure, step, low, high, bits, change, change)
+        scales_rows = strategy is not Strategy.WHOLE and strategy is not Strategy.SAMPLE
+        sensitivity = _rounded(
+            sensitivity,
+            1 << -bits,
+            coordinates if scales_rows else min(coordinates, measure_limits.total * measure.noises),
+        )
+    return ScaledMeasure(measure, step, low, high, bits, sensitivity, sensitivity)
 
 
 def _spare_bits(strategy: Strategy, coordinates: int) -> int:
-    """Leave room for squares: those of one unit in all groups are added up in a number of 110 bits."""
+    """Return the bits to leave free for squares: those of one unit in all groups are added up in 110 bits."""
     return 4 + (coordinates.bit_length() + 1) // 2 if strategy is Strategy.CLIP_L2 else 0
 
 
-def _rounded(change: Sensitivity, unit: int, touched: int) -> Sensitivity:
-    """Bound how far totals rounded to units move, of which a unit changes so many; see the module's text."""
-    length = math.isqrt(math.ceil(change.squares)) + 1 + unit * (math.isqrt(touched) + 1)
+def _rounded(sensitivity: Sensitivity, unit: int, touched: int) -> Sensitivity:
+    """Return the sensitivity of totals rounded to units, ``touched`` of which a unit changes; see the module's text."""
+    length = math.isqrt(math.ceil(sensitivity.squares)) + 1 + unit * (math.isqrt(touched) + 1)
     return Sensitivity(
-        change.groups,
-        math.ceil(change.per_group / unit),
-        math.ceil(change.total / unit) + touched - 1,
+        sensitivity.groups,
+        math.ceil(sensitivity.per_group / unit),
+        math.ceil(sensitivity.total / unit) + touched - 1,
         math.ceil(Fraction(length, unit) ** 2),
-        change.neighbours,
+        sensitivity.neighbours,
     )
 
 
 def _sensitivity(strategy: Strategy, size: int, limits: Limits, coordinates: int) -> Sensitivity:
-    """Bound what one unit changes, for add-remove neighbours; see the module's text."""
+    """Return the add-remove sensitivity of a strategy; see the module's text."""
     rows, per_group, total = limits.rows, limits.rows_per_group, limits.total
     if strategy is Strategy.REWEIGHT:
         return Sensitivity(coordinates, rows * size, total=rows * size)
@@ -321,16 +332,16 @@ def _sensitivity(strategy: Strategy, size: int, limits: Limits, coordinates: int
 
 
 def longest(per_group: int, total: int) -> int:
-    """Find the largest Σv² with every |v| ≤ per_group and Σ|v| ≤ total: no unit within its limits is longer."""
-    full, rest = divmod(total, per_group)
-    return full * per_group**2 + rest**2
+    """Return the largest Σv² with every |v| ≤ per_group and Σ|v| ≤ total: no unit within its limits is longer."""
+    full_groups, remainder = divmod(total, per_group)
+    return full_groups * per_group**2 + remainder**2
 
 
-def _bits(steps: int, most: int, *, rounds: bool) -> int:
-    """Find the finest parts of a step, or else the fewest steps, of which one unit adds a moderate number; a count of
-    rows is never rounded.
+def _bits(steps: int, max_bits: int, *, rounds: bool) -> int:
+    """Return the finest resolution at which one unit adds at most ``MOST_STEPS``: fractions of a step, or several steps
+    for values that may be rounded; a count of rows is never rounded.
     """
-    bits = most
+    bits = max_bits
     while (bits > 0 or rounds) and steps * Fraction(2) ** bits > MOST_STEPS:
         bits -= 1
     return bits

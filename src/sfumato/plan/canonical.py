@@ -1,4 +1,4 @@
-"""One text stands for all plans that mean the same, and has a hash."""
+"""Canonical hashes of plans: plans with the same meaning have the same digest."""
 
 from __future__ import annotations
 
@@ -17,35 +17,38 @@ from sfumato.privacy.numbers import text
 
 _PLAIN = frozenset((str, int, bool, type(None)))
 VERSION = 4
-"""Raised whenever a node's meaning changes: an old answer then no longer answers a new question."""
+"""Raised whenever a node's meaning changes, so that stored answers no longer match new queries."""
 
 
 def digest(*parts: object) -> str:
-    """Hash frozen nodes and plain values."""
-    known: dict[int, str] = {}
-    return _hashed([VERSION, [_written(part, known) for part in parts]])
+    """Return the hash of frozen nodes and plain values."""
+    domain_hashes: dict[int, str] = {}
+    return _sha256([VERSION, [_canonical_json(part, domain_hashes) for part in parts]])
 
 
-def _hashed(written: Any) -> str:
-    return hashlib.sha256(json.dumps(written, separators=(",", ":"), ensure_ascii=True).encode()).hexdigest()
+def _sha256(document: Any) -> str:
+    return hashlib.sha256(json.dumps(document, separators=(",", ":"), ensure_ascii=True).encode()).hexdigest()
 
 
-def _written(node: Any, known: dict[int, str]) -> Any:
-    """``known`` are the hashes of domains met before: thousands of parts may share a long list of values."""
+def _canonical_json(node: Any, domain_hashes: dict[int, str]) -> Any:
+    """Return a JSON value for a node. ``domain_hashes`` caches the hashes of domains by identity: thousands of parts
+    may share a long list of values.
+    """
     if type(node) in _PLAIN:
         return node
     if isinstance(node, Enum):
         return node.value
     if isinstance(node, Domain):
-        if id(node) not in known:
-            known[id(node)] = _hashed(_fields(node, known))
-        return known[id(node)]
+        if id(node) not in domain_hashes:
+            domain_hashes[id(node)] = _sha256(_canonical_fields(node, domain_hashes))
+        return domain_hashes[id(node)]
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        return _fields(node, known)
+        return _canonical_fields(node, domain_hashes)
     if isinstance(node, (tuple, list)):
         if _PLAIN.issuperset(map(type, node)):
             return node
-        return list(map(_written, node, itertools.repeat(known)))  # map needs no frame of its own: trees are deep
+        # map needs no frame of its own: trees are deep
+        return list(map(_canonical_json, node, itertools.repeat(domain_hashes)))
     if isinstance(node, Fraction):
         return ["number", text(node)]
     if isinstance(node, dt.date):
@@ -53,6 +56,6 @@ def _written(node: Any, known: dict[int, str]) -> Any:
     return node
 
 
-def _fields(node: Any, known: dict[int, str]) -> list[Any]:
-    told = [getattr(node, each.name) for each in dataclasses.fields(node) if each.compare]
-    return [codec.kind(type(node)), *map(_written, told, itertools.repeat(known))]
+def _canonical_fields(node: Any, domain_hashes: dict[int, str]) -> list[Any]:
+    values = [getattr(node, attribute.name) for attribute in dataclasses.fields(node) if attribute.compare]
+    return [codec.kind(type(node)), *map(_canonical_json, values, itertools.repeat(domain_hashes))]

@@ -1,5 +1,5 @@
-"""A question has a highest cost, which follows from its text and the policy: it is decided before anything is charged
-or evaluated.
+"""The worst-case cost of a query per row, from its text and the policy: it is checked before anything is charged or
+evaluated.
 
 Functions are total in value, and here in cost too. Each declares the most steps it takes and the most bytes it makes on
 one row, from the most letters of its arguments (``functions.declaring``); a column of texts is cut at its declared
@@ -38,39 +38,39 @@ from sfumato.plan.values.expressions import Call, Expression, size, walk
 from sfumato.plan.values.functions import FUNCTIONS
 
 MOST_STEPS = 100_000
-"""Of one row of the private table in one question; a step is about 3 ns."""
+"""The most steps for one row of the private table in one query; a step is about 3 ns."""
 MOST_BYTES = 64 * 1024
-"""Made from one row of the private table in one question."""
+"""The most bytes allocated for one row of the private table in one query."""
 MOST_PARTS = 20_000
-"""Nodes of all expressions of one question."""
+"""The most nodes of all expressions of one query."""
 MOST_MATCHES = 1_000
-"""Rows that one row becomes, beside rows of public tables and items of lists."""
+"""The most rows that one row becomes by joins with public tables and items of lists."""
 _JOIN = 20  # steps and bytes, for every row that is met
 _SORT = 100  # for every function of a unit's rows, which may order them
 
 
 def check(plan: Aggregate) -> None:
-    """Raise ``Unsupported`` for a question whose rows might cost too much."""
-    made = list(expressions(plan))
-    if sum(map(size, made)) > MOST_PARTS:
+    """Raise ``Unsupported`` for a query whose rows might cost too much."""
+    evaluated = list(expressions(plan))
+    if sum(map(size, evaluated)) > MOST_PARTS:
         rule = f"a question has at most {MOST_PARTS:,} parts after its subqueries are put in place"
         raise Unsupported("too-large", rule, fix="ask in several questions")
-    most = max(map(_matches, relations(plan.source)))
-    if most > MOST_MATCHES:
+    factor = max(map(_matches, relations(plan.source)))
+    if factor > MOST_MATCHES:
         rule = f"one row becomes at most {MOST_MATCHES:,} beside rows of other tables and items of lists; here it could"
         fix = "join by columns with fewer equal rows, or ask about one list at a time"
-        raise Unsupported("join-multiplicity", f"{rule} become {most:,}", fix=fix)
-    met = sum(map(_looked_up, relations(plan.source)))
-    if (steps(made) + met) * most > MOST_STEPS:
-        rule = f"one row may cost at most {MOST_STEPS:,} steps; this question could take {steps(made) * most:,}"
+        raise Unsupported("join-multiplicity", f"{rule} become {factor:,}", fix=fix)
+    lookup_overhead = sum(map(_lookup_overhead, relations(plan.source)))
+    if (steps(evaluated) + lookup_overhead) * factor > MOST_STEPS:
+        rule = f"one row may cost at most {MOST_STEPS:,} steps; this question could take {steps(evaluated) * factor:,}"
         raise Unsupported("too-costly", rule, fix=_FIX)
-    if (held(made) + met) * most > MOST_BYTES:
-        rule = f"one row may make at most {MOST_BYTES:,} bytes; this question could make {held(made) * most:,}"
+    if (held(evaluated) + lookup_overhead) * factor > MOST_BYTES:
+        rule = f"one row may make at most {MOST_BYTES:,} bytes; this question could make {held(evaluated) * factor:,}"
         raise Unsupported("too-costly", rule, fix=_FIX)
 
 
 def _matches(node: Relation) -> int:
-    """Count the most rows that one row becomes at a node, or is compared with there.
+    """Return the most rows that one row becomes at a node, or is compared with there.
 
     That is done at every node, since what is grouped or tested for further up costs what it cost.
     """
@@ -79,8 +79,8 @@ def _matches(node: Relation) -> int:
     return multiplicity(node)
 
 
-def _looked_up(node: Relation) -> int:
-    """Count the steps and bytes of a row for what is looked up beside it, or for its place among others."""
+def _lookup_overhead(node: Relation) -> int:
+    """Return the steps and bytes of a row for lookups beside it, or for its position among others."""
     match node:
         case Join() | UnitJoin() | SemiJoin() | Unnest():
             return _JOIN
@@ -95,21 +95,21 @@ _FIX = "declare a smaller max_length for the texts in the policy, use shorter pa
 
 
 def expressions(plan: Aggregate) -> Iterator[Expression]:
-    """List every expression that is evaluated on private rows."""
+    """Iterate over every expression that is evaluated on private rows."""
     for node in relations(plan.source):
         yield from node.expressions
     yield from plan.expressions
 
 
 def steps(made: Iterable[Expression]) -> int:
-    """Count the most steps that evaluating these on one row takes."""
+    """Return the most steps that evaluating these on one row takes."""
     return sum(FUNCTIONS[node.function].steps(node) for node in _calls(made))
 
 
 def held(made: Iterable[Expression]) -> int:
-    """Count the most bytes that evaluating these on one row makes."""
+    """Return the most bytes that evaluating these on one row allocates."""
     return sum(FUNCTIONS[node.function].held(node) for node in _calls(made))
 
 
-def _calls(made: Iterable[Expression]) -> Iterator[Call]:
-    return (node for each in made for node in walk(each) if isinstance(node, Call))
+def _calls(evaluated: Iterable[Expression]) -> Iterator[Call]:
+    return (node for expression in evaluated for node in walk(expression) if isinstance(node, Call))

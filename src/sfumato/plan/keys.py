@@ -1,12 +1,12 @@
-"""The groups of a question follow from what is declared: every key is there whatever the data say.
+"""The group keys of a query follow from declared domains alone: every key is released whatever the data hold.
 
-A key's values are found by evaluating its expression on every combination of the declared values of the columns it
-reads, when there are few; else from the range rule. Keys that read the same columns are found together, so that no
-impossible combination is printed.
+The values of a key are enumerated by evaluating its expression on every combination of the declared values of the
+columns it reads, when there are few; else by the range rule. Keys that read the same columns are enumerated together,
+so that no impossible combination is released.
 
-Groups that no row of any table can be in are left out. What WHERE says of a column narrows what is listed of it
-(``narrowing``), and a condition that reads no other columns than keys do is evaluated beside them. Where that would
-cost too much, groups stay: to leave one out needs a proof, to keep it does not.
+Groups that no row of any table can be in are left out. WHERE narrows the domains of columns (``narrowing``), and a
+condition that reads only columns of keys is evaluated with them. Where that would cost too much, groups stay: to leave
+one out needs a proof, to keep it does not.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from sfumato.policy import Domain, Type, Value
 MOST_GROUPS = 200_000
 MOST_COMBINATIONS = 200_000
 MOST_STEPS = 50_000_000
-"""Of finding the keys of one question, which is free: about 0.15 s."""
+"""The steps that enumerating the keys of one query may take, which is free: about 0.15 s."""
 MOST_STARTS = 10_000
-"""The starts of months, weeks, … in a declared range are listed up to this many."""
+"""The most starts of months, weeks, … that are listed of a declared range."""
 
 
 @dataclass(frozen=True)
 class KeySpan:
-    """A span is so many whole numbers, days or hours one after another: it is told by the first, not written out."""
+    """Consecutive integers, days or hours, stored as the first and their number."""
 
     first: int | dt.date | dt.datetime
     count: int
@@ -65,17 +65,17 @@ class KeySpan:
             return iter(range(self.first, self.first + self.count))
         hourly = isinstance(self.first, dt.datetime)
         step = dt.timedelta(hours=1) if hourly else dt.timedelta(days=1)
-        return (self.first + each * step for each in range(self.count))
+        return (self.first + offset * step for offset in range(self.count))
 
 
 Choices = tuple[Value, ...] | KeySpan
-"""What a column may hold; it may always be missing too."""
+"""The values that a column may hold besides NULL."""
 
 
 @dataclass(frozen=True)
 class World:
-    """A world is every combination of a few columns' declared values and NULL that meets the conditions, and the
-    expressions to evaluate on it.
+    """All combinations of the declared values of a few columns, and NULL, that meet the conditions; with the
+    expressions to evaluate on them.
     """
 
     choices: tuple[tuple[Reference, Domain, Choices], ...]
@@ -84,299 +84,342 @@ class World:
 
     @property
     def combinations(self) -> int:
-        return math.prod(len(each) + 1 for _, _, each in self.choices)
+        return math.prod(len(values) + 1 for _, _, values in self.choices)
 
 
 Evaluate = Callable[[World], Sequence[GroupKey]]
-"""The distinct results on a world: public values only, no private row."""
+"""Returns the distinct results on a world: public values only, no private row."""
 
 
 Order = Callable[[str], tuple[int, ...]]
-"""What puts texts in another order than that of their letters."""
+"""A sort key for texts that are not in alphabetical order."""
 
 Part = tuple[tuple[int, ...], list[GroupKey]]
-"""Keys that are found together, by their places, and what they can be."""
+"""The indices of keys that are enumerated together, and the values they can have."""
 
 
 def groups(
     keys: tuple[Expression, ...], evaluate: Evaluate, conditions: tuple[Expression, ...] = ()
 ) -> tuple[GroupKey, ...]:
-    """List every key of the answer that rows meeting the conditions can have, in a fixed order; one empty key when
-    nothing is grouped.
+    """Return every group key that rows meeting the conditions can have, in a fixed order; one empty key without GROUP
+    BY.
     """
-    known = limits(conditions)
+    value_limits = limits(conditions)
     parts: list[Part] = []
-    for members in _together([columns(key) for key in keys]):
-        part = tuple(keys[index] for index in members)
-        parts.append((members, _values(part, evaluate, _about(part, conditions), known)))
-    found = _joined(parts, keys, evaluate, conditions, known)
-    count = math.prod(len(values) for _, values in found)
+    for members in _connected_components([columns(key) for key in keys]):
+        part_keys = tuple(keys[index] for index in members)
+        parts.append((members, _part_values(part_keys, evaluate, _conditions_on(part_keys, conditions), value_limits)))
+    merged_parts = _merge_linked_parts(parts, keys, evaluate, conditions, value_limits)
+    count = math.prod(len(values) for _, values in merged_parts)
     if count > MOST_GROUPS:
-        raise _too_many()
+        raise _too_many_groups()
     if not count:
         rule, fix = "the conditions leave no group: no row can meet them", "widen WHERE, or what the policy declares"
         raise Unsupported("no-groups", rule, fix=fix)
-    if len(found) == 1 and len(parts) == 1:  # keys found together are in their order
-        return tuple(found[0][1])
-    every = (_arranged(found, each, len(keys)) for each in itertools.product(*(values for _, values in found)))
-    return tuple(every) if len(found) == len(parts) else _as_listed(every, parts)
+    if len(merged_parts) == 1 and len(parts) == 1:  # keys enumerated together are in order
+        return tuple(merged_parts[0][1])
+    group_keys = (
+        _assemble_key(merged_parts, combination, len(keys))
+        for combination in itertools.product(*(values for _, values in merged_parts))
+    )
+    return tuple(group_keys) if len(merged_parts) == len(parts) else _in_listed_order(group_keys, parts)
 
 
 def undeclared(keys: tuple[Expression, ...], conditions: tuple[Expression, ...] = ()) -> tuple[int, ...]:
-    """List the places of the keys whose values neither the policy nor a condition lists: they are found in the data."""
-    known = limits(conditions)
-    return tuple(index for index, key in enumerate(keys) if not _is_listed(key, known))
+    """Return the indices of the keys whose values neither the policy nor a condition lists: they are discovered in the
+    data.
+    """
+    value_limits = limits(conditions)
+    return tuple(index for index, key in enumerate(keys) if not _is_listed(key, value_limits))
 
 
-def _is_listed(key: Expression, known: Limits) -> bool:
-    made = _narrowed(key, known)
-    world = _world((key,), (), known)
-    few = world is not None and world.combinations <= MOST_COMBINATIONS
-    return made is None or few or _starts(made) is not None or _listed(made.domain) is not None
+def _is_listed(key: Expression, value_limits: Limits) -> bool:
+    narrowed_key = _narrowed_key(key, value_limits)
+    world = _enumerable_world((key,), (), value_limits)
+    is_enumerable = world is not None and world.combinations <= MOST_COMBINATIONS
+    return (
+        narrowed_key is None
+        or is_enumerable
+        or _period_starts(narrowed_key) is not None
+        or _domain_choices(narrowed_key.domain) is not None
+    )
 
 
-def _joined(
+def _merge_linked_parts(
     parts: list[Part],
     keys: tuple[Expression, ...],
     evaluate: Evaluate,
     conditions: tuple[Expression, ...],
-    known: Limits,
+    value_limits: Limits,
 ) -> list[Part]:
-    """Join the parts that a condition reads together, where few enough combinations are to be tried."""
+    """Merge the parts that a condition links, where few enough combinations are to be evaluated."""
     reads = [{name for index in members for name in columns(keys[index])} for members, _ in parts]
-    linking = [columns(each) for each in _about(keys, conditions)]
-    joined: list[Part] = []
-    for cluster in _together([*reads, *linking]):
-        apart = [parts[index] for index in cluster if index < len(parts)]
-        members = tuple(sorted(index for each, _ in apart for index in each))
-        made = tuple(keys[index] for index in members)
-        world = _world(made, _about(made, conditions), known) if len(apart) > 1 and all(v for _, v in apart) else None
-        joined += [(members, list(evaluate(world)))] if world is not None and affordable(world) else apart
-    return joined
+    linking_columns = [columns(condition) for condition in _conditions_on(keys, conditions)]
+    merged: list[Part] = []
+    for cluster in _connected_components([*reads, *linking_columns]):
+        linked_parts = [parts[index] for index in cluster if index < len(parts)]
+        members = tuple(sorted(index for indices, _ in linked_parts for index in indices))
+        member_keys = tuple(keys[index] for index in members)
+        world = (
+            _enumerable_world(member_keys, _conditions_on(member_keys, conditions), value_limits)
+            if len(linked_parts) > 1 and all(values for _, values in linked_parts)
+            else None
+        )
+        merged += [(members, list(evaluate(world)))] if world is not None and affordable(world) else linked_parts
+    return merged
 
 
-def _as_listed(found: Iterator[GroupKey], parts: list[Part]) -> tuple[GroupKey, ...]:
-    """Put keys in the order in which each part lists its keys, without what it does not list."""
-    places = [
-        (members, {tuple(map(told, key)): place for place, key in enumerate(values)}) for members, values in parts
+def _in_listed_order(group_keys: Iterator[GroupKey], parts: list[Part]) -> tuple[GroupKey, ...]:
+    """Return keys in the order in which each part lists its values, without those that a part does not list."""
+    part_positions = [
+        (members, {tuple(map(told, key)): position for position, key in enumerate(values)}) for members, values in parts
     ]
-    placed = (
-        (tuple(known.get(tuple(told(key[index]) for index in members), -1) for members, known in places), key)
-        for key in found
+    ranked = (
+        (
+            tuple(
+                positions.get(tuple(told(key[index]) for index in members), -1) for members, positions in part_positions
+            ),
+            key,
+        )
+        for key in group_keys
     )
-    return tuple(key for place, key in sorted((each for each in placed if -1 not in each[0]), key=lambda each: each[0]))
+    return tuple(
+        key for position, key in sorted((entry for entry in ranked if -1 not in entry[0]), key=lambda entry: entry[0])
+    )
 
 
 def conditions(relation: Relation) -> tuple[Expression, ...]:
-    """List what every row of a relation meets: the parts of its conditions that are joined by AND."""
-    return tuple(dict.fromkeys(_met(relation)))
+    """Return the conjuncts that every row of a relation meets."""
+    return tuple(dict.fromkeys(_guaranteed_conditions(relation)))
 
 
-def _met(relation: Relation) -> Iterator[Expression]:
+def _guaranteed_conditions(relation: Relation) -> Iterator[Expression]:
     match relation:
         case Filter(input, predicate):
             yield from reversed(conjuncts(predicate))
-            yield from _met(input)
+            yield from _guaranteed_conditions(input)
         case UnitJoin(left, right, outer=outer):
-            yield from _met(left)
-            yield from () if outer else _met(right)
+            yield from _guaranteed_conditions(left)
+            yield from () if outer else _guaranteed_conditions(right)
         case PerUnit():
-            yield from _of_keys(relation)
+            yield from _conditions_on_keys(relation)
         case Join() | Unnest() | Cut() | Window() | SemiJoin() | Bound():
-            yield from _met(relation.inputs[0])
+            yield from _guaranteed_conditions(relation.inputs[0])
 
 
-def _of_keys(relation: PerUnit) -> Iterator[Expression]:
-    """List what the rows that are grouped meet, where it is about columns that they are grouped by."""
-    named = {
+def _conditions_on_keys(relation: PerUnit) -> Iterator[Expression]:
+    """Return the conjuncts met by the grouped rows that read only grouping columns."""
+    key_columns = {
         key.reference: Column(Field(relation.source, "", name), key.domain)
         for name, key in relation.keys
         if isinstance(key, Column)
     }
-    for each in _met(relation.input):
-        if named.keys() >= columns(each).keys():
-            yield _renamed(each, named)
+    for conjunct in _guaranteed_conditions(relation.input):
+        if key_columns.keys() >= columns(conjunct).keys():
+            yield _substitute_columns(conjunct, key_columns)
 
 
-def _renamed(made: Expression, named: Mapping[Reference, Column]) -> Expression:
-    if isinstance(made, Call):
-        return replace(made, arguments=tuple(_renamed(each, named) for each in made.arguments))
-    return named[made.reference] if isinstance(made, Column) else made
+def _substitute_columns(expression: Expression, key_columns: Mapping[Reference, Column]) -> Expression:
+    if isinstance(expression, Call):
+        return replace(
+            expression, arguments=tuple(_substitute_columns(argument, key_columns) for argument in expression.arguments)
+        )
+    return key_columns[expression.reference] if isinstance(expression, Column) else expression
 
 
-def _about(part: tuple[Expression, ...], conditions: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """Choose the conditions that read columns of these keys and no others."""
-    names = {name for each in part for name in columns(each)}
-    return tuple(each for each in conditions if (read := columns(each)) and names.issuperset(read))
+def _conditions_on(part_keys: tuple[Expression, ...], conditions: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """Return the conditions that read columns of these keys and no others."""
+    key_columns = {column for key in part_keys for column in columns(key)}
+    return tuple(
+        condition
+        for condition in conditions
+        if (condition_columns := columns(condition)) and key_columns.issuperset(condition_columns)
+    )
 
 
-def _too_many() -> Unsupported:
+def _too_many_groups() -> Unsupported:
     rule = f"an answer has at most {MOST_GROUPS:,} groups"
     return Unsupported("too-many-groups", rule, fix="group by fewer columns or coarser values")
 
 
-def _arranged(
-    found: list[tuple[tuple[int, ...], list[GroupKey]]], combination: tuple[GroupKey, ...], width: int
+def _assemble_key(
+    merged_parts: list[tuple[tuple[int, ...], list[GroupKey]]], combination: tuple[GroupKey, ...], width: int
 ) -> GroupKey:
     key: list[Value | None] = [None] * width
-    for (members, _), values in zip(found, combination, strict=True):
+    for (members, _), values in zip(merged_parts, combination, strict=True):
         for index, value in zip(members, values, strict=True):
             key[index] = value
     return tuple(key)
 
 
-def _together(reads: Sequence[Collection[Reference]]) -> list[tuple[int, ...]]:
-    """Group indices, those that share columns (directly or through others) side by side."""
-    parts: list[tuple[set[Reference], list[int]]] = []
-    for index, found in enumerate(reads):
-        names, members = set(found), [index]
-        for other in [part for part in parts if part[0] & names]:
-            parts.remove(other)
-            names |= other[0]
-            members = other[1] + members
-        parts.append((names, members))
-    return sorted(tuple(sorted(members)) for _, members in parts)
+def _connected_components(reads: Sequence[Collection[Reference]]) -> list[tuple[int, ...]]:
+    """Return the connected components of indices that share columns, directly or through others."""
+    components: list[tuple[set[Reference], list[int]]] = []
+    for index, column_set in enumerate(reads):
+        component_columns, members = set(column_set), [index]
+        for overlapping in [component for component in components if component[0] & component_columns]:
+            components.remove(overlapping)
+            component_columns |= overlapping[0]
+            members = overlapping[1] + members
+        components.append((component_columns, members))
+    return sorted(tuple(sorted(members)) for _, members in components)
 
 
-def _values(
-    expressions: tuple[Expression, ...], evaluate: Evaluate, conditions: tuple[Expression, ...], known: Limits
+def _part_values(
+    expressions: tuple[Expression, ...], evaluate: Evaluate, conditions: tuple[Expression, ...], value_limits: Limits
 ) -> list[GroupKey]:
-    made = [each for each in (_narrowed(each, known) for each in expressions) if each is not None]
-    if len(made) < len(expressions):
+    narrowed_keys = [key for key in (_narrowed_key(key, value_limits) for key in expressions) if key is not None]
+    if len(narrowed_keys) < len(expressions):
         return []
-    column = made[0] if len(made) == 1 and isinstance(made[0], Column) else None
+    column = narrowed_keys[0] if len(narrowed_keys) == 1 and isinstance(narrowed_keys[0], Column) else None
     if column is not None and not conditions:
-        return [(value,) for value in _printed(column)]
-    world = _world(expressions, conditions, known)
+        return [(value,) for value in _declared_values(column)]
+    world = _enumerable_world(expressions, conditions, value_limits)
     if conditions and (world is None or not affordable(world)):
-        return _values(expressions, evaluate, (), known)  # conditions only leave out groups: every group is still there
+        # conditions only leave out groups: every group is still there
+        return _part_values(expressions, evaluate, (), value_limits)
     if world is None or world.combinations > MOST_COMBINATIONS:
-        return _product(made)
+        return _key_product(narrowed_keys)
     if not affordable(world):
         raise Unsupported(
             "keys-too-costly",
             f"finding all groups may cost at most {MOST_STEPS:,} steps",
             fix="group by a simpler expression, or by columns with fewer declared values",
         )
-    found = evaluate(world)
+    key_values = evaluate(world)
     if column is not None:  # declared values keep the order in which they are declared
-        met = {told(key[0]) for key in found}
-        return [(value,) for value in _printed(column) if told(value) in met]
-    return _ordered(found, made)
+        possible_values = {told(key[0]) for key in key_values}
+        return [(value,) for value in _declared_values(column) if told(value) in possible_values]
+    return _sort_keys(key_values, narrowed_keys)
 
 
 def affordable(world: World) -> bool:
-    """Tell whether a world may be evaluated, which is free."""
+    """Return whether a world is small enough to be evaluated for free."""
     cost = world.combinations * costs.steps((*world.expressions, *world.conditions))
     return world.combinations <= MOST_COMBINATIONS and cost <= MOST_STEPS
 
 
-def _narrowed(key: Expression, known: Limits) -> Expression | None:
-    """A key with the domain it has in rows that meet the conditions; None when there are none.
+def _narrowed_key(key: Expression, value_limits: Limits) -> Expression | None:
+    """Return a key with the domain it has in rows that meet the conditions; None when there are none.
 
     It may be missing where a column that it reads is, unless the conditions hold for no such row.
     """
-    made = rebuilt(key, known)
-    if made is None:
+    narrowed_key = rebuilt(key, value_limits)
+    if narrowed_key is None:
         return None
-    present = key in known or all(Column(*each) in known for each in columns(key).items())
-    nullable = key.domain.nullable and (made.domain.nullable or not present)
-    return replace(made, domain=replace(made.domain, nullable=nullable))
+    is_limited = key in value_limits or all(Column(*column) in value_limits for column in columns(key).items())
+    nullable = key.domain.nullable and (narrowed_key.domain.nullable or not is_limited)
+    return replace(narrowed_key, domain=replace(narrowed_key.domain, nullable=nullable))
 
 
-def _ordered(found: Sequence[GroupKey], expressions: Sequence[Expression]) -> list[GroupKey]:
+def _sort_keys(key_values: Sequence[GroupKey], expressions: Sequence[Expression]) -> list[GroupKey]:
     """Sort keys by value, without NULL where there is no group for it."""
-    orders = [_order(each) for each in expressions]
-    if not any(made.domain.nullable for made in expressions) and not any(orders):
-        return sorted(key for key in found if None not in key)
-    kept = [
+    orders = [_key_order(expression) for expression in expressions]
+    if not any(expression.domain.nullable for expression in expressions) and not any(orders):
+        return sorted(key for key in key_values if None not in key)
+    existing_keys = [
         key
-        for key in found
-        if all(value is not None or made.domain.nullable for value, made in zip(key, expressions, strict=True))
+        for key in key_values
+        if all(
+            value is not None or expression.domain.nullable for value, expression in zip(key, expressions, strict=True)
+        )
     ]
-    return sorted(kept, key=lambda key: sorting(key, orders))
+    return sorted(existing_keys, key=lambda key: sorting(key, orders))
 
 
-def _order(key: Expression) -> Order | None:
-    """Say what puts a key's values in order; None where they do so themselves. Dates in words stand as time goes by."""
+def _key_order(key: Expression) -> Order | None:
+    """Return the sort key of formatted dates, which are in chronological order; None for values in their
+    natural order.
+    """
     if not isinstance(key, Call) or key.function != "STRFTIME":
         return None
-    form = key.arguments[1]
-    assert isinstance(form, Literal)
-    return functools.partial(calendar.order, str(form.value))
+    date_format = key.arguments[1]
+    assert isinstance(date_format, Literal)
+    return functools.partial(calendar.order, str(date_format.value))
 
 
-def _product(expressions: Sequence[Expression]) -> list[GroupKey]:
-    """List every combination of what each key can be by itself."""
-    printed = [_printed(each) for each in expressions]
-    if math.prod(map(len, printed)) > MOST_GROUPS:
-        raise _too_many()
-    return [tuple(key) for key in itertools.product(*printed)]
+def _key_product(expressions: Sequence[Expression]) -> list[GroupKey]:
+    """Return every combination of the declared values of each key."""
+    values_by_key = [_declared_values(expression) for expression in expressions]
+    if math.prod(map(len, values_by_key)) > MOST_GROUPS:
+        raise _too_many_groups()
+    return [tuple(key) for key in itertools.product(*values_by_key)]
 
 
-def _world(expressions: tuple[Expression, ...], conditions: tuple[Expression, ...], known: Limits) -> World | None:
-    """List every combination of what the columns, or countable parts of reals, may hold; None when that is not
-    declared.
+def _enumerable_world(
+    expressions: tuple[Expression, ...], conditions: tuple[Expression, ...], value_limits: Limits
+) -> World | None:
+    """Enumerate the combinations of values of the columns, or of countable expressions over reals, that the expressions
+    read; None when they are not declared.
 
-    Conditions that read a column which is no longer read only leave out groups: they are left out themselves.
+    Conditions that read a column which is no longer read are dropped: they only leave out groups.
     """
-    made, parts = countable.parted(expressions, lambda part: _counted(part, known) is not None)
-    if not parts:
-        return _declared(expressions, conditions, known)
-    listed = tuple((column.reference, column.domain, _counted(part, known) or ()) for part, column in parts.items())
-    rest = {reference for each in made for reference in columns(each)}
-    kept = tuple(each for each in conditions if rest.issuperset(columns(each)))
-    world = _declared(made, kept, known, listed)
+    rewritten, countable_parts = countable.parted(
+        expressions, lambda part: _choices_within(part, value_limits) is not None
+    )
+    if not countable_parts:
+        return _declared_world(expressions, conditions, value_limits)
+    part_choices = tuple(
+        (column.reference, column.domain, _choices_within(part, value_limits) or ())
+        for part, column in countable_parts.items()
+    )
+    remaining_columns = {reference for expression in rewritten for reference in columns(expression)}
+    remaining_conditions = tuple(
+        condition for condition in conditions if remaining_columns.issuperset(columns(condition))
+    )
+    world = _declared_world(rewritten, remaining_conditions, value_limits, part_choices)
     return world if world is not None and affordable(world) else None
 
 
-def _counted(part: Expression, known: Limits) -> Choices | None:
-    """List what a part may be in rows that meet the conditions, if that can be listed."""
-    limited = _narrowed(part, known)
-    return None if limited is None else _own(limited)
+def _choices_within(part: Expression, value_limits: Limits) -> Choices | None:
+    """Return the values that an expression may have in rows that meet the conditions, if they can be listed."""
+    narrowed_part = _narrowed_key(part, value_limits)
+    return None if narrowed_part is None else _expression_choices(narrowed_part)
 
 
-def _declared(
+def _declared_world(
     expressions: tuple[Expression, ...],
     conditions: tuple[Expression, ...],
-    known: Limits,
+    value_limits: Limits,
     parts: tuple[tuple[Reference, Domain, Choices], ...] = (),
 ) -> World | None:
-    """List every combination of what columns may hold, and of what these parts may be."""
-    read = {reference: domain for each in expressions for reference, domain in columns(each).items()}
+    """Enumerate the combinations of the declared values of columns, and of these parts."""
+    columns_read = {
+        reference: domain for expression in expressions for reference, domain in columns(expression).items()
+    }
     choices = list(parts)
-    for reference, domain in read.items():
-        if reference in {each for each, _, _ in parts}:
+    for reference, domain in columns_read.items():
+        if reference in {listed_reference for listed_reference, _, _ in parts}:
             continue
         column = Column(reference, domain)
-        limited = narrowed(domain, known[column]) if column in known else domain
-        if limited is None:
+        narrowed_domain = narrowed(domain, value_limits[column]) if column in value_limits else domain
+        if narrowed_domain is None:
             return None
-        by_hours = domain.type is Type.TIMESTAMP and limited.bounds is not None and hourly(column, expressions)
-        found = _hours(limited) if by_hours else _listed(limited)
-        if found is None:
+        by_hours = domain.type is Type.TIMESTAMP and narrowed_domain.bounds is not None and hourly(column, expressions)
+        values = _hour_span(narrowed_domain) if by_hours else _domain_choices(narrowed_domain)
+        if values is None:
             return None
         if by_hours:
-            weaker = (by_hour(each, column) for each in conditions)
-            conditions = tuple(each for each in weaker if each is not None)
-        choices.append((reference, domain, found))
+            hourly_conditions = (by_hour(condition, column) for condition in conditions)
+            conditions = tuple(condition for condition in hourly_conditions if condition is not None)
+        choices.append((reference, domain, values))
     return World(tuple(choices), expressions, conditions)
 
 
-def _printed(expression: Expression) -> tuple[Value | None, ...]:
-    """List a key's values from its own domain."""
-    found = _own(expression)
-    if found is None:
+def _declared_values(expression: Expression) -> tuple[Value | None, ...]:
+    """Return the values of a key from its own domain."""
+    choices = _expression_choices(expression)
+    if choices is None:
         raise Unsupported(
             "unknown-keys",
             f"the values to group by are not declared ({', '.join(map(str, columns(expression)))})",
-            fix=f"declare its values (or narrow bounds) in the policy, or {_narrower(expression.domain)}",
+            fix=f"declare its values (or narrow bounds) in the policy, or {_grouping_advice(expression.domain)}",
         )
-    return (*found, None) if expression.domain.nullable else tuple(found)
+    return (*choices, None) if expression.domain.nullable else tuple(choices)
 
 
-def _narrower(domain: Domain) -> str:
-    """Say what can be grouped by instead."""
+def _grouping_advice(domain: Domain) -> str:
+    """Suggest what to group by instead."""
     if domain.type is Type.TEXT:
         return "say which ones you mean: WHERE x IN ('a', 'b'), or GROUP BY CASE WHEN x = 'a' THEN 'a' ELSE 'other' END"
     if not domain.type.temporal:
@@ -384,34 +427,34 @@ def _narrower(domain: Domain) -> str:
     return "GROUP BY DATE_TRUNC('day', x), with WHERE x BETWEEN '2024-01-01' AND '2024-12-31'"
 
 
-def _own(expression: Expression) -> Choices | None:
-    """List what an expression can be by itself, if that can be listed."""
-    found = _starts(expression) or _listed(expression.domain)
-    stepped = countable.steps(expression, expression.domain) if found is None else None
-    if stepped is None or stepped[1] - stepped[0] >= MOST_COMBINATIONS:
-        return found
-    first, last, step = stepped
+def _expression_choices(expression: Expression) -> Choices | None:
+    """Return the values of an expression by its own domain, if they can be listed."""
+    choices = _period_starts(expression) or _domain_choices(expression.domain)
+    step_range = countable.steps(expression, expression.domain) if choices is None else None
+    if step_range is None or step_range[1] - step_range[0] >= MOST_COMBINATIONS:
+        return choices
+    first, last, step = step_range
     return tuple(number * step for number in range(first, last + 1))
 
 
-def _starts(expression: Expression) -> Choices | None:
-    """List every start of a month, a week, … in the range of what is cut to it."""
+def _period_starts(expression: Expression) -> Choices | None:
+    """Return every start of a month, a week, … in the range of a truncated date."""
     if not isinstance(expression, Call) or expression.function != "DATE_TRUNC" or expression.domain.bounds is None:
         return None
     unit = expression.arguments[0]
     assert isinstance(unit, Literal)
     low, high = expression.domain.bounds
-    found: list[Any] = []
+    starts: list[Any] = []
     start: Any = calendar.truncated(str(unit.value), low)  # type: ignore[type-var]
     while start is not None and start <= high:
-        if len(found) >= MOST_STARTS:
+        if len(starts) >= MOST_STARTS:
             return None
-        found += [start] if start >= low else []
+        starts += [start] if start >= low else []
         start = calendar.shifted(start, 1, str(unit.value))
-    return tuple(found)
+    return tuple(starts)
 
 
-def _listed(domain: Domain) -> Choices | None:
+def _domain_choices(domain: Domain) -> Choices | None:
     if domain.values is not None:
         return domain.values
     if domain.type is Type.BOOLEAN:
@@ -430,7 +473,7 @@ def _span(first: int | dt.date | dt.datetime, count: int) -> KeySpan | None:
     return KeySpan(first, count) if count <= MOST_COMBINATIONS else None
 
 
-def _hours(domain: Domain) -> Choices | None:
+def _hour_span(domain: Domain) -> Choices | None:
     assert domain.bounds is not None
     low, high = domain.bounds
     if not isinstance(low, dt.datetime) or not isinstance(high, dt.datetime):
@@ -440,7 +483,7 @@ def _hours(domain: Domain) -> Choices | None:
 
 
 def sorting(key: GroupKey, orders: Sequence[Order | None] = ()) -> tuple[tuple[bool, object], ...]:
-    """Sort NULL last, and numbers as numbers."""
+    """Return a sort key that puts NULL last and compares numbers as numbers."""
     return tuple(
         (value is None, 0 if value is None else told(value) if order is None else order(str(value)))
         for value, order in zip(key, orders or [None] * len(key), strict=True)
@@ -448,5 +491,5 @@ def sorting(key: GroupKey, orders: Sequence[Order | None] = ()) -> tuple[tuple[b
 
 
 def told(value: Value | None) -> Value | float | None:
-    """Give a real as the double that the engine tells it by."""
+    """Convert a real to the double by which the engine returns it."""
     return float(value) if isinstance(value, Fraction) else value

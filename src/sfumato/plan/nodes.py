@@ -43,15 +43,15 @@ Columns = Mapping[Field, Domain]
 @codec.value("scan")
 @dataclass(frozen=True)
 class Scan:
-    """A scan has the rows of a private table."""
+    """The rows of a private table."""
 
     table: str
     every_row: bool
-    """Every row is a unit of its own; else a unit has any number of rows."""
+    """Whether every row is a unit of its own; otherwise a unit has any number of rows."""
     source: int
     columns: Columns = field(repr=False, compare=False)
     limits: Limits = field(repr=False, compare=False)
-    """Those that the policy sets for the table."""
+    """The limits that the policy sets for the table."""
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
@@ -69,21 +69,21 @@ class Scan:
 @codec.value("join")
 @dataclass(frozen=True)
 class Join:
-    """A join puts every row beside its matches in a public table, of which there are at most ``multiplicity``."""
+    """An equality or band join with a public table, in which a row has at most ``multiplicity`` matches."""
 
     input: Relation
     table: str
     source: int
-    """The number by which fields name this table."""
+    """The number by which fields refer to this table."""
     pairs: tuple[tuple[Expression, str], ...]
-    """An expression over the input equals a column of the public table."""
+    """Equalities between an expression over the input and a column of the public table."""
     outer: bool
-    """Rows without a match are kept."""
+    """Whether it is a left outer join: rows without a match are kept."""
     multiplicity: int
     theirs: Mapping[str, Domain] = field(repr=False, compare=False)
-    """The public table's own columns."""
+    """The columns of the public table."""
     bands: tuple[tuple[str, Expression, str], ...] = ()
-    """An expression over the input is compared (<, <=, >, >=) with a column of the public table."""
+    """Comparisons (<, <=, >, >=) of an expression over the input with a column of the public table."""
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
@@ -91,11 +91,11 @@ class Join:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        return (*(made for made, _ in self.pairs), *(made for _, made, _ in self.bands))
+        return (*(expression for expression, _ in self.pairs), *(expression for _, expression, _ in self.bands))
 
     @property
     def joined(self) -> Columns:
-        """List the columns it adds; where a row may have no match they may be missing."""
+        """The columns it adds; those of an outer join are nullable."""
         return {
             Field(self.source, self.table, name): replace(domain, nullable=domain.nullable or self.outer)
             for name, domain in self.theirs.items()
@@ -107,8 +107,8 @@ class Join:
 
     @property
     def most_rows(self) -> int | None:
-        most = self.input.most_rows
-        return None if most is None else most * self.multiplicity
+        input_rows = self.input.most_rows
+        return None if input_rows is None else input_rows * self.multiplicity
 
     @property
     def limits(self) -> Limits:
@@ -118,20 +118,20 @@ class Join:
 @codec.value("unnest")
 @dataclass(frozen=True)
 class Unnest:
-    """Every row stands once for each item of a list that it holds; a row whose list is empty or missing, not at all.
+    """One row for each item of a list column; rows whose list is empty or NULL are dropped.
 
     The scan keeps the first ``most`` items of a list, so one row becomes at most so many, whatever it holds. Which
     ones is a function of the row alone.
     """
 
     input: Relation
-    """A scan, or public joins, conditions and other lists over one."""
+    """A scan, or public joins, filters and other unnestings over one."""
     items: Field
-    """The list, a column of the scan."""
+    """The list column of the scan."""
     source: int
     most: int
     domain: Domain
-    """What an item is."""
+    """The domain of an item."""
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
@@ -143,7 +143,7 @@ class Unnest:
 
     @property
     def item(self) -> Field:
-        """The column it adds: called as the list is, whatever the question calls it."""
+        """The column it adds: it has the list's name, whatever alias the query gives it."""
         return replace(self.items, source=self.source)
 
     @property
@@ -152,8 +152,8 @@ class Unnest:
 
     @property
     def most_rows(self) -> int | None:
-        most = self.input.most_rows
-        return None if most is None else most * self.most
+        input_rows = self.input.most_rows
+        return None if input_rows is None else input_rows * self.most
 
     @property
     def limits(self) -> Limits:
@@ -163,7 +163,7 @@ class Unnest:
 @codec.value("filter")
 @dataclass(frozen=True)
 class Filter:
-    """A filter keeps the rows for which a predicate holds."""
+    """The rows for which a predicate holds."""
 
     input: Relation
     predicate: Expression
@@ -182,13 +182,13 @@ class Filter:
 
     @property
     def most_rows(self) -> int | None:
-        limits = [each for each in (self.input.most_rows, _row_number_limit(self)) if each is not None]
+        limits = [limit for limit in (self.input.most_rows, _row_number_limit(self)) if limit is not None]
         return min(limits, default=None)
 
     @property
     def limits(self) -> Limits:
-        rows = _row_number_limit(self)
-        return self.input.limits if rows is None else self.input.limits.at_most(rows)
+        row_limit = _row_number_limit(self)
+        return self.input.limits if row_limit is None else self.input.limits.at_most(row_limit)
 
 
 def _row_number_limit(node: Filter) -> int | None:
@@ -234,8 +234,7 @@ def _admitted_numbers(comparison: LiteralComparison, cap: int) -> int | None:
 @codec.value("cut")
 @dataclass(frozen=True)
 class Cut:
-    """A cut keeps at most so many rows of each unit: those whose keyed digest, over every column that is read above, is
-    smallest.
+    """At most ``rows`` rows of each unit: those with the smallest keyed digest over every column that is read above.
 
     Rows of equal digest are ordered by the values themselves, so what still ties is equal and either may be kept.
     """
@@ -257,8 +256,8 @@ class Cut:
 
     @property
     def most_rows(self) -> int | None:
-        most = self.input.most_rows
-        return self.rows if most is None else min(most, self.rows)
+        input_rows = self.input.most_rows
+        return self.rows if input_rows is None else min(input_rows, self.rows)
 
     @property
     def limits(self) -> Limits:
@@ -268,18 +267,18 @@ class Cut:
 @codec.value("per-unit")
 @dataclass(frozen=True)
 class PerUnit:
-    """This makes one row for each unit, or for each unit and key: GROUP BY the unit. No row is dropped inside; every
-    result is clamped to a range that is derived from what is declared.
+    """One row for each unit, or for each unit and key: GROUP BY the unit. No row is dropped inside; every result is
+    clamped to a range derived from declared domains.
     """
 
     input: Relation
     source: int
     keys: tuple[tuple[str, Expression], ...]
-    """What is grouped by beside the unit, each with the name of its column."""
+    """The key expressions beside the unit, each with the name of its column."""
     results: tuple[tuple[str, UnitMeasure], ...]
-    """What is found of a unit's rows, each with the name of its column."""
+    """The aggregates over a unit's rows, each with the name of its column."""
     single: bool = False
-    """All rows of a unit have the same keys: they only say in which period the unit's rows lie."""
+    """Whether all rows of a unit share one key, because the keys only name the period that the unit is part of."""
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
@@ -287,11 +286,14 @@ class PerUnit:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        return (*(key for _, key in self.keys), *(each for _, made in self.results for each in made.expressions))
+        return (
+            *(key for _, key in self.keys),
+            *(operand for _, aggregate in self.results for operand in aggregate.expressions),
+        )
 
     @property
     def columns(self) -> Columns:
-        domains = [(name, made.domain) for name, made in (*self.keys, *self.results)]
+        domains = [(name, definition.domain) for name, definition in (*self.keys, *self.results)]
         return {Field(self.source, "", name): domain for name, domain in domains}
 
     @property
@@ -306,9 +308,7 @@ class PerUnit:
 @codec.value("window")
 @dataclass(frozen=True)
 class Window:
-    """A window gives every row columns that are found from the rows of its unit, or of its unit and keys, in an
-    order.
-    """
+    """Columns computed for every row by window functions over the rows of its unit, or of its unit and keys."""
 
     input: Relation
     source: int
@@ -321,12 +321,12 @@ class Window:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        return tuple(each for _, made in self.functions for each in made.expressions)
+        return tuple(operand for _, function in self.functions for operand in function.expressions)
 
     @property
     def found(self) -> Columns:
-        """List the columns it adds."""
-        return {Field(self.source, "", name): made.domain for name, made in self.functions}
+        """The columns it adds."""
+        return {Field(self.source, "", name): function.domain for name, function in self.functions}
 
     @property
     def columns(self) -> Columns:
@@ -344,19 +344,19 @@ class Window:
 @codec.value("unit-join")
 @dataclass(frozen=True)
 class UnitJoin:
-    """This puts rows of two private relations side by side, where both are of one unit, the pairs are equal and the
-    condition holds. A NULL equals nothing. Each side holds a known number of rows of a unit (``cut``): what a person's
-    rows cost is then bounded.
+    """The pairs of rows of two private relations that belong to one unit, have equal ``pairs`` and meet the condition.
+    A NULL equals nothing. Each side has a bounded number of rows per unit (``cut``), so that what a unit contributes to
+    the join is bounded.
     """
 
     left: Relation
     right: Relation
     pairs: tuple[tuple[Expression, Expression], ...]
-    """An expression over the left equals one over the right."""
+    """Equalities between an expression over the left and one over the right."""
     condition: Expression | None
-    """Over both sides; part of ON, and ``separable``."""
+    """The rest of ON, over both sides; it is ``separable``."""
     outer: bool
-    """Rows of the left without a match are kept."""
+    """Whether it is a left outer join: rows of the left without a match are kept."""
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
@@ -364,11 +364,11 @@ class UnitJoin:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        return (*(each for pair in self.pairs for each in pair), *_given(self.condition))
+        return (*(side for pair in self.pairs for side in pair), *_optional(self.condition))
 
     @property
     def joined(self) -> Columns:
-        """List the columns of the right; where a row may have no match they may be missing."""
+        """The columns of the right; those of an outer join are nullable."""
         return {
             reference: replace(domain, nullable=domain.nullable or self.outer)
             for reference, domain in self.right.columns.items()
@@ -391,8 +391,8 @@ class UnitJoin:
 @codec.value("semi-join")
 @dataclass(frozen=True)
 class SemiJoin:
-    """This keeps the rows for which another private relation has a row of the same unit with equal pairs for which the
-    condition holds; or those for which it has none. A NULL equals nothing, and empties nothing.
+    """The rows for which another private relation has a row of the same unit with equal pairs that meets the condition;
+    with ``anti``, the rows for which it has none. A NULL equals nothing, and empties nothing.
 
     Where there is a condition, the other relation holds a known number of rows of a unit (``cut``).
     """
@@ -409,7 +409,7 @@ class SemiJoin:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        return (*(each for pair in self.pairs for each in pair), *_given(self.condition))
+        return (*(side for pair in self.pairs for side in pair), *_optional(self.condition))
 
     @property
     def columns(self) -> Columns:
@@ -427,13 +427,13 @@ class SemiJoin:
 @codec.value("union")
 @dataclass(frozen=True)
 class Union:
-    """A union has the rows of several relations of one kind of unit, one after the other: UNION ALL."""
+    """The rows of several relations with the same kind of unit: UNION ALL."""
 
     members: tuple[tuple[Relation, tuple[Expression, ...]], ...]
-    """Each with what its columns are, in the order of the union's."""
+    """The relations, each with the expressions of its columns in the order of the union's."""
     source: int
     named: tuple[tuple[str, Domain], ...]
-    """The columns; a domain holds whatever the members' expressions can be."""
+    """The columns; a domain covers the expressions of all members."""
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
@@ -441,7 +441,7 @@ class Union:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        return tuple(each for _, made in self.members for each in made)
+        return tuple(expression for _, expressions in self.members for expression in expressions)
 
     @property
     def columns(self) -> Columns:
@@ -449,22 +449,22 @@ class Union:
 
     @property
     def most_rows(self) -> int | None:
-        most = [member.most_rows for member in self.inputs]
-        known = [each for each in most if each is not None]
-        return sum(known) if len(known) == len(most) else None
+        member_rows = [member.most_rows for member in self.inputs]
+        bounded_rows = [rows for rows in member_rows if rows is not None]
+        return sum(bounded_rows) if len(bounded_rows) == len(member_rows) else None
 
     @property
     def limits(self) -> Limits:
-        first, *others = (member.limits for member in self.inputs)
-        for each in others:
-            first = first.beside(each)
-        return first
+        combined, *other_limits = (member.limits for member in self.inputs)
+        for member_limits in other_limits:
+            combined = combined.beside(member_limits)
+        return combined
 
 
 @codec.value("bound")
 @dataclass(frozen=True)
 class Bound:
-    """A bound says what of each unit's rows counts, by a strategy that keeps it within limits."""
+    """The contributions of each unit, kept within limits by a strategy."""
 
     input: Relation
     strategy: Strategy
@@ -494,43 +494,43 @@ _Numbered = Scan | Join | Unnest | PerUnit | Window | Union
 """The nodes that add columns."""
 
 
-def _given(condition: Expression | None) -> tuple[Expression, ...]:
+def _optional(condition: Expression | None) -> tuple[Expression, ...]:
     return () if condition is None else (condition,)
 
 
 @codec.value("aggregate")
 @dataclass(frozen=True)
 class Aggregate:
-    """This is the only node that reads private rows into numbers."""
+    """The aggregates of every group: the only node that turns private rows into numbers."""
 
     source: Relation
     keys: tuple[Expression, ...]
     measures: tuple[AggregateRequest, ...]
-    """What is asked of every group; under a bounding, what is measured."""
+    """The requested aggregates; under a ``Bound``, the measures taken for them."""
 
     @property
     def table(self) -> str:
-        """Name the private table that comes first."""
+        """The first private table."""
         return next(node.table for node in relations(self.source) if isinstance(node, Scan))
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """List what is evaluated on the rows of the source: keys and what is measured."""
-        measured = (each for measure in self.measures for each in (measure.where, measure.value) if each is not None)
-        return (*self.keys, *measured)
+        """The expressions evaluated on the rows of the source: keys, conditions and values of the measures."""
+        operands = (
+            operand for measure in self.measures for operand in (measure.where, measure.value) if operand is not None
+        )
+        return (*self.keys, *operands)
 
     @property
     def limits(self) -> Limits:
-        """Give the limits of one unit unless others are asked for."""
+        """The default limits of one unit."""
         return self.source.limits
 
     @property
     def largest_limits(self) -> Limits:
-        """Give the limits that may be asked for: what the tree proves, where it proves something, and else the
-        policy's.
-        """
-        most = self.source.most_rows
-        return self.limits if most is None else self.limits.larger(Limits(most, most, most))
+        """The largest limits that may be requested: what the tree proves, if that exceeds the policy's."""
+        proven_rows = self.source.most_rows
+        return self.limits if proven_rows is None else self.limits.larger(Limits(proven_rows, proven_rows, proven_rows))
 
 
 @codec.value("query")
@@ -539,35 +539,35 @@ class Query:
     plan: Aggregate
     finish: Finish
     outer: tuple[Outer, ...] = ()
-    """What is asked of the rows that the finish shows, from the inside out."""
+    """The outer SELECTs over the rows of the finish, innermost first."""
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """List the columns of the answer."""
+        """The columns of the answer."""
         return (self.outer[-1].finish if self.outer else self.finish).outputs
 
 
 def relations(relation: Relation) -> Iterator[Relation]:
-    """List the relation and everything under it, each before what it is made from."""
-    waiting = [relation]
-    while waiting:
-        found = waiting.pop()
-        yield found
-        waiting.extend(reversed(found.inputs))
+    """Iterate over the relation and all relations below it in pre-order."""
+    stack = [relation]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(node.inputs))
 
 
 def tables(relation: Relation) -> tuple[str, ...]:
-    """List the tables whose rows a relation is made from, private and public, each once."""
+    """Return the names of all private and public tables below a relation, each once."""
     return tuple(dict.fromkeys(node.table for node in relations(relation) if isinstance(node, (Scan, Join))))
 
 
 def multiplicity(relation: Relation) -> int:
-    """Count the most rows that one row of a private table becomes; what a union holds counts as made from one table."""
+    """Return the most rows that one row of a private table becomes; the members of a union count as one table."""
     match relation:
-        case Join(input, multiplicity=most):
-            return multiplicity(input) * most
-        case Unnest(input, most=most):
-            return multiplicity(input) * most
+        case Join(input, multiplicity=factor):
+            return multiplicity(input) * factor
+        case Unnest(input, most=factor):
+            return multiplicity(input) * factor
         case UnitJoin(left, right):
             return multiplicity(left) * max(1, right.most_rows or 1)
         case Union():
@@ -578,29 +578,29 @@ def multiplicity(relation: Relation) -> int:
 
 
 def conjuncts(condition: Expression | None) -> list[Expression]:
-    """List the parts that are joined by AND."""
+    """Split a condition into the conjuncts of its ANDs."""
     if isinstance(condition, Call) and condition.function == "AND":
-        return [each for part in condition.arguments for each in conjuncts(part)]
+        return [conjunct for argument in condition.arguments for conjunct in conjuncts(argument)]
     return [] if condition is None else [condition]
 
 
 def one_sided(made: Expression, *sides: Relation) -> bool:
-    """Tell whether an expression reads columns of one of the relations alone."""
+    """Return whether an expression reads columns of a single one of the relations."""
     return any(side.columns.keys() >= columns(made).keys() for side in sides)
 
 
 def separable(condition: Expression, left: Relation, right: Relation) -> bool:
-    """Tell whether two relations may be matched by a condition: each of its parts reads one of them, or compares what
-    is made from one with what is made from the other. Each side is then computed by itself.
+    """Return whether a join condition can be evaluated from columns computed on each side alone: each conjunct reads
+    one side, or compares an expression over one side with an expression over the other.
     """
     return all(
-        one_sided(part, left, right)
+        one_sided(conjunct, left, right)
         or (
-            isinstance(part, Call)
-            and part.function in COMPARISONS
-            and all(one_sided(each, left, right) for each in part.arguments)
+            isinstance(conjunct, Call)
+            and conjunct.function in COMPARISONS
+            and all(one_sided(operand, left, right) for operand in conjunct.arguments)
         )
-        for part in conjuncts(condition)
+        for conjunct in conjuncts(condition)
     )
 
 
@@ -608,30 +608,32 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "BETWEEN")
 
 
 def cut(relation: Relation) -> Relation:
-    """Give the relation with a known number of rows of each unit: cut to its limit unless the tree proves as few."""
-    most, allowed = relation.most_rows, relation.limits.rows
-    return relation if most is not None and most <= allowed else Cut(relation, allowed)
+    """Return the relation with at most ``limits.rows`` rows of each unit, cut unless the tree already proves as few."""
+    proven_rows, row_limit = relation.most_rows, relation.limits.rows
+    return relation if proven_rows is not None and proven_rows <= row_limit else Cut(relation, row_limit)
 
 
 def next_source(relation: Relation) -> int:
-    """Find a number that no node of the tree has."""
+    """Return a source number that no node of the tree has."""
     return 1 + max(node.source for node in relations(relation) if isinstance(node, _Numbered))
 
 
 def renumbered(part: Any, by: int) -> Any:
-    """Raise every source's number in a relation, expression or column: two trees then have none in common."""
+    """Shift every source number in a relation, expression or column, so that two trees share none."""
     if isinstance(part, Field):
         return replace(part, source=part.source + by)
     if isinstance(part, tuple):
-        return tuple(renumbered(each, by) for each in part)
+        return tuple(renumbered(member, by) for member in part)
     if isinstance(part, Mapping):
-        return {renumbered(name, by): renumbered(each, by) for name, each in part.items()}
+        return {renumbered(key, by): renumbered(value, by) for key, value in part.items()}
     if not is_dataclass(part) or isinstance(part, (type, Domain, Limits)):
         return part
-    told = {each.name: renumbered(getattr(part, each.name), by) for each in fields(part) if each.init}
+    shifted = {
+        attribute.name: renumbered(getattr(part, attribute.name), by) for attribute in fields(part) if attribute.init
+    }
     if isinstance(part, _Numbered):
-        told["source"] = part.source + by
-    return replace(part, **told)
+        shifted["source"] = part.source + by
+    return replace(part, **shifted)
 
 
 GroupKey = tuple[Value | None, ...]

@@ -1,8 +1,8 @@
-"""Noisy rows are public, so all that is done with them is free.
+"""Post-processing of noisy rows, which are public: all of it is free.
 
-A Finish makes the answer's columns from keys and results, groups by groups. With ``sets`` (ROLLUP, CUBE, GROUPING SETS)
-the rows are those of every set in turn: a row of a coarser set is the sum of the groups it is made of, so totals agree.
-An Outer is a SELECT over the rows of another one.
+A Finish computes the answer's columns from keys and results, group by group. With ``sets`` (ROLLUP, CUBE, GROUPING
+SETS) the rows are those of every set in turn: a row of a coarser set is the sum of its groups, so totals agree. An
+Outer is a SELECT over the rows of another one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FINISHING = frozenset((
 @codec.value("output")
 @dataclass(frozen=True)
 class Output:
-    """An output is one column of the answer, over keys and results."""
+    """One column of the answer, over keys and results."""
 
     name: str
     expression: Expression
@@ -34,20 +34,18 @@ class Output:
 @codec.value("row-total")
 @dataclass(frozen=True)
 class RowTotal:
-    """This is an aggregate over noisy rows: COUNT, SUM, AVG, MIN or MAX."""
+    """An aggregate over noisy rows: COUNT, SUM, AVG, MIN or MAX."""
 
     function: str
     argument: Expression | None = None
-    """What is counted or added up; None where rows are counted."""
+    """The aggregated expression; None where rows are counted."""
     where: Expression | None = None
 
 
 @codec.value("over")
 @dataclass(frozen=True)
 class NoisyWindow:
-    """This is a function of a noisy row among the rows that are equal in ``partition``: an aggregate of them, or its
-    rank.
-    """
+    """A window function over the noisy rows that are equal in ``partition``: an aggregate of them, or a rank."""
 
     function: str
     argument: Expression | None = None
@@ -64,15 +62,15 @@ class Finish:
     limit: int | None = None
     offset: int = 0
     sets: tuple[tuple[int, ...], ...] = ()
-    """Which keys each grouping set has, by their places; none of them where rows are grouped by all keys, once."""
+    """The key indices of each grouping set; empty where rows are grouped by all keys, once."""
     windows: tuple[NoisyWindow, ...] = ()
-    """Found after HAVING, before ORDER BY and LIMIT."""
+    """Computed after HAVING, before ORDER BY and LIMIT."""
 
 
 @codec.value("outer")
 @dataclass(frozen=True)
 class Outer:
-    """This is a SELECT over the rows of another one.
+    """A SELECT over the rows of another one.
 
     Where it groups them or adds them up, its finish is over its own keys and totals; else over the columns it reads.
     """

@@ -1,7 +1,7 @@
-"""Sharing says what is measured for what is asked: once, whatever is made from it.
+"""Assign the requested aggregates to measures, so that equal measures are taken once and shared.
 
-A *part* of a question is what one reading answers: all totals together, and the ranks of one column on their own. Each
-asked number is made from some measures of one part.
+A *part* of a query is what one reading answers: all totals together, and the ranks of one column on their own. Each
+requested aggregate is computed from some measures of one part.
 """
 
 from __future__ import annotations
@@ -16,23 +16,22 @@ from sfumato.plan.nodes import Aggregate
 
 @dataclass(frozen=True)
 class ReadingPart:
-    """A part is measured by one reading of the rows of a question."""
+    """The measures that are taken in one reading of the rows."""
 
     reads: Reads
     plan: Aggregate
-    """The rows and keys of the question, with what is measured."""
+    """The rows and keys of the query, with the measures of this part."""
     asked: tuple[AggregateRequest, ...]
-    """What is made from it."""
+    """The aggregates computed from it."""
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """List what is measured."""
         return cast("tuple[Measure, ...]", self.plan.measures)
 
 
 @dataclass(frozen=True)
 class Made:
-    """This says what an asked number is made from: measures of a part, by their places."""
+    """The measures that a requested aggregate is computed from, by their indices in a part."""
 
     asked: AggregateRequest
     part: int
@@ -41,52 +40,61 @@ class Made:
 
 @dataclass(frozen=True)
 class Shared:
-    """These are the parts of a question, and what each of its asked numbers is made from."""
+    """The parts of a query, and the source of each of its aggregates."""
 
     parts: tuple[ReadingPart, ...]
     made: tuple[Made, ...]
 
 
 def shared(plan: Aggregate) -> Shared:
-    """Split what is asked into parts; equal measures are measured once. There is always a first part of totals, which
-    may be of none.
+    """Split the requested aggregates into parts and deduplicate the measures. The first part holds the totals, and may
+    be empty.
     """
-    together: dict[object, list[AggregateRequest]] = {Reads.TOTALS: []}
-    for each in plan.measures:
-        together.setdefault(each.together, []).append(each)
-    known = {key: _known(asked) for key, asked in together.items()}
-    parts = tuple(_part(plan, asked, known[key]) for key, asked in together.items())
-    places = {key: number for number, key in enumerate(together)}
-    made = (_made(each, places[each.together], parts, known[each.together]) for each in plan.measures)
-    return Shared(parts, tuple(made))
+    requests_by_reading: dict[object, list[AggregateRequest]] = {Reads.TOTALS: []}
+    for request in plan.measures:
+        requests_by_reading.setdefault(request.together, []).append(request)
+    available = {reading: _available_requests(requests) for reading, requests in requests_by_reading.items()}
+    parts = tuple(
+        _reading_part(plan, requests, available[reading]) for reading, requests in requests_by_reading.items()
+    )
+    part_indices = {reading: number for number, reading in enumerate(requests_by_reading)}
+    sources = (
+        _source(request, part_indices[request.together], parts, available[request.together])
+        for request in plan.measures
+    )
+    return Shared(parts, tuple(sources))
 
 
 def measured(plan: Aggregate) -> Aggregate:
-    """Give the plan with all that is measured for what it asks, in whichever part."""
-    return replace(plan, measures=tuple(each for part in shared(plan).parts for each in part.measures))
+    """Return the plan with the measures of all parts."""
+    return replace(plan, measures=tuple(measure for part in shared(plan).parts for measure in part.measures))
 
 
-def _known(asked: Sequence[AggregateRequest]) -> Sequence[AggregateRequest]:
-    """List what is asked and what each of it needs; and the mean of a value whose sum and number are asked.
+def _available_requests(requests: Sequence[AggregateRequest]) -> Sequence[AggregateRequest]:
+    """Return the requests, the measures they need, and the mean of each value whose sum and count are both requested.
 
     A mean is measured as two sums that take one price together, so that it gives the sum and the number with less noise
     than if both were measured.
     """
-    needed = (measure for each in asked for measure in each.measured(()))
-    means = (Mean(each.value, each.where) for each in asked if type(each) is Sum)
-    numbers = {each for each in asked if type(each) is Count}
-    return tuple(dict.fromkeys((*asked, *needed, *(mean for mean in means if mean.rows in numbers))))
+    needed_measures = (measure for request in requests for measure in request.measured(()))
+    shared_means = (Mean(request.value, request.where) for request in requests if type(request) is Sum)
+    counts = {request for request in requests if type(request) is Count}
+    return tuple(dict.fromkeys((*requests, *needed_measures, *(mean for mean in shared_means if mean.rows in counts))))
 
 
-def _part(plan: Aggregate, asked: Sequence[AggregateRequest], known: Sequence[AggregateRequest]) -> ReadingPart:
-    measured = dict.fromkeys(measure for each in asked for measure in each.measured(known))
-    return ReadingPart(asked[0].reads if asked else Reads.TOTALS, replace(plan, measures=tuple(measured)), tuple(asked))
+def _reading_part(
+    plan: Aggregate, requests: Sequence[AggregateRequest], available: Sequence[AggregateRequest]
+) -> ReadingPart:
+    part_measures = dict.fromkeys(measure for request in requests for measure in request.measured(available))
+    return ReadingPart(
+        requests[0].reads if requests else Reads.TOTALS, replace(plan, measures=tuple(part_measures)), tuple(requests)
+    )
 
 
-def _made(
-    asked: AggregateRequest, number: int, parts: Sequence[ReadingPart], known: Sequence[AggregateRequest]
+def _source(
+    request: AggregateRequest, number: int, parts: Sequence[ReadingPart], available: Sequence[AggregateRequest]
 ) -> Made:
     part = parts[number]
     if part.reads is not Reads.TOTALS:
-        return Made(asked, number, (part.asked.index(asked),))
-    return Made(asked, number, tuple(map(part.measures.index, asked.measured(known))))
+        return Made(request, number, (part.asked.index(request),))
+    return Made(request, number, tuple(map(part.measures.index, request.measured(available))))

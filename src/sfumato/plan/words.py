@@ -1,4 +1,4 @@
-"""Expressions and measures are told in words people read: for explanations, receipts and column names."""
+"""Expressions and measures as text for explanations, receipts and column names."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ from sfumato.privacy.numbers import shown, text
 
 
 def words(expression: Expression, names: Mapping[Reference, str] | None = None) -> str:
-    """Write an expression as SQL, columns called by these names where they have one."""
+    """Write an expression as SQL, with these names for columns that have one."""
     if isinstance(expression, Column):
-        return (names or {}).get(expression.reference) or _named(expression.reference)
+        return (names or {}).get(expression.reference) or _column_name(expression.reference)
     if not isinstance(expression, Call):
         return literal_words(expression.value, expression.domain.type)
-    arguments = [words(each, names) for each in expression.arguments]
-    name = expression.function
-    if name == "CAST":
+    arguments = [words(argument, names) for argument in expression.arguments]
+    function = expression.function
+    if function == "CAST":
         return arguments[0]
-    if name == "IN":
+    if function == "IN":
         return f"({arguments[0]} IN ({', '.join(arguments[1:])}))"
-    if not name[0].isalpha() or name in ("AND", "OR", "LIKE", "ILIKE"):
-        return f"({f' {name} '.join(arguments)})"
-    return f"{name}({', '.join(arguments)})"
+    if not function[0].isalpha() or function in ("AND", "OR", "LIKE", "ILIKE"):
+        return f"({f' {function} '.join(arguments)})"
+    return f"{function}({', '.join(arguments)})"
 
 
-def _named(reference: Reference) -> str:
-    """Write a column's name, after its table's where it is not of the first; quoted where SQL would need it."""
+def _column_name(reference: Reference) -> str:
+    """Write a column's name, qualified by its table unless that is the first, and quoted where SQL needs it."""
     if not isinstance(reference, Field):
         return str(reference)
     if not reference.table:  # made in the question, and named by what it is
@@ -69,82 +69,95 @@ def _named(reference: Reference) -> str:
 
 
 def names(query: Query) -> list[dict[Reference, str]]:
-    """Say what the columns of the Finish of a query stand for, and then of each outer SELECT."""
+    """Name the columns of the finish of a query, and then those of each outer SELECT."""
     keys: dict[Reference, str] = {Key(index): words(key) for index, key in enumerate(query.plan.keys)}
     keys |= {SummedOver(index): f"GROUPING({words(key)})" for index, key in enumerate(query.plan.keys)}
-    results: dict[Reference, str] = {Result(index): measured(each) for index, each in enumerate(query.plan.measures)}
-    found = [_with_windows(keys | results, query.finish)]
+    results: dict[Reference, str] = {
+        Result(index): measured(measure) for index, measure in enumerate(query.plan.measures)
+    }
+    names_by_level = [_add_windows(keys | results, query.finish)]
     below = query.finish
     for outer in query.outer:
-        known: dict[Reference, str] = {ShownColumn(index): each.name for index, each in enumerate(below.outputs)}
-        own: dict[Reference, str] = {Key(index): words(key, known) for index, key in enumerate(outer.keys)}
-        own |= {Result(index): row_total(each, known) for index, each in enumerate(outer.totals)}
-        found.append(_with_windows(known | own, outer.finish))
+        column_names: dict[Reference, str] = {
+            ShownColumn(index): output.name for index, output in enumerate(below.outputs)
+        }
+        aggregate_names: dict[Reference, str] = {
+            Key(index): words(key, column_names) for index, key in enumerate(outer.keys)
+        }
+        aggregate_names |= {Result(index): row_total(total, column_names) for index, total in enumerate(outer.totals)}
+        names_by_level.append(_add_windows(column_names | aggregate_names, outer.finish))
         below = outer.finish
-    return found
+    return names_by_level
 
 
 def row_total(total: RowTotal, names: Mapping[Reference, str]) -> str:
-    """Write an aggregate of noisy rows."""
-    of = "*" if total.argument is None else words(total.argument, names)
-    return f"{total.function}({of})" + (f" where {words(total.where, names)}" if total.where is not None else "")
+    argument = "*" if total.argument is None else words(total.argument, names)
+    return f"{total.function}({argument})" + (f" where {words(total.where, names)}" if total.where is not None else "")
 
 
-def _with_windows(known: dict[Reference, str], finish: Finish) -> dict[Reference, str]:
-    return known | {Windowed(index): _over(each, known) for index, each in enumerate(finish.windows)}
+def _add_windows(column_names: dict[Reference, str], finish: Finish) -> dict[Reference, str]:
+    return column_names | {
+        Windowed(index): _window_text(window, column_names) for index, window in enumerate(finish.windows)
+    }
 
 
-def _over(window: NoisyWindow, names: Mapping[Reference, str]) -> str:
-    of = words(window.argument, names) if window.argument is not None else "*" if window.function == "COUNT" else ""
-    clauses = [f"PARTITION BY {', '.join(words(each, names) for each in window.partition)}"] if window.partition else []
-    ordered = [words(each.expression, names) + " DESC" * each.descending for each in window.order]
-    clauses += [f"ORDER BY {', '.join(ordered)}"] if ordered else []
-    return f"{window.function}({of}) OVER ({' '.join(clauses)})"
+def _window_text(window: NoisyWindow, names: Mapping[Reference, str]) -> str:
+    argument = (
+        words(window.argument, names) if window.argument is not None else "*" if window.function == "COUNT" else ""
+    )
+    over_clauses = (
+        [f"PARTITION BY {', '.join(words(expression, names) for expression in window.partition)}"]
+        if window.partition
+        else []
+    )
+    order_terms = [words(term.expression, names) + " DESC" * term.descending for term in window.order]
+    over_clauses += [f"ORDER BY {', '.join(order_terms)}"] if order_terms else []
+    return f"{window.function}({argument}) OVER ({' '.join(over_clauses)})"
 
 
 def measured(measure: AggregateRequest) -> str:
-    """Say what a measure counts or adds up."""
-    of = "" if measure.value is None else f" of {words(measure.value)}"
+    """Describe what a measure counts or adds up."""
+    operand = "" if measure.value is None else f" of {words(measure.value)}"
     if isinstance(measure, Pairs):
-        of = f" of {words(measure.y)} and {words(measure.x)}"
-    place = f" number {measure.place + 1}" if isinstance(measure, FrequentValue) and measure.k > 1 else ""
-    return measure.name + place + of + (f" where {words(measure.where)}" if measure.where is not None else "")
+        operand = f" of {words(measure.y)} and {words(measure.x)}"
+    rank = f" number {measure.place + 1}" if isinstance(measure, FrequentValue) and measure.k > 1 else ""
+    return measure.name + rank + operand + (f" where {words(measure.where)}" if measure.where is not None else "")
 
 
 def unit_words(measure: UnitMeasure) -> str:
-    """Write what is found of one unit's rows as SQL."""
+    """Write an aggregate over the rows of one unit as SQL."""
     match measure:
         case UnitCount():
-            found = "COUNT(*)"
+            aggregate = "COUNT(*)"
         case UnitDistinct(value):
-            found = f"COUNT(DISTINCT {words(value)})"
+            aggregate = f"COUNT(DISTINCT {words(value)})"
         case UnitFirst(value, order=order):
-            found = f"FIRST({words(value)} ORDER BY {', '.join(map(ordering, order))})"
+            aggregate = f"FIRST({words(value)} ORDER BY {', '.join(map(ordering, order))})"
         case _:
-            found = f"{measure.name}({'' if measure.value is None else words(measure.value)})"
-    return found + ("" if measure.where is None else f" FILTER (WHERE {words(measure.where)})")
+            aggregate = f"{measure.name}({'' if measure.value is None else words(measure.value)})"
+    return aggregate + ("" if measure.where is None else f" FILTER (WHERE {words(measure.where)})")
 
 
 def window_words(function: WindowFunction) -> str:
-    """Write what is found for every row of a unit as SQL."""
+    """Write a window function over the rows of one unit as SQL."""
     match function:
         case RowPosition(counting=counting):
-            found = f"{counting.value}()"
+            function_text = f"{counting.value}()"
         case Shifted(value=value, places=places):
-            found = f"{'LAG' if places <= 0 else 'LEAD'}({words(value)}, {abs(places)})"
+            function_text = f"{'LAG' if places <= 0 else 'LEAD'}({words(value)}, {abs(places)})"
         case End(value=value, last=last):
-            found = f"{'LAST' if last else 'FIRST'}_VALUE({words(value)})"
+            function_text = f"{'LAST' if last else 'FIRST'}_VALUE({words(value)})"
         case RunningAggregate(measure=measure):
-            found = unit_words(measure)
+            function_text = unit_words(measure)
         case _:
-            found = "a window"
-    by = "".join(f", {words(key)}" for key in function.keys)
+            function_text = "a window"
+    partition_keys = "".join(f", {words(key)}" for key in function.keys)
     order = f" ORDER BY {', '.join(map(ordering, function.order))}" if function.order else ""
-    return f"{found} OVER (PARTITION BY unit{by}{order})"
+    return f"{function_text} OVER (PARTITION BY unit{partition_keys}{order})"
 
 
 def ordering(order: Order) -> str:
-    """Write what rows are ordered by as SQL."""
+    """Write an ORDER BY term."""
     nulls = " NULLS FIRST" if order.nulls_first else ""
     return f"{words(order.expression)}{' DESC' if order.descending else ''}{nulls}"
 
@@ -155,8 +168,8 @@ def literal_words(value: object, kind: Type) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, Fraction):
-        written = text(value)
-        return repr(float(value)) if "/" in written else written  # more digits than are read
+        decimal = text(value)
+        return repr(float(value)) if "/" in decimal else decimal  # more digits than are read
     return f"'{value}'" if kind.temporal else str(value)
 
 
@@ -166,29 +179,33 @@ def limits(allowed: Limits) -> str:
 
 
 def enforced(bounded: BoundedPlan) -> str:
-    """Give the limits of one unit that a bounding keeps: weighting a unit's rows down limits their number in all."""
+    """Describe the limits that a bounding enforces: reweighting limits the rows of a unit in all groups together."""
     if bounded.strategy is Strategy.REWEIGHT:
         return f"≤ {many(bounded.limits.rows, 'row')} of one unit, in all groups together"
     return limits(bounded.limits)
 
 
 def cutting(boundings: Iterable[BoundedPlan]) -> str:
-    """Say what of one unit counts where the rest is left out or weighted down; empty where all rows count.
+    """Describe which rows of a unit count where the rest is dropped or weighted down; empty if all rows count.
 
     Whether any unit has more rows is private, so the words are the same for all data.
     """
-    kept = dict.fromkeys(enforced(each) for each in boundings if _cuts(each))
-    return f"{' and '.join(kept)}; ranges are for the noise alone, and leave out what is beyond" if kept else ""
+    limit_texts = dict.fromkeys(enforced(bounded) for bounded in boundings if _limits_rows(bounded))
+    return (
+        f"{' and '.join(limit_texts)}; ranges are for the noise alone, and leave out what is beyond"
+        if limit_texts
+        else ""
+    )
 
 
-def _cuts(bounded: BoundedPlan) -> bool:
-    """Tell whether a unit with many rows counts less than all of them; a count of units, in one group, has it once."""
-    once = not bounded.plan.keys and all(isinstance(each.measure, Distinct) for each in bounded.measures)
-    return bounded.strategy is not Strategy.WHOLE and not once
+def _limits_rows(bounded: BoundedPlan) -> bool:
+    """Return whether a unit with many rows may count less than all of them; an ungrouped count of units has it once."""
+    counts_units = not bounded.plan.keys and all(isinstance(scaled.measure, Distinct) for scaled in bounded.measures)
+    return bounded.strategy is not Strategy.WHOLE and not counts_units
 
 
 def bounds(scaled: ScaledMeasure) -> str | None:
-    """Give the range of what is added up, as it is enforced up to a step; None for a count."""
+    """Describe the enforced range of a summed value, up to a step; None for a count."""
     value, step = scaled.measure.value, scaled.step
     if value is None:
         return None
@@ -198,5 +215,5 @@ def bounds(scaled: ScaledMeasure) -> str | None:
 
 
 def many(count: int, what: str) -> str:
-    """Write a number of things: 1 row, 2 rows."""
+    """Write a count with its noun: 1 row, 2 rows."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"

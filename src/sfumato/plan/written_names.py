@@ -1,4 +1,4 @@
-"""Names are written as SQL writes them: within quotes where they need them."""
+"""Names as SQL writes them: within quotes where they need them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlglot.parser import Parser
 
 
 def quoted(name: str) -> str:
-    """Write a name as it is written in SQL: within quotes where it needs them.
+    """Write a name as an SQL identifier.
 
     >>> quoted("age"), quoted("Total Cost €")
     ('age', '"Total Cost €"')

@@ -1,9 +1,9 @@
-"""These aggregates can be asked and measured: each says here all that the rest of the system needs to know of it.
+"""The aggregates that a query may request, and the measures taken for them.
 
-What is *asked* is made from what is *measured*, and several may be made from the same (``sharing``). A measure turns
-the rows of a group into one or two whole totals, its *coordinates*. It says how large a row's contribution can be (from
-which ``bounding`` derives what one unit can change), and what an engine adds up. What is asked says how noisy totals
-become a number with a range, and how it is called in words. Nothing outside asks which one it has.
+A requested aggregate is computed from measures, which several requests may share (``sharing``). A measure turns the
+rows of a group into one or two integer totals, its *coordinates*. It bounds the contribution of a row (from which
+``bounding`` derives the sensitivity to one unit), and says what an engine adds up. A request provides the estimator
+that turns noisy totals into a number with a range, and its name in words. No caller dispatches on the class.
 """
 
 from __future__ import annotations
@@ -30,62 +30,58 @@ Width = float | Floats
 """A half-width: one for all groups, or one for each."""
 
 MOST_STEPS = 2**26
-"""Largest change of one unit in units of the released totals: small enough for every sampler."""
+"""The largest change of one unit in units of the released totals: small enough for every sampler."""
 MOST_VALUE_STEPS = 2**58
-"""Largest change of one unit in steps of its values, which are added up before the total is rounded: two such fit 64
-bits."""
+"""The largest change of one unit in steps of its values, which are added up before the total is rounded: two such fit
+64 bits."""
 _LARGEST_VALUE = 2**61
-"""Steps of one value, from 0 on: 64 bits hold the difference of two."""
+"""The largest value in steps: 64 bits hold the difference of two."""
 _EXACT_QUOTIENT = 2**50
-"""Multiples of a grid that is no power of two are found exactly up to here: value, grid and quotient are each off by at
-most 2^-53 of their size, less than half a step in all."""
+"""Multiples of a grid that is no power of two are exact up to here: value, grid and quotient are each off by at most
+2^-53 of their size, less than half a step in all."""
 _LEAST_STEP = Fraction(1, 2**960)
-"""Steps that a double holds in full, and whose parts, 2^-33 of them, are numbers that may be written down."""
+"""The smallest step: a double holds it in full, and 2^-33 of it is a number that may be written down."""
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """A contribution is what one row adds to one total: a whole number, and nothing where the value is missing or the
-    test fails.
-    """
+    """What one row adds to one total: an integer, and nothing where the value is NULL or the predicate fails."""
 
     value: Expression | None = None
-    """What is added up; None where every row adds one."""
+    """The summed expression; None where every row adds one."""
     step: Fraction = Fraction(1)
     origin: int = 0
-    """The value is counted in steps from this one on,"""
+    """The value is counted in steps from this one,"""
     low: int = 0
     high: int = 1
-    """and held between these two."""
+    """and clamped between these two."""
     mirrored: bool = False
-    """The row adds what is missing to ``high`` instead."""
+    """Whether the row adds ``high`` minus its value instead."""
 
 
 @dataclass(frozen=True)
 class GroupEstimate:
-    """An estimate is a number per group with the range that holds the exact one; NaN is NULL."""
+    """A number per group with the range that holds the exact one; NaN is NULL."""
 
     value: Floats
     low: Floats
     high: Floats
     sum_width: Callable[[int], float] | None = None
-    """The half-width of the sum of so many of them, which is far below that of their ranges; None where it is not known
-    to be."""
+    """The half-width of the sum of n of them, which is far below the sum of their half-widths; None where that is not
+    known."""
     labels: Sequence[Any] | None = None
-    """What the values are the places of, where they are no numbers."""
+    """The labels that the values index, where they are not numbers."""
 
 
 class Estimator(Protocol):
-    """An estimator says how noisy totals become a number: it is stored with them, so that they can be read years
-    later.
-    """
+    """How noisy totals become a number: it is stored with them, so that they can be read years later."""
 
     adds_up: ClassVar[bool]
     """Whether the number of several groups together is the sum of theirs."""
 
     def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
-        """Estimate the number and its range, given totals in the measures' own terms, each within ± its half-width:
-        the range holds whenever all of them are.
+        """Estimate the number and its range from totals in the measures' own terms, each within ± its half-width: the
+        range holds whenever all of them are.
         """
         ...
 
@@ -93,10 +89,10 @@ class Estimator(Protocol):
 @codec.value("total-estimator")
 @dataclass(frozen=True)
 class TotalEstimate:
-    """A total is its own estimate."""
+    """A total as its own estimate."""
 
     whole: bool
-    """The exact number was a whole one: the noisy one is shown rounded."""
+    """Whether the exact number is an integer: the noisy one is then shown rounded."""
     adds_up: ClassVar[bool] = True
 
     def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
@@ -107,7 +103,7 @@ class TotalEstimate:
 @codec.value("mean-estimator")
 @dataclass(frozen=True)
 class Ratio:
-    """A mean is low + (high − low)·a/(a + b) of its two sums a = Σ(x − low), b = Σ(high − x).
+    """A mean, low + (high − low)·a/(a + b) of its two sums a = Σ(x − low), b = Σ(high − x).
 
     It rises in a and falls in b, so its range is reached at the corners of theirs. Both are known to be ≥ 0, so each is
     moved there before its range is laid around it: no range is narrower than its noise. Values that are each rounded by
@@ -117,7 +113,7 @@ class Ratio:
     low: Fraction
     high: Fraction
     rounding: Fraction = Fraction(0)
-    """How far a value may lie from the step that it is counted as."""
+    """The largest distance of a value from the step that it is rounded to."""
     adds_up: ClassVar[bool] = False
 
     def __init__(self, low: Number, high: Number, rounding: Number = 0) -> None:
@@ -126,26 +122,29 @@ class Ratio:
         object.__setattr__(self, "rounding", exact(rounding, "rounding"))
 
     def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
-        (above, below), (up, down) = totals, widths
+        (low_sum, high_sum), (low_width, high_width) = totals, widths
         low, high = float(self.low), float(self.high)
 
-        def between(a: Floats, b: Floats, nothing: float) -> Floats:
+        def mean_of(a: Floats, b: Floats, empty: float) -> Floats:
             with np.errstate(invalid="ignore", divide="ignore"):
-                return np.where(a + b > 0, low + (high - low) * (a / (a + b)), nothing)
+                return np.where(a + b > 0, low + (high - low) * (a / (a + b)), empty)
 
-        least, most = np.maximum(above - up, 0), np.maximum(above, 0) + up
-        fewest, many = np.maximum(below - down, 0), np.maximum(below, 0) + down
-        value, lower, upper = between(above, below, np.nan), between(least, many, low), between(most, fewest, high)
-        moved = float(self.rounding)
-        lower, upper = np.maximum(lower - moved, low), np.minimum(upper + moved, high)
+        low_sum_min, low_sum_max = np.maximum(low_sum - low_width, 0), np.maximum(low_sum, 0) + low_width
+        high_sum_min, high_sum_max = np.maximum(high_sum - high_width, 0), np.maximum(high_sum, 0) + high_width
+        value, lower, upper = (
+            mean_of(low_sum, high_sum, np.nan),
+            mean_of(low_sum_min, high_sum_max, low),
+            mean_of(low_sum_max, high_sum_min, high),
+        )
+        rounding_error = float(self.rounding)
+        lower, upper = np.maximum(lower - rounding_error, low), np.minimum(upper + rounding_error, high)
         return GroupEstimate(np.clip(value, lower, upper), lower, upper)
 
 
 @codec.value("combined-estimator")
 @dataclass(frozen=True)
 class CombinedEstimate:
-    """This is a number that is put together from two totals with equal noise: as often as this the first, and as
-    often as this the second.
+    """A number that is a linear combination of two totals with equal noise.
 
     Every row adds the same to both totals together. So where the value of a row is rounded by at most so much of that,
     the number is off by at most so much of both totals, at their upper ends.
@@ -154,10 +153,10 @@ class CombinedEstimate:
     first: Fraction
     second: Fraction
     whole: bool
-    """The exact number was a whole one: the noisy one is shown rounded."""
+    """Whether the exact number is an integer: the noisy one is then shown rounded."""
     rounding: Fraction = Fraction(0)
-    """How far a value may lie from the step that it is counted as, over what a row adds to both totals together: in
-    answers that were stored when values, and not totals, were rounded to the units of the noise."""
+    """The largest rounding error of a value over what a row adds to both totals together: in answers that were stored
+    when values, and not totals, were rounded to the units of the noise."""
     adds_up: ClassVar[bool] = True
 
     def __init__(self, first: Number, second: Number, whole: bool, rounding: Number = 0) -> None:
@@ -167,18 +166,18 @@ class CombinedEstimate:
         object.__setattr__(self, "rounding", exact(rounding, "rounding"))
 
     def combined(self, totals: Sequence[Floats]) -> Floats:
-        """Put the two totals together."""
+        """Return the linear combination of the two totals."""
         first, second = totals
         return float(self.first) * first + float(self.second) * second
 
     def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
         width = abs(float(self.first)) * widths[0] + abs(float(self.second)) * widths[1]
-        both = sum(np.maximum(total, 0) + half for total, half in zip(totals, widths, strict=True))
-        return TotalEstimate(self.whole).estimate([self.combined(totals)], [width + float(self.rounding) * both])
+        upper_total = sum(np.maximum(total, 0) + half_width for total, half_width in zip(totals, widths, strict=True))
+        return TotalEstimate(self.whole).estimate([self.combined(totals)], [width + float(self.rounding) * upper_total])
 
 
 class Reads(Enum):
-    """This is what is read of the rows of a group for something that is asked."""
+    """What is read of the rows of a group for a requested aggregate."""
 
     TOTALS = "totals"
     RANKS = "ranks"
@@ -187,7 +186,7 @@ class Reads(Enum):
 
 
 class MeasureSteps(Protocol):
-    """A measure in whole steps says this of them."""
+    """A measure with the step and range of its values."""
 
     @property
     def measure(self) -> Measure: ...
@@ -203,86 +202,86 @@ class MeasureSteps(Protocol):
 
 
 class AggregateRequest(Protocol):
-    """This is what is asked of the rows of every group."""
+    """A requested aggregate of the rows of every group."""
 
     reads: ClassVar[Reads]
     once_per_unit: ClassVar[bool]
-    """A unit counts once in a group, however many rows it has there."""
+    """Whether a unit counts once in a group, however many rows it has there."""
     noises: ClassVar[int]
-    """How many noises, one for each total, stand behind the number."""
+    """The number of noisy totals behind the number."""
 
     @property
     def name(self) -> str:
-        """Say in words what is counted, added up or chosen."""
+        """What is counted, added up or chosen, in words."""
         ...
 
     @property
     def together(self) -> Hashable:
-        """Give what is equal for all that is made from one reading: of totals, that they are totals."""
+        """A key that is equal for all requests answered by one reading: all totals share one."""
         ...
 
     @property
     def where(self) -> Expression | None:
-        """Say which rows count; all of them when there is no test."""
+        """The predicate of the rows that count; None for all rows."""
         ...
 
     @property
     def value(self) -> Expression | None:
-        """Say what is added up; None where rows or units are counted."""
+        """The summed expression; None where rows or units are counted."""
         ...
 
     @property
     def result(self) -> Domain:
-        """Say what is known of the noisy number: its type; noise knows no bounds."""
+        """The domain of the noisy number: a type without bounds."""
         ...
 
     @property
     def possible(self) -> tuple[Fraction, Fraction] | None:
-        """Give the range of the exact number whatever the data hold; None where it grows with the rows."""
+        """The range of the exact number whatever the data hold; None where it grows with the rows."""
         ...
 
     def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
-        """List what is measured for it, where all of this is asked, or needed, of the same rows."""
+        """Return the measures taken for it, where all of ``asked`` are requested, or needed, of the same rows."""
         ...
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
-        """Say how the totals of what is measured for it are read."""
+        """Return the estimator for the totals of its measures."""
         ...
 
 
 class Measure(AggregateRequest, Protocol):
-    """A measure is added up in whole steps, over the rows of every group; it may be asked as it is."""
+    """A measure added up in whole steps over the rows of every group; it may be requested itself."""
 
     noised: ClassVar[str]
     """What the noise is added to, in words."""
 
     def step(self, rows: int) -> Fraction:
-        """Give the step that values are rounded to before they are added up: the natural one, or one so fine that so
-        many rows are a number of steps that 64 bits hold.
+        """Return the step that values are rounded to before they are added up: the natural one, or one for which so
+        many rows add up to a number of steps that 64 bits hold.
         """
         ...
 
     def held(self, step: Fraction) -> tuple[int, int]:
-        """Give the least and the greatest number of steps of one row's value."""
+        """Return the least and the greatest value of one row, in steps."""
         ...
 
     def size(self, low: int, high: int) -> int:
-        """Give the largest contribution of one row to all coordinates together."""
+        """Return the largest contribution of one row to all coordinates together."""
         ...
 
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
-        """List what an engine adds up."""
+        """Return what an engine adds up."""
         ...
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
-        """Give what a row in the middle of its range adds to every coordinate, for forecasts."""
+        """Return what a row in the middle of its range adds to every coordinate, for forecasts."""
         ...
 
 
 @codec.value("count")
 @dataclass(frozen=True)
 class Count:
-    """This counts the rows where the predicate holds; all rows without one."""
+    """The number of rows where the predicate holds."""
 
     where: Expression | None = None
     reads: ClassVar[Reads] = Reads.TOTALS
@@ -320,15 +319,16 @@ class Count:
         return (Contribution(None, step, 0, low, high),)
 
     def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
-        """A mean counts its own rows, where its value is there: those may be the rows that are counted here."""
-        means = (each for each in asked if isinstance(each, Mean) and each.rows == self)
+        """Use a mean over the same rows if there is one: it counts the rows where its value is not NULL."""
+        means = (request for request in asked if isinstance(request, Mean) and request.rows == self)
         return (next(means, self),)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
-        (own,) = measured
-        if isinstance(own.measure, Mean):
-            each = 1 / (own.measure.size(own.low, own.high) * own.step)  # a + b is so much for every row
-            return CombinedEstimate(each, each, whole=True)
+        (scaled,) = measured
+        if isinstance(scaled.measure, Mean):
+            # every row adds 1/row_weight to a + b
+            row_weight = 1 / (scaled.measure.size(scaled.low, scaled.high) * scaled.step)
+            return CombinedEstimate(row_weight, row_weight, whole=True)
         return TotalEstimate(whole=True)
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
@@ -338,7 +338,7 @@ class Count:
 @codec.value("distinct-units")
 @dataclass(frozen=True)
 class Distinct(Count):
-    """This counts the units with a row where the predicate holds."""
+    """The number of units with a row where the predicate holds."""
 
     once_per_unit: ClassVar[bool] = True
     name: ClassVar[str] = "units"
@@ -347,7 +347,7 @@ class Distinct(Count):
 @codec.value("sum")
 @dataclass(frozen=True)
 class Sum:
-    """This is the sum of a bounded value over the rows where the predicate holds."""
+    """The sum of a bounded value over the rows where the predicate holds."""
 
     value: Expression
     where: Expression | None = None
@@ -371,10 +371,10 @@ class Sum:
 
     def step(self, rows: int) -> Fraction:
         low, high = value_range(self.value)
-        return _step(self.value, max(abs(low), abs(high)), rows)
+        return _value_step(self.value, max(abs(low), abs(high)), rows)
 
     def held(self, step: Fraction) -> tuple[int, int]:
-        return _held(self.value, step)
+        return _value_steps(self.value, step)
 
     def size(self, low: int, high: int) -> int:
         return max(1, abs(low), abs(high))
@@ -383,16 +383,16 @@ class Sum:
         return (Contribution(self.value, step, 0, low, high),)
 
     def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
-        """A mean knows the sum too."""
+        """Use the mean of the same value if there is one: it measures the sum too."""
         mean = Mean(self.value, self.where)
         return (mean,) if mean in asked else (self,)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
-        (own,) = measured
+        (scaled,) = measured
         whole = self.result.type is Type.INTEGER
-        if isinstance(own.measure, Mean):  # Σx = low·n + a, and n = (a + b)/(high − low)
-            size = own.measure.size(own.low, own.high)
-            return CombinedEstimate(Fraction(own.low + size, size), Fraction(own.low, size), whole)
+        if isinstance(scaled.measure, Mean):  # Σx = low·n + a, and n = (a + b)/(high − low)
+            size = scaled.measure.size(scaled.low, scaled.high)
+            return CombinedEstimate(Fraction(scaled.low + size, size), Fraction(scaled.low, size), whole)
         return TotalEstimate(whole)
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
@@ -402,7 +402,7 @@ class Sum:
 @codec.value("mean")
 @dataclass(frozen=True)
 class Mean:
-    """This is the mean of a bounded value, measured as two sums: Σ(x − low) and Σ(high − x).
+    """The mean of a bounded value, measured as two sums: Σ(x − low) and Σ(high − x).
 
     Together a row contributes high − low to the two, wherever its value lies: half the variance of a sum and a count
     that share the price evenly.
@@ -432,59 +432,58 @@ class Mean:
         low, high = value_range(self.value)
         if low == high:  # so small a step that the mean of one number is that number
             return (abs(low) or Fraction(1)) / 2**40
-        return _step(self.value, high - low, rows)
+        return _value_step(self.value, high - low, rows)
 
     def held(self, step: Fraction) -> tuple[int, int]:
-        return _held(self.value, step)
+        return _value_steps(self.value, step)
 
     def size(self, low: int, high: int) -> int:
         return max(1, high - low)
 
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
-        """Both are counted from the low end, so that no number is larger than the range it lies in."""
+        """Return the two sums, both counted from the low end, so that no number is larger than the range it lies in."""
         size = self.size(low, high)
-        above = Contribution(self.value, step, low, 0, size)
-        return above, Contribution(self.value, step, low, 0, size, mirrored=True)
+        low_sum = Contribution(self.value, step, low, 0, size)
+        return low_sum, Contribution(self.value, step, low, 0, size, mirrored=True)
 
     @property
     def rows(self) -> Count:
-        """Count the rows that it is the mean of: those where the value is there."""
+        """The count of the rows where the value is not NULL."""
         return Count(both(self.where, present(self.value)))
 
     def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (self,)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
-        (own,) = measured
-        high = own.low + self.size(own.low, own.high)
-        return Ratio(own.low * own.step, high * own.step, rounding(self.value, own.step))
+        (scaled,) = measured
+        high = scaled.low + self.size(scaled.low, scaled.high)
+        return Ratio(scaled.low * scaled.step, high * scaled.step, rounding(self.value, scaled.step))
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return (Fraction(self.size(low, high), 2) * step,) * 2
 
 
 def present(value: Expression) -> Expression:
-    """Test that a value is there."""
+    """Return the predicate that a value is not NULL."""
     return call("NOT", call("IS NULL", value))
 
 
 def both(first: Expression | None, second: Expression) -> Expression:
-    """Test two things at once, in an order of their own: so that equal tests are equal."""
+    """Return the conjunction of two predicates in a canonical order, so that equal conditions are equal."""
     return second if first is None else call("AND", *sorted((first, second), key=repr))
 
 
 def value_range(value: Expression) -> tuple[Fraction, Fraction]:
-    """Give the declared or derived range of what is added up."""
-    found = value.domain.range
-    if found is None:
+    """Return the declared or derived range of a summed value."""
+    bounds = value.domain.range
+    if bounds is None:
         raise InvalidParameter("value", value.domain, "an expression with a finite range")
-    low, high = found
+    low, high = bounds
     return Fraction(low), Fraction(high)  # type: ignore[arg-type]
 
 
 def rounding(value: Expression, step: Fraction) -> Fraction:
-    """Bound how far a value lies from the step that it is counted as: not at all where all that it can be are whole
-    steps.
+    """Bound the distance of a value from the step that it is rounded to: 0 where all its values are whole steps.
 
     A double over a power of two is exact, so half a step is all. A whole number of 64 bits, or a multiple of a grid,
     becomes a double first, which moves it by at most 2^-53 of its size.
@@ -496,27 +495,29 @@ def rounding(value: Expression, step: Fraction) -> Fraction:
 
 
 def natural_step(value: Expression) -> Fraction | None:
-    """Give the step that all values are multiples of: 1, or their grid; None where any number may occur."""
+    """Return the step that all values are multiples of: 1, or their grid; None where any number may occur."""
     return Fraction(1) if value.domain.type is Type.INTEGER else value.domain.grid
 
 
-def _held(value: Expression, step: Fraction) -> tuple[int, int]:
+def _value_steps(value: Expression, step: Fraction) -> tuple[int, int]:
     low, high = value_range(value)
     return math.floor(low / step), math.ceil(high / step)
 
 
-def _step(value: Expression, largest: Fraction, rows: int) -> Fraction:
-    """Give the natural step where values are exact multiples of it, whatever rows there are; else a power of two."""
-    furthest, natural = max(map(abs, value_range(value))), natural_step(value)
+def _value_step(value: Expression, largest_contribution: Fraction, rows: int) -> Fraction:
+    """Return the natural step where values are exact multiples of it, for any number of rows up to this; else a power
+    of two.
+    """
+    largest_value, natural = max(map(abs, value_range(value))), natural_step(value)
     if natural is not None:
-        most = _LARGEST_VALUE if value.domain.type is Type.INTEGER else _EXACT_QUOTIENT
-        if furthest <= natural * most and largest * rows <= natural * MOST_VALUE_STEPS:
+        max_steps = _LARGEST_VALUE if value.domain.type is Type.INTEGER else _EXACT_QUOTIENT
+        if largest_value <= natural * max_steps and largest_contribution * rows <= natural * MOST_VALUE_STEPS:
             return natural
-    return power_above(max(largest * rows / MOST_VALUE_STEPS, furthest / _LARGEST_VALUE, _LEAST_STEP))
+    return power_above(max(largest_contribution * rows / MOST_VALUE_STEPS, largest_value / _LARGEST_VALUE, _LEAST_STEP))
 
 
 def power_above(value: Fraction) -> Fraction:
-    """Give the least power of two that is at least this."""
+    """Return the least power of two that is at least this."""
     exponent = math.floor(math.log2(value))
     power = Fraction(2) ** exponent
     return power if power >= value else power * 2

@@ -1,7 +1,7 @@
-"""These are asked of the order of values: medians and other quantiles, and the least and the greatest.
+"""Order statistics: medians and other quantiles, minimum and maximum.
 
-Whatever is asked of the order of one column, among the same rows, is read once. Quantiles share one recursion; the
-least and the greatest value are aimed at from within, at a rank that the price decides.
+All order statistics of one column, among the same rows, share one reading. Quantiles share one recursion; the minimum
+and the maximum are approached from within, at a rank that the price decides.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact, text
 
 MOST_DECIMALS = 10**6
-"""Shares are told apart to six decimals."""
+"""The resolution of probabilities: six decimals."""
 _DOUBLE = 2**52
-"""Steps no finer than a double tells apart at the far end of the range."""
+"""The most steps in a value: a double tells no finer ones apart."""
 
 
 @codec.value("ranked-value")
 @dataclass(frozen=True)
 class RankedValue(Sum):
-    """The value by which rows are put in order, in a moderate number of steps: a value is chosen among all of them, and
+    """The value that rows are ranked by, in a moderate number of steps: a value is selected among all of them, and
     nothing is added up.
     """
 
     def step(self, rows: int) -> Fraction:
         low, high = value_range(self.value)
-        furthest, step = max(abs(low), abs(high)), natural_step(self.value)
+        largest_value, step = max(abs(low), abs(high)), natural_step(self.value)
         if step is None:
-            step = power_above(furthest * rows / 2**24) if furthest else Fraction(1)
-        while furthest * rows / step > MOST_STEPS or furthest / step > _DOUBLE:
+            step = power_above(largest_value * rows / 2**24) if largest_value else Fraction(1)
+        while largest_value * rows / step > MOST_STEPS or largest_value / step > _DOUBLE:
             step *= 2
         return step
 
@@ -62,15 +62,15 @@ class RankedValue(Sum):
 @codec.value("quantile")
 @dataclass(frozen=True)
 class Quantile:
-    """This is a value with so great a share of the others below it, among the rows where the predicate holds: 0 is the
-    least, 1 the greatest.
-    """
+    """The quantile at a probability, among the rows where the predicate holds: 0 is the minimum, 1 the maximum."""
 
     value: Expression
     probability: Fraction
     where: Expression | None = None
     listed: bool = False
-    """It is one of the column's own values, and has its type: the others are numbers that may lie between two."""
+    """Whether the result is one of the column's declared values, and has its type: otherwise it is a number that may
+    lie between two.
+    """
     reads: ClassVar[Reads] = Reads.RANKS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
@@ -95,7 +95,7 @@ class Quantile:
         return value_range(self.value)
 
     def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
-        """Ranks are read of values that are there: their sum, in steps, and how many they are."""
+        """Return the sum of the non-NULL values in steps, which they are ranked by, and their count."""
         return RankedValue(self.value, self.where), Count(both(self.where, present(self.value)))
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
@@ -109,10 +109,10 @@ _NAMES = {Fraction(0): "least", Fraction(1, 2): "median", Fraction(1): "greatest
 @codec.value("chosen-estimator")
 @dataclass(frozen=True)
 class Chosen:
-    """A chosen value is its own estimate, within the bounds of all values.
+    """A selected value as its own estimate, within the bounds of all values.
 
-    Nothing more is known of the exact quantile, unless two more numbers were chosen around it: then it lies between
-    them. The exact least value is at most the one that stands for it, and the greatest at least.
+    Nothing more is known of the exact quantile, unless two more values were selected around it: then it lies between
+    them. The exact minimum is at most its estimate, and the exact maximum at least.
     """
 
     low: Fraction
@@ -126,17 +126,17 @@ class Chosen:
         object.__setattr__(self, "probability", exact(probability, "probability"))
 
     def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
-        """Estimate the value and its range: a half-width of 0 says that what was chosen around the value holds with the
-        confidence that is asked for.
+        """Estimate the value and its range: a half-width of 0 means that the values selected around it hold with the
+        requested confidence.
         """
         value, *ends = totals
         low, high = (np.full_like(value, float(end)) for end in (self.low, self.high))
-        known = GroupEstimate(np.clip(value, low, high), low, high)
+        prior_estimate = GroupEstimate(np.clip(value, low, high), low, high)
         if np.max(widths[0], initial=0) > 0:
-            return known
+            return prior_estimate
         if ends:
             below, above = np.maximum(np.minimum(*ends), low), np.minimum(np.maximum(*ends), high)
-            return GroupEstimate(np.clip(known.value, below, above), below, above)
+            return GroupEstimate(np.clip(prior_estimate.value, below, above), below, above)
         if self.probability == 0:
-            return replace(known, high=known.value)
-        return replace(known, low=known.value) if self.probability == 1 else known
+            return replace(prior_estimate, high=prior_estimate.value)
+        return replace(prior_estimate, low=prior_estimate.value) if self.probability == 1 else prior_estimate

@@ -1,9 +1,8 @@
-"""These measures say how values are spread: variance, covariance, correlation, and the line of least squares.
+"""Aggregates of second moments: variance, covariance, correlation, and least-squares regression.
 
-Each is made from centred moments of the rows where all of its values are there: the two sums of a mean, the squares of
-the distances from the middle of a column's range, the products of two columns' distances. What is equal is measured
-once, whatever is made from it: VARIANCE and AVG of one column share its two sums, and everything about one pair of
-columns shares all of its moments.
+Each is computed from centred moments of the rows where none of its values is NULL: the two sums of a mean, the squares
+of the distances from the middle of a column's range, the products of two columns' distances. Equal moments are measured
+once: VARIANCE and AVG of one column share its two sums, and all aggregates of one pair of columns share its moments.
 """
 
 from __future__ import annotations
@@ -40,27 +39,27 @@ _REAL = Domain(Type.REAL, nullable=True)
 @codec.value("squares")
 @dataclass(frozen=True)
 class Squares(Sum):
-    """This is the sum of squared distances from the middle of a range."""
+    """The sum of squared distances from the middle of a range."""
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
-        """Give what values that are spread evenly have: a third of the largest square."""
+        """Return the expectation for uniform values: a third of the largest square."""
         return (Fraction(high, 3) * step,)
 
 
 @codec.value("products")
 @dataclass(frozen=True)
 class Products(Sum):
-    """This is the sum of products of two columns' distances from the middles of their ranges."""
+    """The sum of products of two columns' distances from the middles of their ranges."""
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
-        """Give what two columns that are spread evenly and correlated by a half have: a sixth of the largest one."""
+        """Return the expectation for two uniform columns with correlation 1/2: a sixth of the largest product."""
         return (Fraction(high, 6) * step,)
 
 
 def squares(value: Expression, where: Expression | None) -> Squares:
-    """Ask for the squares of a value: written as sizes, so that it is known that none is negative."""
-    size = call("ABS", _centred(value))
-    return Squares(call("*", size, size), where)
+    """Return the measure of the squares of a value, written with ABS so that none is derived to be negative."""
+    distance = call("ABS", _centred(value))
+    return Squares(call("*", distance, distance), where)
 
 
 def products(x: Expression, y: Expression, where: Expression | None) -> Products:
@@ -72,7 +71,7 @@ def _centred(value: Expression) -> Expression:
 
 
 def middle(value: Expression) -> Fraction:
-    """Give the middle of a value's range, as the nearest double."""
+    """Return the middle of a value's range, as the nearest double."""
     low, high = value_range(value)
     return min(max(Fraction(float((low + high) / 2)), low), high)
 
@@ -80,7 +79,7 @@ def middle(value: Expression) -> Fraction:
 @codec.value("variance")
 @dataclass(frozen=True)
 class Variance:
-    """This is the variance of a bounded value, or its root, over the rows where the predicate holds."""
+    """The variance of a bounded value, or its root, over the rows where the predicate holds."""
 
     value: Expression
     sample: bool
@@ -105,20 +104,20 @@ class Variance:
     @property
     def possible(self) -> tuple[Fraction, Fraction] | None:
         low, high = value_range(self.value)
-        most = (high - low) ** 2 / (2 if self.sample else 4)
-        return Fraction(0), Fraction(math.sqrt(most)) if self.root else most
+        largest_variance = (high - low) ** 2 / (2 if self.sample else 4)
+        return Fraction(0), Fraction(math.sqrt(largest_variance)) if self.root else largest_variance
 
     def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return Mean(self.value, self.where), squares(self.value, self.where)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
-        mean, held = measured
-        return moments.SpreadEstimate(axis(mean), held.step / 2, self.sample, self.root)
+        mean, squares_steps = measured
+        return moments.SpreadEstimate(axis(mean), squares_steps.step / 2, self.sample, self.root)
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Two bounded values are asked about together, over the rows where both are there and the predicate holds."""
+    """An aggregate of two bounded values, over the rows where neither is NULL and the predicate holds."""
 
     y: Expression
     x: Expression
@@ -132,7 +131,7 @@ class Pairs:
 
     @property
     def value(self) -> Expression:
-        """Both are read."""
+        """An expression that reads both values."""
         return products(self.x, self.y, None).value
 
     @property
@@ -141,7 +140,7 @@ class Pairs:
 
     @property
     def sums(self) -> tuple[Mean, Mean]:
-        """Ask for the two sums of each, over the rows where the other is there."""
+        """The means of both values, over the rows where the other is not NULL."""
         return Mean(self.x, present_too(self.where, self.y)), Mean(self.y, present_too(self.where, self.x))
 
     @property
@@ -160,7 +159,7 @@ class Pairs:
 @codec.value("covariance")
 @dataclass(frozen=True)
 class CovarianceOfPairs(Pairs):
-    """This is the covariance of two values."""
+    """The covariance of two values."""
 
     sample: bool = False
     noises: ClassVar[int] = 5
@@ -171,22 +170,22 @@ class CovarianceOfPairs(Pairs):
 
     @property
     def possible(self) -> tuple[Fraction, Fraction] | None:
-        (low, high), (least, most) = value_range(self.x), value_range(self.y)
-        reach = (high - low) * (most - least) / (2 if self.sample else 4)
-        return -reach, reach
+        (x_low, x_high), (y_low, y_high) = value_range(self.x), value_range(self.y)
+        largest = (x_high - x_low) * (y_high - y_low) / (2 if self.sample else 4)
+        return -largest, largest
 
     def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (*self.sums, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
-        x, y, held = measured
-        return moments.Covariance(axis(x), axis(y), held.step / 2, self.sample)
+        x, y, product_steps = measured
+        return moments.Covariance(axis(x), axis(y), product_steps.step / 2, self.sample)
 
 
 @codec.value("correlation")
 @dataclass(frozen=True)
 class CorrelationOfPairs(Pairs):
-    """This is the correlation of two values, or its square."""
+    """The correlation of two values, or its square."""
 
     squared: bool = False
     noises: ClassVar[int] = 7
@@ -203,15 +202,15 @@ class CorrelationOfPairs(Pairs):
         return (*self.sums, self.squares_x, self.squares_y, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
-        x, y, *held = measured
-        of_x, of_y, of_both = (each.step / 2 for each in held)
-        return moments.Correlation(axis(x), axis(y), (of_x, of_y, of_both), self.squared)
+        x, y, *second_moments = measured
+        x_rounding, y_rounding, product_rounding = (moment.step / 2 for moment in second_moments)
+        return moments.Correlation(axis(x), axis(y), (x_rounding, y_rounding, product_rounding), self.squared)
 
 
 @codec.value("line")
 @dataclass(frozen=True)
 class LineOfPairs(Pairs):
-    """This is the slope of the line of least squares through y over x, or its intercept."""
+    """The slope or the intercept of the least-squares line of y over x."""
 
     intercept: bool = False
     noises: ClassVar[int] = 6
@@ -228,18 +227,18 @@ class LineOfPairs(Pairs):
         return (*self.sums, self.squares_x, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
-        x, y, *held = measured
-        of_x, of_both = (each.step / 2 for each in held)
-        return moments.RegressionLine(axis(x), axis(y), (of_x, of_both), self.intercept)
+        x, y, *second_moments = measured
+        x_rounding, product_rounding = (moment.step / 2 for moment in second_moments)
+        return moments.RegressionLine(axis(x), axis(y), (x_rounding, product_rounding), self.intercept)
 
 
 def present_too(where: Expression | None, value: Expression) -> Expression | None:
-    """Test that this value is there too, unless it always is."""
+    """Add the condition that this value is not NULL, unless it never is."""
     return where if never_null(value) else both(where, present(value))
 
 
 def axis(mean: MeasureSteps) -> moments.Axis:
-    """Say from where the two sums of a mean, and the squares and products of its value, are counted."""
+    """Return the range and the origin of the sums of a mean, and of the squares and products of its value."""
     value = mean.measure.value
     assert value is not None
     ends = mean.low * mean.step, (mean.low + mean.measure.size(mean.low, mean.high)) * mean.step

@@ -1,4 +1,4 @@
-"""Each result found of one unit's rows is one value for the unit, within a range derived from what is declared.
+"""Aggregates and window functions over the rows of one unit, with ranges derived from declared domains.
 
 A result is a function of the unit's own rows, so a relation of results is unit-wise whatever they are; the range is
 what bounds a sum over units. With at most ``cap`` rows counted, a count lies in [0, cap] (in [1, cap] where every row
@@ -31,43 +31,43 @@ from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 
 _EXACT = 2**52
-"""Sums of at most so many steps are doubles of their own."""
+"""The most steps of a sum: doubles are exact up to here."""
 _FINEST = Fraction(1, 2**440)
-"""No step is finer: a real nearer to 0 than 2^-500 is 0."""
+"""The finest step: a real nearer to 0 than 2^-500 is 0."""
 _FINE = 2**48
-"""Steps that a sum without a declared grid may have."""
+"""The steps of a sum without a declared grid."""
 
 
 class UnitMeasure(Protocol):
-    """A unit measure is what is found of the rows of one unit."""
+    """An aggregate over the rows of one unit."""
 
     name: ClassVar[str]
-    """What SQL calls it."""
+    """Its SQL name."""
 
     @property
     def where(self) -> Expression | None:
-        """Say which rows count; all of them when there is no test."""
+        """The predicate of the rows that count; None for all rows."""
         ...
 
     @property
     def value(self) -> Expression | None:
-        """Say what it is about; None where rows are counted."""
+        """The aggregated expression; None where rows are counted."""
         ...
 
     @property
     def domain(self) -> Domain:
-        """Say what the result can be: it is clamped to it."""
+        """The domain that the result is clamped to."""
         ...
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """List what is evaluated on the unit's rows."""
+        """The expressions evaluated on the unit's rows."""
         ...
 
 
 @dataclass(frozen=True)
-class _OfValue:
-    """These measures are found of one value of each row."""
+class _ValueAggregate:
+    """An aggregate of one value of each row."""
 
     value: Expression
     where: Expression | None = None
@@ -78,14 +78,14 @@ class _OfValue:
 
     @property
     def nullable(self) -> bool:
-        """Tell whether a unit whose rows are all there may have no result."""
+        """Whether the result may be NULL for a unit with rows."""
         return self.value.domain.nullable or self.where is not None
 
 
 @codec.value("unit-count")
 @dataclass(frozen=True)
 class UnitCount:
-    """This is the number of a unit's rows, at most the cap."""
+    """The number of a unit's rows, at most the cap."""
 
     where: Expression | None
     cap: int
@@ -106,34 +106,34 @@ class UnitCount:
 
 @codec.value("unit-distinct")
 @dataclass(frozen=True)
-class UnitDistinct(_OfValue):
-    """This is the number of different values in a unit's rows, NULL aside, at most the cap."""
+class UnitDistinct(_ValueAggregate):
+    """The number of distinct values in a unit's rows, NULL aside, at most the cap."""
 
     cap: int = 1
     name: ClassVar[str] = "COUNT DISTINCT"
 
     @property
     def domain(self) -> Domain:
-        listed = 2 if self.value.domain.type is Type.BOOLEAN else len(self.value.domain.values or ())
-        return Domain(Type.INTEGER, bounds=(0, min(self.cap, listed or self.cap)))
+        declared_values = 2 if self.value.domain.type is Type.BOOLEAN else len(self.value.domain.values or ())
+        return Domain(Type.INTEGER, bounds=(0, min(self.cap, declared_values or self.cap)))
 
 
 @codec.value("unit-sum")
 @dataclass(frozen=True)
-class UnitSum(_OfValue):
-    """This is the sum of a bounded value over a unit's rows; NULL where no row has one."""
+class UnitSum(_ValueAggregate):
+    """The sum of a bounded value over a unit's rows; NULL where no row has one."""
 
     cap: int = 1
     name: ClassVar[str] = "SUM"
 
     @property
     def step(self) -> Fraction:
-        """Give the step of which what is added up is a whole number."""
+        """The step that values are rounded to before they are added up."""
         return _step(self.value, self.cap)
 
     @property
     def held(self) -> tuple[int, int]:
-        """Bound the least and the greatest sum, in steps."""
+        """The least and the greatest sum, in steps."""
         low, high = steps_held(self.value, self.step)
         return min(low, self.cap * low), max(high, self.cap * high)
 
@@ -144,17 +144,17 @@ class UnitSum(_OfValue):
             ends = (intervals.nearest(end) * intervals.nearest(self.step) for end in (low, high))
             grid = self.value.domain.grid if self.value.domain.grid == self.step else None
             return intervals.real(ends, nullable=self.nullable, grid=grid)
-        found = intervals.whole(low, high, nullable=self.nullable)
-        if found is None:
+        domain = intervals.whole(low, high, nullable=self.nullable)
+        if domain is None:
             rule = f"a sum of {self.cap:,} such values does not fit 64 bits"
             raise Unsupported("unbounded", rule, fix="narrow the value with LEAST(GREATEST(…, low), high)")
-        return found
+        return domain
 
 
 @codec.value("unit-mean")
 @dataclass(frozen=True)
-class UnitMean(_OfValue):
-    """This is the mean of a bounded value over a unit's rows; NULL where no row has one."""
+class UnitMean(_ValueAggregate):
+    """The mean of a bounded value over a unit's rows; NULL where no row has one."""
 
     name: ClassVar[str] = "AVG"
 
@@ -170,8 +170,8 @@ class UnitMean(_OfValue):
 
 @codec.value("unit-least")
 @dataclass(frozen=True)
-class UnitLeast(_OfValue):
-    """This is the least value in a unit's rows; NULL where no row has one."""
+class UnitLeast(_ValueAggregate):
+    """The least value in a unit's rows; NULL where no row has one."""
 
     name: ClassVar[str] = "MIN"
 
@@ -182,8 +182,8 @@ class UnitLeast(_OfValue):
 
 @codec.value("unit-greatest")
 @dataclass(frozen=True)
-class UnitGreatest(_OfValue):
-    """This is the greatest value in a unit's rows; NULL where no row has one."""
+class UnitGreatest(_ValueAggregate):
+    """The greatest value in a unit's rows; NULL where no row has one."""
 
     name: ClassVar[str] = "MAX"
 
@@ -194,8 +194,8 @@ class UnitGreatest(_OfValue):
 
 @codec.value("unit-any")
 @dataclass(frozen=True)
-class UnitAny(_OfValue):
-    """This tells whether a test holds in one of a unit's rows; NULL where it is NULL in all of them."""
+class UnitAny(_ValueAggregate):
+    """Whether a predicate holds in one of a unit's rows; NULL where it is NULL in all of them."""
 
     name: ClassVar[str] = "BOOL_OR"
 
@@ -206,8 +206,8 @@ class UnitAny(_OfValue):
 
 @codec.value("unit-all")
 @dataclass(frozen=True)
-class UnitAll(_OfValue):
-    """This tells whether a test fails in none of a unit's rows; NULL where it is NULL in all of them."""
+class UnitAll(_ValueAggregate):
+    """Whether a predicate fails in none of a unit's rows; NULL where it is NULL in all of them."""
 
     name: ClassVar[str] = "BOOL_AND"
 
@@ -218,15 +218,14 @@ class UnitAll(_OfValue):
 
 @codec.value("unit-first")
 @dataclass(frozen=True)
-class UnitFirst(_OfValue):
-    """This is the value in the first of a unit's rows by an order; of rows that tie in it, the first by the value
-    itself.
+class UnitFirst(_ValueAggregate):
+    """The value in the first of a unit's rows by an order; of rows that tie in it, the first by the value itself.
 
     The last row is the first of the order turned around.
     """
 
     order: tuple[Order, ...] = ()
-    """The last of it is by the value."""
+    """The order of the rows; its last term is the value."""
     name: ClassVar[str] = "FIRST"
 
     @property
@@ -235,17 +234,17 @@ class UnitFirst(_OfValue):
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        return (*super().expressions, *(each.expression for each in self.order))
+        return (*super().expressions, *(term.expression for term in self.order))
 
 
 def steps_held(value: Expression, step: Fraction) -> tuple[int, int]:
-    """Give the least and the greatest number of steps of one value."""
+    """Return the least and the greatest value, in steps."""
     low, high = value_range(value)
     return math.floor(low / step), math.ceil(high / step)
 
 
 def _step(value: Expression, rows: int) -> Fraction:
-    """Take the declared grid, or a power of two so fine that nothing is lost; coarser until sums are doubles."""
+    """Return the declared grid, or a power of two fine enough to lose nothing; coarser until sums are exact doubles."""
     if value.domain.type is Type.INTEGER:
         return Fraction(1)
     largest = max(map(abs, value_range(value))) * rows or Fraction(1)
@@ -257,22 +256,22 @@ def _step(value: Expression, rows: int) -> Fraction:
 
 
 class FrameBounds(Enum):
-    """A frame says which rows of a partition a running total is of."""
+    """The rows of a partition that a running aggregate is over."""
 
     PEERS = "range"
-    """Those up to the row, and those that tie with it in what is written."""
+    """The rows up to this one, and its peers in the written order."""
     ROWS = "rows"
-    """Those up to the row."""
+    """The rows up to this one."""
     WHOLE = "whole"
-    """All of them."""
+    """All rows of the partition."""
 
 
 class WindowFunction(Protocol):
-    """A window function finds something for every row, from its partition."""
+    """A function of each row and its partition."""
 
     @property
     def keys(self) -> tuple[Expression, ...]:
-        """List what rows of one partition share beside their unit."""
+        """The PARTITION BY expressions beside the unit."""
         ...
 
     @property
@@ -283,12 +282,12 @@ class WindowFunction(Protocol):
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """List what is evaluated on the rows."""
+        """The expressions evaluated on the rows."""
         ...
 
 
 class Counting(Enum):
-    """This says how rows are numbered from 1."""
+    """How rows are numbered from 1."""
 
     ROW_NUMBER = "ROW_NUMBER"
     RANK = "RANK"
@@ -296,26 +295,26 @@ class Counting(Enum):
 
 
 @dataclass(frozen=True)
-class _Over:
+class _Window:
     keys: tuple[Expression, ...]
     order: tuple[Order, ...]
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        return (*self.keys, *(each.expression for each in self.order))
+        return (*self.keys, *(term.expression for term in self.order))
 
 
 @codec.value("window-place")
 @dataclass(frozen=True)
-class RowPosition(_Over):
-    """This is the place of a row in its partition; whatever is later than the cap counts as at it."""
+class RowPosition(_Window):
+    """The position of a row in its partition; positions beyond the cap count as the cap."""
 
     counting: Counting
     cap: int
 
     @property
     def distinct(self) -> bool:
-        """Tell whether rows of one unit have different places, up to the cap."""
+        """Whether rows of one unit have different positions, up to the cap."""
         return self.counting is Counting.ROW_NUMBER and not self.keys
 
     @property
@@ -325,8 +324,8 @@ class RowPosition(_Over):
 
 @codec.value("window-shifted")
 @dataclass(frozen=True)
-class Shifted(_Over):
-    """This is the value in the row so many places later, or earlier where that is below 0; the default where there is
+class Shifted(_Window):
+    """The value in the row so many positions later, or earlier if negative (LEAD and LAG); the default where there is
     none.
     """
 
@@ -334,7 +333,7 @@ class Shifted(_Over):
     places: int
     default: Expression | None
     result: Domain
-    """What holds the value and the default."""
+    """The domain that covers the value and the default."""
 
     @property
     def domain(self) -> Domain:
@@ -342,14 +341,14 @@ class Shifted(_Over):
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        given = () if self.default is None else (self.default,)
-        return (*super().expressions, self.value, *given)
+        default_operand = () if self.default is None else (self.default,)
+        return (*super().expressions, self.value, *default_operand)
 
 
 @codec.value("window-end")
 @dataclass(frozen=True)
-class End(_Over):
-    """This is the value in the first or the last row: of the partition, or of the rows that tie with this one."""
+class End(_Window):
+    """The value in the first or the last row: of the partition, or of the peers of this row."""
 
     value: Expression
     last: bool
@@ -366,8 +365,8 @@ class End(_Over):
 
 @codec.value("window-running")
 @dataclass(frozen=True)
-class RunningAggregate(_Over):
-    """This is what is found of the rows of a frame."""
+class RunningAggregate(_Window):
+    """An aggregate over the rows of a frame."""
 
     measure: UnitMeasure
     frame: FrameBounds

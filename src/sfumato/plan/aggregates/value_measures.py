@@ -1,4 +1,4 @@
-"""These are asked of the values that a column has: how many different ones there are, and which are most frequent."""
+"""Aggregates of the set of values of a column: the number of distinct values, and the most frequent ones."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 
 MOST_FREQUENT = 100
-"""Of the most frequent values that are asked for together."""
+"""The most frequent values that may be requested together."""
 
 
 @codec.value("distinct-values")
 @dataclass(frozen=True)
 class DistinctValues:
-    """This counts the different values among the rows where the predicate holds; what is missing is no value."""
+    """The number of distinct non-NULL values among the rows where the predicate holds."""
 
     value: Expression
     where: Expression | None = None
@@ -53,8 +53,10 @@ class DistinctValues:
         return None
 
     def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
-        """A unit changes as many of the counts, by as much, as if its pairs of group and value were its rows."""
-        return (Count(_present(self.value, self.where)),)
+        """Return a count of rows: a unit changes the counts by as much as if its pairs of group and value were its
+        rows.
+        """
+        return (Count(_where_present(self.value, self.where)),)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:  # noqa: ARG002
         return TotalEstimate(whole=True)
@@ -63,9 +65,7 @@ class DistinctValues:
 @codec.value("frequent-value")
 @dataclass(frozen=True)
 class FrequentValue:
-    """This is one of the k most frequent values among the rows where the predicate holds: the one at this place, from
-    0 on.
-    """
+    """The value at index ``place`` of the k most frequent ones among the rows where the predicate holds."""
 
     value: Expression
     k: int = 1
@@ -89,7 +89,7 @@ class FrequentValue:
         return None
 
     def measured(self, asked: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
-        return (Count(_present(self.value, self.where)),)
+        return (Count(_where_present(self.value, self.where)),)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:  # noqa: ARG002
         return Code()
@@ -98,15 +98,15 @@ class FrequentValue:
 @codec.value("code-estimator")
 @dataclass(frozen=True)
 class Code:
-    """This gives the place of a value among the candidates it was chosen from: there is no range around it."""
+    """The index of a selected value among its candidates: it has no range."""
 
     adds_up: ClassVar[bool] = False
 
     def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:  # noqa: ARG002
-        (place,) = totals
-        return GroupEstimate(place, place, place)
+        (index,) = totals
+        return GroupEstimate(index, index, index)
 
 
-def _present(value: Expression, where: Expression | None) -> Expression:
-    there = call("NOT", call("IS NULL", value))
-    return there if where is None else call("AND", where, there)
+def _where_present(value: Expression, where: Expression | None) -> Expression:
+    is_present = call("NOT", call("IS NULL", value))
+    return is_present if where is None else call("AND", where, is_present)

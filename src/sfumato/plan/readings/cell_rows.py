@@ -1,4 +1,4 @@
-"""Rows are read once as the cells they are in, and any marginal of them is counted when a step needs it.
+"""Rows read once as codes of their cells, from which any marginal is counted when a step needs it.
 
 All marginals of three columns have too many cells to be read at once, and which are needed is known only step by step.
 So one pass gives for each combination of cells that some row is in its codes and its total. Nothing of it is shown:
@@ -29,58 +29,60 @@ from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Neighbours, Sensitivity
 
 MOST_COLUMN_CELLS = 10**6
-"""Of one column."""
+"""The most cells of one column."""
 MOST_WEIGHT = 10**6
-"""Of one candidate: with it a score of 2^62 steps is still compared exactly, in Python's whole numbers."""
+"""The largest weight of a candidate: with it a score of 2^62 steps is still compared exactly, in Python integers."""
 KEPT_CELLS = 12 * 10**6
-"""How many cells of marginals are kept once they were counted; which are is decided by sizes and order alone."""
+"""The cells of marginals that are cached; which ones is decided by sizes and order alone."""
 _EXACT = 1 << 53
 
 
 @dataclass(frozen=True, eq=False)
 class CodedRows:
-    """These are the combinations of cells that some row is in, with their totals. PRIVATE."""
+    """The combinations of cells that some row is in, with their totals. PRIVATE."""
 
     sizes: tuple[int, ...]
     codes: tuple[NDArray[Any], ...]
-    """Of each column the place of the cell, in as few bytes as hold it,"""
+    """For each column the codes of the cells, in the smallest type that holds them,"""
     totals: Integers
     """and the total of each combination."""
     _kept: dict[tuple[int, ...], Integers] = field(default_factory=dict, repr=False)
 
     def marginal(self, places: tuple[int, ...]) -> Integers:
-        """Count the total of every cell of these columns, as one row; it is kept while there is room."""
+        """Return the total of every cell of these columns, as one row; it is cached while there is room."""
         if places in self._kept:
             return self._kept[places]
-        found = self._counted(places)
-        if sum(each.size for each in self._kept.values()) + found.size <= KEPT_CELLS:
-            self._kept[places] = found
-        return found
+        marginal = self._count_cells(places)
+        if sum(cached.size for cached in self._kept.values()) + marginal.size <= KEPT_CELLS:
+            self._kept[places] = marginal
+        return marginal
 
-    def _counted(self, places: tuple[int, ...]) -> Integers:
-        cells = math.prod(self.sizes[place] for place in places)
+    def _count_cells(self, places: tuple[int, ...]) -> Integers:
+        cells = math.prod(self.sizes[column] for column in places)
         index = np.zeros(len(self.totals), np.intp)
-        for place in places:
-            index *= self.sizes[place]
-            index += self.codes[place]
+        for column in places:
+            index *= self.sizes[column]
+            index += self.codes[column]
         if self._exact_in_floats:
             return np.bincount(index, self.totals, cells).astype(np.int64)
-        found = np.zeros(cells, np.int64)
-        np.add.at(found, index, self.totals)
-        return found
+        totals = np.zeros(cells, np.int64)
+        np.add.at(totals, index, self.totals)
+        return totals
 
     @cached_property
     def _exact_in_floats(self) -> bool:
-        """Tell whether no sum of totals is beyond what a double holds exactly."""
+        """Whether no sum of totals is beyond what a double holds exactly."""
         return sum(map(abs, self.totals.tolist())) < _EXACT
 
 
 @dataclass(frozen=True)
 class CellRows(PlanReading[CodedRows]):
-    """This reads, in one pass, which cell of every key each row is in; equal rows are added up."""
+    """The cell codes of every row, read in one pass; equal rows are added up."""
 
     cells: tuple[tuple[Value | None, ...], ...]
-    """For each key of the plan its cells in order, the one for what is missing or not listed left out: it is last."""
+    """The cells of each key of the plan in order, without the last one, which holds values that are NULL or not
+    listed.
+    """
 
     def __post_init__(self) -> None:
         Marginals(self.bounded, self.cells, ((),))  # the same rows may be read, under the same conditions
@@ -89,31 +91,29 @@ class CellRows(PlanReading[CodedRows]):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Count the cells of each column."""
-        return tuple(len(each) + 1 for each in self.cells)
+        """The number of cells of each column."""
+        return tuple(len(key_cells) + 1 for key_cells in self.cells)
 
     @property
     def by_row(self) -> bool:
-        """Tell whether rows are kept as they arrive, and not added up before."""
+        """Whether rows are stored as they arrive, and not added up first."""
         return Marginals(self.bounded, self.cells, ((),)).by_row
 
     def kept(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> CodedRows:
-        """Keep parts of the rows as they arrive: for each key the places of their cells, in little memory, and the
-        totals.
-        """
-        kinds = [np.min_scalar_type(size - 1) for size in self.sizes]
-        parts: list[list[NDArray[Any]]] = [[np.empty(0, kind)] for kind in kinds]
+        """Store batches of rows as they arrive: the cell codes of each key, in little memory, and the totals."""
+        code_types = [np.min_scalar_type(size - 1) for size in self.sizes]
+        code_batches: list[list[NDArray[Any]]] = [[np.empty(0, code_type)] for code_type in code_types]
         totals: list[Integers] = [np.empty(0, np.int64)]
-        for codes, own in rows:
-            for part, each, kind in zip(parts, codes, kinds, strict=True):
-                part.append(each.astype(kind))
-            totals.append(own)
-        return CodedRows(self.sizes, tuple(map(np.concatenate, parts)), np.concatenate(totals))
+        for codes, batch_totals in rows:
+            for batches, column_codes, code_type in zip(code_batches, codes, code_types, strict=True):
+                batches.append(column_codes.astype(code_type))
+            totals.append(batch_totals)
+        return CodedRows(self.sizes, tuple(map(np.concatenate, code_batches)), np.concatenate(totals))
 
 
 @dataclass(frozen=True)
 class CellCounts:
-    """These are the counts of all cells of some columns; of no column, the number of all rows."""
+    """The counts of all cells of some columns; of no column, the number of all rows."""
 
     reading: CellRows
     places: tuple[int, ...]
@@ -128,23 +128,23 @@ class CellCounts:
 
     @property
     def size(self) -> int:
-        """Count the numbers."""
-        return math.prod(self.reading.sizes[place] for place in self.places)
+        """The number of counts."""
+        return math.prod(self.reading.sizes[column] for column in self.places)
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Bound what one unit changes: each of its rows is in one cell, and all may be in the same."""
+        """What one unit changes: each of its rows is in one cell, and all may be in the same."""
         return moved_in_cells(self.bounded, self.size)
 
     def of(self, exact: Any) -> Integers:
-        """Give the counts as one row, from the rows as they were read."""
-        found: Integers = exact.marginal(self.places)
-        return found
+        """Return the counts as one row, from the rows of the reading."""
+        counts: Integers = exact.marginal(self.places)
+        return counts
 
 
 @dataclass(frozen=True, eq=False)
 class SetMisfits:
-    """These are scores of sets of columns: weight · (‖counts − prediction‖₁ − penalty), in whole steps.
+    """Scores of sets of columns: weight · (‖counts − prediction‖₁ − penalty), in whole steps.
 
     *Theorem.* Predictions, weights and penalties are public. A unit moves ‖c − p‖₁ by at most ‖c − c′‖₁ ≤ Δ₁ (triangle
     inequality; T, and 2T where it is replaced), so no score moves by more than max w·Δ₁. Gaps rise or fall with the
@@ -154,21 +154,21 @@ class SetMisfits:
 
     views: tuple[CellCounts, ...]
     predicted: tuple[Integers, ...]
-    """Of each view, in whole steps of the totals."""
+    """The predictions for each view, in whole steps of the totals."""
     weights: tuple[int, ...]
     penalties: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        lengths = {len(each) for each in (self.views, self.predicted, self.weights, self.penalties)}
+        lengths = {len(candidates) for candidates in (self.views, self.predicted, self.weights, self.penalties)}
         if lengths != {max(1, len(self.views))}:
             raise InvalidParameter("views", sorted(lengths), "as many as predictions, weights and penalties")
         if [view.size for view in self.views] != [values.size for values in self.predicted]:
             raise InvalidParameter("predicted", len(self.predicted), "for each of the views as many numbers as it has")
         if any(values.dtype != np.int64 for values in self.predicted):
             raise InvalidParameter("predicted", self.predicted[0].dtype, "whole steps: what is rounded decides nothing")
-        if any(type(each) is not int or not 1 <= each <= MOST_WEIGHT for each in self.weights):
+        if any(type(weight) is not int or not 1 <= weight <= MOST_WEIGHT for weight in self.weights):
             raise InvalidParameter("weights", self.weights[:3], f"whole numbers from 1 to {MOST_WEIGHT:,}")
-        if any(type(each) is not int for each in self.penalties):
+        if any(type(penalty) is not int for penalty in self.penalties):
             raise InvalidParameter("penalties", self.penalties[:3], "whole numbers")
         if any(view.reading != self.views[0].reading for view in self.views[1:]):
             raise InvalidParameter("views", len(self.views), "views of the same rows")
@@ -183,11 +183,14 @@ class SetMisfits:
 
     @property
     def moved(self) -> Fraction:
-        """Bound how far one unit moves any score."""
-        heaviest: dict[bool, int] = {}  # what is moved depends on whether there is more than one cell alone
+        """The most that one unit moves any score."""
+        largest_weights: dict[bool, int] = {}  # the sensitivity depends on whether there is more than one cell
         for view, weight in zip(self.views, self.weights, strict=True):
-            heaviest[view.size > 1] = max(weight, heaviest.get(view.size > 1, 0))
-        return max(weight * moved_in_cells(self.bounded, 1 + several).total for several, weight in heaviest.items())
+            largest_weights[view.size > 1] = max(weight, largest_weights.get(view.size > 1, 0))
+        return max(
+            weight * moved_in_cells(self.bounded, 1 + has_several_cells).total
+            for has_several_cells, weight in largest_weights.items()
+        )
 
     @property
     def spread(self) -> Fraction:
@@ -195,9 +198,10 @@ class SetMisfits:
         return 2 * self.moved
 
     def of(self, exact: Any) -> Integers:
-        """Give the scores from the rows as they were read; one beyond ±2^62 is cut, which moves no two apart."""
-        own = zip(self.views, self.predicted, self.weights, self.penalties, strict=True)
-        found = [
-            weight * (int(np.abs(view.of(exact) - values).sum()) - penalty) for view, values, weight, penalty in own
+        """Return the scores from the rows of the reading; one beyond ±2^62 is clamped, which moves no two apart."""
+        candidates = zip(self.views, self.predicted, self.weights, self.penalties, strict=True)
+        scores = [
+            weight * (int(np.abs(view.of(exact) - values).sum()) - penalty)
+            for view, values, weight, penalty in candidates
         ]
-        return np.array([max(-LARGEST_INTEGER, min(LARGEST_INTEGER, each)) for each in found], np.int64)
+        return np.array([max(-LARGEST_INTEGER, min(LARGEST_INTEGER, score)) for score in scores], np.int64)

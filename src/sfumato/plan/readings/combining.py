@@ -1,7 +1,7 @@
-"""Totals of several questions over the same rows are read by one statement, where that gives the same numbers.
+"""Combine the totals of several queries over the same rows into one statement, where that gives the same numbers.
 
-A question without groups asks for totals of the rows of a source for which a test holds. Its WHERE becomes the FILTER
-of each of its measures, and questions over the same source then differ in their measures alone.
+An ungrouped query computes totals of the rows of a source that meet a predicate. Its WHERE becomes the FILTER of each
+of its measures, and queries over the same source then differ in their measures alone.
 
 Theorem. Where every row counts as it is, or a unit's part is clipped in one group, the totals of a measure under
 WHERE w are those of the same measure with FILTER (WHERE w) over all rows, number for number. For a row adds to a
@@ -56,78 +56,85 @@ from sfumato.privacy import Neighbours, Sensitivity
 
 _PLAIN = (Strategy.WHOLE, Strategy.CLIP_L1, Strategy.CLIP_L2)
 MOST_MEASURES = 1_000
-"""In one statement."""
+"""The most measures in one statement."""
 
 
 @dataclass(frozen=True)
 class CombinedReading:
-    """This is one reading that answers several."""
+    """One reading that answers several."""
 
     reading: GroupTotals
     parts: tuple[tuple[GroupTotals, slice], ...]
-    """Each of them, with the columns that are its own."""
+    """The readings that it answers, each with the columns of its result."""
 
 
 def combined(readings: Sequence[GroupTotals]) -> tuple[CombinedReading, ...]:
-    """Put together what one statement can read; what it cannot stands alone."""
-    together: dict[object, list[GroupTotals]] = {}
-    for number, each in enumerate(dict.fromkeys(readings)):
-        together.setdefault(_source(each.bounded) or number, []).append(each)
-    found = []
-    for group in together.values():
-        found += [_combined(chunk) for chunk in _chunks(group)]
-    return tuple(found)
+    """Combine the readings that one statement can execute; the others stay alone."""
+    readings_by_source: dict[object, list[GroupTotals]] = {}
+    for number, reading in enumerate(dict.fromkeys(readings)):
+        readings_by_source.setdefault(_combination_key(reading.bounded) or number, []).append(reading)
+    combined_readings = []
+    for group in readings_by_source.values():
+        combined_readings += [_combine(chunk) for chunk in _split_by_size(group)]
+    return tuple(combined_readings)
 
 
-def _chunks(readings: Sequence[GroupTotals]) -> list[list[GroupTotals]]:
-    """Cut a list where one statement would measure too much."""
+def _split_by_size(readings: Sequence[GroupTotals]) -> list[list[GroupTotals]]:
+    """Split readings so that no statement has more than ``MOST_MEASURES`` measures."""
     chunks: list[list[GroupTotals]] = [[]]
-    for each in readings:
-        if sum(len(one.bounded.measures) for one in chunks[-1]) + len(each.bounded.measures) > MOST_MEASURES:
+    for reading in readings:
+        if sum(len(member.bounded.measures) for member in chunks[-1]) + len(reading.bounded.measures) > MOST_MEASURES:
             chunks.append([])
-        chunks[-1].append(each)
-    return [each for each in chunks if each]
+        chunks[-1].append(reading)
+    return [chunk for chunk in chunks if chunk]
 
 
-def _combined(readings: Sequence[GroupTotals]) -> CombinedReading:
+def _combine(readings: Sequence[GroupTotals]) -> CombinedReading:
     if len(readings) == 1:
-        (only,) = readings
-        return CombinedReading(only, ((only, slice(0, only.shape[1])),))
+        (single,) = readings
+        return CombinedReading(single, ((single, slice(0, single.shape[1])),))
     first = readings[0]
-    measures = [each for one in readings for each in _filtered(one.bounded)]
-    bound = replace(first.bounded.bound, input=_unfiltered(first.bounded.bound.input))
-    plan = Aggregate(bound, (), tuple(each.measure for each in measures))
-    parts, start = [], 0
-    for each in readings:
-        parts.append((each, slice(start, start + each.shape[1])))
-        start += each.shape[1]
+    measures = [scaled for reading in readings for scaled in _measures_with_filter(reading.bounded)]
+    bound = replace(first.bounded.bound, input=_without_filter(first.bounded.bound.input))
+    plan = Aggregate(bound, (), tuple(scaled.measure for scaled in measures))
+    parts, first_column = [], 0
+    for reading in readings:
+        parts.append((reading, slice(first_column, first_column + reading.shape[1])))
+        first_column += reading.shape[1]
     return CombinedReading(GroupTotals(BoundedPlan(plan, tuple(measures)), first.groups), tuple(parts))
 
 
-def _source(bounded: BoundedPlan) -> tuple[Relation, Strategy, Limits, tuple[bool, ...]] | None:
-    """Give what is equal for all that one statement can read; None for what is read by itself."""
-    tested = isinstance(bounded.bound.input, Filter)
-    plain = bounded.strategy in _PLAIN and not bounded.plan.keys and not bounded.finds
-    if not plain or any(each.measure.value is not None or (tested and each.measure.where) for each in bounded.measures):
+def _combination_key(bounded: BoundedPlan) -> tuple[Relation, Strategy, Limits, tuple[bool, ...]] | None:
+    """Return a key that is equal for all readings that one statement can execute; None for a reading that stays
+    alone.
+    """
+    has_filter = isinstance(bounded.bound.input, Filter)
+    is_combinable = bounded.strategy in _PLAIN and not bounded.plan.keys and not bounded.finds
+    if not is_combinable or any(
+        scaled.measure.value is not None or (has_filter and scaled.measure.where) for scaled in bounded.measures
+    ):
         return None
-    units = tuple({each.measure.once_per_unit for each in bounded.measures})  # counted apart from rows, which is faster
-    return _unfiltered(bounded.bound.input), bounded.strategy, bounded.limits, units
+    # counted apart from rows, which is faster
+    counts_units = tuple({scaled.measure.once_per_unit for scaled in bounded.measures})
+    return _without_filter(bounded.bound.input), bounded.strategy, bounded.limits, counts_units
 
 
-def _unfiltered(relation: Relation) -> Relation:
+def _without_filter(relation: Relation) -> Relation:
     return relation.input if isinstance(relation, Filter) else relation
 
 
-def _filtered(bounded: BoundedPlan) -> tuple[ScaledMeasure, ...]:
-    """Move the WHERE of a question into its measures."""
-    below = bounded.bound.input
-    if not isinstance(below, Filter):
+def _measures_with_filter(bounded: BoundedPlan) -> tuple[ScaledMeasure, ...]:
+    """Move the WHERE of a query into its measures."""
+    source = bounded.bound.input
+    if not isinstance(source, Filter):
         return bounded.measures
-    return tuple(replace(each, measure=_where(each.measure, below.predicate)) for each in bounded.measures)
+    return tuple(
+        replace(scaled, measure=_with_predicate(scaled.measure, source.predicate)) for scaled in bounded.measures
+    )
 
 
-def _where(measure: Measure, test: Expression) -> Measure:
-    return replace(measure, where=test)  # type: ignore[type-var]
+def _with_predicate(measure: Measure, predicate: Expression) -> Measure:
+    return replace(measure, where=predicate)  # type: ignore[type-var]
 
 
 _LARGEST = (1 << 62) - 1
@@ -135,11 +142,11 @@ _LARGEST = (1 << 62) - 1
 
 @dataclass(frozen=True, eq=False)
 class FactoredTotals:
-    """These are the totals of series of periods, each multiplied by a whole-number matrix; noise is added to them."""
+    """The totals of series of periods, each multiplied by an integer matrix; noise is added to the products."""
 
     totals: Totals
     weights: Integers
-    """One row for each number that is measured of a series, one column for each of its periods."""
+    """One row for each measured number of a series, one column for each of its periods."""
     series: int = 1
 
     def __post_init__(self) -> None:
@@ -154,41 +161,44 @@ class FactoredTotals:
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
-        """Bound what one unit can change: see the theorem above."""
-        scaled, sizes = self.totals.scaled, np.abs(self.weights)
-        moved, added = scaled.sensitivity, scaled.added
-        replaced = moved.neighbours is Neighbours.REPLACE
-        fewer = replaced and not scaled.signed and bool((self._products >= 0).all())
-        most = (1 if not replaced else 2 if fewer else 4) * self._squares(added)
-        numbers = len(self.weights) * self.series
-        squares = math.floor(min(most, self._squares(moved)))  # of whole numbers, as are the roots below
-        largest: Fraction = min(moved.total * int(sizes.max()), Fraction(math.isqrt(squares)))
-        total: Fraction = min(moved.total * int(sizes.sum(axis=0).max()), Fraction(math.isqrt(numbers * squares)))
-        return Sensitivity(numbers, largest, total, squares, moved.neighbours)
+        """What one unit can change: see the theorem above."""
+        scaled, magnitudes = self.totals.scaled, np.abs(self.weights)
+        totals_sensitivity, added = scaled.sensitivity, scaled.added
+        is_replaced = totals_sensitivity.neighbours is Neighbours.REPLACE
+        is_nonnegative = is_replaced and not scaled.signed and bool((self._products >= 0).all())
+        squares_bound = (1 if not is_replaced else 2 if is_nonnegative else 4) * self._squares(added)
+        coordinates = len(self.weights) * self.series
+        # of whole numbers, as are the roots below
+        squares = math.floor(min(squares_bound, self._squares(totals_sensitivity)))
+        largest: Fraction = min(totals_sensitivity.total * int(magnitudes.max()), Fraction(math.isqrt(squares)))
+        total: Fraction = min(
+            totals_sensitivity.total * int(magnitudes.sum(axis=0).max()), Fraction(math.isqrt(coordinates * squares))
+        )
+        return Sensitivity(coordinates, largest, total, squares, totals_sensitivity.neighbours)
 
     @cached_property
     def _products(self) -> Integers:
-        """Compute BᵀB: doubles hold every number on the way exactly, since all are below 2^53."""
+        """BᵀB: doubles hold every number on the way exactly, since all are below 2^53."""
         weights = self.weights.astype(np.float64)
         return (weights.T @ weights).astype(np.int64)
 
-    def _squares(self, change: Sensitivity) -> Fraction:
-        """Compute T·max_i x_i(c, T)."""
-        if not change.total:
+    def _squares(self, sensitivity: Sensitivity) -> Fraction:
+        """Return T·max_i x_i(c, T)."""
+        if not sensitivity.total:
             return Fraction(0)
         periods = self.weights.shape[1]
-        full, rest = divmod(change.total, change.per_group)
-        count = min(int(full), periods)
+        full_periods, remainder = divmod(sensitivity.total, sensitivity.per_group)
+        count = min(int(full_periods), periods)
         largest = -np.sort(-np.abs(self._products), axis=1)
-        whole = largest[:, :count].sum(axis=1)
-        following = largest[:, count] if count < periods else np.zeros_like(whole)
-        return change.total * max(
-            change.per_group * int(a) + rest * int(b)
-            for a, b in {*zip(whole.tolist(), following.tolist(), strict=True)}
+        full_sum = largest[:, :count].sum(axis=1)
+        next_largest = largest[:, count] if count < periods else np.zeros_like(full_sum)
+        return sensitivity.total * max(
+            sensitivity.per_group * int(full_weight) + remainder * int(next_weight)
+            for full_weight, next_weight in {*zip(full_sum.tolist(), next_largest.tolist(), strict=True)}
         )
 
     def of(self, totals: Integers) -> Integers:
-        """Give what is measured of every series, one after the other."""
-        most = _LARGEST // int(np.abs(self.weights).sum(axis=1).max())
-        held = np.clip(self.totals.of(totals)[:, 0], -most, most)
-        return (held.reshape(self.series, self.weights.shape[1]) @ self.weights.T).reshape(-1)
+        """Return the measured numbers of every series, one after the other."""
+        max_total = _LARGEST // int(np.abs(self.weights).sum(axis=1).max())
+        clamped = np.clip(self.totals.of(totals)[:, 0], -max_total, max_total)
+        return (clamped.reshape(self.series, self.weights.shape[1]) @ self.weights.T).reshape(-1)

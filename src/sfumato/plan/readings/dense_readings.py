@@ -1,4 +1,4 @@
-"""Some readings are more than totals of groups: marginals as dense arrays, and the values of each group in order.
+"""Readings beyond totals of groups: marginals as dense arrays, and the sorted values of each group.
 
 *Marginals.* The keys of the plan are attributes whose cells are public, in the order of the policy; a last cell of each
 holds rows whose value is missing or not listed, so every row is in one cell of every marginal. All marginals are read
@@ -30,29 +30,29 @@ from sfumato.policy import Value
 from sfumato.privacy import Neighbours, Sensitivity
 
 MOST_CELLS = 10**7
-"""Of all marginals of one reading together."""
+"""The most cells of all marginals of one reading together."""
 _MOST_GROUPED = 1 << 16
-"""Combinations of cells up to this many are added up by the engine."""
+"""The most combinations of cells that are added up by the engine."""
 
 
 @dataclass(frozen=True)
 class Marginals(PlanReading[tuple[Integers, ...]]):
-    """Marginals have one total for every combination of the cells of some attributes, for several sets of attributes at
-    once.
-    """
+    """The total of every combination of the cells of some attributes, for several sets of attributes at once."""
 
     cells: tuple[tuple[Value | None, ...], ...]
-    """For each key of the plan its cells in order, the one for what is missing or not listed left out: it is last."""
+    """The cells of each key of the plan in order, without the last one, which holds values that are NULL or not
+    listed.
+    """
     sets: tuple[tuple[int, ...], ...]
-    """The places of the keys of each marginal, rising; none of them for the total of all rows."""
+    """The indices of the keys of each marginal, rising; empty for the total of all rows."""
 
     def __post_init__(self) -> None:
         if len(self.cells) != len(self.bounded.plan.keys) or not all(self.cells):
             raise InvalidParameter("cells", len(self.cells), "a list of cells for each key of the plan")
-        if any(len(set(each)) != len(each) or None in each for each in self.cells):
+        if any(len(set(key_cells)) != len(key_cells) or None in key_cells for key_cells in self.cells):
             raise InvalidParameter("cells", "a cell twice, or None", "different values: what is missing has its own")
-        places = range(len(self.cells))
-        if not self.sets or any(list(each) != sorted({*each} & {*places}) for each in self.sets):
+        key_indices = range(len(self.cells))
+        if not self.sets or any(list(attributes) != sorted({*attributes} & {*key_indices}) for attributes in self.sets):
             raise InvalidParameter("sets", self.sets[:3], f"sets of the places 0 to {len(self.cells) - 1}, rising")
         if len({*self.sets}) != len(self.sets):
             raise InvalidParameter("sets", "a set twice", "different sets")
@@ -66,33 +66,33 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
             raise InvalidParameter("bounded", "a key that cannot be missing", "keys under which every row counts")
 
     def shape(self, attributes: tuple[int, ...]) -> tuple[int, ...]:
-        """Count the cells of each of these attributes."""
-        return tuple(len(self.cells[place]) + 1 for place in attributes)
+        """Return the number of cells of each of these attributes."""
+        return tuple(len(self.cells[index]) + 1 for index in attributes)
 
     @property
     def by_row(self) -> bool:
-        """Tell whether rows are counted as they arrive: each counts as it is, and combinations of cells are so many
-        that adding up rows before would hold each of them with its keys, and leave nearly as many.
+        """Whether rows are counted as they arrive: each counts in full, and there are so many combinations of cells
+        that grouping the rows first would hold each combination with its keys, and leave nearly as many.
         """
-        combinations = math.prod(len(each) + 1 for each in self.cells)
+        combinations = math.prod(len(key_cells) + 1 for key_cells in self.cells)
         return self.bounded.strategy is Strategy.WHOLE and combinations > _MOST_GROUPED
 
     def counted(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> tuple[Integers, ...]:
-        """Count every marginal, from parts of the rows: for each key the places of their cells, and their totals."""
-        found = tuple(np.zeros(self.shape(each), np.int64) for each in self.sets)
+        """Count every marginal, from batches of rows: the cell codes of each key, and their totals."""
+        marginals = tuple(np.zeros(self.shape(attributes), np.int64) for attributes in self.sets)
         for codes, totals in rows:
-            for each, cells in zip(self.sets, found, strict=True):
+            for attributes, marginal in zip(self.sets, marginals, strict=True):
                 index = np.zeros(len(totals), np.intp)
-                for place, size in zip(each, cells.shape, strict=True):
+                for attribute, size in zip(attributes, marginal.shape, strict=True):
                     index *= size
-                    index += codes[place]
-                np.add.at(cells.reshape(-1), index, totals)
-        return found
+                    index += codes[attribute]
+                np.add.at(marginal.reshape(-1), index, totals)
+        return marginals
 
 
 @dataclass(frozen=True)
 class Marginal:
-    """This is one of the marginals that were read, as noise is added to it."""
+    """One marginal of a reading, as noise is added to it."""
 
     marginals: Marginals
     index: int
@@ -103,16 +103,17 @@ class Marginal:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Bound what one unit can change: all that it contributes, and that may be in one cell."""
+        """What one unit can change: all that it contributes, which may be in one cell."""
         return moved_in_cells(self.bounded, math.prod(self.marginals.shape(self.marginals.sets[self.index])))
 
     def of(self, exact: Any) -> Integers:
-        """Put the cells into one row, from all marginals as they were read."""
+        """Return the cells as one row, from all marginals of the reading."""
         return exact[self.index].reshape(-1)
 
 
 def moved_in_cells(bounded: BoundedPlan, cells: int) -> Sensitivity:
-    """Bound what one unit changes in so many disjoint cells: what it adds to all, and a replaced one takes from others.
+    """Return what one unit changes in so many disjoint cells: what it adds to all of them, and a replaced one also
+    takes away.
 
     A replaced unit moves a single count by no more than an added one: it is between 0 and T before and after.
     """
@@ -120,29 +121,36 @@ def moved_in_cells(bounded: BoundedPlan, cells: int) -> Sensitivity:
     added = Sensitivity(1, scaled.added.total)
     if scaled.sensitivity.neighbours is Neighbours.ADD_REMOVE:
         return added
-    moved = added.for_neighbours(Neighbours.REPLACE, signed=scaled.signed)
-    return moved if cells > 1 else Sensitivity(1, moved.per_group, neighbours=Neighbours.REPLACE)
+    replaced = added.for_neighbours(Neighbours.REPLACE, signed=scaled.signed)
+    return replaced if cells > 1 else Sensitivity(1, replaced.per_group, neighbours=Neighbours.REPLACE)
 
 
 @dataclass(frozen=True)
 class Counted:
-    """This counts rows by some of the attributes of the one marginal that was read: all cells, or some cells as one."""
+    """The counts of rows by some attributes of the only marginal of a reading: of every cell, or of some cells
+    together.
+    """
 
     reading: Marginals
     places: tuple[int, ...]
-    """Of the attributes, rising."""
+    """The indices of the attributes, rising."""
     cells: tuple[int, ...] | None = None
-    """The places, in the flat marginal, of the cells that are counted as one number; None for a number for each."""
+    """The indices, in the flat marginal, of the cells that are counted together; None for one count per cell."""
 
     def __post_init__(self) -> None:
         if len(self.reading.sets) != 1 or not {*self.places} <= {*self.reading.sets[0]}:
             raise InvalidParameter("places", self.places, "attributes of the one marginal that is read")
         if list(self.places) != sorted({*self.places}):
             raise InvalidParameter("places", self.places, "different places, rising")
-        most = math.prod(self.reading.shape(self.places))
-        kept = self.cells or (0,)
-        if self.cells == () or list(kept) != sorted({*kept}) or kept[0] < 0 or kept[-1] >= most:
-            raise InvalidParameter("cells", kept[:3], f"different places from 0 to {most - 1}, rising")
+        cell_count = math.prod(self.reading.shape(self.places))
+        cell_indices = self.cells or (0,)
+        if (
+            self.cells == ()
+            or list(cell_indices) != sorted({*cell_indices})
+            or cell_indices[0] < 0
+            or cell_indices[-1] >= cell_count
+        ):
+            raise InvalidParameter("cells", cell_indices[:3], f"different places from 0 to {cell_count - 1}, rising")
 
     @property
     def bounded(self) -> BoundedPlan:
@@ -150,44 +158,46 @@ class Counted:
 
     @property
     def size(self) -> int:
-        """Count the numbers."""
+        """The number of counts."""
         return 1 if self.cells is not None else math.prod(self.reading.shape(self.places))
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Bound what one unit changes: a row is in one cell, however coarse the cells are."""
+        """What one unit changes: a row is in one cell, however coarse the cells are."""
         return moved_in_cells(self.bounded, self.size)
 
     def of(self, exact: Any) -> Integers:
-        """Give the counts as one row, from the marginal as it was read."""
+        """Return the counts as one row, from the marginal of the reading."""
         return self.summed(exact[0])
 
     def summed(self, whole: NDArray[Any]) -> NDArray[Any]:
-        """Add up an array with an axis for each attribute that was read, to the numbers that are counted."""
+        """Sum an array with an axis for each attribute of the reading to the counts of this view."""
         return summed_cells(whole, self.reading.sets[0], self.places, self.cells)
 
 
 def summed_cells(
     whole: NDArray[Any], read: tuple[int, ...], places: tuple[int, ...], cells: tuple[int, ...] | None
 ) -> NDArray[Any]:
-    """Add up an array with an axis for each place that was read: to all cells of some places, or some cells as one."""
-    flat = whole.sum(axis=tuple(axis for axis, place in enumerate(read) if place not in places)).reshape(-1)
+    """Sum an array with an axis for each attribute in ``read`` to the cells of some attributes, or to some cells
+    together.
+    """
+    flat = whole.sum(axis=tuple(axis for axis, attribute in enumerate(read) if attribute not in places)).reshape(-1)
     return flat if cells is None else flat[list(cells)].sum(keepdims=True)
 
 
 @dataclass(frozen=True, eq=False)
 class Misfits:
-    """These are scores: how far the counts of each candidate are from public numbers that were predicted for them.
+    """Scores: the distances between the counts of each candidate and public predictions of them.
 
-    A candidate is a view with the sum of all its gaps, or with ``each`` every single number of the views. *Theorem.*
+    A candidate is a view, scored by the sum of its gaps; or, with ``each``, every single count of the views. *Theorem.*
     With prediction p a unit moves |c − p| by at most |c − c′|, so the sum of a view by at most its Δ₁ and a single
-    number by at most its Δ∞. Gaps rise or fall with the prediction's side: the scores are never monotone, and a unit
+    count by at most its Δ∞. Gaps rise or fall with the prediction's side: the scores are never monotone, and a unit
     may raise one score by Δ and lower another by Δ: the spread is 2Δ. ∎
     """
 
     views: tuple[Counted, ...]
     predicted: tuple[Integers, ...]
-    """Of each view, in whole steps of the totals."""
+    """The predictions for each view, in whole steps of the totals."""
     each: bool = False
 
     def __post_init__(self) -> None:
@@ -206,9 +216,9 @@ class Misfits:
 
     @property
     def moved(self) -> Fraction:
-        """Bound how far one unit moves any score."""
-        found = (view.sensitivity for view in self.views)
-        return max(known.per_group if self.each else known.total for known in found)
+        """The most that one unit moves any score."""
+        sensitivities = (view.sensitivity for view in self.views)
+        return max(sensitivity.per_group if self.each else sensitivity.total for sensitivity in sensitivities)
 
     @property
     def spread(self) -> Fraction:
@@ -216,28 +226,29 @@ class Misfits:
         return 2 * self.moved
 
     def of(self, exact: Any) -> Integers:
-        """Give the scores, whole numbers of steps, from the marginal as it was read."""
-        gaps = [np.abs(view.of(exact) - own) for view, own in zip(self.views, self.predicted, strict=True)]
+        """Return the scores, in whole steps, from the marginal of the reading."""
+        gaps = [
+            np.abs(view.of(exact) - prediction) for view, prediction in zip(self.views, self.predicted, strict=True)
+        ]
         return np.concatenate(gaps) if self.each else np.array([gap.sum() for gap in gaps], np.int64)
 
 
 @dataclass(frozen=True)
 class Values:
-    """These are the different values of each group's rows, in rising order, with how many rows have each. PRIVATE."""
+    """The distinct values of each group's rows, in rising order, with the number of rows of each. PRIVATE."""
 
     group: Places
-    """For each value the place of its group; they rise,"""
+    """For each value the index of its group; they rise,"""
     steps: Integers
     """and the value in whole steps rises within a group."""
     counts: Integers
     groups: int
-    """How many groups there are, those without rows too."""
+    """The number of groups, with those without rows."""
 
 
 @dataclass(frozen=True)
 class ValueCounts(PlanReading[Values]):
-    """This reads how often each value occurs in each group, of rows that are there: what ranks and histograms are made
-    of.
+    """The frequency of each value in each group, NULL aside: the input of ranks and histograms.
 
     The plan's first measure adds up the value, and its second counts the rows that have one.
     """
@@ -247,18 +258,18 @@ class ValueCounts(PlanReading[Values]):
     def __post_init__(self) -> None:
         if self.bounded.strategy not in (Strategy.WHOLE, Strategy.SAMPLE):
             raise InvalidParameter("bounded", self.bounded.strategy.value, "whole rows: sampled, or each a unit")
-        if [each.coordinates for each in self.bounded.measures] != [1, 1]:
+        if [scaled.coordinates for scaled in self.bounded.measures] != [1, 1]:
             raise InvalidParameter("bounded", "other measures", "a sum of the value and a count of the rows with one")
 
     @property
     def counted(self) -> ScaledMeasure:
-        """Give the count of rows: how far one unit moves any number of ranks is how far it moves this."""
+        """The count of rows: one unit moves any number of ranks by as much as this count."""
         return self.bounded.measures[1]
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """These are the ranks of the values of each group, by which quantiles are chosen."""
+    """The ranks of the values of each group, by which quantiles are selected."""
 
     values: ValueCounts
 
@@ -271,16 +282,16 @@ class Ranks:
         return self.values.counted.sensitivity.neighbours
 
     def of(self, exact: Any) -> Any:
-        """Ranks are found from the values as they were read."""
+        """Return the values unchanged: ranks are computed from them."""
         return exact
 
     @property
     def ends(self) -> tuple[int, int]:
-        """Give the least and the greatest value in steps; where there is one alone, one more."""
+        """The least and the greatest value in steps; at least one step apart."""
         value = self.bounded.measures[0]
         return value.low, max(value.high, value.low + 1)
 
     @property
     def in_all(self) -> int:
-        """Count the most rows of one unit in all groups together."""
+        """The most rows of one unit in all groups together."""
         return int(self.values.counted.added.total)

@@ -1,8 +1,8 @@
-"""Readings are exact, as frozen values; each says how far one unit can move it.
+"""Exact readings of a bounded plan, and the views of them that mechanisms see, each with its sensitivity.
 
-An engine is asked for a ``PlanReading``: a bounded plan and what of it is read, in one pass. What a mechanism sees is a
-view of what the engine gave: one measure's columns, or a linear transform of them. Its sensitivity is derived from what
-the bounding proves, never stated by who asks.
+An engine executes a ``PlanReading``: a bounded plan and what of it is read, in one pass. A mechanism sees a view of the
+result: the columns of one measure, or a linear transform of them. Its sensitivity is derived from what the bounding
+proves, never stated by the caller.
 
 *Totals* are the whole totals of one measure. *LinearTotals* are whole-number combinations W·t of them, and
 *LinearScores* give every candidate a whole score s_h = Σ_g w_hg·t_g.
@@ -43,7 +43,7 @@ from sfumato.plan.nodes import GroupKey
 from sfumato.privacy import Neighbours, Sensitivity, codec
 
 Integers = NDArray[np.int64]
-"""Whole numbers: one row for each group, one column for each coordinate."""
+"""Integers: one row for each group, one column for each coordinate."""
 Places = NDArray[np.intp]
 
 E = TypeVar("E")
@@ -52,131 +52,129 @@ _LARGEST = (1 << 62) - 1
 
 @dataclass(frozen=True)
 class PlanReading(Generic[E]):
-    """A reading is what an engine reads exactly of a bounded plan; its type says what the engine gives."""
+    """What an engine reads exactly of a bounded plan; the type parameter is what the engine returns."""
 
     bounded: BoundedPlan
 
 
 @dataclass(frozen=True)
 class GroupTotals(PlanReading[Integers]):
-    """These are totals of groups that are known beforehand: a row for each group in this order, a column for each
-    coordinate of each measure. A group without rows has zeros.
+    """The totals of groups that are known beforehand: a row for each group in this order, a column for each coordinate
+    of each measure. A group without rows has zeros.
     """
 
     groups: tuple[GroupKey, ...]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Count the groups and the coordinates."""
-        return len(self.groups), sum(each.coordinates for each in self.bounded.measures)
+        """The numbers of groups and of coordinates."""
+        return len(self.groups), sum(scaled.coordinates for scaled in self.bounded.measures)
 
 
 @dataclass(frozen=True)
 class Found:
-    """These are the keys that rows have, and the totals of their groups, exactly. PRIVATE: which keys there are is
-    private too.
-    """
+    """The keys that rows have, and the exact totals of their groups. PRIVATE: which keys there are is private too."""
 
     holders: Integers
-    """For each key, how many units have a row that counts."""
+    """For each key, the number of units with a row that counts."""
     named: Callable[[Places], list[GroupKey]]
-    """The values of the keys at these places: only of those that may be shown."""
+    """Returns the values of the keys at these indices: only for those that may be released."""
     key: Places
-    """For each row of the totals, the place of its key,"""
+    """For each row of the totals, the index of its key,"""
     declared: Places
-    """and that of the values of the other keys; -1 where they are not declared."""
+    """and the index of its declared keys; -1 where their values are not declared."""
     totals: Integers
 
     def of(self, keys: Places, declared: int) -> Integers:
-        """Give the totals of these keys, each with all declared values of the others in order; zeros where no row
-        is.
+        """Return the totals of these keys, each with all declared combinations in order; zeros for groups
+        without rows.
         """
-        place = np.full(len(self.holders), -1, np.intp)
-        place[keys] = np.arange(len(keys))
-        at = place[self.key]
-        meant = (at >= 0) & (self.declared >= 0)
+        key_position = np.full(len(self.holders), -1, np.intp)
+        key_position[keys] = np.arange(len(keys))
+        row_key = key_position[self.key]
+        selected = (row_key >= 0) & (self.declared >= 0)
         totals = np.zeros((len(keys) * declared, self.totals.shape[1]), np.int64)
-        np.add.at(totals, at[meant] * declared + self.declared[meant], self.totals[meant])  # a row may hold zeros alone
+        # a row may hold zeros alone
+        np.add.at(totals, row_key[selected] * declared + self.declared[selected], self.totals[selected])
         return totals
 
 
 @dataclass(frozen=True)
 class FoundTotals(PlanReading[Found]):
-    """These are totals of groups that are found in the data, where the values of some keys are not declared.
+    """The totals of groups that are discovered in the data, because the values of some keys are not declared.
 
-    The last measure of the plan counts who holds a key: for each combination of the values of the keys that are found,
-    whatever the others are, the units with a row that counts.
+    The last measure of the plan counts the units with a row that counts, for each combination of values of the
+    discovered keys, whatever the declared ones are.
     """
 
     found: tuple[int, ...]
-    """The places of the keys whose values are found."""
+    """The indices of the keys whose values are discovered."""
     declared: tuple[GroupKey, ...]
-    """Every combination of what the other keys can be, in order; one empty combination where there is no other."""
+    """Every combination of the values of the other keys, in order; one empty combination where there is no other."""
 
     @property
     def others(self) -> tuple[int, ...]:
-        """List the places of the other keys."""
+        """The indices of the other keys."""
         return tuple(index for index in range(len(self.bounded.plan.keys)) if index not in self.found)
 
 
 class PlanView(Protocol):
-    """A view says which bounded plan it is of, and what becomes of that plan's totals."""
+    """A view of a bounded plan's totals."""
 
     @property
     def bounded(self) -> BoundedPlan: ...
 
     def of(self, totals: Integers) -> Integers:
-        """Give the exact values, from the totals of every measure of the plan."""
+        """Return the exact values of the view, from the totals of every measure of the plan."""
         ...
 
 
 @dataclass(frozen=True)
 class Totals:
-    """These are the whole totals of one measure: for every group, its coordinates."""
+    """The integer totals of one measure: for every group, its coordinates."""
 
     bounded: BoundedPlan
     measure: int = 0
 
     @property
     def scaled(self) -> ScaledMeasure:
-        """Give the measure in whole steps."""
         return self.bounded.measures[self.measure]
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Bound what one unit can change, under the neighbours that the plan was bounded for."""
+        """What one unit can change, under the neighbours that the plan was bounded for."""
         return self.scaled.sensitivity
 
     def of(self, totals: Integers) -> Integers:
-        start = sum(each.coordinates for each in self.bounded.measures[: self.measure])
-        return totals[:, start : start + self.scaled.coordinates]
+        first_column = sum(scaled.coordinates for scaled in self.bounded.measures[: self.measure])
+        return totals[:, first_column : first_column + self.scaled.coordinates]
 
 
 class CandidateWeights(Protocol):
-    """Weights are a whole-number matrix: one row for each candidate, one column for each group."""
+    """An integer matrix with one row for each candidate and one column for each group."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Count the candidates and the groups."""
+        """The numbers of candidates and of groups."""
         ...
 
     @property
     def column_spread(self) -> int:
-        """Find the largest difference within a column that has a 0 added."""
+        """The largest difference within a column that has a 0 added."""
         ...
 
     @property
     def row_spread(self) -> int:
-        """Find the largest difference within a row that has a 0 added."""
+        """The largest difference within a row that has a 0 added."""
         ...
 
     @property
     def chain(self) -> bool:
-        """Tell whether the columns, and one of zeros before them, can be ordered so that none falls in any row."""
+        """Whether the columns, and one of zeros before them, can be ordered so that none falls in any row."""
         ...
 
     def scores(self, counts: Integers) -> Integers:
-        """Compute every candidate's score. Counts beyond what 64 bits hold are cut, which moves no two further
+        """Return the score of every candidate. Counts beyond what 64 bits hold are clamped, which moves no two further
         apart.
         """
         ...
@@ -185,7 +183,7 @@ class CandidateWeights(Protocol):
 @codec.value("weight-matrix")
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix has weights that are written out, row by row."""
+    """Weights written out row by row."""
 
     rows: tuple[tuple[int, ...], ...]
 
@@ -216,14 +214,14 @@ class Matrix:
 
     def scores(self, counts: Integers) -> Integers:
         matrix = np.array(self.rows, np.int64)
-        most = _LARGEST // (max(1, int(np.abs(matrix).max())) * counts.size)
-        return matrix @ np.clip(counts, -most, most)
+        max_count = _LARGEST // (max(1, int(np.abs(matrix).max())) * counts.size)
+        return matrix @ np.clip(counts, -max_count, max_count)
 
 
 @codec.value("weight-thresholds")
 @dataclass(frozen=True)
 class Thresholds:
-    """Thresholds let candidate h score ``values[h]`` for every row of a group that reaches it: p·#{bids ≥ p}, for
+    """Weights by which candidate h scores ``values[h]`` for every row of a group that reaches it: p·#{bids ≥ p}, for
     instance.
 
     The values rise. ``reached[g]`` says how many of the candidates, from the first on, the rows of group g reach. The
@@ -236,11 +234,13 @@ class Thresholds:
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(self.values))
         object.__setattr__(self, "reached", tuple(self.reached))
-        rising = all(type(each) is int and 0 < each <= 10**12 for each in self.values)
-        rising &= all(a < b for a, b in pairwise(self.values))
-        if not self.values or not rising:
+        is_rising = all(type(value) is int and 0 < value <= 10**12 for value in self.values)
+        is_rising &= all(a < b for a, b in pairwise(self.values))
+        if not self.values or not is_rising:
             raise InvalidParameter("values", "something else", "rising whole numbers from 1 to 1e12")
-        if not self.reached or not all(type(each) is int and 0 <= each <= len(self.values) for each in self.reached):
+        if not self.reached or not all(
+            type(number) is int and 0 <= number <= len(self.values) for number in self.reached
+        ):
             raise InvalidParameter("reached", "something else", "for each group how many values it reaches")
 
     @property
@@ -260,10 +260,10 @@ class Thresholds:
         return True
 
     def supports(self, counts: Integers) -> Integers:
-        """Count the rows that reach each candidate."""
-        exactly, most = np.zeros(len(self.values) + 1, np.int64), _LARGEST // counts.size
-        np.add.at(exactly, np.array(self.reached), np.clip(counts, -most, most))
-        return np.cumsum(exactly[::-1])[::-1][1:]
+        """Return the number of rows that reach each candidate."""
+        rows_by_reach, max_count = np.zeros(len(self.values) + 1, np.int64), _LARGEST // counts.size
+        np.add.at(rows_by_reach, np.array(self.reached), np.clip(counts, -max_count, max_count))
+        return np.cumsum(rows_by_reach[::-1])[::-1][1:]
 
     def scores(self, counts: Integers) -> Integers:
         return np.array(self.values, np.int64) * np.minimum(self.supports(counts), _LARGEST // self.values[-1])
@@ -271,7 +271,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class LinearTotals:
-    """These are whole-number combinations of one total per group, to which noise is added."""
+    """Integer combinations of one total per group, to which noise is added."""
 
     totals: Totals
     weights: Matrix
@@ -285,14 +285,14 @@ class LinearTotals:
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
-        """Bound what one unit can change: see the theorem of combinations above."""
-        moved, columns = self.totals.sensitivity, list(zip(*self.weights.rows, strict=True))
+        """What one unit can change: see the theorem of combinations above."""
+        totals_sensitivity, columns = self.totals.sensitivity, list(zip(*self.weights.rows, strict=True))
         return Sensitivity(
             len(self.weights.rows),
-            moved.total * max(1, *(abs(weight) for column in columns for weight in column)),
-            moved.total * max(1, *(sum(map(abs, column)) for column in columns)),
-            moved.total**2 * max(1, *(sum(weight**2 for weight in column) for column in columns)),
-            moved.neighbours,
+            totals_sensitivity.total * max(1, *(abs(weight) for column in columns for weight in column)),
+            totals_sensitivity.total * max(1, *(sum(map(abs, column)) for column in columns)),
+            totals_sensitivity.total**2 * max(1, *(sum(weight**2 for weight in column) for column in columns)),
+            totals_sensitivity.neighbours,
         )
 
     def of(self, totals: Integers) -> Integers:
@@ -306,7 +306,7 @@ def _require_one_total(totals: Totals) -> None:
 
 @dataclass(frozen=True)
 class LinearScores:
-    """These are scores of candidates as a whole-number linear transform of one total per group."""
+    """Scores of candidates as an integer linear transform of one total per group."""
 
     totals: Totals
     weights: CandidateWeights
@@ -322,17 +322,17 @@ class LinearScores:
 
     @property
     def neighbours(self) -> Neighbours:
-        """Name the relation that the spread is stated for."""
+        """The neighbours that the spread is stated for."""
         return self.totals.sensitivity.neighbours
 
     @property
     def spread(self) -> Fraction:
         """Bound how much further one unit can move one score up than another: see the theorem above."""
-        moved, scaled = self.totals.sensitivity, self.totals.scaled
-        most = moved.total * self.weights.column_spread
+        totals_sensitivity, scaled = self.totals.sensitivity, self.totals.scaled
+        spread_bound = totals_sensitivity.total * self.weights.column_spread
         if self.neighbours is Neighbours.REPLACE and self.weights.chain and not scaled.signed:
-            return min(most, scaled.added.total * self.weights.row_spread)
-        return most
+            return min(spread_bound, scaled.added.total * self.weights.row_spread)
+        return spread_bound
 
     def of(self, totals: Integers) -> Integers:
         return self.weights.scores(self.totals.of(totals)[:, 0])
@@ -340,8 +340,7 @@ class LinearScores:
 
 @dataclass(frozen=True)
 class Supports:
-    """This reads how many rows reach each candidate, of which one number is measured: that of a candidate chosen
-    before.
+    """The number of rows that reach each candidate, of which one is measured: that of a candidate chosen before.
 
     Every row reaches a candidate or not, so one unit moves the number by at most its contribution, whichever candidate
     it is, and by no more when it is replaced.
@@ -365,8 +364,8 @@ class Supports:
 
 @dataclass(frozen=True)
 class ChosenGroups:
-    """This reads how many rows lie in groups that were chosen before, from noisy numbers alone, and how many in the
-    others: two numbers are measured.
+    """The rows in groups that were chosen before, from noisy numbers alone, and the rows in the others: two numbers are
+    measured.
 
     Whichever groups they are, every row counts in one of the two, so a unit that is added or removed moves them by its
     contribution T in all. A unit that is replaced moves each by at most T, since what it added and what it adds lie
@@ -391,18 +390,18 @@ class ChosenGroups:
         return added.for_neighbours(scaled.sensitivity.neighbours, signed=False)
 
     def of(self, totals: Integers) -> Integers:
-        """Give the totals of all groups, of which ``split`` makes the two numbers."""
+        """Return the totals of all groups, from which ``split`` computes the two numbers."""
         counts = self.totals.of(totals)[:, 0]
-        return np.clip(counts, 0, _LARGEST // counts.size)  # cut to what 64 bits hold in sum
+        return np.clip(counts, 0, _LARGEST // counts.size)  # clamped so that the sum fits 64 bits
 
     def split(self, counts: Integers, chosen: NDArray[np.bool_]) -> Integers:
-        """Add up the groups that were chosen, and the others."""
+        """Add up the chosen groups, and the others."""
         return np.array([counts[chosen].sum(), counts[~chosen].sum()], np.int64)
 
 
 @dataclass(frozen=True)
 class Holders:
-    """This reads how many units hold each key that is found, which is what decides whether the key may be shown.
+    """The number of units of each discovered key, which decides whether the key may be released.
 
     One unit is in at most g groups, crossed with declared keys or not, so it holds at most g keys: counts of distinct
     units move by 1 in at most g of them. Where the rows of one unit are counted, they move by at most g in all.
@@ -416,12 +415,12 @@ class Holders:
 
     @property
     def most(self) -> int:
-        """Bound how many keys one unit can hold; or how many rows, where those are counted."""
+        """The most keys that one unit can have; or rows, where those are counted."""
         return int(self._scaled.added.total)
 
     @property
     def weighted(self) -> bool:
-        """Tell whether one unit can count more than once in one key."""
+        """Whether one unit can count more than once in one key."""
         return self._scaled.added.per_group > 1
 
     @property
@@ -429,14 +428,14 @@ class Holders:
         return self._scaled.sensitivity.neighbours
 
     def of(self, totals: Integers) -> Integers:
-        """Give the counts as they were found, one for each key."""
+        """Return the counts unchanged, one for each key."""
         return totals
 
 
 @dataclass(frozen=True)
 class GroupSizes:
-    """This reads how many of the groups have each total, from 0 to ``most`` or more: where edges are counted by their
-    nodes, the histogram of degrees.
+    """The histogram of the groups' totals, from 0 to ``most`` or more: where edges are counted by their nodes, the
+    degree histogram.
 
     *Claim.* A unit that changes the totals of k groups moves the histogram by at most 2k in all and by at most k in one
     place. *Proof.* A group is in one place of the histogram. When its total changes it leaves one place and enters
@@ -458,9 +457,9 @@ class GroupSizes:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        moved = self.totals.sensitivity
-        groups = min(moved.l0, int(moved.l1))
-        return Sensitivity(self.most + 1, groups, total=2 * groups, neighbours=moved.neighbours)
+        totals_sensitivity = self.totals.sensitivity
+        groups = min(totals_sensitivity.l0, int(totals_sensitivity.l1))
+        return Sensitivity(self.most + 1, groups, total=2 * groups, neighbours=totals_sensitivity.neighbours)
 
     def of(self, totals: Integers) -> Integers:
         sizes = np.clip(self.totals.of(totals)[:, 0], 0, self.most)

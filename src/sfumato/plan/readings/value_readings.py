@@ -1,4 +1,4 @@
-"""These readings are of pairs of a group and a value, where the value may be of any type.
+"""Readings of pairs of a group and a value, where the value may be of any type.
 
 Rows are sampled as groups are: a unit has at most g groups, c rows in a group and T in all, whatever their values.
 
@@ -42,7 +42,7 @@ from sfumato.privacy import Neighbours, Sensitivity
 
 @dataclass(frozen=True)
 class DifferentValues(PlanReading[Integers]):
-    """This counts the different values of each group, in one column."""
+    """The number of distinct values of one column in each group."""
 
     value: Expression
     groups: tuple[GroupKey, ...]
@@ -50,8 +50,8 @@ class DifferentValues(PlanReading[Integers]):
 
 @dataclass(frozen=True)
 class ValueTable(PlanReading[Integers]):
-    """This counts the rows of each group that have each of some public values: a row for each group, a column for
-    each value.
+    """The number of rows of each group with each of some public values: a row for each group, a column for each
+    value.
     """
 
     value: Expression
@@ -60,25 +60,25 @@ class ValueTable(PlanReading[Integers]):
 
     @property
     def cells(self) -> GroupTotals:
-        """Give the same as totals of groups: each pair of a group and a value is one."""
-        keyed = replace(self.bounded, plan=with_value(self.bounded, self.value).plan)
+        """The same reading as totals, in which each pair of a group and a value is a group."""
+        keyed_plan = replace(self.bounded, plan=with_value(self.bounded, self.value).plan)
         pairs = itertools.product(self.groups, self.values)
-        return GroupTotals(keyed, tuple((*group, value) for group, value in pairs))
+        return GroupTotals(keyed_plan, tuple((*group, value) for group, value in pairs))
 
 
 def with_value(bounded: BoundedPlan, value: Expression) -> BoundedPlan:
-    """Give the plan with the value as one more key, the last."""
+    """Return the plan with the value as its last key."""
     return replace(bounded, plan=replace(bounded.plan, keys=(*bounded.plan.keys, value)))
 
 
 def pair_limits(limits: Limits, value: Expression) -> Limits:
-    """Limit pairs of a unit in a group by how many there can be: the sample keeps no more, whatever the data hold."""
-    most = _most_values(value.domain)
-    return limits if most is None else replace(limits, rows_per_group=min(limits.rows_per_group, most))
+    """Limit the pairs of a unit in a group by the number of possible values: the sample keeps no more."""
+    max_values = _most_values(value.domain)
+    return limits if max_values is None else replace(limits, rows_per_group=min(limits.rows_per_group, max_values))
 
 
 def _most_values(domain: Domain) -> int | None:
-    """Count the values that there can be, where they are listed or are whole numbers or days within bounds."""
+    """Return the number of possible values, where they are listed or are integers or days within bounds."""
     if domain.values is not None:
         return max(1, len(domain.values))
     if domain.type is Type.BOOLEAN:
@@ -93,7 +93,7 @@ def _most_values(domain: Domain) -> int | None:
 
 @dataclass(frozen=True)
 class Differences:
-    """These are the numbers of different values, as noise is added to them."""
+    """The numbers of distinct values, as noise is added to them."""
 
     reading: DifferentValues
 
@@ -111,7 +111,7 @@ class Differences:
 
 @dataclass(frozen=True)
 class Frequencies:
-    """These are the frequencies of values in each group, by which the most frequent are chosen."""
+    """The frequencies of values in each group, by which the most frequent are selected."""
 
     reading: ValueTable
 
@@ -125,7 +125,7 @@ class Frequencies:
 
     @property
     def in_all(self) -> int:
-        """Count the most rows of one unit in all groups together."""
+        """The most rows of one unit in all groups together."""
         return int(self.bounded.measures[0].added.total)
 
     def of(self, exact: Integers) -> Integers:
@@ -134,7 +134,7 @@ class Frequencies:
 
 @dataclass(frozen=True)
 class SteppedTotal:
-    """This is the one total of a plan without groups, in whole steps of a grid that is fixed beforehand."""
+    """The only total of an ungrouped plan, in whole steps of a grid that is fixed beforehand."""
 
     bounded: BoundedPlan
     grid: Fraction
@@ -153,31 +153,31 @@ class SteppedTotal:
 
     @property
     def most(self) -> int:
-        """Bound how many steps one unit moves it."""
-        return math.ceil(self.scaled.sensitivity.linf * self._steps)
+        """The most steps that one unit moves it by."""
+        return math.ceil(self.scaled.sensitivity.linf * self._steps_per_unit)
 
     @property
     def rises(self) -> bool:
-        """Tell whether it only grows when a unit is added: no row takes anything away."""
-        return all(each.low >= 0 for each in self.scaled.contributions)
+        """Whether it can only grow when a unit is added: no row adds a negative number."""
+        return all(contribution.low >= 0 for contribution in self.scaled.contributions)
 
     @property
     def rounding(self) -> Fraction:
-        """Bound what rounding down to steps may take away, beside how far the total itself was rounded. A total of
-        whole steps that is cut in one group stays one.
+        """Bound what rounding down to steps may take away, beside the rounding of the total itself. A total of whole
+        steps that is clipped in one group stays one.
         """
         whole_steps = self.scaled.bits < 0 or self.bounded.strategy is not Strategy.REWEIGHT
-        least = max(self.scaled.step, self.scaled.unit_value) if whole_steps else self.scaled.unit_value
-        return self.scaled.rounding + (0 if (least / self.grid).denominator == 1 else self.grid)
+        resolution = max(self.scaled.step, self.scaled.unit_value) if whole_steps else self.scaled.unit_value
+        return self.scaled.rounding + (0 if (resolution / self.grid).denominator == 1 else self.grid)
 
     def of(self, totals: Integers) -> Integers:
-        """Give the number of whole steps, rounded down; one beyond ±2^62 is cut there, which moves no two further
+        """Return the number of whole steps, rounded down; one beyond ±2^62 is clamped, which moves no two further
         apart.
         """
-        steps = int(totals[0, 0]) * self._steps.numerator // self._steps.denominator
+        steps = int(totals[0, 0]) * self._steps_per_unit.numerator // self._steps_per_unit.denominator
         return np.full((1, 1), max(-LARGEST_INTEGER, min(LARGEST_INTEGER, steps)), np.int64)
 
     @property
-    def _steps(self) -> Fraction:
-        """Give the steps that one whole number of the totals is worth."""
+    def _steps_per_unit(self) -> Fraction:
+        """The steps that one unit of the totals is worth."""
         return self.scaled.unit_value / self.grid

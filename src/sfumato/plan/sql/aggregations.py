@@ -1,4 +1,4 @@
-"""These aggregates can be asked of the rows of a group in a question that is put together in Python."""
+"""The aggregates of the Python query builder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sfumato.plan.sql.fragments import Names, Tree
 
 _ROWS = "COUNT(*)"
-_WRITTEN = {
+_SQL = {
     "count": "COUNT(x)",
     "count_distinct": "COUNT(DISTINCT x)",
     "sum": "SUM(x)",
@@ -38,9 +38,9 @@ _WRITTEN = {
     "intercept": "REGR_INTERCEPT(x, y)",
     "r_squared": "REGR_R2(x, y)",
 }
-"""Each aggregate as SQL, with x for what it is of and y for what beside it: a new one is one line here and one function
+"""Each aggregate as SQL, with x for its operand and y for the second one: a new one is one line here and one function
 below."""
-_OF_PAIRS = frozenset(name for name, written in _WRITTEN.items() if "(x, y)" in written)
+_PAIR_AGGREGATES = frozenset(name for name, sql in _SQL.items() if "(x, y)" in sql)
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Aggregation:
     """How many of the most frequent values are asked for."""
 
     def __post_init__(self) -> None:
-        if self.name not in _WRITTEN:
-            raise InvalidParameter("name", self.name, f"one of {', '.join(_WRITTEN)}")
+        if self.name not in _SQL:
+            raise InvalidParameter("name", self.name, f"one of {', '.join(_SQL)}")
         if self.of is None and self.name != "count":
             raise InvalidParameter("of", self.of, f'what to ask it of: sf.{self.name}("cost")')
         if (self.k is not None) != (self.name == "top_k"):
@@ -70,24 +70,29 @@ class Aggregation:
             raise InvalidParameter("k", self.k, f"at most {MOST_FREQUENT}")
         if (self.at is None) is (self.name == "quantile"):
             raise InvalidParameter("at", self.at, "a share, for a quantile and nothing else")
-        if (self.beside is None) == (self.name in _OF_PAIRS):
+        if (self.beside is None) == (self.name in _PAIR_AGGREGATES):
             rule = "the other of two values" if self.beside is None else "left out: it is asked of one value"
             raise InvalidParameter("beside", self.beside, rule)
 
     def tree(self, names: Names) -> Tree:
-        """Write the aggregate as a part of a statement in which these names are known."""
+        """Return the aggregate as a tree in which these names are resolved."""
         from sfumato.plan.sql.fragments import filled, meant, read  # who only says what to ask needs no parser
 
-        written = _ROWS if self.of is None else _WRITTEN[self.name]
-        given = {"x": self.of, "y": self.beside, "w": self.where, "p": self.at}
-        given["k"] = None if self.k is None else str(int(self.k))
-        arguments = {name: meant(read(text), names) for name, text in given.items() if text is not None}
-        return filled(read(written if self.where is None else f"{written} FILTER (WHERE w)"), arguments)
+        sql = _ROWS if self.of is None else _SQL[self.name]
+        fragments = {"x": self.of, "y": self.beside, "w": self.where, "p": self.at}
+        fragments["k"] = None if self.k is None else str(int(self.k))
+        arguments = {name: meant(read(text), names) for name, text in fragments.items() if text is not None}
+        return filled(read(sql if self.where is None else f"{sql} FILTER (WHERE w)"), arguments)
 
     def __str__(self) -> str:
-        further = {"k=": self.k, "where ": self.where}
-        told = [self.of, self.beside, self.at, *(f"{name}{each}" for name, each in further.items() if each is not None)]
-        return f"{self.name}({', '.join(each for each in told if each is not None)})"
+        options = {"k=": self.k, "where ": self.where}
+        arguments = [
+            self.of,
+            self.beside,
+            self.at,
+            *(f"{name}{value}" for name, value in options.items() if value is not None),
+        ]
+        return f"{self.name}({', '.join(argument for argument in arguments if argument is not None)})"
 
 
 Asked = Aggregation | str
@@ -95,7 +100,7 @@ Asked = Aggregation | str
 
 
 def aggregate(asked: Asked, names: Names) -> Tree:
-    """Write what is asked as a tree in which these names are known."""
+    """Return an aggregation or SQL over aggregates as a tree in which these names are resolved."""
     from sfumato.plan.sql.fragments import meant, read
 
     if not isinstance(asked, (Aggregation, str)):
@@ -175,14 +180,14 @@ def median(of: str, *, where: str | None = None) -> Aggregation:
 
 def quantile(of: str, share: Number, *, where: str | None = None) -> Aggregation:
     """Ask for the value with this share of the rows below it, such as 0.9."""
-    return Aggregation("quantile", of, where, at=_share(share))
+    return Aggregation("quantile", of, where, at=_probability_text(share))
 
 
 def quantiles(of: str, shares: Sequence[Number], *, where: str | None = None) -> Aggregation:
     """Ask for several quantiles at once, for less than each on its own: a column for each, named by its share."""
     if isinstance(shares, str) or not isinstance(shares, Sequence) or not shares:
         raise InvalidParameter("shares", shares, "a list of shares, such as [0.25, 0.5, 0.75]")
-    return Aggregation("quantile", of, where, at=f"[{', '.join(map(_share, shares))}]")
+    return Aggregation("quantile", of, where, at=f"[{', '.join(map(_probability_text, shares))}]")
 
 
 def minimum(of: str, *, where: str | None = None) -> Aggregation:
@@ -195,8 +200,8 @@ def maximum(of: str, *, where: str | None = None) -> Aggregation:
     return Aggregation("maximum", of, where)
 
 
-def _share(share: Number) -> str:
-    chance = exact(share, "share", INSIDE_UNIT)
-    if not 0 < round(chance * MOST_DECIMALS) < MOST_DECIMALS:
+def _probability_text(share: Number) -> str:
+    probability = exact(share, "share", INSIDE_UNIT)
+    if not 0 < round(probability * MOST_DECIMALS) < MOST_DECIMALS:
         raise InvalidParameter("share", share, "between 0 and 1, and not at an end, to six decimals")
-    return f"{Decimal(round(chance * MOST_DECIMALS)) / MOST_DECIMALS:f}"
+    return f"{Decimal(round(probability * MOST_DECIMALS)) / MOST_DECIMALS:f}"

@@ -1,8 +1,8 @@
-"""A statement can be put together step by step in Python: it is the same tree that the SQL parser makes of a text.
+"""A builder of statements, step by step in Python: it makes the same tree as the SQL parser makes of a text.
 
 A ``RowSelection`` is FROM, JOIN and WHERE; a ``QuestionBuilder`` adds GROUP BY, aggregates, HAVING, ORDER BY and LIMIT.
-What people write as strings is read by the SQL parser, part by part, and put into the tree as a tree: no text is ever
-joined with another. Each step is checked when it is made, by the rules and with the refusals of SQL.
+Strings of expressions are parsed by the SQL parser, part by part, and put into the tree as trees: no text is ever
+concatenated with another. Each step is checked when it is made, by the rules and with the refusals of SQL.
 
 A derived column is its expression wherever it is named later, and a condition on rows that stands before a join means
 the same after it: so the statement stays as flat as people would type it, and has the same plan. A subquery is made
@@ -49,121 +49,127 @@ from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain
 
 On = str | Sequence[str] | None
-"""How rows of two tables match: names of columns that both have, a condition, or by the unit."""
+"""How rows of two tables match: names of shared columns, a condition, or None for the unit."""
 
 
 @dataclass(frozen=True)
 class RowSelection:
-    """A selection is rows under construction: a statement's FROM, JOIN and WHERE, and the columns that can be named
-    after it.
+    """The rows of a statement under construction: its FROM, JOIN and WHERE, and the columns that later steps
+    may name.
     """
 
     catalog: Catalog = field(repr=False, compare=False)
     table: Described = field(repr=False, compare=False)
-    """The private table it began with: its id says whose row it is."""
+    """The private table it began with: its id names the unit of a row."""
     alias: str
     steps: tuple[str, ...] = field(compare=False)
-    """What was done, in words, one step after another."""
+    """The steps taken, in words."""
     tree: exp.Select = field(repr=False)
     """Never changed: each step copies it."""
     names: Names = field(repr=False, hash=False)
 
     @property
     def rows(self) -> RowSource:
-        """Read the typed rows of all steps so far; they are refused as in SQL."""
+        """The typed rows of all steps so far; they are refused as in SQL."""
         return rows(self.selecting([exp.Star()]), self.catalog, {})
 
     @property
     def columns(self) -> dict[str, Domain]:
-        """List every column that can be named, with what is known of it."""
-        known = self.rows
-        return {shown: expression(tree.copy(), known.resolve).domain for shown, tree in self.names.values()}
+        """Every column that can be named, with its domain."""
+        source = self.rows
+        return {name: expression(tree.copy(), source.resolve).domain for name, tree in self.names.values()}
 
     @property
     def every(self) -> list[Tree]:
-        """List every column, and the one that says whose row it is, for a subquery."""
+        """Every column, and the id of the unit, for a subquery."""
         unit = self.table.id
-        first = [column(self.alias, unit)] if unit is not None and unit.lower() not in self.names else []
-        return [*first, *(called(tree, shown) for shown, tree in self.names.values())]
+        unit_column = [column(self.alias, unit)] if unit is not None and unit.lower() not in self.names else []
+        return [*unit_column, *(called(tree, name) for name, tree in self.names.values())]
 
     def selecting(self, items: Sequence[Tree]) -> exp.Select:
-        """Make a statement of all steps so far, with these columns."""
+        """Return the statement of all steps so far, with these columns."""
         tree = self.tree.copy()
-        tree.set("expressions", [each.copy() for each in items])
+        tree.set("expressions", [item.copy() for item in items])
         return plainly(tree, self.alias)
 
     def then(self, step: str, tree: exp.Select, names: Names | None = None) -> RowSelection:
-        """Go one step further, if SQL allows it."""
-        made = replace(self, tree=tree, names=self.names if names is None else names, steps=(*self.steps, step))
-        made.rows  # noqa: B018 - refuses what is not understood
-        return made
+        """Return the selection one step further, if SQL allows it."""
+        selection_after = replace(
+            self, tree=tree, names=self.names if names is None else names, steps=(*self.steps, step)
+        )
+        selection_after.rows  # noqa: B018 - refuses what is not understood
+        return selection_after
 
 
 def selection(catalog: Catalog, name: str, alias: str | None = None) -> RowSelection:
     """Start with all rows of one private table."""
     with refused_at(f"table {told(name)}"):
         table = _table(catalog, name)
-        known = table.name if alias is None else alias
-        tree = _from(_named(table, known))
+        shown_name = table.name if alias is None else alias
+        tree = _select_from(_table_node(table, shown_name))
         step = table.name if alias is None else f"{table.name} as {alias}"
-        return RowSelection(catalog, table, known, (), tree, owned(known, table.columns)).then(step, tree)
+        return RowSelection(catalog, table, shown_name, (), tree, owned(shown_name, table.columns)).then(step, tree)
 
 
 def _table(catalog: Catalog, name: object) -> Described:
-    known = {each.name.lower(): each for each in catalog.tables.values()}
-    called_so = identifier(name)
-    if called_so.name.lower() not in known:
-        rows(_from(exp.Table(this=called_so)), catalog, {})  # refuses it as SQL does
-    return known[called_so.name.lower()]
+    tables = {table.name.lower(): table for table in catalog.tables.values()}
+    table_name = identifier(name)
+    if table_name.name.lower() not in tables:
+        rows(_select_from(exp.Table(this=table_name)), catalog, {})  # refuses it as SQL does
+    return tables[table_name.name.lower()]
 
 
-def _from(source: Tree) -> exp.Select:
+def _select_from(source: Tree) -> exp.Select:
     return exp.Select(from_=exp.From(this=source))
 
 
-def _named(table: Described, alias: str) -> exp.Table:
-    made = exp.Table(this=identifier(table.name))
+def _table_node(table: Described, alias: str) -> exp.Table:
+    node = exp.Table(this=identifier(table.name))
     if alias != table.name:
-        made.set("alias", _alias(alias))
-    return made
+        node.set("alias", _table_alias(alias))
+    return node
 
 
 def where(source: RowSelection, text: str) -> RowSelection:
     """Keep the rows that meet a condition."""
     with refused_at(step := f"where {told(text)}"):
         tree = source.tree.copy()
-        before = [] if tree.args.get("where") is None else [tree.args["where"].this]
-        tree.set("where", exp.Where(this=conjunction([*before, meant(read(text), source.names)])))
+        conditions = [] if tree.args.get("where") is None else [tree.args["where"].this]
+        tree.set("where", exp.Where(this=conjunction([*conditions, meant(read(text), source.names)])))
         return source.then(step, tree)
 
 
 def derive(source: RowSelection, name: str, text: str) -> RowSelection:
-    """Add one column more: an expression over one row, or a function over a window of a unit's rows."""
+    """Add a column: an expression over one row, or a window function over a unit's rows."""
     with refused_at(step := f"derive {name} = {told(text)}"):
-        made = meant(read(text), source.names)
+        derived_tree = meant(read(text), source.names)
         identifier(name)
-        if made.find(exp.Window) is not None:
-            return _windowed(source, name, made, step)
-        expression(made.copy(), source.rows.resolve)
-        return replace(source, names={**source.names, name.lower(): (name, made)}, steps=(*source.steps, step))
+        if derived_tree.find(exp.Window) is not None:
+            return _derive_window(source, name, derived_tree, step)
+        expression(derived_tree.copy(), source.rows.resolve)
+        return replace(source, names={**source.names, name.lower(): (name, derived_tree)}, steps=(*source.steps, step))
 
 
-def _windowed(source: RowSelection, name: str, made: Tree, step: str) -> RowSelection:
-    others = replace(source, names={key: each for key, each in source.names.items() if key != name.lower()})
-    shown = [each for each, _ in others.names.values()]
-    return source.then(step, _around(others, [*others.every, called(made, name)]), owned(source.alias, [*shown, name]))
+def _derive_window(source: RowSelection, name: str, window_tree: Tree, step: str) -> RowSelection:
+    others = replace(source, names={key: definition for key, definition in source.names.items() if key != name.lower()})
+    column_names = [name for name, _ in others.names.values()]
+    return source.then(
+        step,
+        _select_around(others, [*others.every, called(window_tree, name)]),
+        owned(source.alias, [*column_names, name]),
+    )
 
 
-def _around(source: RowSelection, items: Sequence[Tree]) -> exp.Select:
-    """Make a statement about the rows of a subquery, which is called as the table was."""
-    return _from(_subquery(source.selecting(items), source.alias))
+def _select_around(source: RowSelection, items: Sequence[Tree]) -> exp.Select:
+    """Return a statement over the rows of a subquery, which has the alias of the table."""
+    return _select_from(_subquery(source.selecting(items), source.alias))
 
 
 def _subquery(inner: exp.Select, alias: str) -> exp.Subquery:
-    return exp.Subquery(this=inner, alias=_alias(alias))
+    return exp.Subquery(this=inner, alias=_table_alias(alias))
 
 
-def _alias(name: str) -> exp.TableAlias:
+def _table_alias(name: str) -> exp.TableAlias:
     return exp.TableAlias(this=identifier(name))
 
 
@@ -172,7 +178,7 @@ def _alias(name: str) -> exp.TableAlias:
 
 @dataclass(frozen=True)
 class _Side:
-    """This is the right side of a join."""
+    """The right side of a join."""
 
     table: Described
     alias: str
@@ -181,139 +187,158 @@ class _Side:
 
 
 def join(source: RowSelection, other: RowSelection | str, on: On, *, left: bool) -> RowSelection:
-    """Put beside each row the rows of another table that match it; with ``left``, rows without a match are kept."""
+    """Join each row with the matching rows of another table; with ``left``, rows without a match are kept."""
     name = other.alias if isinstance(other, RowSelection) else told(other)
-    said = "" if on is None else f" on {told(on if isinstance(on, str) else ', '.join(map(str, on)))}"
-    with refused_at(step := f"{'left join' if left else 'join'} {name}{said}"):
-        right = _side(source.catalog, other)
-        before = source.tree.args.get("where")
-        if not right.table.public and before is not None and before.find(exp.Query) is not None:
-            shown = [each for each, _ in source.names.values()]
-            source = replace(source, tree=_around(source, source.every), names=owned(source.alias, shown))
-        using, condition, same = _matching(source, right, on)
+    on_text = "" if on is None else f" on {told(on if isinstance(on, str) else ', '.join(map(str, on)))}"
+    with refused_at(step := f"{'left join' if left else 'join'} {name}{on_text}"):
+        right = _join_side(source.catalog, other)
+        where_clause = source.tree.args.get("where")
+        if not right.table.public and where_clause is not None and where_clause.find(exp.Query) is not None:
+            column_names = [column_name for column_name, _ in source.names.values()]
+            source = replace(source, tree=_select_around(source, source.every), names=owned(source.alias, column_names))
+        using, condition, same = _match_columns(source, right, on)
         clause = fragment("LEFT JOIN t" if left else "JOIN t", exp.Join)
         clause.set("this", right.tree)
-        clause.set("using", [identifier(each) for each in using] or None)
+        clause.set("using", [identifier(column_name) for column_name in using] or None)
         clause.set("on", condition)
         tree = source.tree.copy()
         tree.append("joins", clause)
-        listed = _listed(source, right, same) if right.table.public and not left else {}
-        return source.then(step, tree, {**_both_sides(source, right, same), **listed})
+        public_columns = _public_columns(source, right, same) if right.table.public and not left else {}
+        return source.then(step, tree, {**_names_after_join(source, right, same), **public_columns})
 
 
-def _side(catalog: Catalog, other: RowSelection | str) -> _Side:
+def _join_side(catalog: Catalog, other: RowSelection | str) -> _Side:
     if not isinstance(other, RowSelection):
         table = _table(catalog, other)
-        return _Side(table, table.name, _named(table, table.name), owned(table.name, table.columns))
-    names = owned(other.alias, [shown for shown, _ in other.names.values()])
+        return _Side(table, table.name, _table_node(table, table.name), owned(table.name, table.columns))
+    names = owned(other.alias, [shown_name for shown_name, _ in other.names.values()])
     if len(other.steps) == 1:
-        return _Side(other.table, other.alias, _named(other.table, other.alias), names)
+        return _Side(other.table, other.alias, _table_node(other.table, other.alias), names)
     return _Side(other.table, other.alias, _subquery(other.selecting(other.every), other.alias), names)
 
 
-def _matching(source: RowSelection, right: _Side, on: On) -> tuple[list[str], Tree | None, list[str]]:
-    """Read the columns of USING or the condition of ON, and the names that are the same on both sides."""
+def _match_columns(source: RowSelection, right: _Side, on: On) -> tuple[list[str], Tree | None, list[str]]:
+    """Return the columns of USING, the condition of ON, and the names that are the same on both sides."""
     if on is None:
-        return _by_unit(source, right)
-    found = [read(each) for each in ([on] if isinstance(on, str) else on)]
-    same = [each.name for each in found if isinstance(each, exp.Column) and not each.table]
-    if len(same) == len(found) and not any(_derived(source, name) for name in same):
+        return _match_units(source, right)
+    parsed = [read(fragment_text) for fragment_text in ([on] if isinstance(on, str) else on)]
+    same = [node.name for node in parsed if isinstance(node, exp.Column) and not node.table]
+    if len(same) == len(parsed) and not any(_is_derived(source, name) for name in same):
         return same, None, same
-    ours = {key: each for key, each in source.names.items() if key not in right.names}
-    conditions = [_equal(each.name, source, right) if each.name in same else meant(each, ours) for each in found]
+    left_names = {key: definition for key, definition in source.names.items() if key not in right.names}
+    conditions = [
+        _column_equality(node.name, source, right) if node.name in same else meant(node, left_names) for node in parsed
+    ]
     return [], conjunction(conditions), same
 
 
-def _by_unit(source: RowSelection, right: _Side) -> tuple[list[str], Tree | None, list[str]]:
-    """Two private tables are joined on the unit unless it is said otherwise."""
-    ours, theirs = source.table.id, right.table.id
-    if ours is None or theirs is None:
+def _match_units(source: RowSelection, right: _Side) -> tuple[list[str], Tree | None, list[str]]:
+    """Match two private tables on the unit."""
+    left_id, right_id = source.table.id, right.table.id
+    if left_id is None or right_id is None:
         return [], None, []
-    if ours.lower() == theirs.lower() and source.table.period is None:
-        return [ours], None, [ours]
-    left = [column(source.alias, ours), *_period(source.table, source.alias)]
-    other = [column(right.alias, theirs), *_period(right.table, right.alias)]
-    pairs = zip(left, other, strict=True)
-    return [], conjunction([exp.EQ(this=here, expression=there) for here, there in pairs]), []
+    if left_id.lower() == right_id.lower() and source.table.period is None:
+        return [left_id], None, [left_id]
+    left_columns = [column(source.alias, left_id), *_period_trees(source.table, source.alias)]
+    right_columns = [column(right.alias, right_id), *_period_trees(right.table, right.alias)]
+    pairs = zip(left_columns, right_columns, strict=True)
+    return (
+        [],
+        conjunction([exp.EQ(this=left_column, expression=right_column) for left_column, right_column in pairs]),
+        [],
+    )
 
 
-def _period(table: Described, alias: str) -> list[Tree]:
-    """Write what says in which period a row lies, where a unit is an id within a period."""
+def _period_trees(table: Described, alias: str) -> list[Tree]:
+    """Return the trees of a row's period, where a unit is an id within a period."""
     if table.period is None:
         return []
-    moment = column(alias, table.period.column)
+    date_column = column(alias, table.period.column)
     if period_words(table) == quoted(table.period.column):
-        return [moment]
-    return [filled(read(f"DATE_TRUNC('{table.period.every}', x)"), {"x": moment})]
+        return [date_column]
+    return [filled(read(f"DATE_TRUNC('{table.period.every}', x)"), {"x": date_column})]
 
 
-def _derived(source: RowSelection, name: str) -> bool:
-    """Tell whether a name stands for something else than a column that is called so."""
-    known = source.names.get(name.lower())
-    return known is not None and not (isinstance(known[1], exp.Column) and known[1].name.lower() == name.lower())
+def _is_derived(source: RowSelection, name: str) -> bool:
+    """Return whether a name stands for something else than the column of that name."""
+    definition = source.names.get(name.lower())
+    return definition is not None and not (
+        isinstance(definition[1], exp.Column) and definition[1].name.lower() == name.lower()
+    )
 
 
-def _equal(name: str, source: RowSelection, right: _Side) -> Tree:
-    known = source.names.get(name.lower())
-    ours = column(source.alias, name) if known is None else operand(known[1])
-    return exp.EQ(this=ours, expression=column(right.alias, name))
+def _column_equality(name: str, source: RowSelection, right: _Side) -> Tree:
+    definition = source.names.get(name.lower())
+    left_operand = column(source.alias, name) if definition is None else operand(definition[1])
+    return exp.EQ(this=left_operand, expression=column(right.alias, name))
 
 
-def _both_sides(source: RowSelection, right: _Side, same: Sequence[str]) -> Names:
-    """List the names after a join: those of columns of both sides have to be told apart by their table, as in SQL."""
+def _names_after_join(source: RowSelection, right: _Side, same: Sequence[str]) -> Names:
+    """Return the names after a join; columns that both sides have must be qualified by their table, as in SQL."""
     shared = {name.lower() for name in same}
-    ours, theirs = source.names, {key: each for key, each in right.names.items() if key not in shared}
-    twice = ours.keys() & theirs.keys()
-    for key in sorted(twice):
-        if _derived(source, key):
-            rule = f"{ours[key][0]} was derived, and is a column of the joined table too"
+    left_names = source.names
+    right_names = {key: definition for key, definition in right.names.items() if key not in shared}
+    duplicates = left_names.keys() & right_names.keys()
+    for key in sorted(duplicates):
+        if _is_derived(source, key):
+            rule = f"{left_names[key][0]} was derived, and is a column of the joined table too"
             raise Unsupported("duplicate-column", rule, fix="derive it under another name")
-    return {key: each for key, each in {**ours, **theirs}.items() if key not in twice}
+    return {key: definition for key, definition in {**left_names, **right_names}.items() if key not in duplicates}
 
 
-def _listed(source: RowSelection, right: _Side, same: Sequence[str]) -> Names:
-    """Take what is the same on both sides for the public column where the private one declares no values, as in SQL."""
-    known = {name.lower(): domain for name, domain in source.columns.items()}
-    both = [key for key in map(str.lower, same) if key in known and key in right.names]
-    return {key: right.names[key] for key in both if unlisted(known[key])}
+def _public_columns(source: RowSelection, right: _Side, same: Sequence[str]) -> Names:
+    """Return the public column for each matched name whose private column declares no values, as in SQL."""
+    domains = {name.lower(): domain for name, domain in source.columns.items()}
+    matched_names = [key for key in map(str.lower, same) if key in domains and key in right.names]
+    return {key: right.names[key] for key in matched_names if unlisted(domains[key])}
 
 
 def union_all(source: RowSelection, other: RowSelection) -> RowSelection:
-    """Put the rows of two views about the same units one after the other, with the columns that both have."""
+    """Concatenate the rows of two selections about the same units, with the columns that both have."""
     with refused_at(step := f"union all {other.alias}"):
-        shared = [shown for key, (shown, _) in source.names.items() if key in other.names]
-        members = [_alike(each, shared) for each in (source, other)]
-        both = exp.Union(this=members[0], expression=members[1], distinct=False)
-        tree = _from(exp.Subquery(this=both, alias=_alias(source.alias)))
+        shared = [shown_name for key, (shown_name, _) in source.names.items() if key in other.names]
+        members = [_union_member(member, shared) for member in (source, other)]
+        union = exp.Union(this=members[0], expression=members[1], distinct=False)
+        tree = _select_from(exp.Subquery(this=union, alias=_table_alias(source.alias)))
         return source.then(step, tree, owned(source.alias, shared))
 
 
-def _alike(source: RowSelection, shared: Sequence[str]) -> exp.Select:
-    """Make a member of a union: its columns in the order of the others', whose row it is first."""
-    names = [name for name in shared if source.table.id is None or name.lower() != source.table.id.lower()]
-    first = [] if source.table.id is None else [column(source.alias, source.table.id)]
-    return source.selecting([*first, *(called(source.names[name.lower()][1], name) for name in names)])
+def _union_member(source: RowSelection, shared: Sequence[str]) -> exp.Select:
+    """Return a member of a union: the unit first, then the columns in the order of the others'."""
+    column_names = [
+        column_name
+        for column_name in shared
+        if source.table.id is None or column_name.lower() != source.table.id.lower()
+    ]
+    unit_column = [] if source.table.id is None else [column(source.alias, source.table.id)]
+    return source.selecting(
+        [*unit_column, *(called(source.names[column_name.lower()][1], column_name) for column_name in column_names)]
+    )
 
 
 # One row per unit
 
 
 def per_unit(source: RowSelection, keys: Sequence[str], asked: Mapping[str, Asked]) -> RowSelection:
-    """Make one row for each unit (and key), with what is asked of its rows."""
-    with refused_at(step := f"per {source.table.id or 'unit'}: {_list(keys, asked)}"):
+    """Aggregate the rows to one row for each unit (and key)."""
+    with refused_at(step := f"per {source.table.id or 'unit'}: {_step_text(keys, asked)}"):
         if source.table.id is None:
-            raise _no_unit(source.table)
-        grouped = keyed(source, keys, {})
-        period = [each for each in _period(source.table, source.alias) if each not in [tree for _, tree, _ in grouped]]
+            raise _refuse_without_unit(source.table)
+        key_trees = keyed(source, keys, {})
+        period = [
+            period_tree
+            for period_tree in _period_trees(source.table, source.alias)
+            if period_tree not in [tree for _, tree, _ in key_trees]
+        ]
         unit = column(source.alias, source.table.id)
-        results = [called(aggregate(each, source.names), name) for name, each in asked.items()]
-        inner = source.selecting([unit, *(called(tree, name) for name, tree, _ in grouped), *results])
-        inner.set("group", exp.Group(expressions=[unit, *period, *(tree.copy() for _, tree, _ in grouped)]))
-        tree = _from(_subquery(plainly(inner, source.alias), source.alias))
-        return source.then(step, tree, owned(source.alias, [*(name for name, _, _ in grouped), *asked]))
+        results = [called(aggregate(request, source.names), name) for name, request in asked.items()]
+        inner = source.selecting([unit, *(called(tree, name) for name, tree, _ in key_trees), *results])
+        inner.set("group", exp.Group(expressions=[unit, *period, *(tree.copy() for _, tree, _ in key_trees)]))
+        tree = _select_from(_subquery(plainly(inner, source.alias), source.alias))
+        return source.then(step, tree, owned(source.alias, [*(name for name, _, _ in key_trees), *asked]))
 
 
-def _no_unit(table: Described) -> Unsupported:
+def _refuse_without_unit(table: Described) -> Unsupported:
     if table.every_row:
         rule = "every row is a unit here, so each group by unit would be one row"
         return Unsupported("rows-are-units", rule, fix="leave per_unit out and use the columns as they are")
@@ -324,18 +349,18 @@ def _no_unit(table: Described) -> Unsupported:
 # Statements
 
 Keys = tuple[tuple[str, Tree, Tree], ...]
-"""Of each key the name, what rows are grouped by, and what is shown of it."""
+"""For each key its name, the grouping expression, and the displayed expression."""
 Wanted = str | Histogram
 
 
 @dataclass(frozen=True)
 class QuestionBuilder:
-    """A statement is a whole question under construction: rows, keys, and what is asked of every group."""
+    """A query under construction: rows, keys, and the aggregates of every group."""
 
     source: RowSelection
     keys: Keys = field(repr=False)
     results: Names = field(repr=False, hash=False)
-    """Keys and aggregates by name: what HAVING, ORDER BY and further columns may use."""
+    """Keys and aggregates by name, which HAVING, ORDER BY and further columns may use."""
     outputs: tuple[str, ...]
     steps: tuple[str, ...] = field(compare=False)
     condition: Tree | None = field(default=None, repr=False)
@@ -345,124 +370,128 @@ class QuestionBuilder:
 
     @property
     def tree(self) -> exp.Select:
-        """Give the statement as the SQL parser would give it."""
-        made = self.source.selecting([called(self.results[name.lower()][1], name) for name in self.outputs])
+        """The statement as the SQL parser would return it."""
+        statement_tree = self.source.selecting([called(self.results[name.lower()][1], name) for name in self.outputs])
         if self.keys:
-            made.set("group", exp.Group(expressions=[tree.copy() for _, tree, _ in self.keys]))
+            statement_tree.set("group", exp.Group(expressions=[tree.copy() for _, tree, _ in self.keys]))
         if self.condition is not None:
-            made.set("having", exp.Having(this=self.condition.copy()))
+            statement_tree.set("having", exp.Having(this=self.condition.copy()))
         if self.order:
-            made.set("order", exp.Order(expressions=[each.copy() for each in self.order]))
+            statement_tree.set("order", exp.Order(expressions=[term.copy() for term in self.order]))
         if self.most is not None:
-            made.set("limit", exp.Limit(expression=exp.Literal(this=str(self.most), is_string=False)))
+            statement_tree.set("limit", exp.Limit(expression=exp.Literal(this=str(self.most), is_string=False)))
         if self.skipped:
-            made.set("offset", exp.Offset(expression=exp.Literal(this=str(self.skipped), is_string=False)))
-        return plainly(made, self.source.alias)
+            statement_tree.set("offset", exp.Offset(expression=exp.Literal(this=str(self.skipped), is_string=False)))
+        return plainly(statement_tree, self.source.alias)
 
     @property
     def query(self) -> Query:
-        """Say what it means, or refuse it: this is decided as for a text."""
+        """The query it means, or a refusal, decided as for a text."""
         with refused_at(self.steps[-1]):
             return query(self.tree, self.source.catalog)
 
     @property
     def text(self) -> str:
-        """Write the statement as SQL, for people and receipts."""
+        """The statement as SQL, for people and receipts."""
         return self.tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
 
 
 def keyed(source: RowSelection, keys: Sequence[Wanted], made: Mapping[str, Wanted]) -> Keys:
-    """Read the keys of GROUP BY: columns, histograms of them, and expressions under a name."""
-    with refused_at(f"group by {_list(keys, made)}"):
-        plain = [(_key_name(each), each) for each in keys]
-        named = [(identifier(name).name, each) for name, each in made.items()]
-        known = source.rows
-        return tuple((name, *_key(each, source.names, known)) for name, each in (*plain, *named))
+    """Lower the keys of GROUP BY: columns, histograms of them, and named expressions."""
+    with refused_at(f"group by {_step_text(keys, made)}"):
+        plain_keys = [(_key_name(key), key) for key in keys]
+        named_keys = [(identifier(name).name, key) for name, key in made.items()]
+        row_source = source.rows
+        return tuple((name, *_lower_key(key, source.names, row_source)) for name, key in (*plain_keys, *named_keys))
 
 
 def _key_name(key: Wanted) -> str:
-    """Call a column by its own name, and bins of a column by the column's."""
+    """Return the name of a column, or of the column of a histogram."""
     tree = read(key.of if isinstance(key, Histogram) else key)
     if isinstance(tree, exp.Column):
         return tree.name
-    written = f"sf.{key}" if isinstance(key, Histogram) else f'"{told(key)}"'
-    fix = f"write band={written}, or derive it first"
+    key_text = f"sf.{key}" if isinstance(key, Histogram) else f'"{told(key)}"'
+    fix = f"write band={key_text}, or derive it first"
     raise Unsupported("unnamed-column", "a computed key needs a name", fix=fix)
 
 
-def _key(key: Wanted, names: Names, known: RowSource) -> tuple[Tree, Tree]:
-    """Write what rows are grouped by, and what is shown of it."""
+def _lower_key(key: Wanted, names: Names, row_source: RowSource) -> tuple[Tree, Tree]:
+    """Return the grouping expression and the displayed expression of a key."""
     if isinstance(key, Histogram):
-        grouped, label = key.trees(names, known)
+        grouped, label = key.trees(names, row_source)
     else:
         grouped = label = meant(read(key), names)
-    expression(grouped.copy(), known.resolve)  # refuses what is not understood
+    expression(grouped.copy(), row_source.resolve)  # refuses what is not understood
     return grouped, label
 
 
 def statement(source: RowSelection, keys: Keys, asked: Mapping[str, Asked]) -> QuestionBuilder:
-    """Make the question that asks these aggregates of every group."""
-    grouped = [f"group by {', '.join(name for name, _, _ in keys)}"] if keys else []
-    with refused_at(step := f"measure {_list((), asked)}"):
+    """Return the query for these aggregates of every group."""
+    group_step = [f"group by {', '.join(name for name, _, _ in keys)}"] if keys else []
+    with refused_at(step := f"measure {_step_text((), asked)}"):
         results = {name.lower(): (name, tree) for name, _, tree in keys}
-        for name, each in asked.items():
+        for name, request in asked.items():
             if name.lower() in results:
                 raise Unsupported("duplicate-column", f"two columns are called {name}", fix="give one another name")
             identifier(name)
-            results[name.lower()] = (name, aggregate(each, source.names))
-        outputs = tuple(shown for shown, _ in results.values())
-        return QuestionBuilder(source, keys, results, outputs, (*source.steps, *grouped, step))
+            results[name.lower()] = (name, aggregate(request, source.names))
+        outputs = tuple(shown_name for shown_name, _ in results.values())
+        return QuestionBuilder(source, keys, results, outputs, (*source.steps, *group_step, step))
 
 
 def having(found: QuestionBuilder, text: str) -> QuestionBuilder:
     """Keep the groups whose noisy numbers meet a condition."""
     with refused_at(step := f"having {told(text)}"):
-        before = [] if found.condition is None else [found.condition]
-        condition = conjunction([*before, _finished(read(text), found)])
+        conditions = [] if found.condition is None else [found.condition]
+        condition = conjunction([*conditions, _resolve_output_names(read(text), found)])
         return replace(found, condition=condition, steps=(*found.steps, step))
 
 
 def order_by(found: QuestionBuilder, texts: Sequence[str]) -> QuestionBuilder:
-    """Show the groups in the order of these columns, each with ASC or DESC."""
+    """Sort the groups by these columns, each with ASC or DESC."""
     with refused_at(step := f"order by {', '.join(map(told, texts))}"):
-        numbered = {
-            name.lower(): (name, tree) for name, tree, _ in found.keys
-        }  # bins in their order, not their labels'
-        by = replace(found, results={**found.results, **numbered})
-        order = tuple(_finished(fragment(text, exp.Ordered), by) for text in texts)
+        # bins in their order, not their labels'
+        sort_columns = {name.lower(): (name, tree) for name, tree, _ in found.keys}
+        sortable = replace(found, results={**found.results, **sort_columns})
+        order = tuple(_resolve_output_names(fragment(text, exp.Ordered), sortable) for text in texts)
         return replace(found, order=order, steps=(*found.steps, step))
 
 
 def head(found: QuestionBuilder, most: int, skipped: int) -> QuestionBuilder:
-    """Show the first so many groups."""
+    """Keep the first groups."""
     return replace(found, most=most, skipped=skipped, steps=(*found.steps, f"at most {most} rows"))
 
 
 def select(found: QuestionBuilder, names: Sequence[str], made: Mapping[str, str]) -> QuestionBuilder:
-    """Choose the columns that are shown: some of those there are, and arithmetic over them."""
-    with refused_at(step := f"select {_list(names, made)}"):
+    """Choose the columns of the answer: some of the existing ones, and arithmetic over them."""
+    with refused_at(step := f"select {_step_text(names, made)}"):
         for name in names:
             if not isinstance(name, str) or name.lower() not in found.results:
                 rule = f"no column of the answer is called {str(name)[:60]}"
                 raise Unsupported(
-                    "unknown-column", rule, fix=nearest(str(name), [shown for shown, _ in found.results.values()])
+                    "unknown-column",
+                    rule,
+                    fix=nearest(str(name), [shown_name for shown_name, _ in found.results.values()]),
                 )
-        further = {name.lower(): (identifier(name).name, _finished(read(text), found)) for name, text in made.items()}
+        computed = {
+            name.lower(): (identifier(name).name, _resolve_output_names(read(text), found))
+            for name, text in made.items()
+        }
         outputs = (*names, *made)
-        return replace(found, results={**found.results, **further}, outputs=outputs, steps=(*found.steps, step))
+        return replace(found, results={**found.results, **computed}, outputs=outputs, steps=(*found.steps, step))
 
 
-def _finished(node: Tree, found: QuestionBuilder) -> Tree:
-    """Names within an aggregate of rows are columns of rows; elsewhere, and in a window over the groups, they are
+def _resolve_output_names(node: Tree, builder: QuestionBuilder) -> Tree:
+    """Resolve names within an aggregate of rows as columns of rows; elsewhere, and in a window over the groups, as
     columns of the answer first.
     """
-    found_in = [part for part in parts(node) if isinstance(part, (exp.AggFunc, exp.Filter))]
-    aggregates = [part for part in found_in if not isinstance(part.parent, exp.Window)]
+    aggregate_nodes = [part for part in parts(node) if isinstance(part, (exp.AggFunc, exp.Filter))]
+    aggregates = [part for part in aggregate_nodes if not isinstance(part.parent, exp.Window)]
     for part in aggregates:
-        for each in list(part.iter_expressions()):
-            each.replace(meant(each, found.source.names))
-    return meant(node, {**found.source.names, **found.results}, {id(part) for part in aggregates})
+        for argument in list(part.iter_expressions()):
+            argument.replace(meant(argument, builder.source.names))
+    return meant(node, {**builder.source.names, **builder.results}, {id(part) for part in aggregates})
 
 
-def _list(names: Sequence[object], made: Mapping[str, object]) -> str:
-    return ", ".join([*map(told, names), *(f"{name} = {told(each)}" for name, each in made.items())])
+def _step_text(names: Sequence[object], definitions: Mapping[str, object]) -> str:
+    return ", ".join([*map(told, names), *(f"{name} = {told(definition)}" for name, definition in definitions.items())])

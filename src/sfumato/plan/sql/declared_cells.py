@@ -1,4 +1,4 @@
-"""A policy may declare conditions that no row of a table meets: they are read here, as SQL is."""
+"""Lower the conditions that a policy declares impossible for the rows of a table."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from sfumato.policy import Table
 
 
 def impossible(table: Table) -> tuple[Expression, ...]:
-    """Give the conditions that no row of a table meets; what is no condition on one row's coded columns is refused."""
+    """Return the conditions that no row of a table meets; refuse anything but conditions on one row's coded columns."""
     return tuple(
         _condition(table, text, f"tables.{table.name}.impossible[{index}]")
         for index, text in enumerate(table.impossible)
     )
 
 
-def _condition(table: Table, text: str, place: str) -> Expression:
+def _condition(table: Table, text: str, policy_path: str) -> Expression:
     try:
         tree = read(text)
         if any(isinstance(part, exp.Query) for part in parts(tree)[1:]):
             raise Unsupported("subquery", "such a condition is on one row alone", fix="leave the subquery out")
         return boolean(expression(tree, lambda qualifier, name: _column(table, qualifier, name)))
-    except Unsupported as refused:
-        rule, fix = refused.rule.removesuffix(f" [{refused.code}]"), refused.fix
-    raise InvalidPolicy(rule, place=place, fix=fix)
+    except Unsupported as refusal:
+        rule, fix = refusal.rule.removesuffix(f" [{refusal.code}]"), refusal.fix
+    raise InvalidPolicy(rule, place=policy_path, fix=fix)
 
 
 def _column(table: Table, qualifier: str | None, name: str) -> Expression:
-    known = {each.lower(): each for each in table.columns}
+    columns_by_name = {column.lower(): column for column in table.columns}
     if qualifier is not None and qualifier.lower() != table.name.lower():
         raise Unsupported("unknown-alias", f"no table here is called {qualifier[:60]}", fix="name columns alone")
-    if name.lower() not in known:
+    if name.lower() not in columns_by_name:
         rule = f"no declared column is called {name[:60]}"
         raise Unsupported("unknown-column", rule, fix=nearest(name, table.columns))
-    own = known[name.lower()]
-    if not table.coded(own):
-        rule = f"{own} has no cells: a column is coded when its values are listed, or it is boolean, or it has bins"
-        raise Unsupported("uncoded-column", rule, fix=f"add values or bins to {table.name}.{own}")
-    return Column(Field(0, table.name, own), table.columns[own])
+    column = columns_by_name[name.lower()]
+    if not table.coded(column):
+        rule = f"{column} has no cells: a column is coded when its values are listed, or it is boolean, or it has bins"
+        raise Unsupported("uncoded-column", rule, fix=f"add values or bins to {table.name}.{column}")
+    return Column(Field(0, table.name, column), table.columns[column])

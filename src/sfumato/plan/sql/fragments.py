@@ -1,6 +1,4 @@
-"""Parts of a statement are trees: this says what their names stand for, how they are put together, where they are
-refused.
-"""
+"""Trees of parts of a statement: parsing, name resolution, and composition."""
 
 from __future__ import annotations
 
@@ -16,15 +14,15 @@ from sfumato.untrusted import printable
 
 Tree = exp.Expr
 Names = Mapping[str, tuple[str, Tree]]
-"""What a name stands for, by its small letters: the name as it is shown, and its tree."""
+"""The definition of a name, by its lower-case form: the name as displayed, and its tree."""
 _KEYWORDS = frozenset(DuckDB.Tokenizer.KEYWORDS)
-_TOLD = 100
-"""Letters of what somebody wrote that are repeated to them."""
+_MAX_QUOTED = 100
+"""The most letters of a user's text that are repeated in a message."""
 
 
 @contextmanager
 def refused_at(step: str) -> Iterator[None]:
-    """Say at which step a statement that is put together is refused, since there is no text to point at."""
+    """Add the builder step to a refusal, since there is no text to point at."""
     try:
         yield
     except RecursionError:
@@ -35,29 +33,29 @@ def refused_at(step: str) -> Iterator[None]:
 
 
 def told(text: object) -> str:
-    """Show what somebody wrote, on one line and cut short."""
+    """Return a user's text on one line, truncated."""
     plain = printable(" ".join(str(text).split()))
-    return plain if len(plain) <= _TOLD else f"{plain[: _TOLD - 1]}…"
+    return plain if len(plain) <= _MAX_QUOTED else f"{plain[: _MAX_QUOTED - 1]}…"
 
 
 def read(text: object) -> Tree:
-    """Read an expression or a condition."""
+    """Parse an expression or a condition."""
     return fragment(text, exp.Condition)
 
 
 def meant(node: Tree, names: Names, untouched: Collection[int] = ()) -> Tree:
-    """Rewrite a part of a statement, with what its names stand for in their places.
+    """Substitute the definitions of names into a tree.
 
-    Queries within it have names of their own. Parts whose ids are ``untouched`` are not looked into.
+    Queries within it have their own names. Nodes whose ids are ``untouched`` are not entered.
     """
-    named = [
+    replacements = [
         (part, names[part.name.lower()][1])
         for part in parts(node, untouched)
         if isinstance(part, exp.Column) and not part.table and part.name.lower() in names
     ]
-    if sum(size(tree) for _, tree in named) > MOST_TOKENS:
+    if sum(size(tree) for _, tree in replacements) > MOST_TOKENS:
         raise Unsupported("too-long", f"a question has at most {MOST_TOKENS:,} words", fix="ask less at once")
-    for part, tree in named:
+    for part, tree in replacements:
         if part is node:
             return tree.copy()
         part.replace(operand(tree))
@@ -65,19 +63,19 @@ def meant(node: Tree, names: Names, untouched: Collection[int] = ()) -> Tree:
 
 
 def filled(pattern: Tree, arguments: Mapping[str, Tree]) -> Tree:
-    """Fill a pattern of our own with trees in the places of its columns."""
+    """Replace the columns of a pattern by trees."""
     for part in list(pattern.find_all(exp.Column)):
         part.replace(arguments[part.name].copy())
     return pattern
 
 
 def parts(node: Tree, untouched: Collection[int] = ()) -> list[Tree]:
-    """List a node and all below it but what is within another query."""
+    """Return a node and all nodes below it except those within another query."""
 
-    def closed(part: Tree) -> bool:
+    def is_closed(part: Tree) -> bool:
         return (part is not node and isinstance(part, exp.Query)) or id(part) in untouched
 
-    return list(node.walk(prune=closed))
+    return list(node.walk(prune=is_closed))
 
 
 def size(node: Tree) -> int:
@@ -85,17 +83,17 @@ def size(node: Tree) -> int:
 
 
 def operand(tree: Tree) -> Tree:
-    """Make a copy that can stand beside any operator."""
-    whole = (exp.Column, exp.Literal, exp.Paren, exp.Count, exp.Sum, exp.Avg)
-    return tree.copy() if isinstance(tree, whole) else exp.Paren(this=tree.copy())
+    """Return a copy that can be an operand of any operator."""
+    atomic = (exp.Column, exp.Literal, exp.Paren, exp.Count, exp.Sum, exp.Avg)
+    return tree.copy() if isinstance(tree, atomic) else exp.Paren(this=tree.copy())
 
 
 def conjunction(conditions: Sequence[Tree]) -> Tree | None:
-    """Join all of them by AND: a AND b AND c, flat as it is typed."""
-    made: Tree | None = None
-    for each in (one for condition in conditions for one in _conjuncts(condition)):
-        made = each if made is None else exp.And(this=made, expression=each)
-    return made
+    """Return the conjunction of the conditions: a AND b AND c, flat as it is typed."""
+    joined: Tree | None = None
+    for conjunct in (part for condition in conditions for part in _conjuncts(condition)):
+        joined = conjunct if joined is None else exp.And(this=joined, expression=conjunct)
+    return joined
 
 
 def _conjuncts(condition: Tree) -> list[Tree]:
@@ -105,14 +103,14 @@ def _conjuncts(condition: Tree) -> list[Tree]:
 
 
 def identifier(name: object) -> exp.Identifier:
-    """Write a name as SQL has it, in quotes where it needs them."""
-    if not isinstance(name, str) or not name or "\0" in name or any("\ud800" <= each <= "\udfff" for each in name):
+    """Return a name as an SQL identifier, quoted where it needs to be."""
+    if not isinstance(name, str) or not name or "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
         raise Unsupported("not-text", "a name is plain text", fix="write letters, such as visits")
     return exp.to_identifier(name, quoted=True if name.upper() in _KEYWORDS else None)
 
 
 def written(name: str) -> str:
-    """Write a name as people write it in SQL."""
+    """Write a name as an SQL identifier."""
     return identifier(name).sql(dialect="duckdb")
 
 
@@ -121,23 +119,25 @@ def column(table: str, name: str) -> exp.Column:
 
 
 def called(tree: Tree, name: str) -> Tree:
-    """Put a column of SELECT under a name."""
+    """Return a column of SELECT under a name."""
     if isinstance(tree, exp.Column) and tree.name == name:
         return tree.copy()
     return exp.Alias(this=tree.copy(), alias=identifier(name))
 
 
 def owned(alias: str, columns: Collection[str]) -> dict[str, tuple[str, Tree]]:
-    """List the names of a table's columns."""
+    """Return the names of a table's columns."""
     return {name.lower(): (name, column(alias, name)) for name in columns}
 
 
 def plainly(select: exp.Select, alias: str) -> exp.Select:
-    """A statement about one table names its columns without it, where no name of the answer could be meant."""
+    """Remove the qualifier from the columns of a statement about one table, except where an output's name could be
+    meant.
+    """
     if select.args.get("joins"):
         return select
     clauses = [*select.expressions, *(select.args[part] for part in ("where", "group") if select.args.get(part))]
-    for part in (each for clause in clauses for each in parts(clause)):
+    for part in (node for clause in clauses for node in parts(clause)):
         if isinstance(part, exp.Column) and part.table == alias:
             part.set("table", None)
     return select

@@ -1,4 +1,4 @@
-"""GROUP BY: which keys the groups have, and which sets of them rows are shown for.
+"""Lower GROUP BY to the keys of the groups, and the grouping sets.
 
 ROLLUP, CUBE and GROUPING SETS are lists of sets of keys; several items of GROUP BY are combined, every set of one with
 every set of the next, as in SQL. All keys together are what is measured: a row of a smaller set is the sum of the
@@ -35,109 +35,111 @@ Items = tuple[exp.Expr, ...]
 
 @dataclass(frozen=True)
 class Grouping:
-    """A grouping has all keys of a question, and the sets of them that rows are shown for, by their places."""
+    """All keys of a query, and its grouping sets as indices of keys."""
 
     keys: tuple[Expression, ...] = ()
     sets: tuple[tuple[int, ...], ...] = ()
-    """None where there is one set, of all keys."""
+    """Empty for the single set of all keys."""
 
 
 def grouping(select: exp.Select, source: RowSource) -> Grouping:
-    """Say what GROUP BY means."""
+    """Lower GROUP BY, or SELECT DISTINCT."""
     group = select.args.get("group")
     if select.args.get("distinct"):
         _check_distinct(select)
-        return Grouping(tuple(dict.fromkeys(_key(each, select, source) for each in select.expressions)))
+        return Grouping(tuple(dict.fromkeys(_lower_key(item, select, source) for item in select.expressions)))
     if group is None:
         return Grouping()
-    sets = _sets(group, select)
+    sets = _grouping_sets(group, select)
     keys: dict[Expression, int] = {}
-    placed = [_placed(each, keys, select, source) for each in sets]
+    key_sets = [_key_indices(items, keys, select, source) for items in sets]
     if len(keys) > MOST_KEYS:
         raise refuse(group, "too-many-columns", f"GROUP BY takes at most {MOST_KEYS} columns", "group by fewer")
-    return Grouping(tuple(keys), tuple(placed) if len(placed) > 1 else ())
+    return Grouping(tuple(keys), tuple(key_sets) if len(key_sets) > 1 else ())
 
 
-def _placed(items: Items, keys: dict[Expression, int], select: exp.Select, source: RowSource) -> tuple[int, ...]:
-    found = (keys.setdefault(_key(each, select, source), len(keys)) for each in items)
-    return tuple(dict.fromkeys(found))
+def _key_indices(items: Items, keys: dict[Expression, int], select: exp.Select, source: RowSource) -> tuple[int, ...]:
+    indices = (keys.setdefault(_lower_key(item, select, source), len(keys)) for item in items)
+    return tuple(dict.fromkeys(indices))
 
 
-def _key(node: exp.Expr, select: exp.Select, source: RowSource) -> Expression:
-    made = expression(_meant(node.unalias(), select, source), source.resolve)
-    if not columns(made):
+def _lower_key(node: exp.Expr, select: exp.Select, source: RowSource) -> Expression:
+    key = expression(_resolve_item(node.unalias(), select, source), source.resolve)
+    if not columns(key):
         raise refuse(node, "constant-key", "a group is a column or made from one", "group by a column")
-    return made
+    return key
 
 
 def _check_distinct(select: exp.Select) -> None:
-    """SELECT DISTINCT lists what columns may hold, as GROUP BY them does."""
-    aggregated = any(each.find(exp.AggFunc, exp.Window) for each in select.expressions)
-    if select.args["distinct"].args.get("on") or select.args.get("group") or aggregated:
+    """Refuse SELECT DISTINCT with groups or aggregates: alone it lists values of columns, as GROUP BY does."""
+    has_aggregates = any(item.find(exp.AggFunc, exp.Window) for item in select.expressions)
+    if select.args["distinct"].args.get("on") or select.args.get("group") or has_aggregates:
         rule = "SELECT DISTINCT lists values of columns, and groups nothing"
         raise refuse(select, "select-distinct", rule, "leave out DISTINCT: every group is shown once")
-    if any(each.is_star for each in select.expressions):
+    if any(item.is_star for item in select.expressions):
         raise refuse(select, "star", "rows are never shown", "name the columns whose values are to be listed")
 
 
-def _sets(group: exp.Group, select: exp.Select) -> list[Items]:
+def _grouping_sets(group: exp.Group, select: exp.Select) -> list[Items]:
     for part, value in group.args.items():
         if value and part not in ("expressions", "all", "rollup", "cube"):
             rule = f"GROUP BY {part.upper()} is not answered"
             raise refuse(group, "grouping-sets", rule, "use ROLLUP, CUBE, GROUPING SETS, or name the columns")
     if group.args.get("all"):
-        return [tuple(each.unalias() for each in select.expressions if _groups(each))]
-    after = [each for name in ("rollup", "cube") for each in group.args.get(name) or []]
-    if after:  # GROUP BY a, b WITH ROLLUP
-        return _listed(type(after[0])(expressions=group.expressions), group)
+        return [tuple(item.unalias() for item in select.expressions if _is_group_key(item))]
+    modifiers = [modifier for name in ("rollup", "cube") for modifier in group.args.get(name) or []]
+    if modifiers:  # GROUP BY a, b WITH ROLLUP
+        return _expand_item(type(modifiers[0])(expressions=group.expressions), group)
     if len(group.expressions) > MOST_KEYS:
         raise refuse(group, "too-many-columns", f"GROUP BY takes at most {MOST_KEYS} columns", "group by fewer")
-    found: list[Items] = [()]
+    grouping_sets: list[Items] = [()]
     for item in group.expressions:
-        found = [(*before, *each) for before in found for each in _listed(item, group)]
-        if len(found) > MOST_SETS:
-            raise _too_many(group)
-    return found
+        grouping_sets = [(*prefix, *items) for prefix in grouping_sets for items in _expand_item(item, group)]
+        if len(grouping_sets) > MOST_SETS:
+            raise _too_many_sets(group)
+    return grouping_sets
 
 
-def _groups(item: exp.Expr) -> bool:
-    """Tell whether GROUP BY ALL groups by an item: a column, or made from some, and no aggregate."""
+def _is_group_key(item: exp.Expr) -> bool:
+    """Return whether GROUP BY ALL groups by an item: it reads a column, and is no aggregate."""
     return item.find(exp.AggFunc, exp.Window) is None and item.find(exp.Column) is not None
 
 
-def _listed(item: exp.Expr, group: exp.Group) -> list[Items]:
-    """List the sets that one item of GROUP BY stands for."""
+def _expand_item(item: exp.Expr, group: exp.Group) -> list[Items]:
+    """Return the sets that one item of GROUP BY stands for."""
     if isinstance(item, exp.GroupingSets):
-        found = [each for part in item.expressions for each in _listed(part, group)]
+        grouping_sets = [items for part in item.expressions for items in _expand_item(part, group)]
     elif isinstance(item, exp.Rollup):
-        parts = [_together(each) for each in item.expressions]
-        found = [tuple(itertools.chain(*parts[:count])) for count in range(len(parts), -1, -1)]
+        parts = [_tuple_items(element) for element in item.expressions]
+        grouping_sets = [tuple(itertools.chain(*parts[:count])) for count in range(len(parts), -1, -1)]
     elif isinstance(item, exp.Cube):
-        parts = [_together(each) for each in item.expressions]
+        parts = [_tuple_items(element) for element in item.expressions]
         if 2 ** len(parts) > MOST_SETS:
-            raise _too_many(group)
+            raise _too_many_sets(group)
         sizes = range(len(parts), -1, -1)
-        found = [tuple(itertools.chain(*each)) for size in sizes for each in itertools.combinations(parts, size)]
+        grouping_sets = [
+            tuple(itertools.chain(*subset)) for size in sizes for subset in itertools.combinations(parts, size)
+        ]
     else:
-        found = [_together(item)]
-    if len(found) > MOST_SETS:
-        raise _too_many(group)
-    return found
+        grouping_sets = [_tuple_items(item)]
+    if len(grouping_sets) > MOST_SETS:
+        raise _too_many_sets(group)
+    return grouping_sets
 
 
-def _together(item: exp.Expr) -> Items:
+def _tuple_items(item: exp.Expr) -> Items:
     """Read (a, b) as two keys, and () as none."""
     if isinstance(item, exp.Tuple):
         return tuple(item.expressions)
     return (item.unnest(),)
 
 
-def _too_many(group: exp.Group) -> Exception:
+def _too_many_sets(group: exp.Group) -> Exception:
     return refuse(group, "grouping-sets", f"a question has at most {MOST_SETS} grouping sets", "list those you need")
 
 
-def _meant(node: exp.Expr, select: exp.Select, source: RowSource) -> exp.Expr:
-    """Find what a GROUP BY item stands for: an ordinal, an output's alias, or itself."""
+def _resolve_item(node: exp.Expr, select: exp.Select, source: RowSource) -> exp.Expr:
+    """Return the node that a GROUP BY item refers to: an ordinal, an output's alias, or itself."""
     item: exp.Expr | None = None
     if isinstance(node, exp.Literal) and not node.is_string:
         index = int(node.this) if node.this.isdigit() else 0
@@ -148,11 +150,11 @@ def _meant(node: exp.Expr, select: exp.Select, source: RowSource) -> exp.Expr:
             rule = f"column {index} of SELECT is made of the groups, so it cannot be grouped by"
             raise refuse(node, "ordinal", rule, "name a column of the table, or use GROUP BY ALL")
     elif isinstance(node, exp.Column) and not node.table and not names_column(node, source):
-        named = (each for each in select.expressions if isinstance(each, exp.Alias))
-        item = next((each for each in named if each.alias.lower() == node.name.lower()), None)
+        aliases = (output for output in select.expressions if isinstance(output, exp.Alias))
+        item = next((output for output in aliases if output.alias.lower() == node.name.lower()), None)
     return node if item is None else item.unalias()
 
 
 def names_column(node: exp.Column, source: RowSource) -> bool:
-    """Tell whether a column of the table is called so, whatever the answer's columns are called."""
+    """Return whether a column of the table has this name, whatever the answer's columns are called."""
     return any(node.name.lower() == name.lower() for names in source.scope.values() for name in names)

@@ -1,4 +1,4 @@
-"""A histogram counts rows in equal bins over the declared range of a column: which bin a row is in is a key."""
+"""Histograms: the equal bins of a column's declared range, as a group key."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MOST_BINS = 500
 
 @dataclass(frozen=True)
 class Histogram:
-    """A histogram is a key to group by: equal bins over the range of a number."""
+    """A group key of equal bins over the range of a number."""
 
     of: str
-    """The number, as a SQL expression over one row whose range is known."""
+    """The number, as an SQL expression over one row with a known range."""
     bins: int
 
     def __post_init__(self) -> None:
@@ -33,7 +33,7 @@ class Histogram:
             raise InvalidParameter("bins", self.bins, f"at most {MOST_BINS}")
 
     def trees(self, names: Names, rows: RowSource) -> tuple[Tree, Tree]:
-        """Write the number of a row's bin, from 1 on, and the label of that bin; both are missing where the value is.
+        """Return the number of a row's bin, from 1 on, and the label of that bin; both are NULL where the value is.
 
         WIDTH_BUCKET puts the upper end of the range into a bin of its own; here it is in the last.
         """
@@ -41,11 +41,16 @@ class Histogram:
 
         column = meant(read(self.of), names)
         edges = self._edges(column, rows)
-        written = {"x": column, "low": _number(edges[0]), "high": _number(edges[-1]), "n": read(str(self.bins))}
-        bucket = filled(read("WIDTH_BUCKET(x, low, high, n)"), written)
-        number = filled(read("CASE WHEN b > n THEN n ELSE b END"), {"b": bucket, "n": read(str(self.bins))})
+        arguments = {
+            "x": column,
+            "low": _number_tree(edges[0]),
+            "high": _number_tree(edges[-1]),
+            "n": read(str(self.bins)),
+        }
+        bucket = filled(read("WIDTH_BUCKET(x, low, high, n)"), arguments)
+        bin_number = filled(read("CASE WHEN b > n THEN n ELSE b END"), {"b": bucket, "n": read(str(self.bins))})
         labels = " ".join(f"WHEN {index} THEN '{label}'" for index, label in enumerate(_labels(edges), start=1))
-        return number, filled(read(f"CASE b {labels} END"), {"b": number})
+        return bin_number, filled(read(f"CASE b {labels} END"), {"b": bin_number})
 
     def _edges(self, column: Tree, rows: RowSource) -> list[Fraction]:
         from sfumato.plan.sql.sql_expressions import expression
@@ -69,20 +74,20 @@ def histogram(of: str, bins: int = 20) -> Histogram:
     return Histogram(of, bins)
 
 
-def _number(value: Fraction) -> Tree:
-    """Write an end of a range, which is a decimal."""
+def _number_tree(value: Fraction) -> Tree:
+    """Return an end of a range, which is a decimal, as a tree."""
     from sfumato.plan.sql.fragments import read
 
     return read(text(value))
 
 
 def _labels(edges: list[Fraction]) -> list[str]:
-    """Name bins by their ends: all but the last are without their upper one."""
-    ends = [_end(each) for each in edges]
-    pairs = list(pairwise(ends))
+    """Return the labels of bins by their ends: all but the last exclude their upper one."""
+    end_texts = [_end_text(edge) for edge in edges]
+    pairs = list(pairwise(end_texts))
     return [f"[{low}, {high}{']' if index == len(pairs) else ')'}" for index, (low, high) in enumerate(pairs, start=1)]
 
 
-def _end(value: Fraction) -> str:
-    exactly = text(value)
-    return exactly if len(exactly) <= 8 and "/" not in exactly else shown(float(value), 6).replace(",", "")
+def _end_text(value: Fraction) -> str:
+    exact_text = text(value)
+    return exact_text if len(exact_text) <= 8 and "/" not in exact_text else shown(float(value), 6).replace(",", "")

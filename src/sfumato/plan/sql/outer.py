@@ -1,14 +1,12 @@
-"""An outer SELECT stands over one that aggregates: all it reads are noisy rows, so it costs nothing.
+"""Lower an outer SELECT over one that aggregates: all it reads are noisy rows, so it is free.
 
-Where it only picks, computes and orders, it leaves no node: its columns are written over those of the inner SELECT, and
-its WHERE is a HAVING. So two texts that mean the same are the same question. Where it adds rows up, puts them side by
-side (OVER), or reads rows that a LIMIT has cut, it is an ``Outer``.
+Where it only selects, computes and orders, it leaves no node: its columns are substituted into the inner SELECT, and
+its WHERE is a HAVING. So two texts that mean the same are the same query. Where it aggregates rows, has windows
+(OVER), or reads rows that a LIMIT has cut, it is an ``Outer``.
 
-What stands below must be no question of its own to have another reading: a subquery that groups by the unit's id gives
-rows of units, and belongs to what is measured (``rows``).
+A subquery that groups by the unit's id has rows of units, which are private: it is lowered with the rows (``rows``).
 
-Expressions over noisy rows are read from SQL: which functions may be applied to them, aggregates of them and
-windows.
+This module also lowers expressions over noisy rows: the functions that may be applied to them, aggregates and windows.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ _RANKS: dict[type[exp.Expr], str] = {exp.Rank: "RANK", exp.DenseRank: "DENSE_RAN
 
 
 def check_finishing(made: Expression, node: exp.Expr) -> None:
-    """Refuse what is not computed on noisy rows. What reads keys alone is public: any function may be applied to it."""
+    """Refuse functions that are not applied to noisy rows. An expression over keys alone is public: it may use any."""
     if not isinstance(made, Call) or of_keys(made):
         return
     if made.function == "CAST" and not made.domain.type.numeric:
@@ -67,56 +65,56 @@ def check_finishing(made: Expression, node: exp.Expr) -> None:
             f"{made.function.upper()} is not applied to noisy numbers",
             "use arithmetic, comparisons, CASE, COALESCE, ROUND, ABS, LEAST, GREATEST",
         )
-    for each in made.arguments:
-        check_finishing(each, node)
+    for argument in made.arguments:
+        check_finishing(argument, node)
 
 
 def row_total(node: exp.Expr, read: Read) -> tuple[RowTotal, Domain]:
-    """Read an aggregate over noisy rows, and what is known of it."""
-    where, inner = None, node
+    """Lower an aggregate over noisy rows; return it with its domain."""
+    where, aggregate = None, node
     if isinstance(node, exp.Filter):
-        where, inner = read(node.expression.this), node.this
-    function, argument = _aggregate(inner, read)
-    return RowTotal(function, argument, where), _result(function, argument)
+        where, aggregate = read(node.expression.this), node.this
+    function, argument = _aggregate(aggregate, read)
+    return RowTotal(function, argument, where), _aggregate_domain(function, argument)
 
 
 def over(node: exp.Window, read: Read) -> tuple[NoisyWindow, Domain]:
-    """Read a window over noisy rows, and what is known of it."""
+    """Lower a window over noisy rows; return it with its domain."""
     for part, value in node.args.items():
         if value and part not in ("this", "partition_by", "order", "over"):
             rule = "a window over noisy rows is OVER ([PARTITION BY …] [ORDER BY …])"
             raise refuse(node, "window", rule, "leave out frames and window names")
-    partition = tuple(read(each) for each in node.args.get("partition_by") or ())
-    for each, made in zip(node.args.get("partition_by") or (), partition, strict=True):
-        check_key(made, each, "PARTITION BY")
-    ordered = node.args["order"].expressions if node.args.get("order") else ()
+    partition = tuple(read(partition_node) for partition_node in node.args.get("partition_by") or ())
+    for partition_node, partition_key in zip(node.args.get("partition_by") or (), partition, strict=True):
+        check_key(partition_key, partition_node, "PARTITION BY")
+    order_terms = node.args["order"].expressions if node.args.get("order") else ()
     if type(node.this) in _RANKS:
-        if not ordered:
+        if not order_terms:
             rule = f"{_RANKS[type(node.this)]} needs an order"
             raise refuse(node, "window", rule, f"write {_RANKS[type(node.this)]}() OVER (ORDER BY n DESC)")
-        return NoisyWindow(_RANKS[type(node.this)], None, partition, orders(ordered, read)), Domain(Type.INTEGER)
-    if ordered:
+        return NoisyWindow(_RANKS[type(node.this)], None, partition, orders(order_terms, read)), Domain(Type.INTEGER)
+    if order_terms:
         rule = "running totals of noisy rows are not answered"
         raise refuse(node, "window", rule, "leave out ORDER BY: SUM(n) OVER (PARTITION BY …)")
     function, argument = _aggregate(node.this, read)
-    return NoisyWindow(function, argument, partition), _result(function, argument)
+    return NoisyWindow(function, argument, partition), _aggregate_domain(function, argument)
 
 
 def orders(ordered: list[exp.Expr], read: Read) -> tuple[Order, ...]:
-    """ORDER BY inside a window."""
-    for each in ordered:
-        if not isinstance(each, exp.Ordered) or each.args.get("with_fill"):
-            raise refuse(each, "order", "ORDER BY takes columns with ASC or DESC", "name a column of the answer")
+    """Lower ORDER BY inside a window."""
+    for term in ordered:
+        if not isinstance(term, exp.Ordered) or term.args.get("with_fill"):
+            raise refuse(term, "order", "ORDER BY takes columns with ASC or DESC", "name a column of the answer")
     return tuple(
-        Order(read(each.this), bool(each.args.get("desc")), bool(each.args.get("nulls_first"))) for each in ordered
+        Order(read(term.this), bool(term.args.get("desc")), bool(term.args.get("nulls_first"))) for term in ordered
     )
 
 
 def check_key(made: Expression, node: exp.Expr, clause: str) -> None:
-    """Noisy rows are put together by keys alone: which rows belong together is then certain."""
+    """Refuse grouping by noisy values: which rows belong together is then certain."""
     if noises(made):
-        noisy = "a noisy number" if made.domain.type.numeric else "decided by noise"
-        rule = f"{clause} over noisy rows takes keys; {shown(node)} is {noisy}"
+        description = "a noisy number" if made.domain.type.numeric else "decided by noise"
+        rule = f"{clause} over noisy rows takes keys; {shown(node)} is {description}"
         raise refuse(
             node, "noisy-key", rule, "group by a key of the inner SELECT, or ask with WHERE for one case at a time"
         )
@@ -126,108 +124,106 @@ def _aggregate(node: exp.Expr, read: Read) -> tuple[str, Expression | None]:
     if type(node) not in ROW_TOTALS or node.args.get("expressions") or isinstance(node.this, exp.Distinct):
         fix = "use COUNT, SUM, AVG, MIN, MAX, or RANK() OVER (ORDER BY …)"
         raise refuse(node, "row-aggregate", f"{shown(node)} of noisy rows is not answered", fix)
-    function, inner = ROW_TOTALS[type(node)], node.this
-    if function == "COUNT" and (inner is None or isinstance(inner, (exp.Star, exp.Literal))):
+    function, argument_node = ROW_TOTALS[type(node)], node.this
+    if function == "COUNT" and (argument_node is None or isinstance(argument_node, (exp.Star, exp.Literal))):
         return function, None
-    argument = read(inner)
+    argument = read(argument_node)
     if not argument.domain.type.numeric and function != "COUNT":
-        rule = f"only numbers are added up or compared; {shown(inner)} is {argument.domain.type.value}"
+        rule = f"only numbers are added up or compared; {shown(argument_node)} is {argument.domain.type.value}"
         raise refuse(node, "type-mismatch", rule, "count it, or turn it into a number with CASE")
     return function, argument
 
 
-def _result(function: str, argument: Expression | None) -> Domain:
-    """Noise knows no bounds; of no rows there is no sum."""
+def _aggregate_domain(function: str, argument: Expression | None) -> Domain:
+    """Return the domain of an aggregate of noisy rows: without bounds, and nullable unless it is a count."""
     if function == "COUNT":
         return Domain(Type.INTEGER)
-    whole = argument is not None and argument.domain.type is Type.INTEGER and function != "AVG"
-    return Domain(Type.INTEGER if whole else Type.REAL, nullable=True)
+    is_integer = argument is not None and argument.domain.type is Type.INTEGER and function != "AVG"
+    return Domain(Type.INTEGER if is_integer else Type.REAL, nullable=True)
 
 
 MOST_COLUMNS = 100
 MOST_OUTER = 8
 MOST_DEEP = 40
-"""Each of them is read for itself: what a question costs to read is bounded by their number."""
+"""The most SELECTs upon one that aggregates: each is lowered by itself, so their number bounds the cost of lowering."""
 _TOTALS: tuple[type[exp.Expr], ...] = (exp.Filter, *ROW_TOTALS)
 
 
 def aggregating(select: exp.Select, catalog: Catalog) -> exp.Select | None:
-    """Find the SELECT below this one whose noisy rows it reads; None where it reads rows of tables.
+    """Return the SELECT below this one whose noisy rows it reads; None where it reads rows of tables.
 
-    What stands below is walked through in place, however long the chain is; only what is read further is copied.
+    The chain below is walked in place, however long it is; only what is lowered further is copied.
     """
-    chain = _below(select)
+    chain = _selects_below(select)
     first = next(chain, None)
-    for depth, (level, known) in enumerate(() if first is None else (first, *chain)):
-        if level.args.get("group") and _of_units(_naming(level, known), catalog):
+    for depth, (level, visible) in enumerate(() if first is None else (first, *chain)):
+        if level.args.get("group") and _groups_by_unit(_with_referenced_ctes(level, visible), catalog):
             return None
         if aggregates(level) and depth >= MOST_DEEP:
             rule = f"at most {MOST_DEEP} SELECTs stand upon one that aggregates"
             raise refuse(select, "too-deep", rule, "put some of them together")
         if aggregates(level):
-            return _naming(*first) if first is not None else None
+            return _with_referenced_ctes(*first) if first is not None else None
     return None
 
 
 Visible = dict[str, exp.Expr]
-"""Common table expressions by their names in small letters, in the order in which they are defined."""
+"""Common table expressions by their lower-case names, in the order of their definition."""
 
 
-def _below(select: exp.Select) -> Iterator[tuple[exp.Select, Visible]]:
-    """Go down through the SELECTs that subqueries and names of common table expressions stand for, each with the
-    expressions that it may name.
+def _selects_below(select: exp.Select) -> Iterator[tuple[exp.Select, Visible]]:
+    """Iterate over the chain of SELECTs below, through subqueries and common table expressions, each with the common
+    table expressions in its scope.
     """
-    known: Visible = {}
+    visible: Visible = {}
     scopes: dict[int, Visible] = {}
     while select.args.get("from_") is not None and not select.args.get("joins"):
-        for each in select.args["with_"].expressions if select.args.get("with_") else ():
-            scopes[id(each)] = known
-            known = {**known, each.alias.lower(): each}
+        for cte in select.args["with_"].expressions if select.args.get("with_") else ():
+            scopes[id(cte)] = visible
+            visible = {**visible, cte.alias.lower(): cte}
         node = select.args["from_"].this
-        found: exp.Expr | None = node.this if isinstance(node, exp.Subquery) else None
-        if isinstance(node, exp.Table) and not node.args.get("db") and node.name.lower() in known:
-            named = known[node.name.lower()]
-            found, known = named.this, scopes[id(named)]
-        if not isinstance(found, exp.Select):
+        inner_select: exp.Expr | None = node.this if isinstance(node, exp.Subquery) else None
+        if isinstance(node, exp.Table) and not node.args.get("db") and node.name.lower() in visible:
+            referenced_cte = visible[node.name.lower()]
+            inner_select, visible = referenced_cte.this, scopes[id(referenced_cte)]
+        if not isinstance(inner_select, exp.Select):
             return
-        select = found
-        yield select, known
+        select = inner_select
+        yield select, visible
 
 
-def _naming(select: exp.Select, known: Visible) -> exp.Select:
-    """Give the same SELECT with those of the common table expressions around it that it names, and those that they
-    name.
-    """
-    made = select.copy()
-    wanted = {each.name.lower() for each in made.find_all(exp.Table)}
-    kept: list[exp.Expr] = []
-    for name, each in reversed(known.items()):
-        if name in wanted:
-            wanted |= {table.name.lower() for table in each.find_all(exp.Table)}
-            kept.insert(0, each.copy())
-    if kept:
-        own = made.args["with_"].expressions if made.args.get("with_") else []
-        made.set("with_", exp.With(expressions=[*kept, *own]))
-    return made
+def _with_referenced_ctes(select: exp.Select, visible: Visible) -> exp.Select:
+    """Return the SELECT with the common table expressions that it references, directly or through others."""
+    copied = select.copy()
+    referenced = {table.name.lower() for table in copied.find_all(exp.Table)}
+    needed_ctes: list[exp.Expr] = []
+    for name, cte in reversed(visible.items()):
+        if name in referenced:
+            referenced |= {table.name.lower() for table in cte.find_all(exp.Table)}
+            needed_ctes.insert(0, cte.copy())
+    if needed_ctes:
+        own_ctes = copied.args["with_"].expressions if copied.args.get("with_") else []
+        copied.set("with_", exp.With(expressions=[*needed_ctes, *own_ctes]))
+    return copied
 
 
 def aggregates(select: exp.Select) -> bool:
-    """Tell whether it groups rows or adds them up itself."""
+    """Return whether a SELECT groups or aggregates rows itself."""
     if select.args.get("group") or select.args.get("having") or select.args.get("distinct"):
         return True
-    inside = [node for item in select.expressions for node in item.find_all(exp.AggFunc)]
-    return any(node.find_ancestor(exp.Select) is select and not _windowed(node) for node in inside)
+    aggregate_nodes = [node for item in select.expressions for node in item.find_all(exp.AggFunc)]
+    return any(node.find_ancestor(exp.Select) is select and not _is_windowed(node) for node in aggregate_nodes)
 
 
-def _windowed(node: exp.Expr) -> bool:
-    above = node.parent
-    while isinstance(above, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
-        above = above.parent
-    return isinstance(above, exp.Window) and above.this.find(type(node)) is node
+def _is_windowed(node: exp.Expr) -> bool:
+    ancestor = node.parent
+    while isinstance(ancestor, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+        ancestor = ancestor.parent
+    return isinstance(ancestor, exp.Window) and ancestor.this.find(type(node)) is node
 
 
-def _of_units(select: exp.Select, catalog: Catalog) -> bool:
-    """Tell whether it groups by the unit: such rows are private."""
+def _groups_by_unit(select: exp.Select, catalog: Catalog) -> bool:
+    """Return whether a SELECT groups by the unit: such rows are private."""
     group = select.args.get("group")
     if group is None:
         return False
@@ -235,19 +231,19 @@ def _of_units(select: exp.Select, catalog: Catalog) -> bool:
         source = rows(select, catalog, {})
     except Unsupported:  # what it reads aggregates itself, or is refused where it is read
         return False
-    named = {each.alias.lower(): each.this for each in select.expressions if isinstance(each, exp.Alias)}
-    items = [each.unalias() for each in select.expressions] if group.args.get("all") else group.expressions
+    aliased = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+    items = [item.unalias() for item in select.expressions] if group.args.get("all") else group.expressions
     for item in items:
-        meant = named.get(item.name.lower(), item) if isinstance(item, exp.Column) else item
+        definition = aliased.get(item.name.lower(), item) if isinstance(item, exp.Column) else item
         if isinstance(item, exp.Literal) and item.this.isdigit() and 1 <= int(item.this) <= len(select.expressions):
-            meant = select.expressions[int(item.this) - 1].unalias()
-        if any(source.is_unit(each) for each in (item, meant)):
+            definition = select.expressions[int(item.this) - 1].unalias()
+        if any(source.is_unit(candidate) for candidate in (item, definition)):
             return True
     return False
 
 
 def over_noisy_rows(select: exp.Select, inner: Query) -> Query:
-    """Make the question that an outer SELECT makes of the one below it."""
+    """Return the query that an outer SELECT makes of the one below it."""
     if len(inner.outer) >= MOST_OUTER:
         raise refuse(select, "too-deep", f"at most {MOST_OUTER} SELECTs stand upon one another", "put some together")
     if any(value and part not in _CLAUSES for part, value in select.args.items()):
@@ -268,11 +264,11 @@ def over_noisy_rows(select: exp.Select, inner: Query) -> Query:
 
 
 _CLAUSES = {"expressions", "from_", "where", "with_", "group", "having", "order", "limit", "offset"}
-"""DISTINCT is none of them: noisy rows are not compared."""
+"""The supported clauses. DISTINCT is none of them: noisy rows are not compared."""
 
 
 class _OuterBuilder:
-    """This collects totals and windows while the columns of an outer SELECT are read."""
+    """The totals and windows of an outer SELECT, collected while its columns are lowered."""
 
     def __init__(self, select: exp.Select, inner: Query) -> None:
         self.select, self.inner = select, inner
@@ -286,19 +282,23 @@ class _OuterBuilder:
 
     @property
     def plain(self) -> bool:
-        """Tell whether the inner SELECT can do what is asked: no rows are put together, and none were cut before."""
+        """Whether the inner SELECT can absorb this one: no rows are aggregated, and none were cut before."""
         finish = self.inner.finish
-        cut = finish.limit is not None or finish.offset or finish.windows or self.inner.outer
-        return not (self.grouped or cut or self.select.find(exp.Window) is not None)
+        has_cut = finish.limit is not None or finish.offset or finish.windows or self.inner.outer
+        return not (self.grouped or has_cut or self.select.find(exp.Window) is not None)
 
     def merged(self) -> Query:
         where = self._condition("where")
         outputs = self._outputs()
         having = self.inner.finish.having
-        both = [each for each in (having, where) if each is not None]
+        predicates = [predicate for predicate in (having, where) if predicate is not None]
         finish = Finish(
             outputs,
-            None if not both else both[0] if len(both) == 1 else call("AND", *sorted(both, key=repr)),
+            None
+            if not predicates
+            else predicates[0]
+            if len(predicates) == 1
+            else call("AND", *sorted(predicates, key=repr)),
             self._order(outputs) or self.inner.finish.order,
             whole(self.select, "limit"),
             whole(self.select, "offset") or 0,
@@ -332,53 +332,53 @@ class _OuterBuilder:
         items = self.select.expressions
         nodes = group.expressions
         if group.args.get("all"):
-            nodes = [each.unalias() for each in items if each.find(exp.AggFunc, exp.Window) is None]
+            nodes = [item.unalias() for item in items if item.find(exp.AggFunc, exp.Window) is None]
         for node in nodes:
-            meant = node
+            definition = node
             if isinstance(node, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
                 raise refuse(node, "grouping-sets", "noisy rows are grouped by columns", "use it in the inner SELECT")
             if isinstance(node, exp.Literal):
                 if not node.this.isdigit() or not 1 <= int(node.this) <= len(items):
                     rule = "GROUP BY <number> counts the columns of SELECT from 1"
                     raise refuse(node, "ordinal", rule, "name the column")
-                meant = items[int(node.this) - 1].unalias()
+                definition = items[int(node.this) - 1].unalias()
             elif isinstance(node, exp.Column) and self._place(node.name) is None:
-                meant = next((each.this for each in items if each.alias.lower() == node.name.lower()), node)
-            made = self._read(meant, self._column)
-            check_key(made, node, "GROUP BY")
-            self.keys.setdefault(made, Column(Key(len(self.keys)), made.domain))
+                definition = next((item.this for item in items if item.alias.lower() == node.name.lower()), node)
+            lowered_key = self._read(definition, self._column)
+            check_key(lowered_key, node, "GROUP BY")
+            self.keys.setdefault(lowered_key, Column(Key(len(self.keys)), lowered_key.domain))
 
     def _place(self, name: str) -> int | None:
-        names = [each.name.lower() for each in self.inner.outputs]
+        names = [output.name.lower() for output in self.inner.outputs]
         return names.index(name.lower()) if name.lower() in names else None
 
     def _column(self, part: exp.Expr, _: ReadExpression) -> Expression | None:
-        """Read a column of the inner SELECT, as its expression or as what it shows."""
+        """Lower a column of the inner SELECT, as its expression or as a column of its rows."""
         if not isinstance(part, exp.Column):
             return None
-        place = self._place(part.name)
+        index = self._place(part.name)
         if part.table and part.table.lower() != self.alias.lower():
             rule = f"no table here is called {part.table[:60]}"
             raise Unsupported("unknown-alias", rule, fix=nearest(part.table, filter(None, [self.alias])))
-        if place is None:
+        if index is None:
             rule = f"the inner SELECT has no column {part.name[:60]}"
             raise Unsupported(
-                "unknown-column", rule, fix=nearest(part.name, [each.name for each in self.inner.outputs])
+                "unknown-column", rule, fix=nearest(part.name, [output.name for output in self.inner.outputs])
             )
-        made = self.inner.outputs[place].expression
-        return made if self.plain else Column(ShownColumn(place, noises(made)), made.domain)
+        definition = self.inner.outputs[index].expression
+        return definition if self.plain else Column(ShownColumn(index, noises(definition)), definition.domain)
 
     def _finishing(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
-        """Read a column, or where rows are put together a key, a total or a window."""
+        """Lower a column; or, in an aggregating SELECT, a key, a total or a window."""
         if isinstance(part, exp.Window):
-            made, domain = over(part, lambda each: self._read(each, self._finishing_no_window))
-            return self.windows.setdefault(made, Column(Windowed(len(self.windows)), domain))
+            window, domain = over(part, lambda node: self._read(node, self._finishing_no_window))
+            return self.windows.setdefault(window, Column(Windowed(len(self.windows)), domain))
         return self._finishing_no_window(part, read)
 
     def _finishing_no_window(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         if isinstance(part, _TOTALS):
-            made, domain = row_total(part, lambda each: self._read(each, self._column))
-            return self.totals.setdefault(made, Column(Result(len(self.totals)), domain))
+            row_aggregate, domain = row_total(part, lambda node: self._read(node, self._column))
+            return self.totals.setdefault(row_aggregate, Column(Result(len(self.totals)), domain))
         if isinstance(part, (exp.AggFunc, exp.Window)):
             fix = "use COUNT, SUM, AVG, MIN, MAX, or RANK() OVER (ORDER BY …)"
             raise refuse(part, "row-aggregate", f"{shown(part)} of noisy rows is not answered", fix)
@@ -386,11 +386,11 @@ class _OuterBuilder:
             return self._column(part, read)
         if self.keys and isinstance(part, (exp.Condition, exp.Func)) and not isinstance(part, exp.Literal):
             try:
-                found = self.keys.get(self._read(part, self._column))
+                key_column = self.keys.get(self._read(part, self._column))
             except Unsupported:
-                found = None
-            if found is not None:
-                return found
+                key_column = None
+            if key_column is not None:
+                return key_column
         if isinstance(part, exp.Column):
             column = self._column(part, read)  # an unknown column says so first
             total = "SUM" if column is not None and column.domain.type.numeric else "COUNT"
@@ -403,29 +403,29 @@ class _OuterBuilder:
             return self.named[part.name.lower()]
         return self._finishing(part, read)
 
-    def _read(self, node: exp.Expr, own: Own) -> Expression:
-        made = reading(node, own)
-        check_finishing(made, node)
-        return made
+    def _read(self, node: exp.Expr, lower_part: Own) -> Expression:
+        lowered = reading(node, lower_part)
+        check_finishing(lowered, node)
+        return lowered
 
     def _outputs(self) -> tuple[Output, ...]:
-        found: list[Output] = []
+        outputs: list[Output] = []
         for item in self.select.expressions:
-            found += self._star(item) if isinstance(item, exp.Star) else [self._output(item)]
-        for index, each in enumerate(found):
-            if each.name.lower() in {other.name.lower() for other in found[:index]}:
-                rule = f"two columns are called {each.name}"
+            outputs += self._star(item) if isinstance(item, exp.Star) else [self._output(item)]
+        for index, output in enumerate(outputs):
+            if output.name.lower() in {other.name.lower() for other in outputs[:index]}:
+                rule = f"two columns are called {output.name}"
                 raise refuse(self.select, "duplicate-column", rule, "rename one with AS")
-        if len(found) > MOST_COLUMNS:
+        if len(outputs) > MOST_COLUMNS:
             rule = f"an answer has at most {MOST_COLUMNS} columns"
             raise refuse(self.select, "too-many-columns", rule, "ask in two questions")
-        self.named = {each.name.lower(): each.expression for each in found}
-        return tuple(found)
+        self.named = {output.name.lower(): output.expression for output in outputs}
+        return tuple(outputs)
 
     def _star(self, item: exp.Star) -> list[Output]:
         if self.grouped or any(item.args.values()):
             raise refuse(item, "star", "* stands for all columns of the inner SELECT", "name the columns")
-        names = [each.name for each in self.inner.outputs]
+        names = [output.name for output in self.inner.outputs]
         return [Output(name, self._read(exp.column(name, quoted=True), self._column)) for name in names]
 
     def _output(self, item: exp.Expr) -> Output:
@@ -437,27 +437,27 @@ class _OuterBuilder:
         node = self.select.args.get(clause)
         if node is None:
             return None
-        made = self._read(node.this, self._renamed if renamed else self._column)
-        if made.domain.type is not Type.BOOLEAN:
+        predicate = self._read(node.this, self._renamed if renamed else self._column)
+        if predicate.domain.type is not Type.BOOLEAN:
             raise refuse(node, "type-mismatch", f"{clause.upper()} is true or false", "compare it with something")
-        return made
+        return predicate
 
     def _order(self, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
         return ordering(self.select, outputs, lambda node: self._read(node, self._renamed))
 
 
 def ordering(select: exp.Select, outputs: tuple[Output, ...], read: ReadExpression) -> tuple[Order, ...]:
-    """ORDER BY: columns by name or by number."""
-    ordered = select.args["order"].expressions if select.args.get("order") else ()
-    if len(ordered) > MOST_COLUMNS:
+    """Lower ORDER BY: columns by name or by number."""
+    order_nodes = select.args["order"].expressions if select.args.get("order") else ()
+    if len(order_nodes) > MOST_COLUMNS:
         raise refuse(select.args["order"], "order", f"ORDER BY takes at most {MOST_COLUMNS} columns", "name fewer")
-    found = []
-    for node in ordered:
+    order_terms = []
+    for node in order_nodes:
         if not isinstance(node, exp.Ordered) or node.args.get("with_fill"):
             raise refuse(node, "order", "ORDER BY takes columns with ASC or DESC", "name a column of the answer")
-        made = _ordinal(node.this, outputs) or read(node.this)
-        found.append(Order(made, bool(node.args.get("desc")), bool(node.args.get("nulls_first"))))
-    return tuple(found)
+        sort_expression = _ordinal(node.this, outputs) or read(node.this)
+        order_terms.append(Order(sort_expression, bool(node.args.get("desc")), bool(node.args.get("nulls_first"))))
+    return tuple(order_terms)
 
 
 def _ordinal(target: exp.Expr, outputs: tuple[Output, ...]) -> Expression | None:
@@ -470,7 +470,7 @@ def _ordinal(target: exp.Expr, outputs: tuple[Output, ...]) -> Expression | None
 
 
 def whole(select: exp.Select, clause: str) -> int | None:
-    """LIMIT or OFFSET."""
+    """Parse LIMIT or OFFSET."""
     node = select.args.get(clause)
     if node is None:
         return None

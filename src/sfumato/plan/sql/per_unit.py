@@ -1,4 +1,4 @@
-"""A subquery finds something of a unit's rows: one row for each unit where it is grouped, or columns from windows."""
+"""Lower subqueries that aggregate a unit's rows to one row, or add columns by windows over them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from sfumato.policy import Type
 
 MOST_KEYS = 20
 MOST_WINDOWS = 20
-"""Of one subquery: each may sort a unit's rows, and a row that is sorted carries what all of them read."""
+"""The most windows of one subquery: each may sort a unit's rows, and a sorted row carries what all of them read."""
 
 
 @dataclass(frozen=True)
 class Inside:
-    """This stands below a subquery's SELECT: its rows, and how their columns are named."""
+    """The rows below a subquery's SELECT, and how their columns are named."""
 
     relation: Relation
     resolve: Resolve
     is_unit: Callable[[exp.Expr], bool]
     unit: str | None
-    """What the unit is called; None where every row is one."""
+    """The name of the unit; None where every row is one."""
     period: str | None = None
-    """Where a unit is an id in a period: what says in SQL in which one a row lies."""
+    """For a unit that is an id in a period: the SQL expression of a row's period."""
     periods: frozenset[Expression] = frozenset()
-    """The expressions that say so."""
+    """The expressions of the period."""
     single: frozenset[Expression] = frozenset()
     """Those of them that have one value in all rows of a unit."""
 
@@ -49,47 +49,49 @@ class Selected:
 
 
 def aggregates(select: exp.Select) -> list[exp.Expr]:
-    """List the aggregates of a SELECT that stand in no window."""
-    walks = (item.walk(prune=lambda each: isinstance(each, exp.Window)) for item in select.expressions)
+    """Return the aggregates of a SELECT outside of windows."""
+    walks = (item.walk(prune=lambda node: isinstance(node, exp.Window)) for item in select.expressions)
     return [node for walk in walks for node in walk if is_aggregate(node)]
 
 
 def per_unit(select: exp.Select, inside: Inside) -> Selected:
-    """Make one row for each unit that a subquery's rows are of."""
+    """Lower a subquery that is grouped by the unit."""
     if inside.unit is None:
         rule = "every row is a unit here, so each group by unit would be one row"
         raise refuse(select, "rows-are-units", rule, "leave out GROUP BY and use the columns as they are")
-    by = _grouped(select, inside)
-    if not any(map(inside.is_unit, by)):
-        place, rule = by[0] if by else select, "a subquery that aggregates is grouped by the unit"
-        added = ", ".join([quoted(inside.unit), *(shown(each) for each in by)])
-        raise refuse(place, "not-by-unit", rule, f"write GROUP BY {added}, or aggregate in the outermost SELECT")
-    keys = [_key(each, inside) for each in by if not inside.is_unit(each)]
+    group_nodes = _group_nodes(select, inside)
+    if not any(map(inside.is_unit, group_nodes)):
+        node, rule = group_nodes[0] if group_nodes else select, "a subquery that aggregates is grouped by the unit"
+        grouping_text = ", ".join([quoted(inside.unit), *(shown(group_node) for group_node in group_nodes)])
+        raise refuse(node, "not-by-unit", rule, f"write GROUP BY {grouping_text}, or aggregate in the outermost SELECT")
+    keys = [_lower_key(group_node, inside) for group_node in group_nodes if not inside.is_unit(group_node)]
     if inside.period is not None and inside.periods.isdisjoint(keys):
-        added = ", ".join([*map(shown, by), inside.period])
+        grouping_text = ", ".join([*map(shown, group_nodes), inside.period])
         rule = "a unit is an id within one period here: grouping by the id alone would put its periods together"
-        raise refuse(by[0], "not-by-period", rule, f"write GROUP BY {added}")
-    found = _Reading(inside, list(dict.fromkeys(keys)), next_source(inside.relation))
+        raise refuse(group_nodes[0], "not-by-period", rule, f"write GROUP BY {grouping_text}")
+    builder = _PerUnitBuilder(inside, list(dict.fromkeys(keys)), next_source(inside.relation))
     columns: dict[str, Expression] = {}
     owners: list[str] = []
     for item in select.expressions:
         name, inner = item.alias_or_name, item.unalias()
         if not name:
             raise refuse(item, "unnamed-column", "a derived column needs a name", "add AS name")
-        if name.lower() in {each.lower() for each in (*columns, *owners)}:
+        if name.lower() in {taken_name.lower() for taken_name in (*columns, *owners)}:
             raise refuse(item, "duplicate-column", f"two columns are called {name}", "rename one with AS")
         if inside.is_unit(inner):
             owners.append(name)
         else:
-            columns[name] = found.read(inner)
+            columns[name] = builder.read(inner)
     having = select.args.get("having")
-    predicate = None if having is None else found.condition(having, columns)
-    relation: Relation = found.node
+    predicate = None if having is None else builder.condition(having, columns)
+    relation: Relation = builder.node
     return Selected(relation if predicate is None else Filter(relation, predicate), columns, owners)
 
 
-def _grouped(select: exp.Select, inside: Inside) -> list[exp.Expr]:
-    """Read what GROUP BY names: columns, items of SELECT by alias or number, or all that is no aggregate."""
+def _group_nodes(select: exp.Select, inside: Inside) -> list[exp.Expr]:
+    """Return the nodes that GROUP BY names: columns, items of SELECT by alias or number, or all that are no
+    aggregates.
+    """
     group = select.args.get("group")
     if group is None:
         return []
@@ -101,33 +103,33 @@ def _grouped(select: exp.Select, inside: Inside) -> list[exp.Expr]:
             raise refuse(group, "grouping-sets", f"a subquery takes no GROUP BY {part.upper()}", "name the columns")
     if len(group.expressions) > MOST_KEYS:
         raise refuse(group, "too-many-columns", f"GROUP BY takes at most {MOST_KEYS} columns here", "group by fewer")
-    return [_meant(node, select, inside) for node in group.expressions]
+    return [_resolve_item(node, select, inside) for node in group.expressions]
 
 
-def _meant(node: exp.Expr, select: exp.Select, inside: Inside) -> exp.Expr:
+def _resolve_item(node: exp.Expr, select: exp.Select, inside: Inside) -> exp.Expr:
     if isinstance(node, exp.Literal) and not node.is_string:
-        place = int(node.this) if node.this.isdigit() else 0
-        if not 1 <= place <= len(select.expressions):
+        ordinal = int(node.this) if node.this.isdigit() else 0
+        if not 1 <= ordinal <= len(select.expressions):
             raise refuse(node, "ordinal", "GROUP BY <number> counts the columns of SELECT from 1", "name the column")
-        return select.expressions[place - 1].unalias()
+        return select.expressions[ordinal - 1].unalias()
     if isinstance(node, exp.Column) and not node.table and not inside.is_unit(node):
-        known = remembering(inside.resolve)(node)
-        given = (each for each in select.expressions if isinstance(each, exp.Alias))
-        item = next((each for each in given if each.alias.lower() == node.name.lower()), None)
-        return node if known is not None or item is None else item.this
+        column = remembering(inside.resolve)(node)
+        aliases = (output for output in select.expressions if isinstance(output, exp.Alias))
+        item = next((output for output in aliases if output.alias.lower() == node.name.lower()), None)
+        return node if column is not None or item is None else item.this
     return node
 
 
-def _key(node: exp.Expr, inside: Inside) -> Expression:
-    made = expression(node, inside.resolve)
-    if not columns(made):
+def _lower_key(node: exp.Expr, inside: Inside) -> Expression:
+    key = expression(node, inside.resolve)
+    if not columns(key):
         raise refuse(node, "constant-key", "a group is a column or made from one", "group by a column")
-    return made
+    return key
 
 
 @dataclass
-class _Reading:
-    """This collects results while a subquery's columns are read."""
+class _PerUnitBuilder:
+    """The results of a subquery, collected while its columns are lowered."""
 
     inside: Inside
     keys: list[Expression]
@@ -138,7 +140,7 @@ class _Reading:
         self._attempt = remembering(self.inside.resolve)
         self._names: dict[Expression, str] = {}
         for key in self.keys:
-            self._names[key] = self._free(words(key))
+            self._names[key] = self._unused_name(words(key))
 
     @property
     def node(self) -> PerUnit:
@@ -148,34 +150,34 @@ class _Reading:
         return PerUnit(self.inside.relation, self.source, keys, tuple(results), single)
 
     def read(self, node: exp.Expr, named: dict[str, Expression] | None = None) -> Expression:
-        """Read an expression over keys and results; ``named`` are columns of the subquery that may be named too."""
+        """Lower an expression over keys and results; ``named`` are columns of the subquery that may be named too."""
 
-        def own(part: exp.Expr, _: object) -> Expression | None:
+        def lower_part(part: exp.Expr, _: object) -> Expression | None:
             measure = self._measure(part)
             if measure is not None:
                 return self._column(measure, part)
-            made = self._attempt(part) if isinstance(part, (exp.Condition, exp.Func)) else None
-            if made in self._names:
-                return Column(Field(self.source, "", self._names[made]), made.domain)
+            lowered = self._attempt(part) if isinstance(part, (exp.Condition, exp.Func)) else None
+            if lowered in self._names:
+                return Column(Field(self.source, "", self._names[lowered]), lowered.domain)
             if isinstance(part, exp.Column):
                 return self._named(part, named or {})
             return None
 
-        return reading(node, own)
+        return reading(node, lower_part)
 
     def condition(self, having: exp.Having, named: dict[str, Expression]) -> Expression:
-        predicate = self.read(having.this, {name.lower(): made for name, made in named.items()})
+        predicate = self.read(having.this, {name.lower(): definition for name, definition in named.items()})
         if predicate.domain.type is not Type.BOOLEAN:
             raise refuse(having, "type-mismatch", "HAVING is true or false", "compare an aggregate with a number")
         return predicate
 
     def _measure(self, part: exp.Expr) -> UnitMeasure | None:
-        inner = part.this if isinstance(part, exp.Filter) else part
-        counted = inner.this if isinstance(inner, exp.Count) else None
-        if isinstance(counted, exp.Distinct) and any(map(self.inside.is_unit, counted.expressions)):
-            whole = part.copy()
-            whole.find(exp.Count).set("this", exp.Star())  # type: ignore[union-attr]
-            return unit_measure(whole, self.inside.resolve, 1)  # a unit's rows are of one unit
+        aggregate = part.this if isinstance(part, exp.Filter) else part
+        count_argument = aggregate.this if isinstance(aggregate, exp.Count) else None
+        if isinstance(count_argument, exp.Distinct) and any(map(self.inside.is_unit, count_argument.expressions)):
+            row_count = part.copy()
+            row_count.find(exp.Count).set("this", exp.Star())  # type: ignore[union-attr]
+            return unit_measure(row_count, self.inside.resolve, 1)  # a unit's rows are of one unit
         return unit_measure(part, self.inside.resolve, self.inside.relation.limits.rows)
 
     def _column(self, measure: UnitMeasure, node: exp.Expr) -> Column:
@@ -183,34 +185,38 @@ class _Reading:
             if isinstance(measure, UnitFirst) and self._firsts >= MOST_WINDOWS:
                 rule = f"at most {MOST_WINDOWS} first and last values are read, since each orders a unit's rows"
                 raise refuse(node, "too-many-windows", rule, "ask for fewer")
-            self.results[measure] = self._free(f"{unit_words(measure)} per unit")
+            self.results[measure] = self._unused_name(f"{unit_words(measure)} per unit")
         return Column(Field(self.source, "", self.results[measure]), measure.domain)
 
     @property
     def _firsts(self) -> int:
-        """Count how many of the results found so far order a unit's rows."""
-        return sum(isinstance(each, UnitFirst) for each in self.results)
+        """The number of results so far that order a unit's rows."""
+        return sum(isinstance(measure, UnitFirst) for measure in self.results)
 
-    def _named(self, part: exp.Column, named: dict[str, Expression]) -> Expression:
-        found = None if part.table else named.get(part.name.lower())
-        if found is not None:
-            return found
+    def _named(self, part: exp.Column, definitions: dict[str, Expression]) -> Expression:
+        definition = None if part.table else definitions.get(part.name.lower())
+        if definition is not None:
+            return definition
         expression(part, self.inside.resolve)  # an unknown column says so first
         rule = f"{shown(part)} is neither grouped by nor inside an aggregate"
         raise refuse(part, "not-grouped", rule, f"add {shown(part)} to GROUP BY, or use MAX({shown(part)})")
 
-    def _free(self, name: str) -> str:
-        return _free(name, {*self._names.values(), *self.results.values()})
+    def _unused_name(self, name: str) -> str:
+        return _unused_name(name, {*self._names.values(), *self.results.values()})
 
 
-def _free(name: str, taken: Collection[str]) -> str:
-    """Find a name that no other column has."""
-    return next(each for each in (name, *(f"{name} ({n})" for n in range(2, 10_000))) if each not in taken)
+def _unused_name(name: str, taken: Collection[str]) -> str:
+    """Return a name that no other column has."""
+    return next(
+        candidate
+        for candidate in (name, *(f"{name} ({number})" for number in range(2, 10_000)))
+        if candidate not in taken
+    )
 
 
 @dataclass
 class WindowColumns:
-    """This collects window functions while the columns of a row-wise subquery are read."""
+    """The window functions of a row-wise subquery, collected while its columns are lowered."""
 
     inside: Inside
     functions: dict[WindowFunction, str] = field(default_factory=dict)
@@ -229,26 +235,26 @@ class WindowColumns:
 
     @property
     def relation(self) -> Relation:
-        """Give the rows with the columns found."""
+        """The rows with the columns of the windows."""
         functions = sorted((name, function) for function, name in self.functions.items())
         return Window(self.inside.relation, self._source, tuple(functions)) if functions else self.inside.relation
 
     def read(self, node: exp.Expr, named: Mapping[str, Expression] | None = None) -> Expression:
-        """Read an expression over a row and what windows find for it."""
+        """Lower an expression over a row and its windows."""
 
-        def own(part: exp.Expr, _: object) -> Expression | None:
+        def lower_part(part: exp.Expr, _: object) -> Expression | None:
             if isinstance(part, exp.Window):
                 return self._column(part)
             if not isinstance(part, exp.Column):
                 return None
-            given = None if part.table else (named or {}).get(part.name.lower())
-            return given or expression(part, self.inside.resolve)
+            definition = None if part.table else (named or {}).get(part.name.lower())
+            return definition or expression(part, self.inside.resolve)
 
-        return reading(node, own)
+        return reading(node, lower_part)
 
     def condition(self, qualify: exp.Qualify, named: Mapping[str, Expression]) -> Expression:
-        """Read what QUALIFY says of a row; it may name the subquery's own columns."""
-        predicate = self.read(qualify.this, {name.lower(): made for name, made in named.items()})
+        """Lower QUALIFY, which may name the subquery's own columns."""
+        predicate = self.read(qualify.this, {name.lower(): definition for name, definition in named.items()})
         if predicate.domain.type is not Type.BOOLEAN:
             raise refuse(qualify, "type-mismatch", "QUALIFY is true or false", "compare a place with a number")
         return predicate
@@ -258,5 +264,5 @@ class WindowColumns:
         if function not in self.functions:
             if len(self.functions) >= MOST_WINDOWS:
                 raise refuse(node, "too-many-windows", f"at most {MOST_WINDOWS} windows are read", "ask for fewer")
-            self.functions[function] = _free(window_words(function), self.functions.values())
+            self.functions[function] = _unused_name(window_words(function), self.functions.values())
         return Column(Field(self._source, "", self.functions[function]), function.domain)

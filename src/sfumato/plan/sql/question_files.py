@@ -1,4 +1,4 @@
-"""A file of questions holds statements with semicolons between them; each is known by its number and its line."""
+"""Files of queries, separated by semicolons; each is known by its number and its line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_QUESTIONS = 5_000
 
 @dataclass(frozen=True)
 class WrittenQuestion:
-    """This is one question as it stands in a file."""
+    """A query of a file."""
 
     text: str
     line: int
@@ -36,26 +36,26 @@ def questions(source: str) -> tuple[WrittenQuestion, ...]:
     except SqlglotError:
         rule = "a file of questions is SQL, with semicolons between the questions"
         raise Unsupported("not-sql", rule, fix="look for a quote or a comment that does not end") from None
-    found, first = [], None
+    token_spans, first = [], None
     for token in tokens:
         if token.token_type is TokenType.SEMICOLON:
             first = None
             continue
         if first is None:
             first = token
-            found.append([token, token])
-        found[-1][1] = token
-    if not found:
+            token_spans.append([token, token])
+        token_spans[-1][1] = token
+    if not token_spans:
         raise Unsupported(
             "no-question", "a file of questions holds at least one", fix="write SELECT … FROM … ; into it"
         )
-    if len(found) > MOST_QUESTIONS:
+    if len(token_spans) > MOST_QUESTIONS:
         raise Unsupported(
             "too-many-questions", f"at most {MOST_QUESTIONS:,} questions are asked at once", fix="ask less"
         )
     return tuple(
         WrittenQuestion(source[start.start : end.end + 1], source.count("\n", 0, start.start) + 1)
-        for start, end in found
+        for start, end in token_spans
     )
 
 
@@ -69,7 +69,7 @@ def first_statement(source: str) -> tuple[str, str] | None:
     """
     end = source.find(";")
     while 0 <= end < LONGEST:
-        tokens = _tokens(source[: end + 1])
+        tokens = _tokenize(source[: end + 1])
         if tokens and tokens[-1].token_type is TokenType.SEMICOLON:
             return source[:end], source[end + 1 :]
         end = source.find(";", end + 1)
@@ -77,12 +77,12 @@ def first_statement(source: str) -> tuple[str, str] | None:
 
 
 def is_blank(source: str) -> bool:
-    """Tell whether a text holds nothing but spaces and comments."""
-    return _tokens(source) == []
+    """Return whether a text holds nothing but spaces and comments."""
+    return _tokenize(source) == []
 
 
-def _tokens(source: str) -> list[Token] | None:
-    """Give the words of a text, or None while a quote or a comment in it is open."""
+def _tokenize(source: str) -> list[Token] | None:
+    """Return the tokens of a text, or None while a quote or a comment in it is open."""
     try:
         return sqlglot.tokenize(source, dialect="duckdb")
     except SqlglotError:
@@ -91,11 +91,11 @@ def _tokens(source: str) -> list[Token] | None:
 
 @contextmanager
 def placed(number: int | None, written: WrittenQuestion, name: str = "") -> Iterator[None]:
-    """Say of a refusal which question it is about: by its number and line in a file, or by its name."""
+    """Add to a refusal which query it is about: by its number and line in a file, or by its name."""
     try:
         yield
-    except SfumatoError as refused:
-        said = shorten(" ".join(written.text.split()), 80)
-        known = f"question {number}, line {written.line} of the file, {said}"
-        where = f"question {name}" if number is None else f"question {number} ({name}), {said}" if name else known
-        raise refused.inside(where) from None
+    except SfumatoError as refusal:
+        excerpt = shorten(" ".join(written.text.split()), 80)
+        numbered = f"question {number}, line {written.line} of the file, {excerpt}"
+        where = f"question {name}" if number is None else f"question {number} ({name}), {excerpt}" if name else numbered
+        raise refusal.inside(where) from None

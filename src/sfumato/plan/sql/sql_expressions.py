@@ -1,9 +1,9 @@
-"""Expressions of SQL text become ours by a table of what is understood; everything else is refused with its place.
+"""Lower parsed SQL expressions by a table of readers; everything else is refused with its position.
 
 The parser rewrites what people type into its own classes and sets flags on them, so every class below names the parts
 it reads: a part that is set and not named is refused, never dropped.
 
-A refused expression is told why, with the nearest thing that works.
+A refusal says why, and suggests the nearest expression that works.
 """
 
 from __future__ import annotations
@@ -85,23 +85,23 @@ _NAMES = {
 
 
 def refusal(node: exp.Expr) -> Unsupported:
-    """Make the refusal of a part of the question that is not understood."""
+    """Return the refusal of a node that is not supported."""
     for classes, (code, rule, fix) in _CLASSES:
         if isinstance(node, classes):
             return Unsupported(code, rule, fix=fix)
-    name = node.name if isinstance(node, exp.Anonymous) else _typed(node)
+    name = node.name if isinstance(node, exp.Anonymous) else _function_name(node)
     code, rule, fix = _NAMES.get(
-        name.lower(), ("function", f"{name[:40].upper()} is not among the functions", _nearest(name))
+        name.lower(), ("function", f"{name[:40].upper()} is not among the functions", _nearest_function(name))
     )
     return Unsupported(code, rule, fix=fix)
 
 
-def _typed(node: exp.Expr) -> str:
+def _function_name(node: exp.Expr) -> str:
     return node.sql_name() if isinstance(node, exp.Func) else node.key
 
 
-def _nearest(name: str) -> str:
-    names = [each for each in FUNCTIONS if each[0].isalpha()]
+def _nearest_function(name: str) -> str:
+    names = [function_name for function_name in FUNCTIONS if function_name[0].isalpha()]
     close = difflib.get_close_matches(name[:40].upper(), names, n=1, cutoff=0.75)
     if close:
         return f"did you mean {FUNCTIONS[close[0]].signature}?"
@@ -109,7 +109,7 @@ def _nearest(name: str) -> str:
 
 
 DEEPEST = 100
-"""Levels of nesting that are read."""
+"""The most levels of nesting."""
 _LARGEST_OPERAND = 16
 
 Node = exp.Expr
@@ -119,12 +119,12 @@ Own = Callable[[Node, Read], Expression | None]
 
 
 def expression(node: Node, resolve: Resolve) -> Expression:
-    """The typed expression a parsed one stands for; ``Unsupported`` with its place for all that is not understood."""
+    """Lower a parsed expression; raise ``Unsupported`` with its position for all that is not supported."""
     return reading(node, lambda part, _: _column(part, resolve) if isinstance(part, exp.Column) else None)
 
 
 def reading(node: Node, own: Own) -> Expression:
-    """Read parts with a say in it: ``own`` reads the parts it knows by itself, such as columns, and is asked first."""
+    """Lower an expression; ``own`` is asked first and lowers the nodes it knows, such as columns."""
     _check_present(node)
     if _depth(node) > DEEPEST:
         raise located(Unsupported("too-deep", f"at most {DEEPEST} levels are read", fix="use IN, or a subquery"), node)
@@ -146,29 +146,29 @@ def _check_present(node: Node | None) -> None:
 
 
 def remembering(resolve: Resolve) -> Callable[[Node], Expression | None]:
-    """Read parts of one text, each once; None for those that are not understood, such as aggregates."""
-    known: dict[int, Expression | None] = {}
+    """Return a lowering that caches its results by node; None for nodes that are not supported, such as aggregates."""
+    cache: dict[int, Expression | None] = {}
 
     def read(part: Node) -> Expression:
-        found = attempt(part)
-        if found is None:
+        lowered = attempt(part)
+        if lowered is None:
             raise Unsupported("part", "a part of it is not read", fix="read it in another way")
-        return found
+        return lowered
 
     def attempt(part: Node) -> Expression | None:
-        if id(part) not in known:
+        if id(part) not in cache:
             try:
-                made = _column(part, resolve) if isinstance(part, exp.Column) else _reader(part)(part, read)
-                known[id(part)] = made
+                lowered = _column(part, resolve) if isinstance(part, exp.Column) else _reader(part)(part, read)
+                cache[id(part)] = lowered
             except Unsupported:
-                known[id(part)] = None
-        return known[id(part)]
+                cache[id(part)] = None
+        return cache[id(part)]
 
     return attempt
 
 
 def located(error: Unsupported, node: Node) -> Unsupported:
-    """Give a refusal the place of the node, unless it already has one."""
+    """Return a refusal with the position of the node, unless it already has one."""
     if error.line is not None:
         return error
     line, column = position(node)
@@ -177,11 +177,11 @@ def located(error: Unsupported, node: Node) -> Unsupported:
 
 
 def position(node: Node) -> tuple[int | None, int | None]:
-    """Give the line and column, from 1, where the node begins, or what is nearest to it."""
-    within = [_start(each) for each in node.walk()]
-    found = [each for each in within if each is not None]
-    if found:
-        return min(found)
+    """Return the line and column, from 1, where the node begins, or the nearest ones."""
+    starts = [_start(descendant) for descendant in node.walk()]
+    known_starts = [start for start in starts if start is not None]
+    if known_starts:
+        return min(known_starts)
     return (None, None) if node.parent is None else position(node.parent)
 
 
@@ -193,13 +193,13 @@ def _start(node: Node) -> tuple[int, int] | None:
 
 
 def _depth(node: Node) -> int:
-    """Count the levels below the node, counted without recursion; a chain of AND, OR or || is one."""
+    """Return the depth of a tree, without recursion; a chain of AND, OR or || is one level."""
     deepest, stack = 0, [(node, 1)]
     while stack:
-        found, depth = stack.pop()
+        current, depth = stack.pop()
         deepest = max(deepest, depth)
-        inner = _operands(found) if isinstance(found, _CHAINS) else list(found.iter_expressions())
-        stack.extend((each, depth + 1) for each in inner)
+        children = _operands(current) if isinstance(current, _CHAINS) else list(current.iter_expressions())
+        stack.extend((child, depth + 1) for child in children)
     return deepest
 
 
@@ -207,16 +207,16 @@ _CHAINS = (exp.And, exp.Or, exp.DPipe)
 
 
 def _operands(node: Node) -> list[Node]:
-    """Give a AND b AND c as three, in order."""
-    found: list[Node] = []
+    """Flatten a chain: a AND b AND c as three operands, in order."""
+    operands: list[Node] = []
     stack = [node]
     while stack:
-        each = stack.pop()
-        if type(each) is type(node):
-            stack += [each.args["expression"], each.args["this"]]
+        current = stack.pop()
+        if type(current) is type(node):
+            stack += [current.args["expression"], current.args["this"]]
         else:
-            found.append(each)
-    return found
+            operands.append(current)
+    return operands
 
 
 def _reader(node: Node) -> Reader:
@@ -224,15 +224,15 @@ def _reader(node: Node) -> Reader:
     if entry is None:
         raise refusal(node)
     reader, parts = entry
-    for name, value in node.args.items():
-        if value and name not in parts:
-            raise Unsupported("clause", f"this form of {node.key.upper()} is not understood", fix=_usual(node))
+    for part, value in node.args.items():
+        if value and part not in parts:
+            raise Unsupported("clause", f"this form of {node.key.upper()} is not understood", fix=_plain_form(node))
     return reader
 
 
-def _usual(node: Node) -> str:
-    declared = FUNCTIONS.get(node.key.upper())
-    return f"write {declared.signature}" if declared else "write it in its plain form"
+def _plain_form(node: Node) -> str:
+    function = FUNCTIONS.get(node.key.upper())
+    return f"write {function.signature}" if function else "write it in its plain form"
 
 
 def _column(node: exp.Column, resolve: Resolve) -> Expression:
@@ -257,17 +257,17 @@ def _literal(node: exp.Literal, _: Read) -> Expression:
     return _number(node.this)
 
 
-def _number(written: str) -> Literal:
-    """Numbers are exact; digits alone are a whole number."""
-    if written.isdecimal() and len(written) <= 100:
-        if int(written) > LARGEST_INTEGER:
+def _number(digits: str) -> Literal:
+    """Parse a number exactly; digits alone are an integer."""
+    if digits.isdecimal() and len(digits) <= 100:
+        if int(digits) > LARGEST_INTEGER:
             rule = "a whole number is at most 2^62 in size"
             raise Unsupported("literal", rule, fix="write a real, with a point or an exponent: 1e30")
-        return literal(Type.INTEGER, int(written))
-    if len(written) > 100 or len(written.lower().partition("e")[2]) > 5:
+        return literal(Type.INTEGER, int(digits))
+    if len(digits) > 100 or len(digits.lower().partition("e")[2]) > 5:
         raise Unsupported("literal", "a number is written in at most 100 characters", fix="write fewer digits")
     try:
-        return literal(Type.REAL, Fraction(written))
+        return literal(Type.REAL, Fraction(digits))
     except ValueError:
         raise Unsupported("literal", "this is not a number", fix="write 12, 1.5 or 2e6") from None
 
@@ -283,16 +283,18 @@ def _null(_: exp.Null, __: Read) -> Expression:
 # Functions
 
 
-def _plain(name: str, *parts: str) -> tuple[Reader, frozenset[str]]:
-    """Read a class whose parts are the function's arguments in order; one may be a list, the last may be missing."""
+def _function_reader(name: str, *parts: str) -> tuple[Reader, frozenset[str]]:
+    """Return a reader for a class whose parts are the function's arguments in order; one may be a list, the last may be
+    missing.
+    """
 
     def reader(node: Node, read: Read) -> Expression:
-        return call(name, *(read(each) for each in _parts(node, parts)))
+        return call(name, *(read(child) for child in _child_nodes(node, parts)))
 
-    return reader, frozenset((*parts, *_HARMLESS.get(name, ())))
+    return reader, frozenset((*parts, *_IGNORED_PARTS.get(name, ())))
 
 
-_HARMLESS = {
+_IGNORED_PARTS = {
     "/": ("typed", "safe"),
     "CONCAT": ("safe", "coalesce"),
     "LEAST": ("ignore_nulls",),
@@ -300,16 +302,16 @@ _HARMLESS = {
 }
 
 
-def _parts(node: Node, parts: Iterable[str]) -> Iterable[Node]:
+def _child_nodes(node: Node, parts: Iterable[str]) -> Iterable[Node]:
     for part in parts:
-        found = node.args.get(part)
-        if isinstance(found, list):
-            yield from found
-        elif found is not None:
-            yield found
+        child = node.args.get(part)
+        if isinstance(child, list):
+            yield from child
+        elif child is not None:
+            yield child
 
 
-def _comparison(name: str) -> tuple[Reader, frozenset[str]]:
+def _comparison_reader(name: str) -> tuple[Reader, frozenset[str]]:
     def reader(node: Node, read: Read) -> Expression:
         if isinstance(node.this, _COMPARISONS) or isinstance(node.expression, _COMPARISONS):
             raise Unsupported("chained", "comparisons are not chained", fix="write a < b AND b < c, or use parentheses")
@@ -321,17 +323,17 @@ def _comparison(name: str) -> tuple[Reader, frozenset[str]]:
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
-def _chain(name: str) -> tuple[Reader, frozenset[str]]:
+def _chain_reader(name: str) -> tuple[Reader, frozenset[str]]:
     def reader(node: Node, read: Read) -> Expression:
-        return call(name, *(read(each) for each in _operands(node)))
+        return call(name, *(read(operand) for operand in _operands(node)))
 
     return reader, frozenset(("this", "expression", "safe"))
 
 
-def _like(name: str) -> tuple[Reader, frozenset[str]]:
+def _like_reader(name: str) -> tuple[Reader, frozenset[str]]:
     def reader(node: Node, read: Read) -> Expression:
-        found = call(name, read(node.this), read(node.expression))
-        return call("NOT", found) if node.args.get("negate") else found
+        match = call(name, read(node.this), read(node.expression))
+        return call("NOT", match) if node.args.get("negate") else match
 
     return reader, frozenset(("this", "expression", "negate"))
 
@@ -343,45 +345,45 @@ def _paren(node: exp.Paren, read: Read) -> Expression:
 def _in(node: exp.In, read: Read) -> Expression:
     if node.args.get("query") is not None:
         raise located(refusal(node.args["query"]), node.args["query"])
-    return call("IN", read(node.this), *(read(each) for each in node.expressions))
+    return call("IN", read(node.this), *(read(item) for item in node.expressions))
 
 
 def _is(node: exp.Is, read: Read) -> Expression:
-    tested = node.expression
-    if isinstance(tested, exp.Null):
+    predicate = node.expression
+    if isinstance(predicate, exp.Null):
         return call("IS NULL", read(node.this))
-    if isinstance(tested, exp.Boolean):
-        return call("IS TRUE" if tested.this else "IS FALSE", read(node.this))
+    if isinstance(predicate, exp.Boolean):
+        return call("IS TRUE" if predicate.this else "IS FALSE", read(node.this))
     raise Unsupported("is", "only NULL, TRUE or FALSE can follow IS", fix="compare with =")
 
 
 def _case(node: exp.Case, read: Read) -> Expression:
-    pairs = [(each.this, each.args["true"]) for each in node.args["ifs"]]
-    default = [read(each) for each in _parts(node, ["default"])]
+    branches = [(branch.this, branch.args["true"]) for branch in node.args["ifs"]]
+    default = [read(default_node) for default_node in _child_nodes(node, ["default"])]
     if node.this is None:
-        return call("CASE", *(read(each) for pair in pairs for each in pair), *default)
+        return call("CASE", *(read(child) for branch in branches for child in branch), *default)
     operand = read(node.this)
     if size(operand) > _LARGEST_OPERAND:
         raise Unsupported("case-operand", "CASE compares only a simple expression", fix="name it in a subquery first")
-    tested = [each for when, then in pairs for each in (call("=", operand, read(when)), read(then))]
-    return call("CASE", *tested, *default)
+    searched = [part for candidate, value in branches for part in (call("=", operand, read(candidate)), read(value))]
+    return call("CASE", *searched, *default)
 
 
 def _if(node: exp.If, read: Read) -> Expression:
-    return call("CASE", *(read(each) for each in _parts(node, ("this", "true", "false"))))
+    return call("CASE", *(read(child) for child in _child_nodes(node, ("this", "true", "false"))))
 
 
 def _trim(node: exp.Trim, read: Read) -> Expression:
     name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(node.args.get("position") or "", "TRIM")
-    return call(name, *(read(each) for each in _parts(node, ("this", "expression"))))
+    return call(name, *(read(child) for child in _child_nodes(node, ("this", "expression"))))
 
 
 def _extract(node: exp.Extract, read: Read) -> Expression:
-    return _part_of(node.this.name, node.expression, read)
+    return _extract_part(node.this.name, node.expression, read)
 
 
-def _part_of(name: str, of: Node, read: Read) -> Expression:
-    return call("EXTRACT", literal(Type.TEXT, _SYNONYMS.get(name.lower(), name.lower())), read(of))
+def _extract_part(name: str, operand: Node, read: Read) -> Expression:
+    return call("EXTRACT", literal(Type.TEXT, _SYNONYMS.get(name.lower(), name.lower())), read(operand))
 
 
 _SYNONYMS = {
@@ -400,42 +402,40 @@ def _between(node: exp.Between, read: Read) -> Expression:
     return call("OR", call("BETWEEN", x, low, high), call("BETWEEN", x, high, low))
 
 
-def _distinct(differ: bool) -> tuple[Reader, frozenset[str]]:
-    """Read IS [NOT] DISTINCT FROM: a comparison in which two missing values are equal, and the answer never is
-    missing.
-    """
+def _null_safe_reader(differ: bool) -> tuple[Reader, frozenset[str]]:
+    """Return a reader for IS [NOT] DISTINCT FROM: a comparison in which two NULLs are equal, and that is never NULL."""
 
     def reader(node: Node, read: Read) -> Expression:
         x, y = read(node.this), read(node.expression)
-        both = call("AND", call("IS NULL", x), call("IS NULL", y))
-        same = call("COALESCE", call("=", x, y), both)
-        return call("NOT", same) if differ else same
+        both_null = call("AND", call("IS NULL", x), call("IS NULL", y))
+        is_same = call("COALESCE", call("=", x, y), both_null)
+        return call("NOT", is_same) if differ else is_same
 
     return reader, frozenset(("this", "expression"))
 
 
-def _moved(node: exp.DateAdd, read: Read) -> Expression:
+def _date_add(node: exp.DateAdd, read: Read) -> Expression:
     if not isinstance(node.expression, exp.Interval):
         raise refusal(node)
     return _shift(node.this, node.expression, 1, read)
 
 
 def _contains(node: exp.Contains, read: Read) -> Expression:
-    """Read a pattern as LIKE's where no letter of it means more there; else it is seen by taking it out."""
-    x, part = read(node.this), read(node.expression)
-    sought = str(written(part, Type.TEXT, "the text to find"))
-    if not sought or not {"%", "_"}.intersection(sought):
-        return call("LIKE", x, literal(Type.TEXT, f"%{sought}%"))
-    return call("<>", call("REPLACE", x, part, literal(Type.TEXT, "")), x)
+    """Lower CONTAINS to LIKE if the text has no wildcard; else test whether REPLACE removes it."""
+    x, text_node = read(node.this), read(node.expression)
+    search_text = str(written(text_node, Type.TEXT, "the text to find"))
+    if not search_text or not {"%", "_"}.intersection(search_text):
+        return call("LIKE", x, literal(Type.TEXT, f"%{search_text}%"))
+    return call("<>", call("REPLACE", x, text_node, literal(Type.TEXT, "")), x)
 
 
 def _ends_with(x: Expression, end: Expression) -> Expression:
     return call("=", call("RIGHT", x, call("LENGTH", end)), end)
 
 
-def _part(name: str) -> tuple[Reader, frozenset[str]]:
+def _part_reader(name: str) -> tuple[Reader, frozenset[str]]:
     def reader(node: Node, read: Read) -> Expression:
-        return _part_of(name, node.this, read)
+        return _extract_part(name, node.this, read)
 
     return reader, frozenset(("this",))
 
@@ -445,7 +445,7 @@ def _trunc(node: exp.TimestampTrunc, read: Read) -> Expression:
 
 
 def _diff(node: exp.DateDiff, read: Read) -> Expression:
-    """The parser turns the arguments round: ``this`` is the later one."""
+    """Lower DATE_DIFF; the parser swaps the arguments: ``this`` is the later one."""
     if node.args.get("unit") is None:
         raise Unsupported("unit", "DATE_DIFF needs its unit first", fix="write DATE_DIFF('day', a, b)")
     return call("DATE_DIFF", literal(Type.TEXT, _unit(node)), read(node.expression), read(node.this))
@@ -456,8 +456,8 @@ def _unit(node: Node) -> str:
     return name.removesuffix("s") if len(name) > 3 else name
 
 
-def _sum(name: str, sign: int) -> tuple[Reader, frozenset[str]]:
-    """Read + and −, of numbers or of a date and an interval."""
+def _sum_reader(name: str, sign: int) -> tuple[Reader, frozenset[str]]:
+    """Return a reader for + and −, of numbers or of a date and an interval."""
 
     def reader(node: Node, read: Read) -> Expression:
         if isinstance(node.expression, exp.Interval):
@@ -480,12 +480,12 @@ def _shift(moment: Node, interval: exp.Interval, sign: int, read: Read) -> Expre
     amount = interval.this
     if isinstance(amount, exp.Neg):
         amount, sign = amount.this, -sign
-    written = amount.name if isinstance(amount, exp.Literal) else ""
-    digits = written.removeprefix("-")
+    amount_text = amount.name if isinstance(amount, exp.Literal) else ""
+    digits = amount_text.removeprefix("-")
     if interval.args.get("unit") is None or not digits.isdecimal() or len(digits) > 12:
         raise Unsupported("interval", "an interval is one whole number of one unit", fix="write INTERVAL '3 month'")
-    steps = literal(Type.INTEGER, sign * int(written))
-    return call("DATE_ADD", read(moment), steps, literal(Type.TEXT, _unit(interval)))
+    amount_literal = literal(Type.INTEGER, sign * int(amount_text))
+    return call("DATE_ADD", read(moment), amount_literal, literal(Type.TEXT, _unit(interval)))
 
 
 def _cast(node: exp.Cast, read: Read) -> Expression:
@@ -501,11 +501,11 @@ def _cast(node: exp.Cast, read: Read) -> Expression:
     return call("CAST", read(node.this), literal(Type.TEXT, kind.value))
 
 
-def _decimal(wanted: exp.DataType, x: Expression) -> Expression:
-    """DECIMAL(p, s) is a real with s decimal digits."""
-    digits = [each.this.this for each in wanted.expressions if isinstance(each.this, exp.Literal)]
-    places = int(digits[1]) if len(digits) == 2 and digits[1].isdecimal() else 0
-    return call("ROUND", call("CAST", x, literal(Type.TEXT, Type.REAL.value)), literal(Type.INTEGER, places))
+def _decimal(data_type: exp.DataType, x: Expression) -> Expression:
+    """Lower a cast to DECIMAL(p, s): a real with s decimal digits."""
+    digits = [parameter.this.this for parameter in data_type.expressions if isinstance(parameter.this, exp.Literal)]
+    scale = int(digits[1]) if len(digits) == 2 and digits[1].isdecimal() else 0
+    return call("ROUND", call("CAST", x, literal(Type.TEXT, Type.REAL.value)), literal(Type.INTEGER, scale))
 
 
 _TYPES = {
@@ -524,24 +524,24 @@ _TYPES = {
 }
 
 
-def _named(node: exp.Anonymous, read: Read) -> Expression:
-    """Functions the parser has no class for."""
-    name, given = node.name.lower(), node.expressions
-    if name in ("date_part", "datepart") and len(given) == 2 and given[0].is_string:
-        return _part_of(given[0].name, given[1], read)
-    if name in ("dow", "doy", "weekday") and len(given) == 1:
-        return _part_of(name, given[0], read)
+def _anonymous(node: exp.Anonymous, read: Read) -> Expression:
+    """Lower the functions that the parser has no class for."""
+    name, arguments = node.name.lower(), node.expressions
+    if name in ("date_part", "datepart") and len(arguments) == 2 and arguments[0].is_string:
+        return _extract_part(arguments[0].name, arguments[1], read)
+    if name in ("dow", "doy", "weekday") and len(arguments) == 1:
+        return _extract_part(name, arguments[0], read)
     if name == "iff":
-        return call("IF", *map(read, given))
+        return call("IF", *map(read, arguments))
     if name == "isnull":
-        return call("IS NULL", *map(read, given))
-    if name in ("suffix", "prefix") and len(given) == 2:
-        x, part = map(read, given)
+        return call("IS NULL", *map(read, arguments))
+    if name in ("suffix", "prefix") and len(arguments) == 2:
+        x, part = map(read, arguments)
         return _ends_with(x, part) if name == "suffix" else call("STARTS_WITH", x, part)
     raise refusal(node)
 
 
-_TWO = ("this", "expression")
+_BINARY_PARTS = ("this", "expression")
 
 
 def _parts_read(reader: Reader, *parts: str) -> tuple[Reader, frozenset[str]]:
@@ -553,75 +553,75 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.Boolean: _parts_read(_boolean, "this"),
     exp.Null: _parts_read(_null),
     exp.Paren: _parts_read(_paren, "this"),
-    exp.EQ: _comparison("="),
-    exp.NEQ: _comparison("<>"),
-    exp.LT: _comparison("<"),
-    exp.LTE: _comparison("<="),
-    exp.GT: _comparison(">"),
-    exp.GTE: _comparison(">="),
-    exp.And: _chain("AND"),
-    exp.Or: _chain("OR"),
-    exp.Not: _plain("NOT", "this"),
+    exp.EQ: _comparison_reader("="),
+    exp.NEQ: _comparison_reader("<>"),
+    exp.LT: _comparison_reader("<"),
+    exp.LTE: _comparison_reader("<="),
+    exp.GT: _comparison_reader(">"),
+    exp.GTE: _comparison_reader(">="),
+    exp.And: _chain_reader("AND"),
+    exp.Or: _chain_reader("OR"),
+    exp.Not: _function_reader("NOT", "this"),
     exp.Between: _parts_read(_between, "this", "low", "high", "symmetric"),
-    exp.NullSafeEQ: _distinct(differ=False),
-    exp.NullSafeNEQ: _distinct(differ=True),
+    exp.NullSafeEQ: _null_safe_reader(differ=False),
+    exp.NullSafeNEQ: _null_safe_reader(differ=True),
     exp.In: _parts_read(_in, "this", "expressions", "query"),
-    exp.Like: _like("LIKE"),
-    exp.ILike: _like("ILIKE"),
+    exp.Like: _like_reader("LIKE"),
+    exp.ILike: _like_reader("ILIKE"),
     exp.Is: _parts_read(_is, "this", "expression"),
     exp.Case: _parts_read(_case, "this", "ifs", "default"),
     exp.If: _parts_read(_if, "this", "true", "false"),
-    exp.Coalesce: _plain("COALESCE", "this", "expressions"),
-    exp.Nullif: _plain("NULLIF", "this", "expression"),
-    exp.Add: _sum("+", 1),
-    exp.Sub: _sum("-", -1),
-    exp.Mul: _plain("*", "this", "expression"),
-    exp.Div: _plain("/", "this", "expression"),
-    exp.IntDiv: _plain("//", "this", "expression"),
-    exp.Mod: _plain("%", "this", "expression"),
-    exp.Neg: _plain("NEGATE", "this"),
-    exp.Abs: _plain("ABS", "this"),
-    exp.Sign: _plain("SIGN", "this"),
-    exp.Round: _plain("ROUND", "this", "decimals"),
-    exp.Floor: _plain("FLOOR", "this"),
-    exp.Ceil: _plain("CEIL", "this"),
-    exp.Trunc: _plain("TRUNC", "this"),
-    exp.Sqrt: _plain("SQRT", "this"),
-    exp.Ln: _plain("LN", "this"),
-    exp.Exp: _plain("EXP", "this"),
-    exp.Pow: _plain("POW", "this", "expression"),
-    exp.Least: _plain("LEAST", "this", "expressions"),
-    exp.Greatest: _plain("GREATEST", "this", "expressions"),
-    exp.WidthBucket: _plain("WIDTH_BUCKET", "this", "min_value", "max_value", "num_buckets"),
-    exp.Lower: _plain("LOWER", "this"),
-    exp.Upper: _plain("UPPER", "this"),
+    exp.Coalesce: _function_reader("COALESCE", "this", "expressions"),
+    exp.Nullif: _function_reader("NULLIF", "this", "expression"),
+    exp.Add: _sum_reader("+", 1),
+    exp.Sub: _sum_reader("-", -1),
+    exp.Mul: _function_reader("*", "this", "expression"),
+    exp.Div: _function_reader("/", "this", "expression"),
+    exp.IntDiv: _function_reader("//", "this", "expression"),
+    exp.Mod: _function_reader("%", "this", "expression"),
+    exp.Neg: _function_reader("NEGATE", "this"),
+    exp.Abs: _function_reader("ABS", "this"),
+    exp.Sign: _function_reader("SIGN", "this"),
+    exp.Round: _function_reader("ROUND", "this", "decimals"),
+    exp.Floor: _function_reader("FLOOR", "this"),
+    exp.Ceil: _function_reader("CEIL", "this"),
+    exp.Trunc: _function_reader("TRUNC", "this"),
+    exp.Sqrt: _function_reader("SQRT", "this"),
+    exp.Ln: _function_reader("LN", "this"),
+    exp.Exp: _function_reader("EXP", "this"),
+    exp.Pow: _function_reader("POW", "this", "expression"),
+    exp.Least: _function_reader("LEAST", "this", "expressions"),
+    exp.Greatest: _function_reader("GREATEST", "this", "expressions"),
+    exp.WidthBucket: _function_reader("WIDTH_BUCKET", "this", "min_value", "max_value", "num_buckets"),
+    exp.Lower: _function_reader("LOWER", "this"),
+    exp.Upper: _function_reader("UPPER", "this"),
     exp.Trim: _parts_read(_trim, "this", "expression", "position"),
-    exp.Substring: _plain("SUBSTR", "this", "start", "length"),
-    exp.Left: _plain("LEFT", "this", "expression"),
-    exp.Right: _plain("RIGHT", "this", "expression"),
-    exp.Length: _plain("LENGTH", "this"),
-    exp.Concat: _plain("CONCAT", "expressions"),
-    exp.DPipe: _chain("||"),
-    exp.Replace: _plain("REPLACE", "this", "expression", "replacement"),
-    exp.StartsWith: _plain("STARTS_WITH", "this", "expression"),
-    exp.EndsWith: _parts_read(lambda node, read: _ends_with(read(node.this), read(node.expression)), *_TWO),
-    exp.Contains: _parts_read(_contains, *_TWO),
+    exp.Substring: _function_reader("SUBSTR", "this", "start", "length"),
+    exp.Left: _function_reader("LEFT", "this", "expression"),
+    exp.Right: _function_reader("RIGHT", "this", "expression"),
+    exp.Length: _function_reader("LENGTH", "this"),
+    exp.Concat: _function_reader("CONCAT", "expressions"),
+    exp.DPipe: _chain_reader("||"),
+    exp.Replace: _function_reader("REPLACE", "this", "expression", "replacement"),
+    exp.StartsWith: _function_reader("STARTS_WITH", "this", "expression"),
+    exp.EndsWith: _parts_read(lambda node, read: _ends_with(read(node.this), read(node.expression)), *_BINARY_PARTS),
+    exp.Contains: _parts_read(_contains, *_BINARY_PARTS),
     exp.Extract: _parts_read(_extract, "this", "expression"),
-    **{getattr(exp, part.capitalize()): _part(part) for part in PARTS if part not in ("dow", "isodow", "doy")},
-    exp.TimeToStr: _plain("STRFTIME", "this", "format"),
-    exp.Dayname: _plain("DAYNAME", "this"),
-    exp.Monthname: _plain("MONTHNAME", "this"),
-    exp.DayOfWeek: _part("dow"),
-    exp.DayOfWeekIso: _part("isodow"),
-    exp.DayOfYear: _part("doy"),
-    exp.DayOfMonth: _part("day"),
-    exp.WeekOfYear: _part("week"),
+    **{getattr(exp, part.capitalize()): _part_reader(part) for part in PARTS if part not in ("dow", "isodow", "doy")},
+    exp.TimeToStr: _function_reader("STRFTIME", "this", "format"),
+    exp.Dayname: _function_reader("DAYNAME", "this"),
+    exp.Monthname: _function_reader("MONTHNAME", "this"),
+    exp.DayOfWeek: _part_reader("dow"),
+    exp.DayOfWeekIso: _part_reader("isodow"),
+    exp.DayOfYear: _part_reader("doy"),
+    exp.DayOfMonth: _part_reader("day"),
+    exp.WeekOfYear: _part_reader("week"),
     exp.TimestampTrunc: _parts_read(_trunc, "this", "unit"),
     exp.DateTrunc: _parts_read(_trunc, "this", "unit"),
     exp.DateDiff: _parts_read(_diff, "this", "expression", "unit", "date_part_boundary"),
-    exp.DateAdd: _parts_read(_moved, *_TWO),
+    exp.DateAdd: _parts_read(_date_add, *_BINARY_PARTS),
     exp.Date: _parts_read(lambda node, read: call("CAST", read(node.this), literal(Type.TEXT, "date")), "this"),
     exp.Cast: _parts_read(_cast, "this", "to"),
     exp.TryCast: _parts_read(_cast, "this", "to", "safe"),
-    exp.Anonymous: _parts_read(_named, "this", "expressions"),
+    exp.Anonymous: _parts_read(_anonymous, "this", "expressions"),
 }

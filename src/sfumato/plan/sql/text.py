@@ -1,4 +1,4 @@
-"""A text becomes one SELECT, without ever doing harm."""
+"""Parse a text into one SELECT, within limits on its size and depth."""
 
 from __future__ import annotations
 
@@ -31,39 +31,37 @@ _CHAINED = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
 
 def select(text: object, parameters: Parameters | None = None) -> exp.Select:
-    """The one SELECT statement a text holds; anything else is refused before it is looked at closely."""
+    """Return the only SELECT statement of a text; refuse anything else before it is looked at closely."""
     statement = _statement(text, parameters)
     if not isinstance(statement, exp.Select):
-        what = (
+        rule = (
             "sets of rows cannot be combined"
             if isinstance(statement, exp.SetOperation)
             else "only SELECT, SHOW TABLES and DESCRIBE are understood"
         )
         fix = misspelt(str(text)) or "ask with SELECT … FROM … [WHERE] [GROUP BY]"
-        raise refuse(statement, "not-select", what, fix)
-    return _usual(statement)
+        raise refuse(statement, "not-select", rule, fix)
+    return _normalise(statement)
 
 
 def written(text: str, parameters: Parameters | None) -> str:
-    """Write a question as it is kept and shown to people, with the values of its parameters in their places."""
+    """Write a query as it is stored and shown to people, with the values of its parameters inserted."""
     if parameters is None:
         return text
-    _, places = placed(_tokens(text))
-    found = parameters_written(text, places, literals(places, parameters))
-    if len(found) > LONGEST:
+    _, places = placed(_tokenize(text))
+    query_text = parameters_written(text, places, literals(places, parameters))
+    if len(query_text) > LONGEST:
         raise Unsupported("too-long", "a question and its values are at most 64 KB of text", fix="ask less at once")
-    return found
+    return query_text
 
 
 TABLES = ""
-"""Asked for by SHOW TABLES."""
+"""The listing that SHOW TABLES asks for."""
 
 
 def listing(text: object) -> str | None:
-    """Read what a text asks to be listed: one table's columns, by its name, or the ``TABLES``; None for any other
-    text.
-    """
-    if not isinstance(text, str) or not _LISTING.match(text):
+    """Return the name of the table that a text asks to describe, or ``TABLES``; None for any other text."""
+    if not isinstance(text, str) or not _LISTING_COMMAND.match(text):
         return None
     statement = _statement(text, None)
     if isinstance(statement, exp.Show) and statement.name.upper() == "TABLES" and not statement.args.get("from_"):
@@ -78,22 +76,26 @@ def listing(text: object) -> str | None:
     )
 
 
-_LISTING = re.compile(r"\s*(SHOW|DESCRIBE|DESC|SUMMARIZE|PRAGMA)\b", re.IGNORECASE)
+_LISTING_COMMAND = re.compile(r"\s*(SHOW|DESCRIBE|DESC|SUMMARIZE|PRAGMA)\b", re.IGNORECASE)
 
 
 def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
-    """Parse the one statement in a text, with literals in the place of its parameters."""
+    """Parse the only statement of a text, with literals in the place of its parameters."""
     if not isinstance(text, str):
         raise Unsupported("not-text", "a question is SQL text", fix="give it as one string")
     if len(text) > LONGEST:
         raise Unsupported("too-long", "a question is at most 64 KB of text", fix="ask less at once")
     if "\0" in text or not _encodable(text):
         raise Unsupported("not-text", "a question is plain text", fix="remove what is no character")
-    tokens, places = placed(_tokens(text))
+    tokens, places = placed(_tokenize(text))
     values = literals(places, parameters)
     try:
-        with _quietly():
-            statements = [each for each in _Reader(dialect="duckdb").parse(tokens, text) if each is not None]
+        with _silence_parser_log():
+            statements = [
+                statement
+                for statement in _QuantileParser(dialect="duckdb").parse(tokens, text)
+                if statement is not None
+            ]
     except RecursionError:
         raise _too_deep() from None
     except SqlglotError as error:
@@ -105,15 +107,15 @@ def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
     return bound(statements[0], places, values)
 
 
-class _Reader(DuckDB.Parser):  # type: ignore[valid-type, misc]
-    """This reads DuckDB's SQL, and drops no argument of a quantile: a third one is refused as of any other function."""
+class _QuantileParser(DuckDB.Parser):  # type: ignore[valid-type, misc]
+    """DuckDB's parser, but it drops no argument of a quantile: a third one is refused as for any other function."""
 
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: read for name, read in DuckDB.Parser.FUNCTION_PARSERS.items() if not name.startswith("QUANTILE")
     }
 
 
-def _tokens(text: str) -> list[Token]:
+def _tokenize(text: str) -> list[Token]:
     _check_words(text)
     try:
         tokens = sqlglot.tokenize(text, dialect="duckdb")
@@ -124,16 +126,14 @@ def _tokens(text: str) -> list[Token]:
 
 
 _SCHEMAS = ("main", "public", "sfumato")
-"""Names that stand before a table's as its schema, and say nothing."""
+"""Schema names that may qualify a table, and are ignored."""
 
 
-def _usual(statement: exp.Select) -> exp.Select:
-    """Rewrite a statement in the words that are read: LIMIT for FETCH FIRST, tables without a schema, composed
-    accents.
-    """
-    named = {each.alias.lower() for each in statement.find_all(exp.CTE)}
+def _normalise(statement: exp.Select) -> exp.Select:
+    """Normalise a statement: LIMIT for FETCH FIRST, tables without a schema, composed accents."""
+    cte_names = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
     for table in statement.find_all(exp.Table):
-        if table.name.lower() not in named:  # what WITH defines has no schema
+        if table.name.lower() not in cte_names:  # what WITH defines has no schema
             _strip_schema(table)
     for column in statement.find_all(exp.Column):
         if column.args.get("catalog") is None and column.text("db").lower() in _SCHEMAS:
@@ -158,15 +158,15 @@ logging.getLogger("sqlglot").addFilter(lambda _: not _parsing.get())
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
-    """The parser writes what it does not know into the log, and an analyst's text belongs to nobody else: while we
-    parse, in this thread, it writes nothing.
+def _silence_parser_log() -> Iterator[None]:
+    """Silence the parser's log in this thread: it writes what it does not know, and an analyst's text belongs to nobody
+    else.
     """
-    before = _parsing.set(True)
+    previous = _parsing.set(True)
     try:
         yield
     finally:
-        _parsing.reset(before)
+        _parsing.reset(previous)
 
 
 def _encodable(text: str) -> bool:
@@ -177,7 +177,7 @@ def _encodable(text: str) -> bool:
     return True
 
 
-_WORD = re.compile(
+_WORD_PATTERN = re.compile(
     r"""(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))|'(?:[^']|'')*'?|"(?:[^"]|"")*"?|\$\w*\$.*?(?:\$\w*\$|\Z)|\w+"""
     r"""|[^\w\s'"]{1,3}""",
     re.DOTALL,
@@ -186,11 +186,11 @@ _WORD = re.compile(
 
 
 def _check_words(text: str) -> None:
-    """Refuse a text that has too many words before it is taken apart, which takes a hundred times as long as this. They
-    are about as many as the parser's own, which are counted once it is.
+    """Refuse a text with too many words before it is tokenized, which takes a hundred times as long as this. They are
+    about as many as the parser's tokens, which are counted afterwards.
     """
     if len(text) > MOST_TOKENS:
-        words = (each for each in _WORD.finditer(text) if each.lastgroup is None)
+        words = (match for match in _WORD_PATTERN.finditer(text) if match.lastgroup is None)
         if next(islice(words, MOST_TOKENS, None), None) is not None:
             raise _too_long()
 
@@ -200,7 +200,7 @@ def _too_long() -> Unsupported:
 
 
 def _check_tokens(tokens: list[Token]) -> None:
-    """Depth is measured on tokens, because the parser itself recurses."""
+    """Refuse deep nesting, measured on tokens because the parser itself recurses."""
     if len(tokens) > MOST_TOKENS:
         raise _too_long()
     depth = run = 0
@@ -220,30 +220,32 @@ def _too_deep() -> Unsupported:
 
 
 def _not_sql(error: SqlglotError, text: str = "") -> Unsupported:
-    facts = getattr(error, "errors", None) or [{}]
-    line, column = facts[0].get("line"), facts[0].get("col")
-    if "number of provided arguments" in str(facts[0].get("description")):
+    error_details = getattr(error, "errors", None) or [{}]
+    line, column = error_details[0].get("line"), error_details[0].get("col")
+    if "number of provided arguments" in str(error_details[0].get("description")):
         rule, fix = "this function has more arguments than are understood", "leave out those after the first ones"
         return Unsupported("arguments", rule, fix=fix, line=line, column=column)
-    usual = "look for a missing comma, quote or parenthesis there; names with spaces stand within double quotes"
-    fix = misspelt(text) or usual
+    default_fix = "look for a missing comma, quote or parenthesis there; names with spaces stand within double quotes"
+    fix = misspelt(text) or default_fix
     return Unsupported("not-sql", "this is not SQL that can be read", fix=fix, line=line, column=column)
 
 
 def fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
-    """Read a part of a statement of the given kind, by the same parser and within the same limits."""
+    """Parse a part of a statement of the given kind, by the same parser and within the same limits."""
     if not isinstance(text, str) or "\0" in text or not _encodable(text):
         raise Unsupported("not-text", "an expression is SQL text", fix="give it as one string")
     if len(text) > LONGEST:
         raise Unsupported("too-long", "an expression is at most 64 KB of text", fix="ask less at once")
     try:
-        tokens = _tokens(text)
-        with _quietly():
-            found = [each for each in _Reader(dialect="duckdb").parse_into(kind, tokens, text) if each is not None]
+        tokens = _tokenize(text)
+        with _silence_parser_log():
+            parsed = [
+                node for node in _QuantileParser(dialect="duckdb").parse_into(kind, tokens, text) if node is not None
+            ]
     except RecursionError:
         raise _too_deep() from None
     except SqlglotError as error:
         raise _not_sql(error) from None
-    if len(found) != 1:
+    if len(parsed) != 1:
         raise Unsupported("one-expression", "one expression is read at a time", fix="write one, such as cost > 10")
-    return found[0]
+    return parsed[0]

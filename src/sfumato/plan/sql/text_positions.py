@@ -1,4 +1,4 @@
-"""Refusals of whole statements are placed in the text, with the nearest thing that works."""
+"""Refusals of statements with the position in the text, and the nearest name that works."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sfumato.untrusted import printable
 
 
 def refuse(node: exp.Expr, code: str, rule: str, fix: str) -> Unsupported:
-    """Refuse a node where it begins."""
+    """Return the refusal of a node at its position."""
     line, column = position(node)
     return Unsupported(code, rule, fix=fix, line=line, column=column)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Say how a fix for an unknown name goes on: the closest known one, or all of them."""
+    """Suggest a fix for an unknown name: the closest known one, or all of them."""
     names = sorted(known)
     close = difflib.get_close_matches(word[:100].lower(), [name.lower() for name in names], n=1)
     if close:
@@ -33,49 +33,47 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 _KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "DISTINCT", "BETWEEN", "JOIN", "UNION")
-_CLOSE = 0.75
-"""How alike a word and a keyword are for one to be taken for the other: FORM and FROM just are."""
+_SIMILARITY_CUTOFF = 0.75
+"""The similarity at which a word is taken for a keyword: FORM and FROM just reach it."""
 
 
 def misspelt(text: str) -> str:
-    """Say of a text that cannot be read which of its words was perhaps to be a keyword; nothing where none is close.
+    """Suggest the keyword that a word of an unreadable text was perhaps meant to be; empty where none is close.
 
     >>> misspelt("SELEC COUNT(*) FROM flights"), misspelt("SELECT COUNT(* FROM flights")
     ('did you mean SELECT? here it is written SELEC', '')
     """
     try:
-        words = [each for each in sqlglot.tokenize(text, dialect="duckdb") if each.token_type is TokenType.VAR]
+        words = [token for token in sqlglot.tokenize(text, dialect="duckdb") if token.token_type is TokenType.VAR]
     except SqlglotError:  # a quote or a comment is open, and so is what was meant
         return ""
     for word in words:
-        close = difflib.get_close_matches(word.text[:20].upper(), _KEYWORDS, n=1, cutoff=_CLOSE)
+        close = difflib.get_close_matches(word.text[:20].upper(), _KEYWORDS, n=1, cutoff=_SIMILARITY_CUTOFF)
         if close and close[0] != word.text.upper():
             return f"did you mean {close[0]}? here it is written {printable(word.text[:20])}"
     return ""
 
 
 def shown(node: exp.Expr) -> str:
-    """Show the analyst's own text of a node, cut short."""
+    """Return the analyst's own text of a node, truncated."""
     try:
-        written = node.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
-        text = printable(node.name if isinstance(node, exp.Literal) else written)
+        node_sql = node.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
+        text = printable(node.name if isinstance(node, exp.Literal) else node_sql)
     except (ValueError, RecursionError):
         return "this"
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 
 
 def called(node: exp.Expr) -> str:
-    """Name a column that was given no name, as databases do: by its own text, with words of the language in small
-    letters, and names and texts as the analyst wrote them.
-    """
-    own = {each.name for each in node.find_all(exp.Identifier)}
+    """Name an unnamed column by its own text, as databases do: keywords in lower case, names and texts as written."""
+    identifiers = {name_node.name for name_node in node.find_all(exp.Identifier)}
 
-    def spelled(word: re.Match[str]) -> str:
-        kept = word[0][0] in "'\"" or (word[0] in own and not word.string.startswith("(", word.end()))
-        return word[0] if kept else word[0].lower()
+    def spell(word: re.Match[str]) -> str:
+        is_verbatim = word[0][0] in "'\"" or (word[0] in identifiers and not word.string.startswith("(", word.end()))
+        return word[0] if is_verbatim else word[0].lower()
 
-    return _WORDS.sub(spelled, shown(node))
+    return _WORD_PATTERN.sub(spell, shown(node))
 
 
-_WORDS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*""")
-_LONGEST = 60
+_WORD_PATTERN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*""")
+_MAX_LENGTH = 60

@@ -39,66 +39,74 @@ from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Type
 
 MOST_ROWS = 1_000_000
-"""No cap that is written is larger."""
-_WANTED = "COUNT, SUM, AVG, MIN, MAX, BOOL_OR, BOOL_AND, FIRST(x ORDER BY y), LAST(x ORDER BY y), ARG_MIN or ARG_MAX"
-_HARMLESS = {"this", "expression", "big_int"}
+"""The largest cap that may be written."""
+_AGGREGATE_NAMES = (
+    "COUNT, SUM, AVG, MIN, MAX, BOOL_OR, BOOL_AND, FIRST(x ORDER BY y), LAST(x ORDER BY y), ARG_MIN or ARG_MAX"
+)
+_READ_PARTS = {"this", "expression", "big_int"}
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Tell whether a part of the text finds one value from several rows."""
+    """Return whether a node aggregates several rows."""
     return isinstance(node, (exp.Filter, exp.AggFunc, exp.IgnoreNulls, exp.First, exp.Last))
 
 
 def unit_measure(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure | None:
-    """Read the measure that a part of a subquery is, or None; at most so many rows of a unit count."""
+    """Lower the aggregate that a node of a subquery is, or return None; at most ``rows`` rows of a unit count."""
     if isinstance(node, exp.Least):
-        return _capped(node, resolve)
+        return _lower_capped_count(node, resolve)
     if not is_aggregate(node):
         return None
-    return _measure(node, resolve, rows)
+    return _lower_aggregate(node, resolve, rows)
 
 
-def _capped(node: exp.Least, resolve: Resolve) -> UnitMeasure | None:
-    """Read LEAST(COUNT(*), 50): a count with a cap that is written."""
-    parts = [node.this, *node.expressions]
-    counts = [each for each in parts if isinstance(_inside(each), (exp.Count, exp.CountIf))]
-    others = [each for each in parts if isinstance(each, exp.Literal) and not each.is_string and each.this.isdigit()]
-    if len(counts) != 1 or len(others) != 1 or len(parts) != 2:
+def _lower_capped_count(node: exp.Least, resolve: Resolve) -> UnitMeasure | None:
+    """Lower LEAST(COUNT(*), 50): a count with a written cap."""
+    arguments = [node.this, *node.expressions]
+    count_nodes = [
+        argument for argument in arguments if isinstance(_without_filter(argument), (exp.Count, exp.CountIf))
+    ]
+    caps = [
+        argument
+        for argument in arguments
+        if isinstance(argument, exp.Literal) and not argument.is_string and argument.this.isdigit()
+    ]
+    if len(count_nodes) != 1 or len(caps) != 1 or len(arguments) != 2:
         return None
-    cap = int(others[0].this)
+    cap = int(caps[0].this)
     if not 1 <= cap <= MOST_ROWS:
         rule = f"at most {MOST_ROWS:,} rows of one unit are counted, and at least one"
-        raise refuse(node, "cap", rule, f"write LEAST({shown(counts[0])}, 50)")
-    return _measure(counts[0], resolve, cap)
+        raise refuse(node, "cap", rule, f"write LEAST({shown(count_nodes[0])}, 50)")
+    return _lower_aggregate(count_nodes[0], resolve, cap)
 
 
-def _inside(node: exp.Expr) -> exp.Expr:
+def _without_filter(node: exp.Expr) -> exp.Expr:
     return node.this if isinstance(node, exp.Filter) else node
 
 
-def _measure(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure:
+def _lower_aggregate(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure:
     where = None
-    inner = _inside(node)
-    if inner is not node:
-        where = _test(node.expression.this, resolve)
-    reader = _READERS.get(type(inner))
-    for part, value in inner.args.items():
-        if value and part not in _HARMLESS:
+    aggregate = _without_filter(node)
+    if aggregate is not node:
+        where = _lower_predicate(node.expression.this, resolve)
+    reader = _READERS.get(type(aggregate))
+    for part, value in aggregate.args.items():
+        if value and part not in _READ_PARTS:
             reader = None
     if reader is None:
-        raise refuse(node, "aggregate", f"{shown(node)} is not found of one unit's rows", f"use {_WANTED}")
-    return reader(inner, resolve, where, rows)
+        raise refuse(node, "aggregate", f"{shown(node)} is not found of one unit's rows", f"use {_AGGREGATE_NAMES}")
+    return reader(aggregate, resolve, where, rows)
 
 
-def _test(node: exp.Expr, resolve: Resolve) -> Expression:
-    found = expression(node, resolve)
-    if found.domain.type is not Type.BOOLEAN:
-        rule = f"a condition is true or false; {shown(node)} is {found.domain.type.value}"
+def _lower_predicate(node: exp.Expr, resolve: Resolve) -> Expression:
+    predicate = expression(node, resolve)
+    if predicate.domain.type is not Type.BOOLEAN:
+        rule = f"a condition is true or false; {shown(node)} is {predicate.domain.type.value}"
         raise refuse(node, "type-mismatch", rule, "compare it with something")
-    return found
+    return predicate
 
 
-def _count(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
+def _lower_count(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
     argument = node.this
     if isinstance(argument, exp.Distinct):
         if len(argument.expressions) != 1 or argument.args.get("on"):
@@ -112,19 +120,19 @@ def _count(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int
     return UnitCount(both(where, present(value)), rows)
 
 
-def _count_if(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
-    return UnitCount(both(where, _test(node.this, resolve)), rows)
+def _lower_count_if(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
+    return UnitCount(both(where, _lower_predicate(node.this, resolve)), rows)
 
 
-def _value(node: exp.Expr, resolve: Resolve) -> Expression:
-    """Read what an aggregate of one value is about."""
+def _lower_operand(node: exp.Expr, resolve: Resolve) -> Expression:
+    """Lower the operand of an aggregate of one value."""
     if not isinstance(node.this, exp.Expr) or isinstance(node.this, (exp.Distinct, exp.Order, exp.Star)):
-        raise refuse(node, "aggregate", f"{shown(node)} is not found of one unit's rows", f"use {_WANTED}")
+        raise refuse(node, "aggregate", f"{shown(node)} is not found of one unit's rows", f"use {_AGGREGATE_NAMES}")
     return expression(node.this, resolve)
 
 
-def _number(node: exp.Expr, resolve: Resolve) -> Expression:
-    value = _value(node, resolve)
+def _lower_bounded_number(node: exp.Expr, resolve: Resolve) -> Expression:
+    value = _lower_operand(node, resolve)
     if not value.domain.type.numeric:
         rule = f"only numbers are added up; {shown(node.this)} is {value.domain.type.value}"
         raise refuse(node, "type-mismatch", rule, "count it, or turn it into a number with CASE")
@@ -135,117 +143,117 @@ def _number(node: exp.Expr, resolve: Resolve) -> Expression:
     return value
 
 
-def _sum(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
-    return UnitSum(_number(node, resolve), where, rows)
+def _lower_sum(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
+    return UnitSum(_lower_bounded_number(node, resolve), where, rows)
 
 
-def _mean(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
-    return UnitMean(_number(node, resolve), where)
+def _lower_mean(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
+    return UnitMean(_lower_bounded_number(node, resolve), where)
 
 
-def _extreme(of: Callable[[Expression, Expression | None], UnitMeasure]) -> Reader:
+def _operand_reader(measure: Callable[[Expression, Expression | None], UnitMeasure]) -> Reader:
     def reader(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
-        return of(_value(node, resolve), where)
+        return measure(_lower_operand(node, resolve), where)
 
     return reader
 
 
-def _truth(of: Callable[[Expression, Expression | None], UnitMeasure]) -> Reader:
+def _predicate_reader(measure: Callable[[Expression, Expression | None], UnitMeasure]) -> Reader:
     def reader(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
-        return of(_test(node.this, resolve), where)
+        return measure(_lower_predicate(node.this, resolve), where)
 
     return reader
 
 
-def _first(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
-    ordered = node.this
-    if not isinstance(ordered, exp.Order):
+def _lower_first(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
+    order_clause = node.this
+    if not isinstance(order_clause, exp.Order):
         name = "LAST" if isinstance(node, exp.Last) else "FIRST"
         rule = f"rows have no order of their own, so {name} needs one"
-        raise refuse(node, "no-order", rule, f"write {name}({shown(ordered)} ORDER BY <column>)")
-    value = expression(ordered.this, resolve)
-    written = orders(ordered, resolve)
-    return first(value, written, where, last=isinstance(node, exp.Last))
+        raise refuse(node, "no-order", rule, f"write {name}({shown(order_clause)} ORDER BY <column>)")
+    value = expression(order_clause.this, resolve)
+    order = orders(order_clause, resolve)
+    return first(value, order, where, last=isinstance(node, exp.Last))
 
 
-def _arg(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
-    """Read ARG_MIN(x, y): x where y is least, of the rows that have both."""
+def _lower_arg_extreme(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
+    """Lower ARG_MIN(x, y): x where y is least, of the rows where neither is NULL."""
     value, key = expression(node.this, resolve), expression(node.expression, resolve)
-    there = both(present(key), present(value))
-    most = isinstance(node, exp.ArgMax)
-    return first(value, (Order(key, most, nulls_first=False),), both(where, there), last=False)
+    both_present = both(present(key), present(value))
+    is_max = isinstance(node, exp.ArgMax)
+    return first(value, (Order(key, is_max, nulls_first=False),), both(where, both_present), last=False)
 
 
 def first(value: Expression, written: tuple[Order, ...], where: Expression | None, *, last: bool) -> UnitFirst:
-    """Read the value of the first row, or of the last; the value itself decides between rows that tie."""
+    """Return the value of the first row, or of the last; the value itself breaks ties."""
     by_value = Order(value, descending=False, nulls_first=False)
-    tied = () if value in {each.expression for each in written} else (by_value,)
-    order = (*written, *tied)
-    return UnitFirst(value, where, tuple(map(_turned, order)) if last else order)
+    tie_breaker = () if value in {term.expression for term in written} else (by_value,)
+    order = (*written, *tie_breaker)
+    return UnitFirst(value, where, tuple(map(_reversed, order)) if last else order)
 
 
-def _turned(order: Order) -> Order:
-    """Give the same order from its other end."""
+def _reversed(order: Order) -> Order:
+    """Return the reverse order."""
     return replace(order, descending=not order.descending, nulls_first=not order.nulls_first)
 
 
 def orders(node: exp.Order, resolve: Resolve) -> tuple[Order, ...]:
-    """Read what an ORDER BY inside an aggregate or a window says."""
-    found = []
-    for each in node.expressions:
-        if not isinstance(each, exp.Ordered) or each.args.get("with_fill"):
-            raise refuse(each, "order", "ORDER BY takes columns with ASC or DESC", "name a column")
-        made = expression(each.this, resolve)
-        if isinstance(made, Literal):
-            raise refuse(each, "order", "rows are ordered by a column or what is made from one", "name a column")
-        found.append(Order(made, bool(each.args.get("desc")), bool(each.args.get("nulls_first"))))
-    return tuple(found)
+    """Lower an ORDER BY inside an aggregate or a window."""
+    order_terms = []
+    for term in node.expressions:
+        if not isinstance(term, exp.Ordered) or term.args.get("with_fill"):
+            raise refuse(term, "order", "ORDER BY takes columns with ASC or DESC", "name a column")
+        sort_expression = expression(term.this, resolve)
+        if isinstance(sort_expression, Literal):
+            raise refuse(term, "order", "rows are ordered by a column or what is made from one", "name a column")
+        order_terms.append(Order(sort_expression, bool(term.args.get("desc")), bool(term.args.get("nulls_first"))))
+    return tuple(order_terms)
 
 
 Reader = Callable[[exp.Expr, Resolve, Expression | None, int], UnitMeasure]
 _READERS: dict[type, Reader] = {
-    exp.Count: _count,
-    exp.CountIf: _count_if,
-    exp.Sum: _sum,
-    exp.Avg: _mean,
-    exp.Min: _extreme(UnitLeast),
-    exp.Max: _extreme(UnitGreatest),
-    exp.LogicalOr: _truth(UnitAny),
-    exp.LogicalAnd: _truth(UnitAll),
-    exp.First: _first,
-    exp.Last: _first,
-    exp.ArgMin: _arg,
-    exp.ArgMax: _arg,
+    exp.Count: _lower_count,
+    exp.CountIf: _lower_count_if,
+    exp.Sum: _lower_sum,
+    exp.Avg: _lower_mean,
+    exp.Min: _operand_reader(UnitLeast),
+    exp.Max: _operand_reader(UnitGreatest),
+    exp.LogicalOr: _predicate_reader(UnitAny),
+    exp.LogicalAnd: _predicate_reader(UnitAll),
+    exp.First: _lower_first,
+    exp.Last: _lower_first,
+    exp.ArgMin: _lower_arg_extreme,
+    exp.ArgMax: _lower_arg_extreme,
 }
 
 
 FARTHEST = 1_000
-"""Places that LAG and LEAD reach."""
-_COUNTING = {exp.RowNumber: Counting.ROW_NUMBER, exp.Rank: Counting.RANK, exp.DenseRank: Counting.DENSE_RANK}
-_PARTS = {"this", "partition_by", "order", "spec", "over"}
-_USUAL = "use ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, COUNT, SUM, AVG, MIN or MAX"
-_FRAME = "leave the frame out, or write ROWS UNBOUNDED PRECEDING"
+"""The most rows that LAG and LEAD reach."""
+_NUMBERINGS = {exp.RowNumber: Counting.ROW_NUMBER, exp.Rank: Counting.RANK, exp.DenseRank: Counting.DENSE_RANK}
+_WINDOW_PARTS = {"this", "partition_by", "order", "spec", "over"}
+_WINDOW_FIX = "use ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, COUNT, SUM, AVG, MIN or MAX"
+_FRAME_FIX = "leave the frame out, or write ROWS UNBOUNDED PRECEDING"
 
 
 @dataclass(frozen=True)
 class Windows:
-    """This reads windows over one relation's rows."""
+    """A lowering of windows over the rows of one relation."""
 
     resolve: Resolve
     is_unit: Callable[[exp.Expr], bool]
     unit: str | None
-    """What the unit is called; None where every row is one."""
+    """The name of the unit; None where every row is one."""
     rows: int
-    """How many rows of a unit count."""
+    """The most rows of a unit that count."""
     period: str | None = None
-    """Where a unit is an id in a period: what says in SQL in which one a row lies."""
+    """For a unit that is an id in a period: the SQL expression of a row's period."""
     periods: frozenset[Expression] = frozenset()
-    """The expressions that say so."""
+    """The expressions of the period."""
 
     def read(self, node: exp.Window) -> WindowFunction:
-        """Read the function that a part of a subquery is."""
+        """Lower the window function of a subquery."""
         for part, value in node.args.items():
-            if value and part not in _PARTS:
+            if value and part not in _WINDOW_PARTS:
                 rule = "a window is written out where it is used"
                 raise refuse(
                     node, "window", rule, f"write OVER (PARTITION BY {quoted(self.unit or 'unit')} ORDER BY …)"
@@ -253,57 +261,64 @@ class Windows:
         if self.unit is None:
             rule = "every row is a unit here, so a unit has no other rows to look at"
             raise refuse(node, "rows-are-units", rule, "leave out the window")
-        keys = self._keys(node)
-        written = node.args.get("order")
-        order = () if written is None else orders(written, self.resolve)
-        return self._function(node, keys, order, self._frame(node, ordered=bool(order)))
+        keys = self._partition_keys(node)
+        order_clause = node.args.get("order")
+        order = () if order_clause is None else orders(order_clause, self.resolve)
+        return self._lower_function(node, keys, order, self._lower_frame(node, ordered=bool(order)))
 
-    def _keys(self, node: exp.Window) -> tuple[Expression, ...]:
-        by = node.args.get("partition_by") or []
-        if not any(map(self.is_unit, by)):
+    def _partition_keys(self, node: exp.Window) -> tuple[Expression, ...]:
+        partition_nodes = node.args.get("partition_by") or []
+        if not any(map(self.is_unit, partition_nodes)):
             rule = "a window is over the rows of one unit"
-            line = ", ".join([quoted(str(self.unit)), *map(shown, by)])
-            raise refuse(node, "not-by-unit", rule, f"write OVER (PARTITION BY {line} …)")
-        found = [expression(each, self.resolve) for each in by if not self.is_unit(each)]
-        if self.period is not None and self.periods.isdisjoint(found):
+            partition_text = ", ".join([quoted(str(self.unit)), *map(shown, partition_nodes)])
+            raise refuse(node, "not-by-unit", rule, f"write OVER (PARTITION BY {partition_text} …)")
+        partition = [
+            expression(partition_node, self.resolve)
+            for partition_node in partition_nodes
+            if not self.is_unit(partition_node)
+        ]
+        if self.period is not None and self.periods.isdisjoint(partition):
             rule = "a unit is an id within one period here: a window over the id alone would look at its other periods"
-            line = ", ".join([*map(shown, by), self.period])
-            raise refuse(node, "not-by-period", rule, f"write OVER (PARTITION BY {line} …)")
-        return tuple(sorted(dict.fromkeys(found), key=repr))
+            partition_text = ", ".join([*map(shown, partition_nodes), self.period])
+            raise refuse(node, "not-by-period", rule, f"write OVER (PARTITION BY {partition_text} …)")
+        return tuple(sorted(dict.fromkeys(partition), key=repr))
 
-    def _frame(self, node: exp.Window, *, ordered: bool) -> FrameBounds:
+    def _lower_frame(self, node: exp.Window, *, ordered: bool) -> FrameBounds:
         spec = node.args.get("spec")
         if spec is None:
             return FrameBounds.PEERS if ordered else FrameBounds.WHOLE
-        told = {name: value for name, value in spec.args.items() if value}
-        end = told.pop("end", "CURRENT ROW"), told.pop("end_side", "")
-        kind = told.pop("kind", "")
-        if told == {"start": "UNBOUNDED", "start_side": "PRECEDING"} and kind in ("ROWS", "RANGE"):
+        bounds = {name: value for name, value in spec.args.items() if value}
+        end = bounds.pop("end", "CURRENT ROW"), bounds.pop("end_side", "")
+        kind = bounds.pop("kind", "")
+        if bounds == {"start": "UNBOUNDED", "start_side": "PRECEDING"} and kind in ("ROWS", "RANGE"):
             if end == ("UNBOUNDED", "FOLLOWING"):
                 return FrameBounds.WHOLE
             if end == ("CURRENT ROW", ""):
                 return (FrameBounds.ROWS if kind == "ROWS" else FrameBounds.PEERS) if ordered else FrameBounds.WHOLE
         rule = "a window reaches from the first row of the partition to this one, or over all of it"
-        raise refuse(node, "frame", rule, _FRAME)
+        raise refuse(node, "frame", rule, _FRAME_FIX)
 
-    def _function(
+    def _lower_function(
         self, node: exp.Window, keys: tuple[Expression, ...], order: tuple[Order, ...], frame: FrameBounds
     ) -> WindowFunction:
-        inner = node.this
-        if type(inner) in _COUNTING:
-            if any(inner.args.values()):
-                raise refuse(node, "window", "a place takes no argument", f"write {inner.sql_name()}() OVER (…)")
+        function_node = node.this
+        if type(function_node) in _NUMBERINGS:
+            if any(function_node.args.values()):
+                raise refuse(
+                    node, "window", "a place takes no argument", f"write {function_node.sql_name()}() OVER (…)"
+                )
             self._check_order(node, order)
-            return RowPosition(keys, order, _COUNTING[type(inner)], self.rows + 1)  # the last stands for all later ones
-        if isinstance(inner, (exp.Lag, exp.Lead)):
+            # the last stands for all later ones
+            return RowPosition(keys, order, _NUMBERINGS[type(function_node)], self.rows + 1)
+        if isinstance(function_node, (exp.Lag, exp.Lead)):
             self._check_order(node, order)
-            return self._shifted(inner, keys, order)
-        if isinstance(inner, (exp.FirstValue, exp.LastValue)):
+            return self._lower_shift(function_node, keys, order)
+        if isinstance(function_node, (exp.FirstValue, exp.LastValue)):
             self._check_order(node, order)
-            return self._end(inner, keys, order, frame)
-        measure = unit_measure(inner, self.resolve, self.rows)
+            return self._lower_end_value(function_node, keys, order, frame)
+        measure = unit_measure(function_node, self.resolve, self.rows)
         if measure is None or isinstance(measure, (UnitDistinct, UnitFirst)):
-            raise refuse(node, "window", f"{shown(inner)} is not found over a window", _USUAL)
+            raise refuse(node, "window", f"{shown(function_node)} is not found over a window", _WINDOW_FIX)
         return RunningAggregate(keys, order if frame is not FrameBounds.WHOLE else (), measure, frame)
 
     def _check_order(self, node: exp.Window, order: tuple[Order, ...]) -> None:
@@ -313,26 +328,26 @@ class Windows:
                 node, "no-order", rule, f"write OVER (PARTITION BY {quoted(str(self.unit))} ORDER BY <column>)"
             )
 
-    def _shifted(self, node: exp.Expr, keys: tuple[Expression, ...], order: tuple[Order, ...]) -> WindowFunction:
+    def _lower_shift(self, node: exp.Expr, keys: tuple[Expression, ...], order: tuple[Order, ...]) -> WindowFunction:
         value = expression(node.this, self.resolve)
-        written = node.args.get("offset")
-        places = 1
-        if written is not None:
-            found = expression(written, self.resolve)
-            known = isinstance(found, Literal) and found.domain.type is Type.INTEGER
-            if not known or not 0 <= int(found.value or 0) <= FARTHEST:  # type: ignore[union-attr,arg-type]
+        offset_node = node.args.get("offset")
+        offset = 1
+        if offset_node is not None:
+            offset_literal = expression(offset_node, self.resolve)
+            is_integer = isinstance(offset_literal, Literal) and offset_literal.domain.type is Type.INTEGER
+            if not is_integer or not 0 <= int(offset_literal.value or 0) <= FARTHEST:  # type: ignore[union-attr,arg-type]
                 rule = f"LAG and LEAD reach a whole number of rows, at most {FARTHEST:,}"
                 raise refuse(node, "window", rule, "write LAG(x, 1)")
-            places = int(found.value or 0)  # type: ignore[union-attr,arg-type]
-        places = -places if isinstance(node, exp.Lag) else places
+            offset = int(offset_literal.value or 0)  # type: ignore[union-attr,arg-type]
+        offset = -offset if isinstance(node, exp.Lag) else offset
         default = node.args.get("default")
         if default is None:
-            return Shifted(keys, order, value, places, None, replace(value.domain, nullable=True))
-        either = call("CASE", _SOME, value, expression(default, self.resolve))
-        _, value, other = either.arguments  # type: ignore[union-attr]
-        return Shifted(keys, order, value, places, other, either.domain)
+            return Shifted(keys, order, value, offset, None, replace(value.domain, nullable=True))
+        unified = call("CASE", _UNKNOWN_CONDITION, value, expression(default, self.resolve))
+        _, value, default_value = unified.arguments  # type: ignore[union-attr]
+        return Shifted(keys, order, value, offset, default_value, unified.domain)
 
-    def _end(
+    def _lower_end_value(
         self, node: exp.Expr, keys: tuple[Expression, ...], order: tuple[Order, ...], frame: FrameBounds
     ) -> WindowFunction:
         last = isinstance(node, exp.LastValue)
@@ -342,5 +357,5 @@ class Windows:
         return End(keys, order, expression(node.this, self.resolve), last, last and frame is FrameBounds.PEERS)
 
 
-_SOME = Column(Field(0, "", "some"), Domain(Type.BOOLEAN))
-"""A test of which nothing is known."""
+_UNKNOWN_CONDITION = Column(Field(0, "", "some"), Domain(Type.BOOLEAN))
+"""A predicate of which nothing is known."""

@@ -1,11 +1,10 @@
-"""Private rows meet under equality of the unit alone: JOIN, EXISTS, IN and UNION ALL between private tables.
+"""JOIN, EXISTS, IN and UNION ALL between private tables, always on equality of the unit; joins with public tables.
 
 Whatever else is compared, the whole key of the unit is: the id, and its period where units have one. It has to be
 written, so that a question means what it says; what is then compared is the unit itself as the scan knows it, not the
-columns. Rows of two people are never put side by side, so each node that is made here is unit-wise (``plan.nodes``).
+columns. Rows of two people are never joined, so each node that is built here is unit-wise (``plan.nodes``).
 
-Public tables stand beside private rows: they are joined by equal columns, or by comparisons with the ends of
-bands.
+Public tables are joined by equal columns, or by comparisons with the ends of bands.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ from sfumato.plan.written_names import quoted
 from sfumato.policy import Domain, Type
 
 MOST_JOINED = 1000
-"""Rows of one unit that a join may hold and be the side of another without being cut again."""
+"""The most rows of one unit that a join may hold and be the side of another without being cut again."""
 
 
 class NamedRelation(Protocol):
-    """This is a relation with the names that a question may use for what is in it."""
+    """A relation with the names that a query may use for its columns."""
 
     @property
     def relation(self) -> Relation: ...
@@ -66,8 +65,8 @@ class NamedRelation(Protocol):
 
 @dataclass(frozen=True)
 class JoinCondition:
-    """A match says by what rows of two relations match, apart from the unit: equalities, conditions over both, and what
-    is asked of one of them alone.
+    """How rows of two relations match, apart from the unit: equalities, conditions over both, and conditions on one
+    side.
     """
 
     pairs: tuple[tuple[Expression, Expression], ...]
@@ -80,78 +79,93 @@ class JoinCondition:
 
 
 def every(parts: Sequence[Expression]) -> Expression | None:
-    """Join all of the conditions into one."""
-    found = sorted(parts, key=repr)
-    return None if not found else found[0] if len(found) == 1 else call("AND", *found)
+    """Return the conjunction of the conditions, in a canonical order."""
+    ordered = sorted(parts, key=repr)
+    return None if not ordered else ordered[0] if len(ordered) == 1 else call("AND", *ordered)
 
 
 def unit_join(left: NamedRelation, right: NamedRelation, match: JoinCondition, outer: bool) -> UnitJoin:
-    """Put rows of two relations side by side. What is asked of one of them alone is asked before its rows are cut."""
-    own = () if outer else match.left
-    kept = match.left if outer else ()
-    first, second = (_cut(_filtered(*each)) for each in ((left.relation, own), (right.relation, match.right)))
-    return UnitJoin(first, second, match.pairs, match.condition(*kept), outer)
+    """Join two relations within each unit. Conditions on one side are applied before its rows are cut."""
+    left_conditions = () if outer else match.left
+    outer_conditions = match.left if outer else ()
+    left_side, right_side = (
+        _limit_rows(_apply_filters(*side)) for side in ((left.relation, left_conditions), (right.relation, match.right))
+    )
+    return UnitJoin(left_side, right_side, match.pairs, match.condition(*outer_conditions), outer)
 
 
 def semi_join(left: NamedRelation, right: NamedRelation, match: JoinCondition, anti: bool) -> Relation:
-    """Keep the rows of the first that have a match among the second, or have none. A row of which more is asked inside
-    the test and that does not meet it has no match.
+    """Keep the rows of the first that have a match among the second, or have none. A row that fails a condition on it
+    inside the subquery has no match.
     """
-    other = _filtered(right.relation, match.right)
+    right_side = _apply_filters(right.relation, match.right)
     condition = match.condition(*match.left) if anti else match.condition()
-    first = left.relation if anti else _filtered(left.relation, match.left)
-    return SemiJoin(first, other if condition is None else _cut(other), match.pairs, condition, anti)
+    left_side = left.relation if anti else _apply_filters(left.relation, match.left)
+    return SemiJoin(
+        left_side, right_side if condition is None else _limit_rows(right_side), match.pairs, condition, anti
+    )
 
 
-def _filtered(relation: Relation, tests: Sequence[Expression]) -> Relation:
-    predicate = every(tests)
+def _apply_filters(relation: Relation, predicates: Sequence[Expression]) -> Relation:
+    predicate = every(predicates)
     return relation if predicate is None else Filter(relation, predicate)
 
 
-def _cut(relation: Relation) -> Relation:
-    """Cut a relation to a known number of rows of each unit: what one person's rows cost is bounded by the policy."""
-    most, allowed = relation.most_rows, relation.limits.rows
-    return relation if most is not None and most <= max(allowed, MOST_JOINED) else Cut(relation, allowed)
+def _limit_rows(relation: Relation) -> Relation:
+    """Cut a relation to a bounded number of rows of each unit: the cost of one person's rows is bounded by the
+    policy.
+    """
+    proven_rows, row_limit = relation.most_rows, relation.limits.rows
+    return (
+        relation if proven_rows is not None and proven_rows <= max(row_limit, MOST_JOINED) else Cut(relation, row_limit)
+    )
 
 
 def pushed(relation: Relation, tests: Sequence[Expression]) -> tuple[Relation, list[Expression]]:
-    """Push what WHERE asks of one side of a join alone before that side's rows are cut, and give the rest: so a limit
-    counts the rows that are wanted. Rows that an outer join adds are not asked early.
+    """Push predicates on one side of a join below that side's row limit, and return the others: so a limit counts the
+    rows that are wanted. Predicates on rows that an outer join adds are not pushed.
     """
     if isinstance(relation, Cut):
-        inner, rest = pushed(relation.input, tests)
-        return Cut(_filtered(inner, rest), relation.rows), []
+        filtered_input, remaining = pushed(relation.input, tests)
+        return Cut(_apply_filters(filtered_input, remaining), relation.rows), []
     if not isinstance(relation, UnitJoin):
-        return _filtered(relation, tests), []
-    left = [each for each in tests if one_sided(each, relation.left)]
-    right = [each for each in tests if each not in left and not relation.outer and one_sided(each, relation.right)]
-    first, second = (_filtered(*pushed(*each)) for each in ((relation.left, left), (relation.right, right)))
-    rest = [each for each in tests if each not in (*left, *right)]
-    return UnitJoin(first, second, relation.pairs, relation.condition, relation.outer), rest
+        return _apply_filters(relation, tests), []
+    left_predicates = [predicate for predicate in tests if one_sided(predicate, relation.left)]
+    right_predicates = [
+        predicate
+        for predicate in tests
+        if predicate not in left_predicates and not relation.outer and one_sided(predicate, relation.right)
+    ]
+    left_side, right_side = (
+        _apply_filters(*pushed(*side))
+        for side in ((relation.left, left_predicates), (relation.right, right_predicates))
+    )
+    remaining = [predicate for predicate in tests if predicate not in (*left_predicates, *right_predicates)]
+    return UnitJoin(left_side, right_side, relation.pairs, relation.condition, relation.outer), remaining
 
 
 # What is written
 
 
 def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
-    """List the parts of a condition that are joined by AND."""
+    """Split a condition into the conjuncts of its ANDs."""
     if node is None:
         return []
     node = node.unnest()
     if isinstance(node, exp.And):
-        return [each for part in (node.this, node.expression) for each in conjuncts(part)]
+        return [conjunct for argument in (node.this, node.expression) for conjunct in conjuncts(argument)]
     return [node]
 
 
 Resolve = Callable[[str | None, str], Expression]
 Part = exp.Expr | tuple[exp.Expr, exp.Expr]
-"""A condition over two relations, or what is equal in them: a part of the first and one of the second."""
+"""A condition over two relations, or an equality between an expression of the first and one of the second."""
 
 
 def matched(
     parts: Sequence[Part], left: NamedRelation, right: NamedRelation, resolve: Resolve, catalog: Catalog, at: exp.Expr
 ) -> JoinCondition:
-    """Read what conditions mean between two private relations, or refuse them and say which line is missing."""
+    """Lower the conditions between two private relations; refuse them if the equality of the unit is missing."""
     if left.table.every_row:
         raise refuse(
             at,
@@ -159,29 +173,29 @@ def matched(
             "every row is a unit of its own here, so no two rows belong to one unit",
             "name the column that says whose row it is as id in the policy, or join public tables",
         )
-    found = _Matching(left, right, resolve)
+    builder = _MatchBuilder(left, right, resolve)
     for part in parts:
-        found.add(part)
-    if not found.unit and names(left) and names(right):
+        builder.add(part)
+    if not builder.unit and names(left) and names(right):
         raise refuse(
             at,
             "join-without-unit",
             "private tables meet within one unit alone: this would put rows of two people side by side",
-            _missing(names(left)[0], names(right)[0], at),
+            _missing_condition_fix(names(left)[0], names(right)[0], at),
         )
     period = left.table.period
-    if period is not None and not found.meets(catalog):
+    if period is not None and not builder.meets(catalog):
         raise refuse(
             at,
             "join-without-period",
             f"a unit is an id within one {period.every}, and private tables meet within one unit alone",
-            _missing(_period_words(left), _period_words(right), at),
+            _missing_condition_fix(_side_period_words(left), _side_period_words(right), at),
         )
-    return found.match()
+    return builder.match()
 
 
-class _Matching:
-    """This collects what is found of the conditions between two relations."""
+class _MatchBuilder:
+    """The conditions between two relations, collected while they are lowered."""
 
     def __init__(self, left: NamedRelation, right: NamedRelation, resolve: Resolve) -> None:
         self._sides, self._resolve = (left, right), resolve
@@ -196,41 +210,44 @@ class _Matching:
             if left.is_unit(part[0]) and right.is_unit(part[1]):
                 self.unit = True
             else:
-                first, second = (expression(node, side.resolve) for node, side in zip(part, self._sides, strict=True))
-                self._place(call("=", first, second), part[0])
+                left_value, right_value = (
+                    expression(node, side.resolve) for node, side in zip(part, self._sides, strict=True)
+                )
+                self._add_condition(call("=", left_value, right_value), part[0])
         elif isinstance(part, exp.EQ) and self._equal_units(part.this, part.expression):
             self.unit = True
         elif not (isinstance(part, exp.EQ) and _is_unit(right, part.this) and _is_unit(right, part.expression)):
-            self._place(expression(part, self._resolve), part)  # what is left out compares a unit with itself
+            # the dropped equality compares a unit with itself
+            self._add_condition(expression(part, self._resolve), part)
 
     def _equal_units(self, first: exp.Expr, second: exp.Expr) -> bool:
-        """Tell whether the unit of one side is compared with that of the other: a name that both know is the
+        """Return whether the unit of one side is compared with that of the other: a name that both know is the
         second's.
         """
         left, right = self._sides
         return any(
-            _is_unit(left, a) and not _is_unit(right, a) and _is_unit(right, b)
-            for a, b in ((first, second), (second, first))
+            _is_unit(left, left_node) and not _is_unit(right, left_node) and _is_unit(right, right_node)
+            for left_node, right_node in ((first, second), (second, first))
         )
 
-    def _place(self, made: Expression, node: exp.Expr) -> None:
-        """Put a condition where it belongs: an equality between the sides, a condition of one of them, or one over
+    def _add_condition(self, condition: Expression, node: exp.Expr) -> None:
+        """Add a condition where it belongs: an equality between the sides, a condition of one of them, or one over
         both.
         """
-        if made.domain.type is not Type.BOOLEAN:
+        if condition.domain.type is not Type.BOOLEAN:
             raise refuse(node, "type-mismatch", "a condition is true or false", "compare it with something")
         left, right = (side.relation for side in self._sides)
-        equal = made.arguments if isinstance(made, Call) and made.function == "=" else ()
-        if one_sided(made, left):
-            self._own[0].append(made)
-        elif one_sided(made, right):
-            self._own[1].append(made)
-        elif equal and one_sided(equal[0], left) and one_sided(equal[1], right):
-            self._pairs.append((equal[0], equal[1]))
-        elif equal and one_sided(equal[1], left) and one_sided(equal[0], right):
-            self._pairs.append((equal[1], equal[0]))
-        elif separable(made, left, right):
-            self._conditions.append(made)
+        equated = condition.arguments if isinstance(condition, Call) and condition.function == "=" else ()
+        if one_sided(condition, left):
+            self._own[0].append(condition)
+        elif one_sided(condition, right):
+            self._own[1].append(condition)
+        elif equated and one_sided(equated[0], left) and one_sided(equated[1], right):
+            self._pairs.append((equated[0], equated[1]))
+        elif equated and one_sided(equated[1], left) and one_sided(equated[0], right):
+            self._pairs.append((equated[1], equated[0]))
+        elif separable(condition, left, right):
+            self._conditions.append(condition)
         else:
             raise refuse(
                 node,
@@ -240,9 +257,11 @@ class _Matching:
             )
 
     def meets(self, catalog: Catalog) -> bool:
-        """Tell whether the period of one side is compared with that of the other."""
-        first, second = (periods(side.relation, catalog) for side in self._sides)
-        return any(a in first and b in second for a, b in self._pairs)
+        """Return whether the period of one side is compared with that of the other."""
+        left_periods, right_periods = (periods(side.relation, catalog) for side in self._sides)
+        return any(
+            left_value in left_periods and right_value in right_periods for left_value, right_value in self._pairs
+        )
 
     def match(self) -> JoinCondition:
         pairs = tuple(sorted(set(self._pairs), key=repr))
@@ -250,33 +269,33 @@ class _Matching:
 
 
 def _is_unit(side: NamedRelation, node: exp.Expr) -> bool:
-    """Tell whether a part names the unit of a side, and no alias of the other."""
+    """Return whether a node names the unit of a side, and no alias of the other."""
     if not isinstance(node, exp.Column):
         return False
-    named = node.table.lower()
-    return (not named or named in {alias.lower() for alias in side.scope}) and side.is_unit(node)
+    qualifier = node.table.lower()
+    return (not qualifier or qualifier in {alias.lower() for alias in side.scope}) and side.is_unit(node)
 
 
 def names(side: NamedRelation) -> list[str]:
-    """List the names of the unit in a relation, each with its alias before it."""
-    owned = ((alias, name) for alias, known in side.owners.items() for name in known)
-    return [f"{quoted(alias)}.{quoted(name)}" if alias else quoted(name) for alias, name in owned]
+    """Return the names of the unit in a relation, each qualified by its alias."""
+    unit_names = ((alias, name) for alias, id_names in side.owners.items() for name in id_names)
+    return [f"{quoted(alias)}.{quoted(name)}" if alias else quoted(name) for alias, name in unit_names]
 
 
-def _missing(first: str, second: str, at: exp.Expr) -> str:
-    """Say where the line belongs that is missing."""
-    line = f"{first} = {second}"
-    if isinstance(at, exp.Join):
-        if at.args.get("using"):
-            return _missing_using(first, second)
-        return f"add AND {line} to ON" if at.args.get("on") else f"write JOIN … ON {line}"
+def _missing_condition_fix(first: str, second: str, clause: exp.Expr) -> str:
+    """Suggest where to add the missing condition."""
+    equality = f"{first} = {second}"
+    if isinstance(clause, exp.Join):
+        if clause.args.get("using"):
+            return _missing_using_fix(first, second)
+        return f"add AND {equality} to ON" if clause.args.get("on") else f"write JOIN … ON {equality}"
     if first == second:
-        line = f"{first} = other.{second.rpartition('.')[2]}, where other is an alias of the table there,"
-    return f"add {line} to the WHERE of the subquery"
+        equality = f"{first} = other.{second.rpartition('.')[2]}, where other is an alias of the table there,"
+    return f"add {equality} to the WHERE of the subquery"
 
 
-def _missing_using(first: str, second: str) -> str:
-    """A column of one name stands in USING; what has two names, or is computed, needs ON."""
+def _missing_using_fix(first: str, second: str) -> str:
+    """Suggest USING for a column of one name, and ON for two names or a computed column."""
     name = first.rpartition(".")[2]
     if name == second.rpartition(".")[2] and "(" not in first:
         return f"add {name} to USING"
@@ -284,31 +303,31 @@ def _missing_using(first: str, second: str) -> str:
 
 
 def period_words(table: Described, alias: str = "") -> str:
-    """Write in SQL what says in which period a row lies."""
+    """Write the SQL expression of a row's period."""
     assert table.period is not None
     column = quoted(table.period.column)
     column = f"{quoted(alias)}.{column}" if alias else column
-    plain = table.period.every == "day" and table.columns[table.period.column].type is Type.DATE
-    return column if plain else f"DATE_TRUNC('{table.period.every}', {column})"
+    is_date = table.period.every == "day" and table.columns[table.period.column].type is Type.DATE
+    return column if is_date else f"DATE_TRUNC('{table.period.every}', {column})"
 
 
-def _period_words(side: NamedRelation) -> str:
+def _side_period_words(side: NamedRelation) -> str:
     return period_words(side.table, next(iter(side.scope), ""))
 
 
 def period_of(table: Described, source: int) -> Expression:
-    """Make the expression that says in which period a row of a scan lies."""
+    """Return the expression of the period of a row of a scan."""
     assert table.period is not None
     column, every = table.period.column, table.period.every
-    found = Column(Field(source, table.name, column), table.columns[column])
-    if every == "day" and found.domain.type is Type.DATE:
-        return found
-    return call("DATE_TRUNC", literal(Type.TEXT, every), found)
+    date_column = Column(Field(source, table.name, column), table.columns[column])
+    if every == "day" and date_column.domain.type is Type.DATE:
+        return date_column
+    return call("DATE_TRUNC", literal(Type.TEXT, every), date_column)
 
 
 def periods(relation: Relation, catalog: Catalog, *, single: bool = False) -> frozenset[Expression]:
-    """List the expressions over a relation that say in which period a row lies; where ``single``, those alone that have
-    one value in all rows of a unit.
+    """Return the expressions over a relation that give a row's period; with ``single``, only those that have one value
+    in all rows of a unit.
 
     A unit's period is read before its column is cleaned. Clamping keeps the days of one period in one period, so within
     one scan a period has one value; a list of declared values does not, since some days of a period may be missing from
@@ -316,26 +335,31 @@ def periods(relation: Relation, catalog: Catalog, *, single: bool = False) -> fr
     """
     if isinstance(relation, Scan):
         table = catalog.tables[relation.table]
-        listed = table.period is not None and table.columns[table.period.column].values is not None
-        return frozenset() if single and listed else frozenset((period_of(table, relation.source),))
+        has_listed_values = table.period is not None and table.columns[table.period.column].values is not None
+        return frozenset() if single and has_listed_values else frozenset((period_of(table, relation.source),))
     if isinstance(relation, PerUnit):
-        known = periods(relation.input, catalog, single=single)
-        made = {name for name, key in relation.keys if key in known}
-        return frozenset(Column(each, domain) for each, domain in relation.columns.items() if each.name in made)
+        input_periods = periods(relation.input, catalog, single=single)
+        period_keys = {name for name, key in relation.keys if key in input_periods}
+        return frozenset(
+            Column(reference, domain) for reference, domain in relation.columns.items() if reference.name in period_keys
+        )
     if isinstance(relation, Union):
-        known_in = [periods(member, catalog, single=single) for member in relation.inputs]
-        lists = list(zip(*(made for _, made in relation.members), strict=True))
-        told = [
-            all(map(frozenset.__contains__, known_in, each))
-            and (not single or len({made.domain.range for made in each}) == 1)
-            for each in lists
+        member_periods = [periods(member, catalog, single=single) for member in relation.inputs]
+        column_expressions = list(zip(*(definitions for _, definitions in relation.members), strict=True))
+        are_periods = [
+            all(map(frozenset.__contains__, member_periods, definitions))
+            and (not single or len({definition.domain.range for definition in definitions}) == 1)
+            for definitions in column_expressions
         ]
-        both = zip(relation.columns.items(), told, strict=True)
-        return frozenset(Column(each, domain) for (each, domain), told_by in both if told_by)
+        columns_checked = zip(relation.columns.items(), are_periods, strict=True)
+        return frozenset(Column(reference, domain) for (reference, domain), is_period in columns_checked if is_period)
     if isinstance(relation, UnitJoin) and relation.outer:
         return periods(relation.left, catalog, single=single)
     return frozenset().union(
-        *(periods(each, catalog, single=single) for each in relation.inputs[: 2 - isinstance(relation, SemiJoin)])
+        *(
+            periods(relation_below, catalog, single=single)
+            for relation_below in relation.inputs[: 2 - isinstance(relation, SemiJoin)]
+        )
     )
 
 
@@ -344,18 +368,18 @@ def periods(relation: Relation, catalog: Catalog, *, single: bool = False) -> fr
 
 @dataclass(frozen=True)
 class Test:
-    """This is a test: EXISTS (SELECT …) or … IN (SELECT …), or that it is not so."""
+    """A test of a WHERE: [NOT] EXISTS (SELECT …) or … [NOT] IN (SELECT …)."""
 
     node: exp.Expr
     select: exp.Select
     operands: tuple[exp.Expr, ...]
-    """What is looked for among the columns of the subquery; nothing for EXISTS."""
+    """The operands of IN, which are compared with the columns of the subquery; empty for EXISTS."""
     anti: bool
 
     @classmethod
     def of(cls, node: exp.Expr) -> Test:
-        """Read the test that a part of WHERE is."""
-        inner, anti = _bare(node)
+        """Parse the test that a conjunct of WHERE is."""
+        inner, anti = _strip_not(node)
         query = inner.this if isinstance(inner, exp.Exists) else inner.args["query"]
         select = query.this if isinstance(query, exp.Subquery) else query
         if not isinstance(select, exp.Select):
@@ -378,21 +402,21 @@ class Test:
         return cls(node, select, operands, anti)
 
     def equal(self, inner: NamedRelation) -> list[Part]:
-        """Read what IN makes equal: a part of the rows outside and one of the subquery's."""
-        derived = set(inner.scope) == {""}
-        columns = (exp.column(each.alias_or_name) if derived else each.unalias() for each in self.select.expressions)
+        """Return what IN equates: an operand outside, and a column of the subquery."""
+        is_derived = set(inner.scope) == {""}
+        columns = (exp.column(item.alias_or_name) if is_derived else item.unalias() for item in self.select.expressions)
         return list(zip(self.operands, columns, strict=False))
 
 
 def is_test(node: exp.Expr) -> bool:
-    """Tell whether a part of WHERE asks whether a subquery has rows."""
-    inner, _ = _bare(node)
+    """Return whether a conjunct of WHERE tests whether a subquery has rows."""
+    inner, _ = _strip_not(node)
     return isinstance(inner, exp.Exists) or (isinstance(inner, exp.In) and inner.args.get("query") is not None)
 
 
 def check_no_query(node: exp.Expr) -> None:
     """Refuse a query inside an expression: it would have a value for each row, or for everybody at once."""
-    tests = [each for each in node.find_all(exp.Exists, exp.In) if is_test(each)]
+    tests = [test for test in node.find_all(exp.Exists, exp.In) if is_test(test)]
     if tests:
         raise refuse(
             tests[0],
@@ -400,9 +424,9 @@ def check_no_query(node: exp.Expr) -> None:
             "EXISTS (…) and … IN (SELECT …) are whole conditions of WHERE, joined by AND",
             "ask two questions, or put the condition inside the subquery",
         )
-    if (inner := node.find(exp.Subquery)) is not None:
+    if (subquery := node.find(exp.Subquery)) is not None:
         raise refuse(
-            inner,
+            subquery,
             "subquery-value",
             "a query whose value is used for every row would show what other people's rows are",
             "write the value out; a value of the same unit's rows is joined in FROM, as JOIN (SELECT …, COUNT(*) AS n "
@@ -410,8 +434,8 @@ def check_no_query(node: exp.Expr) -> None:
         )
 
 
-def _bare(node: exp.Expr) -> tuple[exp.Expr, bool]:
-    """Take the NOTs before a test away, and tell whether there is an odd number of them."""
+def _strip_not(node: exp.Expr) -> tuple[exp.Expr, bool]:
+    """Strip the NOTs before a test; return whether their number is odd."""
     node, anti = node.unnest(), False
     while isinstance(node, exp.Not):
         node, anti = node.this.unnest(), not anti
@@ -423,7 +447,7 @@ def _bare(node: exp.Expr) -> tuple[exp.Expr, bool]:
 
 @dataclass(frozen=True)
 class Member:
-    """A member is one of the SELECTs of a UNION ALL: its relation, and its columns in their order."""
+    """A SELECT of a UNION ALL: its relation, and its columns in order."""
 
     relation: Relation
     columns: Sequence[tuple[str, Expression]]
@@ -431,26 +455,26 @@ class Member:
 
 
 def united_selects(node: exp.Expr) -> list[exp.Expr]:
-    """List the SELECTs of a UNION ALL, from the first to the last; what is no UNION ALL is refused where it is read."""
+    """Return the SELECTs of a UNION ALL in order; any other set operation is refused where it is lowered."""
     node = node.this if isinstance(node, exp.Subquery) and not node.alias else node
     if isinstance(node, exp.Union) and not node.args.get("distinct"):
-        return [each for part in (node.this, node.expression) for each in united_selects(part)]
+        return [member for side in (node.this, node.expression) for member in united_selects(side)]
     return [node]
 
 
 def with_names(select: exp.Expr) -> exp.Expr:
-    """Name the columns of a later part of a UNION ALL: its columns need no names, since the first part's are used."""
-    named = select.copy()
-    for at, each in enumerate(named.expressions if isinstance(named, exp.Select) else ()):
-        if not each.alias_or_name and not each.find(exp.Star):
-            each.replace(exp.alias_(each.copy(), f"column {at}", quoted=True))
-    return named
+    """Name the columns of a later member of a UNION ALL: they need no names, since the first member's are used."""
+    renamed = select.copy()
+    for index, item in enumerate(renamed.expressions if isinstance(renamed, exp.Select) else ()):
+        if not item.alias_or_name and not item.find(exp.Star):
+            item.replace(exp.alias_(item.copy(), f"column {index}", quoted=True))
+    return renamed
 
 
 def check_places(first: exp.Expr, owners: Sequence[str], second: exp.Expr, others: Sequence[str]) -> None:
-    """Check that the column that says whose row it is stands at the same place in all parts of a union, or in none."""
-    here, there = (_places(*each) for each in ((first, owners), (second, others)))
-    if None not in (here, there) and here != there:
+    """Check that the unit's id stands at the same position in all members of a union, or in none."""
+    first_positions, second_positions = (_unit_positions(*member) for member in ((first, owners), (second, others)))
+    if None not in (first_positions, second_positions) and first_positions != second_positions:
         raise refuse(
             second,
             "union-columns",
@@ -459,46 +483,55 @@ def check_places(first: exp.Expr, owners: Sequence[str], second: exp.Expr, other
         )
 
 
-def _places(select: exp.Expr, owners: Sequence[str]) -> list[int] | None:
+def _unit_positions(select: exp.Expr, owners: Sequence[str]) -> list[int] | None:
     if not isinstance(select, exp.Select) or any(
-        isinstance(each.find(exp.Star), exp.Star) for each in select.expressions
+        isinstance(item.find(exp.Star), exp.Star) for item in select.expressions
     ):
         return None
-    known = [name.lower() for name in owners]
-    return [at for at, each in enumerate(select.expressions) if each.alias_or_name.lower() in known]
+    id_names = [name.lower() for name in owners]
+    return [index for index, item in enumerate(select.expressions) if item.alias_or_name.lower() in id_names]
 
 
 def united(members: Sequence[Member], source: int) -> Union:
-    """Put the rows of all members one after the other.
+    """Lower UNION ALL of the members.
 
-    Columns are aligned by their places and have the names of the first member's. Their types become one type, and their
-    domains one that holds whatever any of them can be.
+    Columns are aligned by position and have the names of the first member's. Their types become one type, and their
+    domains one that covers all of them.
     """
     first = members[0]
-    for each in members[1:]:
-        if len(each.columns) != len(first.columns):
+    for member in members[1:]:
+        if len(member.columns) != len(first.columns):
             raise refuse(
-                each.node,
+                member.node,
                 "union-columns",
-                f"the parts of a UNION ALL have as many columns, not {len(first.columns)} and {len(each.columns)}",
+                f"the parts of a UNION ALL have as many columns, not {len(first.columns)} and {len(member.columns)}",
                 "select the same columns in each, in the same order",
             )
-    lists = [same(made for _, made in column) for column in zip(*(each.columns for each in members), strict=True)]
+    columns_by_position = [
+        same(definition for _, definition in column)
+        for column in zip(*(member.columns for member in members), strict=True)
+    ]
     names = [name for name, _ in first.columns]
-    domains = [union(found, nullable=any(each.domain.nullable for each in found)) for found in lists]
-    parts = tuple((each.relation, tuple(found[at] for found in lists)) for at, each in enumerate(members))
+    domains = [
+        union(definitions, nullable=any(definition.domain.nullable for definition in definitions))
+        for definitions in columns_by_position
+    ]
+    parts = tuple(
+        (member.relation, tuple(definitions[index] for definitions in columns_by_position))
+        for index, member in enumerate(members)
+    )
     return Union(parts, source, tuple(zip(names, domains, strict=True)))
 
 
 LARGEST_EXACT = 2**53
-"""Every whole number up to this size is a double of its own."""
+"""Every integer up to this size is an exact double."""
 
-_COMPARED: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 
 
 @dataclass(frozen=True)
 class Public:
-    """This is a public table under an alias."""
+    """A public table under an alias."""
 
     alias: str
     table: Described
@@ -507,58 +540,60 @@ class Public:
         for column in self.table.columns:
             if column.lower() == name.lower():
                 return column
-        known = self.table.columns
-        raise refuse(node, "unknown-column", f"{self.alias} has no column {name[:60]}", nearest(name, known))
+        column_names = self.table.columns
+        raise refuse(node, "unknown-column", f"{self.alias} has no column {name[:60]}", nearest(name, column_names))
 
 
 def public_join(
     left: NamedRelation, right: Public, node: exp.Join, outer: bool, catalog: Catalog
 ) -> tuple[Join, tuple[str, ...]]:
-    """Put every row beside its matches in a public table, and the columns that USING names."""
-    using = tuple(right.column(each.name, node) for each in node.args.get("using") or [])
+    """Lower a join with a public table; return it with the columns of USING."""
+    using = tuple(right.column(column_node.name, node) for column_node in node.args.get("using") or [])
     pairs = [(left.resolve(None, name), name) for name in using]
     bands: list[tuple[str, Expression, str]] = []
     for part in conjuncts(node.args.get("on")):
-        for operator, made, column in _comparisons(left, right, part):
+        for operator, operand, column in _comparisons(left, right, part):
             if operator == "=":
-                pairs.append((made, column))
+                pairs.append((operand, column))
             else:
-                bands.append((operator, made, column))
+                bands.append((operator, operand, column))
     if not pairs and not bands:
         raise refuse(
             node, "join-condition", "a join needs equalities between columns", "add ON a = b or USING (column)"
         )
-    for made, column in (*pairs, *((made, column) for _, made, column in bands)):
-        call("=", made, Column(Field(0, right.table.name, column), right.table.columns[column]))
-        _check_distinct(made, right.table.columns[column], node)
-    equal, ordered = tuple(sorted(set(pairs), key=repr)), tuple(sorted(set(bands), key=repr))
-    most = _most(right.table.name, equal, ordered, catalog)
+    for operand, column in (*pairs, *((operand, column) for _, operand, column in bands)):
+        call("=", operand, Column(Field(0, right.table.name, column), right.table.columns[column]))
+        _check_distinct(operand, right.table.columns[column], node)
+    equalities, comparisons = tuple(sorted(set(pairs), key=repr)), tuple(sorted(set(bands), key=repr))
+    multiplicity = _max_matches(right.table.name, equalities, comparisons, catalog)
     source = next_source(left.relation)
-    return Join(left.relation, right.table.name, source, equal, outer, most, right.table.columns, ordered), using
+    return Join(
+        left.relation, right.table.name, source, equalities, outer, multiplicity, right.table.columns, comparisons
+    ), using
 
 
-def _most(
+def _max_matches(
     table: str,
     pairs: tuple[tuple[Expression, str], ...],
     bands: tuple[tuple[str, Expression, str], ...],
     catalog: Catalog,
 ) -> int:
-    """Count the most rows that one row meets: among those with equal columns, the most that one compared value
-    meets.
+    """Return the most rows that one row matches: among those with equal columns, the most that one compared value
+    matches.
     """
-    equal = tuple(sorted({column for _, column in pairs}))
-    found = [catalog.multiplicity(table, equal)] if equal else []
-    for made in dict.fromkeys(made for _, made, _ in bands):
-        own = tuple((operator, column) for operator, each, column in bands if each == made)
-        found.append(catalog.overlap(table, equal, own))
-    return max(1, min(found))
+    equal_columns = tuple(sorted({column for _, column in pairs}))
+    upper_bounds = [catalog.multiplicity(table, equal_columns)] if equal_columns else []
+    for operand in dict.fromkeys(operand for _, operand, _ in bands):
+        operand_bands = tuple((operator, column) for operator, band_operand, column in bands if band_operand == operand)
+        upper_bounds.append(catalog.overlap(table, equal_columns, operand_bands))
+    return max(1, min(upper_bounds))
 
 
-def _check_distinct(made: Expression, domain: Domain, node: exp.Join) -> None:
+def _check_distinct(operand: Expression, domain: Domain, node: exp.Join) -> None:
     """Refuse a join that may take two values for one, since rows that share a value are counted as the column holds it:
-    whole numbers beyond 2^53 are not all told apart once they are compared with a real.
+    integers beyond 2^53 are not all distinct once they are compared with a real.
     """
-    if made.domain.type is not Type.REAL or domain.type is not Type.INTEGER:
+    if operand.domain.type is not Type.REAL or domain.type is not Type.INTEGER:
         return
     largest = None if domain.range is None else max(abs(int(end)) for end in domain.range)  # type: ignore[arg-type]
     if largest is None or largest > LARGEST_EXACT:
@@ -571,21 +606,19 @@ def _check_distinct(made: Expression, domain: Domain, node: exp.Join) -> None:
 
 
 def _comparisons(left: NamedRelation, right: Public, part: exp.Expr) -> Iterator[tuple[str, Expression, str]]:
-    """List what is compared with a column of the public table, each as (operator, what, column): what operator
-    column.
-    """
+    """Return the comparisons with columns of the public table, each as (operator, operand, column)."""
     if isinstance(part, exp.Between):
         ends = ((">=", part.args["low"]), ("<=", part.args["high"]))
-        if all(isinstance(end, exp.Column) and _belongs(end, left, right) for _, end in ends):
-            for test, end in ends:
-                yield test, expression(part.this, left.resolve), right.column(end.name, part)
+        if all(isinstance(end, exp.Column) and _is_public_column(end, left, right) for _, end in ends):
+            for operator_name, end in ends:
+                yield operator_name, expression(part.this, left.resolve), right.column(end.name, part)
             return
-    operator = _COMPARED.get(type(part))
+    operator = _OPERATORS.get(type(part))
     if operator is not None:
         mirrored = (part.expression, part.this, MIRRORED.get(operator, operator))
-        for here, there, as_written in ((part.this, part.expression, operator), mirrored):
-            if isinstance(there, exp.Column) and _belongs(there, left, right):
-                yield as_written, expression(here, left.resolve), right.column(there.name, part)
+        for operand, public_node, direction in ((part.this, part.expression, operator), mirrored):
+            if isinstance(public_node, exp.Column) and _is_public_column(public_node, left, right):
+                yield direction, expression(operand, left.resolve), right.column(public_node.name, part)
                 return
     raise refuse(
         part,
@@ -595,8 +628,10 @@ def _comparisons(left: NamedRelation, right: Public, part: exp.Expr) -> Iterator
     )
 
 
-def _belongs(column: exp.Column, left: NamedRelation, right: Public) -> bool:
+def _is_public_column(column: exp.Column, left: NamedRelation, right: Public) -> bool:
     if column.table:
         return column.table.lower() == right.alias.lower()
-    known = {name.lower() for columns in left.scope.values() for name in columns}
-    return column.name.lower() not in known and column.name.lower() in {name.lower() for name in right.table.columns}
+    left_names = {name.lower() for columns in left.scope.values() for name in columns}
+    return column.name.lower() not in left_names and column.name.lower() in {
+        name.lower() for name in right.table.columns
+    }

@@ -1,4 +1,4 @@
-"""A coded column is a key of the plan: the value itself where values are listed, and else the number of its bin.
+"""Group keys for coded columns: the value itself where values are listed, and else the number of its bin.
 
 Values with cells of their own come before the bins. Every row has one of the keys, or NULL where its value is missing
 or in no cell. Bins of one width are found by whole arithmetic; others by comparisons with their edges, halving the bins
@@ -28,32 +28,34 @@ from sfumato.policy.codings import Coding
 
 
 def coded_key(column: Column, coding: Coding | None) -> tuple[Expression, tuple[Value, ...]]:
-    """Give the key of a coded column, under which every row counts, and what the key is in each cell, in order.
+    """Return the key of a coded column, under which every row counts, and the value of the key in each cell, in order.
 
-    The last cell, of what is missing or in no other, has none: the key is NULL there.
+    The last cell, for values that are NULL or in no other cell, has none: the key is NULL there.
     """
     column = replace(column, domain=replace(column.domain, nullable=True))
     if coding is None or not coding.starts:
         return column, listed(column.domain)
     assert coding.end is not None
-    regular = coding.width is not None and column.domain.bounds is not None
-    number = (_divided(column, coding) if regular else None) or _halved(column, coding.starts, 0, len(coding.starts))
-    inside = call("AND", _compare(">=", column, coding.starts[0]), _compare("<=", column, coding.end))
-    count = len(coding.spikes)
-    if not count:
-        return call("CASE", inside, number), tuple(range(len(coding.starts)))
-    alone = [part for place, each in enumerate(coding.spikes) for part in _is(column, each, place)]
-    moved = call("+", number, literal(Type.INTEGER, count))
-    return call("CASE", *alone, inside, moved), tuple(range(count + len(coding.starts)))
+    is_regular = coding.width is not None and column.domain.bounds is not None
+    bin_number = (_divide_into_bins(column, coding) if is_regular else None) or _search_bin(
+        column, coding.starts, 0, len(coding.starts)
+    )
+    is_in_bins = call("AND", _compare(">=", column, coding.starts[0]), _compare("<=", column, coding.end))
+    spike_count = len(coding.spikes)
+    if not spike_count:
+        return call("CASE", is_in_bins, bin_number), tuple(range(len(coding.starts)))
+    spike_branches = [part for cell, spike in enumerate(coding.spikes) for part in _spike_branch(column, spike, cell)]
+    shifted_number = call("+", bin_number, literal(Type.INTEGER, spike_count))
+    return call("CASE", *spike_branches, is_in_bins, shifted_number), tuple(range(spike_count + len(coding.starts)))
 
 
-def _is(column: Column, value: Value, place: int) -> tuple[Expression, Expression]:
-    """Give a value that has a cell of its own, as a branch of a choice."""
-    return _compare("=", column, value), literal(Type.INTEGER, place)
+def _spike_branch(column: Column, value: Value, cell: int) -> tuple[Expression, Expression]:
+    """Return the branch of a CASE for a value with a cell of its own."""
+    return _compare("=", column, value), literal(Type.INTEGER, cell)
 
 
 def listed(domain: Domain) -> tuple[Value, ...]:
-    """List the values of a column that are cells of their own."""
+    """Return the values of a column that are cells of their own."""
     return (False, True) if domain.values is None else domain.values
 
 
@@ -61,34 +63,36 @@ def _compare(operator: str, column: Expression, edge: Value) -> Expression:
     return call(operator, column, literal(column.domain.type, edge))
 
 
-def _halved(column: Column, starts: Sequence[Value], first: int, after: int) -> Expression:
-    """Find the bin of a value that is in one of those from ``first`` to before ``after``."""
+def _search_bin(column: Column, starts: Sequence[Value], first: int, after: int) -> Expression:
+    """Return the bin of a value, by binary search among the bins from ``first`` to before ``after``."""
     if after - first == 1:
         return literal(Type.INTEGER, first)
     middle = (first + after) // 2
-    below = _compare("<", column, starts[middle])
-    return call("CASE", below, _halved(column, starts, first, middle), _halved(column, starts, middle, after))
+    is_below_middle = _compare("<", column, starts[middle])
+    return call(
+        "CASE", is_below_middle, _search_bin(column, starts, first, middle), _search_bin(column, starts, middle, after)
+    )
 
 
-def _divided(column: Column, coding: Coding) -> Expression | None:
-    """Count whole widths from where the first bin would start if it were not cut short; None for what is too large."""
+def _divide_into_bins(column: Column, coding: Coding) -> Expression | None:
+    """Count whole widths from the start of a full first bin; None for a value that is too large."""
     width, second = coding.width, coding.starts[1]
     assert width is not None
     start = literal(column.domain.type, second)
     if column.domain.type.temporal:
-        after = call("DATE_DIFF", literal(Type.TEXT, "day"), start, column)
+        difference = call("DATE_DIFF", literal(Type.TEXT, "day"), start, column)
     else:
-        after = call("-", column, start)
-    distance = call("+", after, literal(Type.INTEGER, width))
+        difference = call("-", column, start)
+    distance = call("+", difference, literal(Type.INTEGER, width))
     if distance.domain.type is not Type.INTEGER:
         return None
     return call("//", distance, literal(Type.INTEGER, width))
 
 
 MOST_ROWS = 10_000
-"""Of a public table that is joined by comparisons alone."""
+"""The most rows of a public table that is joined by comparisons alone."""
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""The same comparison with its sides exchanged."""
+"""The operator of the same comparison with its sides exchanged."""
 
 _End = tuple[int, Any, int]
 """Before all values (-1), at, just before or just after a value (0), or after all values (1)."""
@@ -97,7 +101,7 @@ _HIGH: _End = (1, 0, 0)
 
 
 def most_met(rows: Iterable[tuple[Sequence[Any], Sequence[Any]]], operators: Sequence[str]) -> int:
-    """Count the most rows that one value meets among those that share a key.
+    """Return the most rows that one value meets among those that share a key.
 
     A row is its key and, for each operator, what the value is compared with: x operator bound.
     """
@@ -108,7 +112,7 @@ def most_met(rows: Iterable[tuple[Sequence[Any], Sequence[Any]]], operators: Seq
         if first <= last:
             firsts[tuple(key)].append(first)
             lasts[tuple(key)].append(last)
-    return max((_most(firsts[key], lasts[key]) for key in firsts), default=0)
+    return max((_max_overlap(firsts[key], lasts[key]) for key in firsts), default=0)
 
 
 def _interval(bounds: Sequence[Any], operators: Sequence[str]) -> tuple[_End, _End]:
@@ -121,6 +125,6 @@ def _interval(bounds: Sequence[Any], operators: Sequence[str]) -> tuple[_End, _E
     return first, last
 
 
-def _most(firsts: list[_End], lasts: list[_End]) -> int:
-    begun, ended = sorted(firsts), sorted(lasts)
-    return max(bisect_right(begun, each) - bisect_left(ended, each) for each in begun)
+def _max_overlap(firsts: list[_End], lasts: list[_End]) -> int:
+    sorted_firsts, sorted_lasts = sorted(firsts), sorted(lasts)
+    return max(bisect_right(sorted_firsts, point) - bisect_left(sorted_lasts, point) for point in sorted_firsts)

@@ -1,8 +1,8 @@
-"""Parts of a key can be countable though the column they read is not: whole steps of a bounded real.
+"""Countable subexpressions of keys over columns that are not countable: whole steps of a bounded real.
 
 A real has too many values to be listed, but FLOOR, ROUND or CAST(… AS INTEGER) of one within bounds has few. Where a
-column is read only through such parts, each of them stands for a column of its own: what the key makes of their values
-is evaluated on all of them.
+column is read only through such parts, each of them is replaced by a column of its own, and the rest of the key is
+evaluated on all their values.
 
 *Claim.* Every value that the key has in some row is among its results on every combination of the parts' values and
 NULL. A part's value lies in its domain, so it is listed or NULL, and the rest of the key reads nothing else. ∎
@@ -24,11 +24,11 @@ from sfumato.plan.values.narrowing import as_comparison
 from sfumato.policy import Domain, Type, Value
 
 _LARGEST = 2**53
-"""Steps up to this many are doubles of their own."""
+"""The most steps: integers up to this are exact doubles."""
 
 
 def steps(part: Expression, domain: Domain) -> tuple[int, int, Fraction] | None:
-    """Give the first and the last multiple, and of what, of a part that rounds a real within bounds; else None."""
+    """Return the first and the last multiple, and of what, of a part that rounds a bounded real; else None."""
     if not isinstance(part, Call) or domain.bounds is None or domain.type is not Type.REAL:
         return None
     if part.function in ("FLOOR", "CEIL", "TRUNC"):
@@ -37,7 +37,7 @@ def steps(part: Expression, domain: Domain) -> tuple[int, int, Fraction] | None:
         step = Fraction(1, 10) ** int(part.arguments[1].value)  # type: ignore[arg-type]
     else:
         return None
-    low, high = (Fraction(each) / step for each in domain.bounds)  # type: ignore[arg-type]
+    low, high = (Fraction(bound) / step for bound in domain.bounds)  # type: ignore[arg-type]
     first, last = math.floor(low), math.ceil(high)
     return (first, last, step) if max(abs(first), abs(last)) <= _LARGEST else None
 
@@ -49,48 +49,57 @@ Counts = Callable[[Expression], bool]
 def parted(
     expressions: tuple[Expression, ...], counts: Counts
 ) -> tuple[tuple[Expression, ...], dict[Expression, Column]]:
-    """Rewrite the expressions with columns in the place of their countable parts, and these parts.
+    """Replace the countable parts of expressions by columns; return the rewritten expressions, and the columns by part.
 
     It is done for every real without listed values that is read in no other way.
     """
-    found: dict[Expression, Column] = {}
-    for reference, domain in {name: each for made in expressions for name, each in columns(made).items()}.items():
+    part_columns: dict[Expression, Column] = {}
+    for reference, domain in {
+        column: column_domain for expression in expressions for column, column_domain in columns(expression).items()
+    }.items():
         if domain.type is Type.REAL and domain.values is None:
-            trial = dict(found)
-            made = [_without(each, reference, counts, trial) for each in expressions]
-            if None not in made:
-                expressions, found = tuple(each for each in made if each is not None), trial
-    return expressions, found
+            trial_columns = dict(part_columns)
+            rewritten = [_replace_parts(expression, reference, counts, trial_columns) for expression in expressions]
+            if None not in rewritten:
+                expressions, part_columns = (
+                    tuple(expression for expression in rewritten if expression is not None),
+                    trial_columns,
+                )
+    return expressions, part_columns
 
 
-def _without(made: Expression, column: Reference, counts: Counts, found: dict[Expression, Column]) -> Expression | None:
-    """Rewrite an expression so that the innermost countable parts that read the column are columns; None when it is
-    read otherwise. ``found`` takes up the parts.
+def _replace_parts(
+    expression: Expression, column: Reference, counts: Counts, part_columns: dict[Expression, Column]
+) -> Expression | None:
+    """Replace the innermost countable parts that read a column by columns, and add these to ``part_columns``; return
+    None if the column is read in another way.
     """
-    if column not in columns(made):
-        return made
-    if not isinstance(made, Call):
+    if column not in columns(expression):
+        return expression
+    if not isinstance(expression, Call):
         return None
-    arguments = [_without(each, column, counts, found) for each in made.arguments]
+    arguments = [_replace_parts(argument, column, counts, part_columns) for argument in expression.arguments]
     if None not in arguments:
-        return Call(made.function, tuple(each for each in arguments if each is not None), made.domain)
-    if not made.domain.type.numeric or not counts(made):
+        return Call(
+            expression.function, tuple(argument for argument in arguments if argument is not None), expression.domain
+        )
+    if not expression.domain.type.numeric or not counts(expression):
         return None
-    return found.setdefault(made, Column(Field(-1 - len(found), "", "part"), made.domain))
+    return part_columns.setdefault(expression, Column(Field(-1 - len(part_columns), "", "part"), expression.domain))
 
 
-_PARTS = frozenset(["year", "quarter", "month", "week", "day", "dow", "isodow", "doy", "hour"])
+_HOURLY_PARTS = frozenset(["year", "quarter", "month", "week", "day", "dow", "isodow", "doy", "hour"])
 
 
 def hourly(column: Column, expressions: tuple[Expression, ...]) -> bool:
-    """Tell whether a time is read only through what stays the same within every hour."""
-    uses = steady = 0
-    for made in expressions:
-        for node in walk(made):
+    """Return whether a time is read only through functions that are constant within every hour."""
+    uses = hourly_uses = 0
+    for expression in expressions:
+        for node in walk(expression):
             uses += isinstance(node, Column) and node.reference == column.reference
             if isinstance(node, Call) and column in node.arguments:
-                steady += _hour_or_coarser(node)
-    return uses == steady
+                hourly_uses += _hour_or_coarser(node)
+    return uses == hourly_uses
 
 
 def _hour_or_coarser(node: Call) -> bool:
@@ -99,48 +108,48 @@ def _hour_or_coarser(node: Call) -> bool:
     if node.function == "IS NULL":
         return True
     if node.function == "STRFTIME":
-        form = node.arguments[1]
-        return isinstance(form, Literal) and calendar.parts(str(form.value)) <= _PARTS
+        date_format = node.arguments[1]
+        return isinstance(date_format, Literal) and calendar.parts(str(date_format.value)) <= _HOURLY_PARTS
     part = node.arguments[0]
-    return node.function in ("EXTRACT", "DATE_TRUNC") and isinstance(part, Literal) and part.value in _PARTS
+    return node.function in ("EXTRACT", "DATE_TRUNC") and isinstance(part, Literal) and part.value in _HOURLY_PARTS
 
 
 def by_hour(condition: Expression, column: Column) -> Expression | None:
-    """Find a condition on an hour's start that holds there wherever this one holds at some time of the hour; None when
-    none is known. AND and OR are monotone, so each of their parts may be replaced by one that holds more often.
+    """Return a condition on the start of an hour that holds wherever this one holds at some time of the hour; None when
+    none is known. AND and OR are monotone, so each of their parts may be weakened.
     """
     if hourly(column, (condition,)):
         return condition
     if not isinstance(condition, Call):
         return None
     if condition.function in ("AND", "OR"):
-        parts = [by_hour(each, column) for each in condition.arguments]
-        known = [each for each in parts if each is not None]
-        if not known or (condition.function == "OR" and len(known) < len(parts)):
+        weakened = [by_hour(argument, column) for argument in condition.arguments]
+        known_parts = [part for part in weakened if part is not None]
+        if not known_parts or (condition.function == "OR" and len(known_parts) < len(weakened)):
             return None
-        return call(condition.function, *known) if len(known) > 1 else known[0]
+        return call(condition.function, *known_parts) if len(known_parts) > 1 else known_parts[0]
     comparison = as_comparison(condition)
     if comparison is None or comparison.operand != column:
         return None
-    return _compared(column, comparison.operator, comparison.values)
+    return _compare_hours(column, comparison.operator, comparison.values)
 
 
-def _compared(column: Column, name: str, values: tuple[Value, ...]) -> Expression:
-    """Some time of the hour is before a time if its start is, and after it if its start is no earlier than the start
-    of that time's hour.
+def _compare_hours(column: Column, operator: str, values: tuple[Value, ...]) -> Expression:
+    """Weaken a comparison to hours: some time of the hour is before a time if its start is, and after it if its start
+    is no earlier than the start of that time's hour.
     """
-    starts = [_time(calendar.truncated("hour", each)) for each in values]  # type: ignore[type-var]
-    match name:
+    hour_starts = [_timestamp(calendar.truncated("hour", value)) for value in values]  # type: ignore[type-var]
+    match operator:
         case "<" | "<=":
-            return call(name, column, _time(values[0]))
+            return call(operator, column, _timestamp(values[0]))
         case ">" | ">=":
-            return call(">=", column, starts[0])
+            return call(">=", column, hour_starts[0])
         case "BETWEEN":
-            return call("BETWEEN", column, starts[0], _time(values[1]))
+            return call("BETWEEN", column, hour_starts[0], _timestamp(values[1]))
         case "<>":
             return call("NOT", call("IS NULL", column))
-    return call("IN", column, *starts)
+    return call("IN", column, *hour_starts)
 
 
-def _time(value: Value) -> Literal:
+def _timestamp(value: Value) -> Literal:
     return literal(Type.TIMESTAMP, value)

@@ -1,6 +1,6 @@
-"""Expressions over one row are typed, frozen nodes: a column, a literal, a call of an allow-listed function.
+"""Typed, frozen expressions over one row: a column, a literal, or a call of an allow-listed function.
 
-Every node carries its domain, computed by the function's own rule when the node is made, so a bound can never
+Every node carries its domain, computed by the function's own rule when the node is built, so a bound can never
 outlive the value it was declared for.
 """
 
@@ -16,8 +16,8 @@ from sfumato.privacy import codec
 @codec.value("field")
 @dataclass(frozen=True)
 class Field:
-    """A field is a column of a relation that is read. What adds columns is numbered in the order in which the plan
-    meets it, from 0; the table is empty for a column that is computed.
+    """A column of a relation. The relations that add columns are numbered from 0 in the order in which the plan meets
+    them; the table is empty for a computed column.
     """
 
     source: int
@@ -31,7 +31,7 @@ class Field:
 @codec.value("key")
 @dataclass(frozen=True)
 class Key:
-    """This is a key of the groups, by its place among them."""
+    """A group key, by its index."""
 
     index: int
 
@@ -39,19 +39,17 @@ class Key:
 @codec.value("result")
 @dataclass(frozen=True)
 class Result:
-    """This is the noisy result of a measure, by its place among them."""
+    """The noisy result of a measure, by its index."""
 
     index: int
     noises: int = field(default=1, compare=False)
-    """How many noises stand behind it."""
+    """The number of noise terms behind it."""
 
 
 @codec.value("summed-over")
 @dataclass(frozen=True)
 class SummedOver:
-    """This says whether a row is a subtotal over all values of a key: 1 if so, else 0. It is what GROUPING(key)
-    says.
-    """
+    """Whether a row is a subtotal over all values of a key, as 1 or 0: GROUPING(key)."""
 
     index: int
 
@@ -59,30 +57,30 @@ class SummedOver:
 @codec.value("shown-column")
 @dataclass(frozen=True)
 class ShownColumn:
-    """This is a column of the noisy rows that an outer SELECT reads, by its place."""
+    """A column of the noisy rows that an outer SELECT reads, by its index."""
 
     index: int
     noises: int = field(default=1, compare=False)
-    """How many noises stand behind it: none where it is made of keys."""
+    """The number of noise terms behind it: none for an expression over keys."""
 
 
 @codec.value("windowed")
 @dataclass(frozen=True)
 class Windowed:
-    """This is a function of a noisy row among others, by its place among the windows of a SELECT."""
+    """A window function over noisy rows, by its index among the windows of a SELECT."""
 
     index: int
     noises: int = field(default=1, compare=False)
 
 
 Reference = Field | Key | Result | SummedOver | ShownColumn | Windowed
-"""What a column is: a field below the aggregate; above it a key, a result, or what is made of noisy rows."""
+"""What a column refers to: a field below the aggregate; above it a key, a result, or a column of noisy rows."""
 
 
 @codec.value("column")
 @dataclass(frozen=True)
 class Column:
-    """This is a column of what the expression is evaluated on."""
+    """A column of the rows that an expression is evaluated on."""
 
     reference: Reference
     domain: Domain
@@ -91,7 +89,7 @@ class Column:
 @codec.value("literal")
 @dataclass(frozen=True)
 class Literal:
-    """A literal is a value written in the question; None is NULL."""
+    """A literal of the query; None is NULL."""
 
     value: Value | None
     domain: Domain
@@ -100,20 +98,19 @@ class Literal:
 @codec.value("call")
 @dataclass(frozen=True)
 class Call:
-    """A call is an allow-listed function applied to expressions: it is made by ``functions.call`` alone, which finds
-    its domain.
+    """An allow-listed function applied to expressions. Only ``functions.call`` builds calls: it derives the domain.
 
-    Its size, its depth and its hash are found once, when it is made: expressions share parts, and a question could
-    otherwise make us count the same part again and again.
+    Size, depth and hash are computed once, when it is built: expressions share subexpressions, and a query could
+    otherwise make us visit the same one again and again.
     """
 
     function: str
     arguments: tuple[Expression, ...]
     domain: Domain
     size: int = field(init=False, repr=False, compare=False)
-    """Nodes in all."""
+    """The number of nodes."""
     depth: int = field(init=False, repr=False, compare=False)
-    """Levels, itself included."""
+    """The number of levels, itself included."""
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -134,7 +131,7 @@ Expression = Column | Literal | Call
 @codec.value("order")
 @dataclass(frozen=True)
 class Order:
-    """Rows are ordered by the values of this expression."""
+    """An ORDER BY term."""
 
     expression: Expression
     descending: bool
@@ -142,7 +139,7 @@ class Order:
 
 
 def size(expression: Expression) -> int:
-    """Count the nodes of an expression."""
+    """Return the number of nodes of an expression."""
     return expression.size if isinstance(expression, Call) else 1
 
 
@@ -151,30 +148,30 @@ def depth(expression: Expression) -> int:
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """List the node and everything under it, each before what it is made of."""
-    waiting = [expression]
-    while waiting:
-        found = waiting.pop()
-        yield found
-        if isinstance(found, Call):
-            waiting.extend(reversed(found.arguments))
+    """Iterate over the node and all nodes below it in pre-order."""
+    stack = [expression]
+    while stack:
+        node = stack.pop()
+        yield node
+        if isinstance(node, Call):
+            stack.extend(reversed(node.arguments))
 
 
 def columns(expression: Expression) -> dict[Reference, Domain]:
-    """List the columns an expression reads, in the order of their first use."""
+    """Return the columns that an expression reads, in the order of their first use."""
     return {node.reference: node.domain for node in walk(expression) if isinstance(node, Column)}
 
 
 def of_keys(expression: Expression) -> bool:
-    """Tell whether an expression reads keys of groups and nothing else: it is public, whatever is done with it."""
-    read = columns(expression)
-    return bool(read) and all(isinstance(each, Key) for each in read)
+    """Return whether an expression reads group keys and nothing else: it is public, whatever is done with it."""
+    references = columns(expression)
+    return bool(references) and all(isinstance(reference, Key) for reference in references)
 
 
 def noises(expression: Expression) -> int:
-    """Count the noises that stand behind an expression over noisy rows: a mean is made of two."""
-    return sum(getattr(each, "noises", 0) for each in columns(expression))
+    """Return the number of noise terms behind an expression over noisy rows: a mean has two."""
+    return sum(getattr(reference, "noises", 0) for reference in columns(expression))
 
 
 Resolve = Callable[[str | None, str], Expression]
-"""Finds a column by its table alias (or None) and name: the expression it stands for, or a refusal."""
+"""Resolves a column by its table alias (or None) and name to the expression it stands for, or refuses."""

@@ -38,7 +38,7 @@ from __future__ import annotations
 from sfumato.policy.domains import Type
 
 LONGEST = 1000
-"""Bytes of a cell that is read by a grammar."""
+"""The most bytes of a cell that is read by a grammar."""
 _YEAR = "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
 _FOURS = "(0[48]|[2468][048]|[13579][26])"
 _LEAP = f"([0-9]{{2}}{_FOURS}|{_FOURS}00)"
@@ -94,7 +94,7 @@ BEYOND = {
 
 
 def lower(text: str) -> str:
-    """Make of a text what LOWER makes of it.
+    """Return what LOWER makes of a text.
 
     >>> lower("ΑΣ İ ß")
     'ασ i ß'
@@ -103,7 +103,7 @@ def lower(text: str) -> str:
 
 
 def upper(text: str) -> str:
-    """Make of a text what UPPER makes of it.
+    """Return what UPPER makes of a text.
 
     >>> upper("straße ŉ ᾳ")
     'STRAßE ŉ ᾼ'
@@ -112,7 +112,7 @@ def upper(text: str) -> str:
 
 
 def _capital(letter: str) -> str:
-    """Give Unicode's simple capital: upper() is the full one, and title() is single where a capital exists."""
-    single = (each for each in (letter.upper(), letter.title()) if len(each) == 1)
-    found = next(single, letter)
-    return "ß" if found == "ẞ" else found
+    """Return Unicode's simple capital: upper() is the full one, and title() is single where a capital exists."""
+    single_letters = (capital for capital in (letter.upper(), letter.title()) if len(capital) == 1)
+    capital = next(single_letters, letter)
+    return "ß" if capital == "ẞ" else capital

@@ -1,4 +1,4 @@
-"""Ranges of numbers are those that the engine computes: doubles, rounded to nearest, 0 or from 2^-500 to 2^500 in size.
+"""Interval arithmetic on the engine's numbers: doubles, rounded to nearest, 0 or from 2^-500 to 2^500 in size.
 
 Rounding to nearest is monotone, so an operation that is monotone in each argument stays inside the rounded results
 at the corners of its arguments' ranges. Every end of a computed range is therefore written as the shortest number
@@ -20,7 +20,7 @@ _STEPS = 2  # logarithms and powers are right within one unit in the last place
 
 
 def nearest(value: Fraction | int) -> float:
-    """Find the double nearest to an exact number; the largest ones beyond them."""
+    """Return the double nearest to an exact number, or the largest double of its sign."""
     try:
         return float(value)
     except OverflowError:
@@ -28,69 +28,69 @@ def nearest(value: Fraction | int) -> float:
 
 
 def ends(domain: Domain) -> Ends | None:
-    """Give the range of a number once it is a double."""
+    """Return the range of a number once it is a double."""
     if domain.range is None:
         return None
-    low, high = (Fraction(nearest(each)) for each in domain.range)  # type: ignore[arg-type]
+    low, high = (Fraction(nearest(end)) for end in domain.range)  # type: ignore[arg-type]
     return low, high
 
 
 def real(found: Iterable[float] | None, *, nullable: bool, grid: Fraction | None = None) -> Domain:
-    """Give the domain of a computed real that lies between the least and the greatest of the values found."""
+    """Return the domain of a computed real between the least and the greatest of the values."""
     bounds = None if found is None else _bounds(list(found))
     return Domain(Type.REAL, bounds=bounds, grid=grid, nullable=nullable)
 
 
 def computed(found: Iterable[float] | None, *, nullable: bool) -> Domain:
-    """Give the same for an operation that may leave the doubles: without a range, it may be missing."""
+    """Return the same for an operation that may overflow: without a range, it may be NULL."""
     domain = real(found, nullable=nullable)
     return domain if domain.bounds is not None else Domain(Type.REAL, nullable=True)
 
 
 def whole(low: int, high: int, *, nullable: bool) -> Domain | None:
-    """Give the domain of a whole number, or None when 64 bits might not hold it."""
+    """Return the domain of an integer, or None when 64 bits might not hold it."""
     if max(abs(low), abs(high)) > LARGEST_INTEGER:
         return None
     return Domain(Type.INTEGER, bounds=(low, high), nullable=nullable)
 
 
 def corners(function: Callable[[float, float], float], first: Ends | None, second: Ends | None) -> list[float] | None:
-    """Compute the function at the corners of two ranges; None when a range is missing or a corner is no number."""
+    """Evaluate the function at the corners of two ranges; None when a range is unknown or a corner is no number."""
     if first is None or second is None:
         return None
     try:
-        found = [function(float(x), float(y)) for x, y in product(first, second)]
+        values = [function(float(x), float(y)) for x, y in product(first, second)]
     except (OverflowError, ValueError, ZeroDivisionError):
         return None
-    return found if all(map(math.isfinite, found)) else None
+    return values if all(map(math.isfinite, values)) else None
 
 
 def widened(found: Iterable[float] | None, exact: Iterable[Fraction | int] = (0,)) -> list[float] | None:
-    """Widen by what the engine's logarithms and powers may be wrong, but for the ends it computes exactly."""
+    """Widen a range by the errors of the engine's logarithms and powers, except at the ends it computes exactly."""
     if found is None:
         return None
-    kept = set(exact)
-    listed = list(found)
-    outward = ((min(listed), -math.inf), (max(listed), math.inf))
-    return [end if end in kept else _moved(end, toward) for end, toward in outward]
+    exact_ends = set(exact)
+    values = list(found)
+    directions = ((min(values), -math.inf), (max(values), math.inf))
+    return [end if end in exact_ends else _step_outward(end, toward) for end, toward in directions]
 
 
-def _moved(end: float, toward: float) -> float:
+def _step_outward(end: float, toward: float) -> float:
     for _ in range(_STEPS):
         end = math.nextafter(end, toward)
     return end
 
 
-def _bounds(found: list[float]) -> Ends | None:
-    if not all(map(math.isfinite, found)):
+def _bounds(values: list[float]) -> Ends | None:
+    if not all(map(math.isfinite, values)):
         return None
-    low, high = Fraction(repr(min(found))), Fraction(repr(max(found)))  # the shortest numbers that are these doubles
+    low, high = Fraction(repr(min(values))), Fraction(repr(max(values)))  # the shortest numbers that are these doubles
     if max(abs(low), abs(high)) > LARGEST_REAL:
         return None
-    return _coarse(low, -SMALLEST_REAL), _coarse(high, SMALLEST_REAL)
+    return _snap_to_zero(low, -SMALLEST_REAL), _snap_to_zero(high, SMALLEST_REAL)
 
 
-def _coarse(end: Fraction, outward: Fraction) -> Fraction:
+def _snap_to_zero(end: Fraction, outward: Fraction) -> Fraction:
     """Move an end that is nearer to 0 than a real may be to 0, as its value is, or outward past where it was."""
     if abs(end) >= SMALLEST_REAL or end == 0:
         return end

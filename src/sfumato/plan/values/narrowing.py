@@ -1,14 +1,13 @@
-"""A condition says what a row that meets it can hold: ranges of columns and of what is made of them, from the plan
-alone.
+"""Value ranges implied by a condition: limits of columns, and of expressions over them, in the rows that meet it.
 
-*Claim.* Where a condition holds, every expression that ``limits`` names is there (not NULL) and lies within its limit.
-A comparison with a literal holds only where both sides are there. AND holds where all its parts do, so limits meet; OR
+*Claim.* Where a condition holds, every expression that ``limits`` names is not NULL and lies within its limit.
+A comparison with a literal holds only where neither side is NULL. AND holds where all its parts do, so limits meet; OR
 holds where one does, so only what every part limits is limited, by the hull. Reals are compared as the doubles that
 engines hold. From EXTRACT(year), DATE_TRUNC and casts, which are monotone and NULL only for NULL, a limit is carried to
-what they are made of. Nothing is concluded from a condition of another form. ∎
+their argument. Nothing is concluded from a condition of another form. ∎
 
-Limits serve to find the groups that rows can be in, and nothing else: what is clamped, and what one unit can change,
-comes from the declared domains.
+Limits only serve to enumerate the groups that rows can be in: clamping, and what one unit can change, follow from the
+declared domains.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy.domains import LARGEST_INTEGER, Domain, Type
 
-_LAST = dt.time(23, 59, 59, 999999)
-_EXACT = 2**53
-"""Whole numbers smaller than this are doubles of their own."""
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
+_LAST_TIME = dt.time(23, 59, 59, 999999)
+_EXACT_DOUBLES = 2**53
+"""Integers below this are exact doubles."""
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A value lies in a limit: from ``low`` to ``high``, each None where unknown; a text is one of ``among``."""
+    """The range of a value from ``low`` to ``high``, each None where unknown; a text is one of ``among``."""
 
     low: Any = None
     high: Any = None
@@ -42,7 +41,7 @@ class Limit:
 
     def both(self, other: Limit) -> Limit:
         among = other.among if self.among is None else self.among if other.among is None else self.among & other.among
-        return Limit(_picked(max, self.low, other.low), _picked(min, self.high, other.high), among)
+        return Limit(_pick_known(max, self.low, other.low), _pick_known(min, self.high, other.high), among)
 
     def either(self, other: Limit) -> Limit:
         low = None if self.low is None or other.low is None else min(self.low, other.low)
@@ -50,48 +49,50 @@ class Limit:
         return Limit(low, high, None if self.among is None or other.among is None else self.among | other.among)
 
     def holds(self, value: Any) -> bool:
-        """Tell whether a value, numbers as doubles, lies in it."""
-        above = self.low is None or self.low <= value
-        return above and (self.high is None or value <= self.high) and (self.among is None or value in self.among)
+        """Return whether a value, numbers as doubles, lies in the limit."""
+        is_above_low = self.low is None or self.low <= value
+        return (
+            is_above_low and (self.high is None or value <= self.high) and (self.among is None or value in self.among)
+        )
 
 
 Limits = Mapping[Expression, Limit]
 
 
-def _picked(pick: Any, first: Any, second: Any) -> Any:
+def _pick_known(pick: Any, first: Any, second: Any) -> Any:
     return second if first is None else first if second is None else pick(first, second)
 
 
 def limits(conditions: Iterable[Expression]) -> Limits:
-    """Find what every row that meets all the conditions keeps to."""
-    return _all(map(_met, conditions))
+    """Return the limits of every row that meets all the conditions."""
+    return _intersect_limits(map(_condition_limits, conditions))
 
 
-def _all(found: Iterable[Limits]) -> Limits:
-    together: dict[Expression, Limit] = {}
-    for each in found:
-        for operand, limit in each.items():
-            together[operand] = together[operand].both(limit) if operand in together else limit
-    return together
+def _intersect_limits(limit_maps: Iterable[Limits]) -> Limits:
+    intersection: dict[Expression, Limit] = {}
+    for limit_map in limit_maps:
+        for operand, limit in limit_map.items():
+            intersection[operand] = intersection[operand].both(limit) if operand in intersection else limit
+    return intersection
 
 
-def _one(first: Limits, second: Limits) -> Limits:
+def _unite_limits(first: Limits, second: Limits) -> Limits:
     return {operand: limit.either(second[operand]) for operand, limit in first.items() if operand in second}
 
 
-def _met(condition: Expression) -> Limits:
+def _condition_limits(condition: Expression) -> Limits:
     if not isinstance(condition, Call):
         return {}
     if condition.function == "AND":
-        return _all(map(_met, condition.arguments))
+        return _intersect_limits(map(_condition_limits, condition.arguments))
     if condition.function == "OR":
-        return functools.reduce(_one, map(_met, condition.arguments))
+        return functools.reduce(_unite_limits, map(_condition_limits, condition.arguments))
     comparison = as_comparison(condition)
-    return {} if comparison is None else _carried(comparison.operand, _limit(*comparison))
+    return {} if comparison is None else _propagate_limit(comparison.operand, _limit(*comparison))
 
 
 class LiteralComparison(NamedTuple):
-    """A comparison of an expression with literals that are there, the literals on the right."""
+    """A comparison of an expression with non-NULL literals, the literals on the right."""
 
     operator: str
     operand: Expression
@@ -99,46 +100,48 @@ class LiteralComparison(NamedTuple):
 
 
 def as_comparison(condition: Call) -> LiteralComparison | None:
-    """Return a condition as a comparison with literals; None where it is none."""
-    operand, *others = condition.arguments
-    name = condition.function
-    if isinstance(operand, Literal) and len(others) == 1:
-        (operand, others), name = (others[0], [operand]), _TURNED.get(name, "")
-    values = tuple(each.value for each in others if isinstance(each, Literal) and each.value is not None)
+    """Return a condition as a comparison with literals; None if it is not one."""
+    operand, *comparands = condition.arguments
+    operator = condition.function
+    if isinstance(operand, Literal) and len(comparands) == 1:
+        (operand, comparands), operator = (comparands[0], [operand]), _MIRRORED.get(operator, "")
+    values = tuple(
+        comparand.value for comparand in comparands if isinstance(comparand, Literal) and comparand.value is not None
+    )
     if isinstance(operand, Literal) or not values:
         return None
-    if name == "IN" or (name in ("BETWEEN", *_TURNED) and len(values) == len(others)):
-        return LiteralComparison(name, operand, values)
+    if operator == "IN" or (operator in ("BETWEEN", *_MIRRORED) and len(values) == len(comparands)):
+        return LiteralComparison(operator, operand, values)
     return None
 
 
-def _limit(name: str, operand: Expression, values: tuple[Any, ...]) -> Limit:
+def _limit(operator: str, operand: Expression, values: tuple[Any, ...]) -> Limit:
     kind = operand.domain.type
-    if name == "<>" or kind is Type.BOOLEAN:
+    if operator == "<>" or kind is Type.BOOLEAN:
         return Limit()
     if kind is Type.TEXT:
-        return Limit(among=frozenset(values)) if name in ("=", "IN") else Limit()
-    told = [_told(each) for each in values] if kind is Type.REAL else list(values)
-    match name:
+        return Limit(among=frozenset(values)) if operator in ("=", "IN") else Limit()
+    comparands = [_as_double(value) for value in values] if kind is Type.REAL else list(values)
+    match operator:
         case "<":
-            return Limit(high=_beside(told[0], -1))
+            return Limit(high=_next_value(comparands[0], -1))
         case ">":
-            return Limit(low=_beside(told[0], 1))
+            return Limit(low=_next_value(comparands[0], 1))
         case "<=":
-            return Limit(high=told[0])
+            return Limit(high=comparands[0])
         case ">=":
-            return Limit(low=told[0])
+            return Limit(low=comparands[0])
         case "BETWEEN":
-            return Limit(told[0], told[1])
-    return Limit(min(told), max(told))
+            return Limit(comparands[0], comparands[1])
+    return Limit(min(comparands), max(comparands))
 
 
-def _told(value: Fraction | int) -> Fraction:
+def _as_double(value: Fraction | int) -> Fraction:
     return Fraction(intervals.nearest(value))
 
 
-def _beside(value: Any, sign: int) -> Any:
-    """Find the next value of its type that there can be; None outside the calendar, where nothing is concluded."""
+def _next_value(value: Any, sign: int) -> Any:
+    """Return the next possible value of its type; None outside the calendar, where nothing is concluded."""
     if isinstance(value, Fraction):
         return Fraction(math.nextafter(float(value), sign * math.inf))
     if isinstance(value, int):
@@ -149,103 +152,107 @@ def _beside(value: Any, sign: int) -> Any:
         return None
 
 
-def _carried(operand: Expression, limit: Limit) -> Limits:
-    """Carry the limit, and what follows from it, to what the operand is made of."""
-    found = {operand: limit}
-    while isinstance(operand, Call) and (inner := _inside(operand, limit)) is not None:
+def _propagate_limit(operand: Expression, limit: Limit) -> Limits:
+    """Return the limit of an operand, and the limits that it implies for the arguments of monotone functions."""
+    implied_limits = {operand: limit}
+    while isinstance(operand, Call) and (inner := _argument_limit(operand, limit)) is not None:
         operand, limit = inner
-        found[operand] = limit
-    return found
+        implied_limits[operand] = limit
+    return implied_limits
 
 
-def _inside(operand: Call, limit: Limit) -> tuple[Expression, Limit] | None:
-    inner = operand.arguments[-1]
-    kinds = (inner.domain.type, operand.domain.type)
+def _argument_limit(operand: Call, limit: Limit) -> tuple[Expression, Limit] | None:
+    argument = operand.arguments[-1]
+    cast_types = (argument.domain.type, operand.domain.type)
     if operand.function == "CAST":
-        if kinds == (Type.INTEGER, Type.REAL):
-            return inner, Limit(_whole(limit.low, math.ceil), _whole(limit.high, math.floor))
-        if kinds == (Type.DATE, Type.TIMESTAMP):
-            return inner, Limit(_next_midnight(limit.low), None if limit.high is None else limit.high.date())
-        if kinds == (Type.TIMESTAMP, Type.DATE):
-            return inner, Limit(_at(limit.low, dt.time()), _at(limit.high, _LAST))
+        if cast_types == (Type.INTEGER, Type.REAL):
+            return argument, Limit(_rounded_end(limit.low, math.ceil), _rounded_end(limit.high, math.floor))
+        if cast_types == (Type.DATE, Type.TIMESTAMP):
+            return argument, Limit(_next_midnight(limit.low), None if limit.high is None else limit.high.date())
+        if cast_types == (Type.TIMESTAMP, Type.DATE):
+            return argument, Limit(_on_day(limit.low, dt.time()), _on_day(limit.high, _LAST_TIME))
     elif operand.function in ("EXTRACT", "DATE_TRUNC"):
         unit = operand.arguments[0]
         assert isinstance(unit, Literal)
         if operand.function == "DATE_TRUNC":
-            return inner, Limit(limit.low, _end(str(unit.value), limit.high))
+            return argument, Limit(limit.low, _last_truncated_to(str(unit.value), limit.high))
         if unit.value == "year":
-            return inner, _years(limit, inner.domain.type)
+            return argument, _year_limit(limit, argument.domain.type)
     return None
 
 
-def _whole(end: Fraction | None, toward: Any) -> int | None:
-    return None if end is None or abs(end) >= _EXACT else toward(end)
+def _rounded_end(end: Fraction | None, toward: Any) -> int | None:
+    return None if end is None or abs(end) >= _EXACT_DOUBLES else toward(end)
 
 
 def _next_midnight(time: dt.datetime | None) -> dt.date | None:
-    return None if time is None else time.date() if time.time() == dt.time() else _beside(time.date(), 1)
+    return None if time is None else time.date() if time.time() == dt.time() else _next_value(time.date(), 1)
 
 
-def _at(day: dt.date | None, time: dt.time) -> dt.datetime | None:
+def _on_day(day: dt.date | None, time: dt.time) -> dt.datetime | None:
     return None if day is None else dt.datetime.combine(day, time)
 
 
-def _end(unit: str, start: Any) -> Any:
-    """Find the last moment that is cut to this start, or to an earlier one."""
-    following = None if start is None else calendar.shifted(calendar.truncated(unit, start), 1, unit)
-    return None if following is None else _beside(following, -1)
+def _last_truncated_to(unit: str, start: Any) -> Any:
+    """Return the last moment that is truncated to this start, or to an earlier one."""
+    next_start = None if start is None else calendar.shifted(calendar.truncated(unit, start), 1, unit)
+    return None if next_start is None else _next_value(next_start, -1)
 
 
-def _years(limit: Limit, kind: Type) -> Limit:
+def _year_limit(limit: Limit, kind: Type) -> Limit:
     low = dt.date(limit.low, 1, 1) if limit.low is not None and 1 <= limit.low <= 9999 else None
     high = dt.date(limit.high, 12, 31) if limit.high is not None and 1 <= limit.high <= 9999 else None
-    return Limit(low, high) if kind is Type.DATE else Limit(_at(low, dt.time()), _at(high, _LAST))
+    return Limit(low, high) if kind is Type.DATE else Limit(_on_day(low, dt.time()), _on_day(high, _LAST_TIME))
 
 
 def narrowed(domain: Domain, limit: Limit) -> Domain | None:
-    """Cut a domain to the part that lies within a limit; None when nothing does. NULL does not."""
-    real = domain.type is Type.REAL
+    """Narrow a domain to the part within a limit; None when it is empty. NULL is not in it."""
+    is_real = domain.type is Type.REAL
     if domain.values is not None:
-        kept = tuple(each for each in domain.values if limit.holds(_told(each) if real else each))  # type: ignore[arg-type]
-        return Domain(domain.type, values=kept) if kept else None
+        values_within = tuple(value for value in domain.values if limit.holds(_as_double(value) if is_real else value))  # type: ignore[arg-type]
+        return Domain(domain.type, values=values_within) if values_within else None
     if limit.among is not None:
         return Domain(domain.type, values=tuple(sorted(limit.among))) if limit.among else None
-    declared = (intervals.ends(domain) if real else domain.bounds) or (None, None)
-    found = Limit(*declared).both(Limit(limit.low, limit.high))
-    if found.low is None or found.high is None:
+    declared = (intervals.ends(domain) if is_real else domain.bounds) or (None, None)
+    bounds = Limit(*declared).both(Limit(limit.low, limit.high))
+    if bounds.low is None or bounds.high is None:
         return replace(domain, nullable=False)
-    if found.low > found.high:
+    if bounds.low > bounds.high:
         return None
-    if real:
-        return intervals.real((float(found.low), float(found.high)), nullable=False)
-    if domain.type is Type.INTEGER and max(abs(found.low), abs(found.high)) > LARGEST_INTEGER:
+    if is_real:
+        return intervals.real((float(bounds.low), float(bounds.high)), nullable=False)
+    if domain.type is Type.INTEGER and max(abs(bounds.low), abs(bounds.high)) > LARGEST_INTEGER:
         return replace(domain, nullable=False)
-    return Domain(domain.type, bounds=(found.low, found.high))
+    return Domain(domain.type, bounds=(bounds.low, bounds.high))
 
 
 def rebuilt(expression: Expression, found: Limits) -> Expression | None:
-    """The same expression with the domain it has where the limits are kept; None when no row keeps them.
+    """Return the expression with the domain it has where the limits hold; None when no row meets them.
 
     Its rules are the functions' own, so that a value lies in its domain whatever the row holds.
     """
-    made = expression
-    if isinstance(made, Call):
-        arguments = [rebuilt(each, found) for each in made.arguments]
-        present = [each for each in arguments if each is not None]
-        if len(present) < len(arguments):
+    narrowed_expression = expression
+    if isinstance(narrowed_expression, Call):
+        arguments = [rebuilt(argument, found) for argument in narrowed_expression.arguments]
+        possible_arguments = [argument for argument in arguments if argument is not None]
+        if len(possible_arguments) < len(arguments):
             return None
-        made = _again(made, present)
+        narrowed_expression = _rebuilt_call(narrowed_expression, possible_arguments)
     limit = found.get(expression)
-    if limit is None or isinstance(made, Literal):
-        return made
-    domain = narrowed(made.domain, limit)
-    return None if domain is None else replace(made, domain=domain)
+    if limit is None or isinstance(narrowed_expression, Literal):
+        return narrowed_expression
+    domain = narrowed(narrowed_expression.domain, limit)
+    return None if domain is None else replace(narrowed_expression, domain=domain)
 
 
-def _again(made: Call, arguments: list[Expression]) -> Expression:
-    if tuple(arguments) == made.arguments:
-        return made
-    target = [literal(Type.TEXT, made.domain.type.value)] if made.function == "CAST" else []
-    found = call(made.function, *arguments, *target)
-    same = isinstance(found, Call) and found.function == made.function and found.domain.type is made.domain.type
-    return found if same else made
+def _rebuilt_call(original: Call, arguments: list[Expression]) -> Expression:
+    if tuple(arguments) == original.arguments:
+        return original
+    cast_target = [literal(Type.TEXT, original.domain.type.value)] if original.function == "CAST" else []
+    rebuilt_call = call(original.function, *arguments, *cast_target)
+    is_same_function = (
+        isinstance(rebuilt_call, Call)
+        and rebuilt_call.function == original.function
+        and rebuilt_call.domain.type is original.domain.type
+    )
+    return rebuilt_call if is_same_function else original

@@ -1,7 +1,7 @@
-"""A function is a name, words for people, and a rule that types its arguments and finds its range.
+"""Declarations of the allow-listed functions: a name, a description, and a rule that types the arguments and derives
+the range.
 
-Arguments are typed by few rules: NULL fits everywhere, whole numbers become real, ISO text becomes a date; no
-more.
+Arguments are converted by few rules: NULL fits everywhere, integers become reals, ISO text becomes a date.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.policy.domains import Domain, Type, Value
 
 Rule = Callable[..., "Expression | tuple[Sequence[Expression], Domain]"]
-"""Given the arguments: the arguments as they are computed with and the domain, or an equal expression."""
+"""Takes the arguments; returns the converted arguments and the domain, or an equal expression."""
 
 
 Most = Callable[[Call], int]
-"""The most of something that one row can cost, from what is known of the arguments."""
+"""A bound on the cost of one row, from what is known of the arguments."""
 
 
 def steps(node: Call) -> int:
-    """Count a few steps for every argument; texts are compared letter by letter, ten at a time."""
-    return 5 + sum(2 + each.domain.letters // 10 for each in node.arguments)
+    """Return a few steps for every argument; texts are compared letter by letter, ten at a time."""
+    return 5 + sum(2 + argument.domain.letters // 10 for argument in node.arguments)
 
 
 def held(node: Call) -> int:
-    """Bound the bytes that a number takes, or the place of a text."""
+    """Return the bytes of a number, or of a reference to a text."""
     return 16 if node.domain.type is Type.TEXT else 8
 
 
 FOLDING = 15
-"""Steps to find one letter's capital or small letter, where it is beyond ASCII and is replaced afterwards."""
+"""Steps to change the case of one letter, where it is beyond ASCII and is replaced afterwards."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function is a line of the table of what can be asked."""
+    """An allow-listed function."""
 
     name: str
     signature: str
     meaning: str
     rule: Rule
     steps: Most
-    """Steps of about 3 ns."""
+    """The most steps on one row, of about 3 ns each."""
     held: Most
-    """Bytes that are made."""
+    """The most bytes allocated on one row."""
 
 
 LARGEST = 10_000
-"""Nodes of one expression."""
+"""The most nodes of one expression."""
 DEEPEST = 150
-"""Levels of one expression."""
+"""The most levels of one expression."""
 
 FUNCTIONS: dict[str, Function] = {}
 """The allow-list, by name, in the order of the table."""
@@ -88,50 +88,50 @@ def call(name: str, *arguments: Expression) -> Expression:
         raise Unsupported(
             "arguments", f"{name} does not take {len(arguments)} arguments", fix=f"write {declared.signature}"
         ) from None
-    made: Any = declared.rule(*arguments)
-    if not isinstance(made, tuple):
-        return made
-    return _checked(Call(name, tuple(made[0]), made[1]))
+    typed: Any = declared.rule(*arguments)
+    if not isinstance(typed, tuple):
+        return typed
+    return _require_moderate_size(Call(name, tuple(typed[0]), typed[1]))
 
 
-def _checked(made: Call) -> Call:
-    """Refuse what is too large: put together from subqueries it could double at every level, and is walked by
-    recursion.
+def _require_moderate_size(expression: Call) -> Call:
+    """Refuse what is too large: an expression that is substituted into subqueries could double at every level, and is
+    walked by recursion.
     """
-    if made.size > LARGEST:
+    if expression.size > LARGEST:
         rule = f"an expression has at most {LARGEST:,} parts after its subqueries are put in place"
         raise Unsupported("too-large", rule, fix="derive less")
-    if made.depth > DEEPEST:
+    if expression.depth > DEEPEST:
         rule = f"an expression is at most {DEEPEST} levels deep after its subqueries are put in place"
         raise Unsupported("too-deep", rule, fix="use IN, or fewer steps")
-    return made
+    return expression
 
 
 _signature = functools.cache(inspect.signature)
 
 
 def never_null(expression: Expression) -> bool:
-    """Tell whether the value is there in every row: a column's never surely is."""
+    """Return whether the value is surely not NULL in every row: a column's never is."""
     if isinstance(expression, Literal):
         return expression.value is not None
     if not isinstance(expression, Call):
         return False
-    surely = [never_null(each) for each in expression.arguments]
+    arguments_never_null = [never_null(argument) for argument in expression.arguments]
     match expression.function:
         case "COALESCE" | "LEAST" | "GREATEST" | "CONCAT":
-            return any(surely)
+            return any(arguments_never_null)
         case "CASE":
-            return len(surely) % 2 == 1 and all(surely[1::2]) and surely[-1]
+            return len(arguments_never_null) % 2 == 1 and all(arguments_never_null[1::2]) and arguments_never_null[-1]
         case "IS NULL" | "IS TRUE" | "IS FALSE":
             return True
         case "AND" | "OR" | "NOT" | "=" | "<>" | "<" | "<=" | ">" | ">=":
-            return all(surely)
+            return all(arguments_never_null)
     return False
 
 
 BOTH = (False, True)
 LISTED = 1_000
-"""Values of a computed domain are listed up to this many: each part of a question would make the list again."""
+"""The most values of a computed domain that are listed: each part of a query would build the list again."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
 _WORDS = {
@@ -156,7 +156,7 @@ _NO_DATE = "use a column of dates, or write DATE '2024-01-31': numbers and truth
 
 
 def literal(kind: Type, value: Value) -> Literal:
-    """Make a literal of a value written in the question: its range is itself."""
+    """Return a literal whose range is its value."""
     try:
         return Literal(value, Domain(kind, values=(value,)))
     except InvalidParameter as error:
@@ -168,8 +168,8 @@ def null(kind: Type = Type.TEXT) -> Literal:
 
 
 def length(kind: Type, found: Iterable[Domain]) -> int | None:
-    """Give the most letters of a text that is one of these; None for what is no text."""
-    return max((1, *(each.letters for each in found))) if kind is Type.TEXT else None
+    """Return the most letters of a text that is in one of these domains; None for other types."""
+    return max((1, *(domain.letters for domain in found))) if kind is Type.TEXT else None
 
 
 def is_null(expression: Expression) -> bool:
@@ -178,26 +178,26 @@ def is_null(expression: Expression) -> bool:
 
 def mismatch(found: Expression, wanted: Type) -> Unsupported:
     rule = f"{_WORDS[wanted]} is needed here, and this is {_WORDS[found.domain.type]}"
-    return Unsupported("type-mismatch", rule, fix=_fix(found.domain.type, wanted))
+    return Unsupported("type-mismatch", rule, fix=_conversion_advice(found.domain.type, wanted))
 
 
-def _fix(found: Type, wanted: Type) -> str:
-    """Say how a value becomes one of the wanted type, where it can."""
-    if wanted is Type.TEXT and found is Type.REAL:
+def _conversion_advice(actual: Type, target: Type) -> str:
+    """Suggest how to convert a value to the wanted type, where that is possible."""
+    if target is Type.TEXT and actual is Type.REAL:
         return _WHOLE_TEXT
-    if wanted.numeric and found.temporal:
+    if target.numeric and actual.temporal:
         return _PART_OF_DATE
-    if wanted.temporal and not found.temporal and found is not Type.TEXT:
+    if target.temporal and not actual.temporal and actual is not Type.TEXT:
         return _NO_DATE
-    return _FIXES[wanted]
+    return _FIXES[target]
 
 
 def boolean(found: Expression) -> Expression:
-    return _exactly(found, Type.BOOLEAN)
+    return _require_type(found, Type.BOOLEAN)
 
 
 def text(found: Expression) -> Expression:
-    return _exactly(found, Type.TEXT)
+    return _require_type(found, Type.TEXT)
 
 
 def number(found: Expression) -> Expression:
@@ -217,10 +217,10 @@ def real(found: Expression) -> Expression:
         return literal(Type.REAL, Fraction(found.value))
     values = found.domain.values
     if values is not None and len(values) <= LISTED:
-        exact = tuple(dict.fromkeys(Fraction(intervals.nearest(each)) for each in values))  # type: ignore[arg-type]
+        exact = tuple(dict.fromkeys(Fraction(intervals.nearest(value)) for value in values))  # type: ignore[arg-type]
         return Call("CAST", (found,), Domain(Type.REAL, values=exact, nullable=found.domain.nullable))
-    found_ends = intervals.ends(found.domain)
-    domain = intervals.real(found_ends and map(float, found_ends), nullable=found.domain.nullable)
+    number_ends = intervals.ends(found.domain)
+    domain = intervals.real(number_ends and map(float, number_ends), nullable=found.domain.nullable)
     return Call("CAST", (found,), domain)
 
 
@@ -241,14 +241,14 @@ def timestamp(found: Expression) -> Expression:
         return found
     if isinstance(found, Literal):
         return literal(Type.TIMESTAMP, midnight(found.value))
-    shown = found.domain
-    listed = shown.values is not None and len(shown.values) <= LISTED
-    bounds, values = None if listed else shown.range, shown.values if listed else None
+    date_domain = found.domain
+    is_listed = date_domain.values is not None and len(date_domain.values) <= LISTED
+    bounds, values = None if is_listed else date_domain.range, date_domain.values if is_listed else None
     domain = Domain(
         Type.TIMESTAMP,
         bounds=bounds and (midnight(bounds[0]), midnight(bounds[1])),
-        values=values and tuple(midnight(each) for each in values),
-        nullable=shown.nullable,
+        values=values and tuple(midnight(day) for day in values),
+        nullable=date_domain.nullable,
     )
     return Call("CAST", (found,), domain)
 
@@ -259,13 +259,13 @@ def midnight(day: object) -> dt.datetime:
 
 
 def moment(found: Literal) -> Literal:
-    """Read ISO text as the date or time it writes."""
-    written = str(found.value)
+    """Parse ISO text as the date or time it denotes."""
+    iso_text = str(found.value)
     try:
-        if _DATE.fullmatch(written):
-            return literal(Type.DATE, dt.date.fromisoformat(written))
-        if _TIME.fullmatch(written):
-            return literal(Type.TIMESTAMP, dt.datetime.fromisoformat(written))
+        if _DATE.fullmatch(iso_text):
+            return literal(Type.DATE, dt.date.fromisoformat(iso_text))
+        if _TIME.fullmatch(iso_text):
+            return literal(Type.TIMESTAMP, dt.datetime.fromisoformat(iso_text))
     except ValueError:  # 2023-02-30
         pass
     raise Unsupported(
@@ -278,22 +278,22 @@ def moment(found: Literal) -> Literal:
 def same(found: Iterable[Expression]) -> list[Expression]:
     """Convert all arguments to one type, the narrowest that holds them all."""
     arguments = list(found)
-    kinds = {each.domain.type for each in arguments if not is_null(each)}
+    kinds = {argument.domain.type for argument in arguments if not is_null(argument)}
     if any(kind.temporal for kind in kinds):
-        arguments = [_dated(each, kinds) for each in arguments]
-        kinds = {each.domain.type for each in arguments if not is_null(each)}
-    kind = _widest(arguments, kinds)
-    return [as_type(each, kind) for each in arguments]
+        arguments = [_parse_date_beside(argument, kinds) for argument in arguments]
+        kinds = {argument.domain.type for argument in arguments if not is_null(argument)}
+    kind = _common_type(arguments, kinds)
+    return [as_type(argument, kind) for argument in arguments]
 
 
-def _dated(found: Expression, kinds: set[Type]) -> Expression:
-    """Text written beside dates is read as a date; beside times as a date or a time."""
-    if not isinstance(found, Literal) or not isinstance(found.value, str):
-        return found
-    read = moment(found)
-    if Type.TIMESTAMP not in kinds and read.domain.type is Type.TIMESTAMP:
+def _parse_date_beside(expression: Expression, kinds: set[Type]) -> Expression:
+    """Parse a text literal beside dates as a date, and beside times as a date or a time."""
+    if not isinstance(expression, Literal) or not isinstance(expression.value, str):
+        return expression
+    parsed = moment(expression)
+    if Type.TIMESTAMP not in kinds and parsed.domain.type is Type.TIMESTAMP:
         raise Unsupported("date-literal", "a date is compared with a date", fix="write it YYYY-MM-DD, or CAST the date")
-    return read
+    return parsed
 
 
 def as_type(found: Expression, kind: Type) -> Expression:
@@ -304,54 +304,64 @@ def as_type(found: Expression, kind: Type) -> Expression:
     return real(found) if kind is Type.REAL else timestamp(found)
 
 
-def _widest(arguments: list[Expression], kinds: set[Type]) -> Type:
+def _common_type(arguments: list[Expression], kinds: set[Type]) -> Type:
     if len(kinds) < 2:
         return kinds.pop() if kinds else arguments[0].domain.type
     if all(kind.numeric for kind in kinds):
         return Type.REAL
     if all(kind.temporal for kind in kinds):
         return Type.TIMESTAMP
-    first = next(each for each in arguments if not is_null(each))
-    other = next(each for each in arguments if not is_null(each) and each.domain.type is not first.domain.type)
-    words = f"{_WORDS[first.domain.type]} and {_WORDS[other.domain.type]} do not go together"
+    first = next(argument for argument in arguments if not is_null(argument))
+    mismatched = next(
+        argument for argument in arguments if not is_null(argument) and argument.domain.type is not first.domain.type
+    )
+    words = f"{_WORDS[first.domain.type]} and {_WORDS[mismatched.domain.type]} do not go together"
     fix = "write numbers without quotes and texts within them, or convert one side with CAST"
     raise Unsupported("type-mismatch", words, fix=fix)
 
 
 def union(found: list[Expression], *, nullable: bool) -> Domain:
-    """Find the domain of a value that is one of these, all of one type."""
+    """Return the domain of a value that is one of these, all of one type."""
     kind = found[0].domain.type
-    domains = list({id(each.domain): each.domain for each in found if not is_null(each)}.values())
+    domains = list(
+        {id(expression.domain): expression.domain for expression in found if not is_null(expression)}.values()
+    )
     if not domains:
         return Domain(kind, nullable=True, max_length=length(kind, ()))
-    grid = _grid(domains)
-    if all(each.values is not None for each in domains) and sum(len(each.values or ()) for each in domains) <= LISTED:
-        values = tuple(dict.fromkeys(value for each in domains for value in each.values or ()))
+    grid = _common_grid(domains)
+    if (
+        all(domain.values is not None for domain in domains)
+        and sum(len(domain.values or ()) for domain in domains) <= LISTED
+    ):
+        values = tuple(dict.fromkeys(value for domain in domains for value in domain.values or ()))
         return Domain(kind, values=values, grid=grid, nullable=nullable)
     return Domain(kind, bounds=hull(domains), grid=grid, nullable=nullable, max_length=length(kind, domains))
 
 
 def hull(domains: Iterable[Domain]) -> tuple[Value, Value] | None:
-    ranges = [each.range for each in domains]
-    if any(each is None for each in ranges):
+    ranges = [domain.range for domain in domains]
+    if any(bounds is None for bounds in ranges):
         return None
-    lows, highs = zip(*(each for each in ranges if each is not None), strict=True)
+    lows, highs = zip(*(bounds for bounds in ranges if bounds is not None), strict=True)
     return min(lows), max(highs)
 
 
-def _grid(domains: list[Domain]) -> Fraction | None:
-    """Find one grid that all share; values written in the question lie on it when they are its multiples."""
-    grids = {each.grid for each in domains if each.grid is not None}
+def _common_grid(domains: list[Domain]) -> Fraction | None:
+    """Return the grid that all domains share; literals lie on it when they are its multiples."""
+    grids = {domain.grid for domain in domains if domain.grid is not None}
     if len(grids) != 1:
         return None
     (grid,) = grids
-    plain = [each for each in domains if each.grid is None]
-    on_it = all(each.values is not None and all(value % grid == 0 for value in each.values) for each in plain)  # type: ignore[operator]
-    return grid if on_it else None
+    gridless = [domain for domain in domains if domain.grid is None]
+    are_multiples = all(
+        domain.values is not None and all(value % grid == 0 for value in domain.values)  # type: ignore[operator]
+        for domain in gridless
+    )
+    return grid if are_multiples else None
 
 
 def any_nullable(*found: Expression) -> bool:
-    return any(each.domain.nullable for each in found)
+    return any(expression.domain.nullable for expression in found)
 
 
 def truth(*found: Expression) -> Domain:
@@ -359,16 +369,16 @@ def truth(*found: Expression) -> Domain:
 
 
 def written(found: Expression, kind: Type, what: str) -> Value:
-    """Give the value of an argument that must be written out in the question."""
+    """Return the value of an argument that must be a literal."""
     if not isinstance(found, Literal) or found.value is None or found.domain.type is not kind:
         rule = f"{what} must be {_WORDS[kind]} written in the question"
         raise Unsupported("literal-needed", rule, fix=f"write {what} as a literal, such as 'J%' or 3")
     return found.value
 
 
-def _exactly(found: Expression, kind: Type) -> Expression:
-    if is_null(found):
+def _require_type(expression: Expression, kind: Type) -> Expression:
+    if is_null(expression):
         return null(kind)
-    if found.domain.type is not kind:
-        raise mismatch(found, kind)
-    return found
+    if expression.domain.type is not kind:
+        raise mismatch(expression, kind)
+    return expression

@@ -1,5 +1,4 @@
-"""Arithmetic is on exact whole numbers while 64 bits surely hold them, on doubles otherwise, and is never NaN or
-infinite.
+"""Arithmetic on exact integers while 64 bits surely hold them, and on doubles otherwise; never NaN or infinite.
 
 A real is 0 or between 2^-500 and 2^500 in size: after every operation a smaller one is 0, a larger one NULL. Within
 that range IEEE's +, −, ×, ÷ and √ neither overflow nor underflow, and are equal to the last bit on every engine; LN,
@@ -44,26 +43,26 @@ _SMALLEST_LOGARITHM = -347  # of the least positive real
 
 
 def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expression], Made]:
-    """Make a rule for +, − and *: all are monotone in each argument."""
+    """Return the rule for +, − and *: all are monotone in each argument."""
 
     def rule(x: Expression, y: Expression) -> Made:
         x, y = number(x), number(y)
         nullable = any_nullable(x, y)
-        exact = _whole(apply, x.domain, y.domain, nullable)
-        if exact is not None:
-            return (x, y), exact
+        integer_domain = _integer_domain(apply, x.domain, y.domain, nullable)
+        if integer_domain is not None:
+            return (x, y), integer_domain
         x, y = real(x), real(y)
-        found = intervals.corners(apply, intervals.ends(x.domain), intervals.ends(y.domain))
-        return (x, y), intervals.computed(found, nullable=nullable)
+        corner_values = intervals.corners(apply, intervals.ends(x.domain), intervals.ends(y.domain))
+        return (x, y), intervals.computed(corner_values, nullable=nullable)
 
     return rule
 
 
-def _whole(apply: Callable[[Any, Any], Any], x: Domain, y: Domain, nullable: bool) -> Domain | None:
+def _integer_domain(apply: Callable[[Any, Any], Any], x: Domain, y: Domain, nullable: bool) -> Domain | None:
     if x.type is not Type.INTEGER or y.type is not Type.INTEGER or x.range is None or y.range is None:
         return None
-    found = [apply(a, b) for a, b in product(x.range, y.range)]
-    return intervals.whole(min(found), max(found), nullable=nullable)
+    corner_values = [apply(a, b) for a, b in product(x.range, y.range)]
+    return intervals.whole(min(corner_values), max(corner_values), nullable=nullable)
 
 
 function("+", "x + y", "the sum; a date plus INTERVAL 'n unit' is a date")(_arithmetic(operator.add))
@@ -77,31 +76,34 @@ def _divide(x: Expression, y: Expression) -> Made:
     divisor = intervals.ends(y.domain)
     if divisor is None or divisor[0] <= 0 <= divisor[1]:
         return (x, y), intervals.real(None, nullable=True)
-    found = intervals.corners(operator.truediv, intervals.ends(x.domain), divisor)
-    return (x, y), intervals.computed(found, nullable=any_nullable(x, y))
+    corner_values = intervals.corners(operator.truediv, intervals.ends(x.domain), divisor)
+    return (x, y), intervals.computed(corner_values, nullable=any_nullable(x, y))
 
 
 @function("//", "x // y", "the quotient of two whole numbers, toward 0; NULL where y is 0")
 def _divide_whole(x: Expression, y: Expression) -> Made:
-    for each in (x, y):
-        if each.domain.type is not Type.INTEGER and not is_null(each):
+    for operand in (x, y):
+        if operand.domain.type is not Type.INTEGER and not is_null(operand):
             raise Unsupported("type-mismatch", "only whole numbers can be divided by //", fix="write FLOOR(x / y)")
-    x, y = (null(Type.INTEGER) if is_null(each) else each for each in (x, y))
-    top: Any = x.domain.range
-    bottom: Any = y.domain.range
-    nullable = any_nullable(x, y) or bottom is None or bottom[0] <= 0 <= bottom[1]
-    if top is None:  # the least number of 64 bits has no opposite
-        return (x, y), Domain(Type.INTEGER, nullable=nullable or bottom[0] <= -1 <= bottom[1])
-    ends = _quotients(top, bottom or (-LARGEST_INTEGER, LARGEST_INTEGER))
+    x, y = (null(Type.INTEGER) if is_null(operand) else operand for operand in (x, y))
+    numerator_range: Any = x.domain.range
+    divisor_range: Any = y.domain.range
+    nullable = any_nullable(x, y) or divisor_range is None or divisor_range[0] <= 0 <= divisor_range[1]
+    if numerator_range is None:  # the least number of 64 bits has no opposite
+        return (x, y), Domain(Type.INTEGER, nullable=nullable or divisor_range[0] <= -1 <= divisor_range[1])
+    ends = _quotient_range(numerator_range, divisor_range or (-LARGEST_INTEGER, LARGEST_INTEGER))
     return (x, y), Domain(Type.INTEGER, bounds=ends, nullable=nullable)
 
 
-def _quotients(x: tuple[int, int], y: tuple[int, int]) -> tuple[int, int]:
-    """Toward 0, a quotient is monotone in each argument on either side of 0; it is 0 where nothing is divided."""
-    divisors = {each for each in (*y, -1, 1) if y[0] <= each <= y[1] and each != 0}
-    found = [toward_zero(a, b) for a in x for b in divisors]
-    crossing = x[0] < 0 < x[1] or y[0] <= 0 <= y[1] or not found
-    return min([*found, 0] if crossing else found), max([*found, 0] if crossing else found)
+def _quotient_range(x: tuple[int, int], y: tuple[int, int]) -> tuple[int, int]:
+    """Return the range of quotients toward 0: monotone in each argument on either side of 0, and 0 for a numerator of
+    0.
+    """
+    divisors = {divisor for divisor in (*y, -1, 1) if y[0] <= divisor <= y[1] and divisor != 0}
+    corner_quotients = [toward_zero(numerator, divisor) for numerator in x for divisor in divisors]
+    includes_zero = x[0] < 0 < x[1] or y[0] <= 0 <= y[1] or not corner_quotients
+    quotients = [*corner_quotients, 0] if includes_zero else corner_quotients
+    return min(quotients), max(quotients)
 
 
 def toward_zero(x: int, y: int) -> int:
@@ -112,33 +114,37 @@ def toward_zero(x: int, y: int) -> int:
 @function("%", "x % y", "what is left of x after whole y's; of reals x - y * trunc(x / y), rounded; NULL where y is 0")
 def _remainder(x: Expression, y: Expression) -> Made:
     x, y = number(x), number(y)
-    whole = all(each.domain.type is Type.INTEGER and each.domain.range is not None for each in (x, y))
-    if not whole:
+    is_integer = all(operand.domain.type is Type.INTEGER and operand.domain.range is not None for operand in (x, y))
+    if not is_integer:
         x, y = real(x), real(y)
-    top, bottom = intervals.ends(x.domain), intervals.ends(y.domain)
-    nullable = any_nullable(x, y) or bottom is None or bottom[0] <= 0 <= bottom[1]
-    if whole:
-        low, high = _remains(x.domain.range, y.domain.range, 1)
+    numerator_range, divisor_range = intervals.ends(x.domain), intervals.ends(y.domain)
+    nullable = any_nullable(x, y) or divisor_range is None or divisor_range[0] <= 0 <= divisor_range[1]
+    if is_integer:
+        low, high = _remainder_range(x.domain.range, y.domain.range, 1)
         return (x, y), Domain(Type.INTEGER, bounds=(low, high), nullable=nullable)
-    found = None if top is None or bottom is None else _rounded_remains(top, bottom)
-    return (x, y), intervals.real(found, nullable=nullable)
+    remainder_range = (
+        None
+        if numerator_range is None or divisor_range is None
+        else _rounded_remainder_range(numerator_range, divisor_range)
+    )
+    return (x, y), intervals.real(remainder_range, nullable=nullable)
 
 
-def _rounded_remains(x: intervals.Ends, y: intervals.Ends) -> list[float]:
+def _rounded_remainder_range(x: intervals.Ends, y: intervals.Ends) -> list[float]:
     """Bound x − y·trunc(x/y) in doubles: each of the three roundings moves it by at most 2^-52 of x.
 
     Where x is surely smaller than y, the quotient is below 1 and nothing is rounded.
     """
-    low, high = _remains(x, y, 0)
-    most = max(map(abs, x))
-    slack = most / 2**49 if most >= min(map(abs, y)) or y[0] <= 0 <= y[1] else Fraction(0)
+    low, high = _remainder_range(x, y, 0)
+    largest = max(map(abs, x))
+    slack = largest / 2**49 if largest >= min(map(abs, y)) or y[0] <= 0 <= y[1] else Fraction(0)
     return [float(low - slack), float(high + slack)]
 
 
-def _remains(x: Any, y: Any, below: int) -> tuple[Any, Any]:
-    """A remainder is no larger than x, smaller than y, and has the sign of x."""
-    most = max(0, max(map(abs, y)) - below)
-    return -min(most, max(0, -x[0])), min(most, max(0, x[1]))
+def _remainder_range(x: Any, y: Any, below: int) -> tuple[Any, Any]:
+    """Return the range of a remainder, which is no larger than x, smaller than y, and has the sign of x."""
+    largest = max(0, max(map(abs, y)) - below)
+    return -min(largest, max(0, -x[0])), min(largest, max(0, x[1]))
 
 
 @function("NEGATE", "-x", "the opposite number")
@@ -155,21 +161,21 @@ def _abs(x: Expression) -> Made:
 
 
 def _mirrored(x: Expression, apply: Callable[[Any], Any]) -> Made:
-    """Find the domain of −x and |x|: they are exact in either type, on the same grid; an undeclared whole number might
-    not fit 64 bits.
+    """Return the domain of −x or |x|: exact in either type, on the same grid; an undeclared integer might not fit 64
+    bits.
     """
     if x.domain.type is Type.INTEGER and x.domain.range is None:
         x = real(x)
-    shown = x.domain
-    if shown.values is not None and len(shown.values) <= LISTED:
-        values = tuple(dict.fromkeys(map(apply, shown.values)))
-        return (x,), Domain(shown.type, values=values, grid=shown.grid, nullable=shown.nullable)
+    domain = x.domain
+    if domain.values is not None and len(domain.values) <= LISTED:
+        values = tuple(dict.fromkeys(map(apply, domain.values)))
+        return (x,), Domain(domain.type, values=values, grid=domain.grid, nullable=domain.nullable)
     bounds = None
-    if shown.range is not None:
-        found = [apply(each) for each in shown.range]
-        crossing = shown.range[0] < 0 < shown.range[1]  # type: ignore[operator]
-        bounds = (min([*found, 0] if crossing else found), max(found))
-    return (x,), Domain(shown.type, bounds=bounds, grid=shown.grid, nullable=shown.nullable)
+    if domain.range is not None:
+        mapped_ends = [apply(end) for end in domain.range]
+        includes_zero = domain.range[0] < 0 < domain.range[1]  # type: ignore[operator]
+        bounds = (min([*mapped_ends, 0] if includes_zero else mapped_ends), max(mapped_ends))
+    return (x,), Domain(domain.type, bounds=bounds, grid=domain.grid, nullable=domain.nullable)
 
 
 @function("SIGN", "SIGN(x)", "-1, 0 or 1")
@@ -178,7 +184,7 @@ def _sign(x: Expression) -> Made:
     return (x,), Domain(Type.INTEGER, values=(-1, 0, 1), nullable=x.domain.nullable)
 
 
-def _step(apply: Callable[[float], float]) -> Callable[[Expression], Expression | Made]:
+def _rounding_rule(apply: Callable[[float], float]) -> Callable[[Expression], Expression | Made]:
     def rule(x: Expression) -> Expression | Made:
         x = number(x)
         return x if x.domain.type is Type.INTEGER else _monotone(x, apply)
@@ -187,33 +193,33 @@ def _step(apply: Callable[[float], float]) -> Callable[[Expression], Expression 
 
 
 def _monotone(x: Expression, apply: Callable[[float], float]) -> Made:
-    found = intervals.ends(x.domain)
-    return (x,), intervals.real(found and [apply(float(each)) for each in found], nullable=x.domain.nullable)
+    ends = intervals.ends(x.domain)
+    return (x,), intervals.real(ends and [apply(float(end)) for end in ends], nullable=x.domain.nullable)
 
 
-function("FLOOR", "FLOOR(x)", "the next whole number below")(_step(lambda x: float(math.floor(x))))
-function("CEIL", "CEIL(x)", "the next whole number above")(_step(lambda x: float(math.ceil(x))))
-function("TRUNC", "TRUNC(x)", "the next whole number toward 0")(_step(lambda x: float(math.trunc(x))))
+function("FLOOR", "FLOOR(x)", "the next whole number below")(_rounding_rule(lambda x: float(math.floor(x))))
+function("CEIL", "CEIL(x)", "the next whole number above")(_rounding_rule(lambda x: float(math.ceil(x))))
+function("TRUNC", "TRUNC(x)", "the next whole number toward 0")(_rounding_rule(lambda x: float(math.trunc(x))))
 
 
 @function("ROUND", "ROUND(x [, digits])", "rounded to so many decimal digits, halves away from 0")
 def _round(x: Expression, digits: Expression | None = None) -> Expression | Made:
     x = number(x)
-    places = digits or literal(Type.INTEGER, 0)
-    count = int(written(places, Type.INTEGER, "the number of digits"))  # type: ignore[arg-type]
+    digits_literal = digits or literal(Type.INTEGER, 0)
+    count = int(written(digits_literal, Type.INTEGER, "the number of digits"))  # type: ignore[arg-type]
     if not -15 <= count <= 15:
         raise Unsupported("digits", "ROUND takes from -15 to 15 digits", fix="write ROUND(x, 2)")
     if x.domain.type is Type.INTEGER and count >= 0:
         return x
     if x.domain.type is Type.INTEGER and x.domain.range is not None:
-        low, high = (_nearest_multiple(int(each), 10**-count) for each in x.domain.range)  # type: ignore[arg-type]
-        whole = intervals.whole(low, high, nullable=x.domain.nullable)
-        if whole is not None:
-            return (x, places), whole
+        low, high = (_nearest_multiple(int(end), 10**-count) for end in x.domain.range)  # type: ignore[arg-type]
+        integer_domain = intervals.whole(low, high, nullable=x.domain.nullable)
+        if integer_domain is not None:
+            return (x, digits_literal), integer_domain
     x = real(x)
-    found = intervals.ends(x.domain)
-    rounded = found and [_rounded(float(each), count) for each in found]
-    return (x, places), intervals.computed(rounded, nullable=x.domain.nullable)
+    ends = intervals.ends(x.domain)
+    rounded_ends = ends and [_rounded(float(end), count) for end in ends]
+    return (x, digits_literal), intervals.computed(rounded_ends, nullable=x.domain.nullable)
 
 
 def _nearest_multiple(value: int, step: int) -> int:
@@ -222,13 +228,13 @@ def _nearest_multiple(value: int, step: int) -> int:
 
 
 def _rounded(value: float, digits: int) -> float:
-    """Bound the result by the engine's own steps: scale, round halves away from 0, scale back; each is monotone."""
+    """Round as the engine does: scale, round halves away from 0, scale back; each step is monotone."""
     power = 10.0 ** abs(digits)
     scaled = value * power if digits >= 0 else value / power
     if not math.isfinite(scaled):
         return value
-    whole = float(_half_away(scaled))
-    return whole / power if digits >= 0 else whole * power
+    nearest_integer = float(_half_away(scaled))
+    return nearest_integer / power if digits >= 0 else nearest_integer * power
 
 
 def _half_away(value: float) -> int:
@@ -236,76 +242,82 @@ def _half_away(value: float) -> int:
     return size if value >= 0 else -size
 
 
-def _curved(_: Call) -> int:
+def _transcendental_steps(_: Call) -> int:
     return 40
 
 
 @function("SQRT", "SQRT(x)", "the square root; NULL below 0")
 def _sqrt(x: Expression) -> Made:
     x = real(x)
-    found = intervals.ends(x.domain)
-    nullable = x.domain.nullable or found is None or found[0] < 0
-    roots = None if found is None or found[1] < 0 else [math.sqrt(max(0.0, float(each))) for each in found]
+    ends = intervals.ends(x.domain)
+    nullable = x.domain.nullable or ends is None or ends[0] < 0
+    roots = None if ends is None or ends[1] < 0 else [math.sqrt(max(0.0, float(end))) for end in ends]
     return (x,), intervals.real(roots, nullable=nullable)
 
 
-@function("LN", "LN(x)", "the natural logarithm; NULL at 0 and below", steps=_curved)
+@function("LN", "LN(x)", "the natural logarithm; NULL at 0 and below", steps=_transcendental_steps)
 def _ln(x: Expression) -> Made:
     x = real(x)
-    found = intervals.ends(x.domain)
-    if found is None or found[1] <= 0:
+    ends = intervals.ends(x.domain)
+    if ends is None or ends[1] <= 0:
         return (x,), intervals.real(None, nullable=True)
-    low = math.log(found[0]) if found[0] > 0 else _SMALLEST_LOGARITHM
-    logarithms = intervals.widened([low, math.log(found[1])], exact=(0, _SMALLEST_LOGARITHM))
-    return (x,), intervals.real(logarithms, nullable=x.domain.nullable or found[0] <= 0)
+    low = math.log(ends[0]) if ends[0] > 0 else _SMALLEST_LOGARITHM
+    logarithms = intervals.widened([low, math.log(ends[1])], exact=(0, _SMALLEST_LOGARITHM))
+    return (x,), intervals.real(logarithms, nullable=x.domain.nullable or ends[0] <= 0)
 
 
-@function("EXP", "EXP(x)", "e to the power x; NULL above 2^500, 0 below 2^-500", steps=_curved)
+@function("EXP", "EXP(x)", "e to the power x; NULL above 2^500, 0 below 2^-500", steps=_transcendental_steps)
 def _exp(x: Expression) -> Made:
     x = real(x)
-    found = intervals.corners(lambda a, _: math.exp(a), intervals.ends(x.domain), (Fraction(0), Fraction(0)))
-    return (x,), intervals.computed(intervals.widened(found, exact=(0, 1)), nullable=x.domain.nullable)
+    corner_values = intervals.corners(
+        lambda exponent, _: math.exp(exponent), intervals.ends(x.domain), (Fraction(0), Fraction(0))
+    )
+    return (x,), intervals.computed(intervals.widened(corner_values, exact=(0, 1)), nullable=x.domain.nullable)
 
 
-@function("POW", "POW(x, y), x ** y", "x to the power y; NULL where there is none", steps=_curved)
+@function("POW", "POW(x, y), x ** y", "x to the power y; NULL where there is none", steps=_transcendental_steps)
 def _pow(x: Expression, y: Expression) -> Made:
     x, y = real(x), real(y)
     base, power = intervals.ends(x.domain), intervals.ends(y.domain)
-    found = intervals.widened(_powers(base, power), exact=_exact_powers(base, power))
-    return (x, y), intervals.computed(found, nullable=any_nullable(x, y))
+    power_range = intervals.widened(_powers(base, power), exact=_exact_powers(base, power))
+    return (x, y), intervals.computed(power_range, nullable=any_nullable(x, y))
 
 
 def _powers(x: intervals.Ends | None, y: intervals.Ends | None) -> list[float] | None:
-    """x^y is monotone in each argument where x > 0, and for one whole y on each side of 0."""
+    """Return x^y at the corners: it is monotone in each argument where x > 0, and for one integer y on each
+    side of 0.
+    """
     if x is None or y is None or (x[0] <= 0 <= x[1] and y[0] < 0):
         return None
     if x[0] < 0 and not (y[0] == y[1] and y[0].denominator == 1):
         return None
-    found = intervals.corners(math.pow, x, y)
-    crossing = x[0] < 0 < x[1] and y[0] > 0
-    return [*found, 0.0] if found is not None and crossing else found
+    corner_values = intervals.corners(math.pow, x, y)
+    includes_zero = x[0] < 0 < x[1] and y[0] > 0
+    return [*corner_values, 0.0] if corner_values is not None and includes_zero else corner_values
 
 
 def _exact_powers(x: intervals.Ends | None, y: intervals.Ends | None) -> set[Fraction | int]:
-    """List the corners that need no rounding: 0, 1 to any power, and small whole powers."""
+    """Return the corners that need no rounding: 0, 1 to any power, and small integer powers."""
     if x is None or y is None:
         return set()
-    small = {end for end in y if end.denominator == 1 and 0 <= end <= 64}
+    small_powers = {end for end in y if end.denominator == 1 and 0 <= end <= 64}
     ones: set[Fraction | int] = {1} if 1 in x else set()
-    return ones | {0} | {end**power.numerator for end in x for power in small}
+    return ones | {0} | {end**power.numerator for end in x for power in small_powers}
 
 
 def _extreme(least: bool) -> Callable[..., Made]:
     def rule(x: Expression, *others: Expression) -> Made:
-        typed = same((x, *others))
-        kind = typed[0].domain.type
+        converted = same((x, *others))
+        kind = converted[0].domain.type
         if kind is Type.BOOLEAN:
-            raise mismatch(typed[0], Type.REAL)
-        nullable = all(each.domain.nullable for each in typed)
-        low, high = _limits_of(least, typed)
+            raise mismatch(converted[0], Type.REAL)
+        nullable = all(argument.domain.nullable for argument in converted)
+        low, high = _extreme_limits(least, converted)
         fits = low is not None and high is not None and _fits(kind, low, high)
         bounds = (low, high) if fits else None
-        return typed, Domain(kind, bounds=bounds, nullable=nullable, max_length=length(kind, [x.domain for x in typed]))
+        return converted, Domain(
+            kind, bounds=bounds, nullable=nullable, max_length=length(kind, [x.domain for x in converted])
+        )
 
     return rule
 
@@ -314,32 +326,36 @@ def _fits(kind: Type, low: Any, high: Any) -> bool:
     return kind is not Type.TEXT and (kind is not Type.INTEGER or max(abs(low), abs(high)) <= LARGEST_INTEGER)
 
 
-def _limits_of(least: bool, arguments: Sequence[Expression]) -> Limits:
-    """Missing arguments are passed over, so only an argument that is surely there bounds the result alone."""
-    found = [limits(each) for each in arguments]
-    sure = [each for each, argument in zip(found, arguments, strict=True) if never_null(argument)]
-    lows, highs = [each[0] for each in found], [each[1] for each in found]
+def _extreme_limits(least: bool, arguments: Sequence[Expression]) -> Limits:
+    """Return the limits of LEAST or GREATEST. NULL arguments are ignored, so only an argument that is never NULL bounds
+    the result alone.
+    """
+    argument_limits = [limits(argument) for argument in arguments]
+    non_null_limits = [
+        limit for limit, argument in zip(argument_limits, arguments, strict=True) if never_null(argument)
+    ]
+    lows, highs = [limit[0] for limit in argument_limits], [limit[1] for limit in argument_limits]
     if least:
-        sure_highs = [each[1] for each in sure if each[1] is not None]
-        return _all(min, lows), min(sure_highs) if sure_highs else _all(max, highs)
-    sure_lows = [each[0] for each in sure if each[0] is not None]
-    return max(sure_lows) if sure_lows else _all(min, lows), _all(max, highs)
+        sure_highs = [limit[1] for limit in non_null_limits if limit[1] is not None]
+        return _unless_unknown(min, lows), min(sure_highs) if sure_highs else _unless_unknown(max, highs)
+    sure_lows = [limit[0] for limit in non_null_limits if limit[0] is not None]
+    return max(sure_lows) if sure_lows else _unless_unknown(min, lows), _unless_unknown(max, highs)
 
 
-def _all(pick: Callable[[list[Any]], Any], found: list[Any]) -> Any:
-    return None if any(each is None for each in found) else pick(found)
+def _unless_unknown(pick: Callable[[list[Any]], Any], ends: list[Any]) -> Any:
+    return None if any(end is None for end in ends) else pick(ends)
 
 
 def limits(x: Expression) -> Limits:
-    """Say what is known of either end: GREATEST(x, 0) has a least value though x has no range."""
+    """Return what is known of either end: GREATEST(x, 0) has a least value though x has no range."""
     if x.domain.range is not None:
         return x.domain.range
     if not isinstance(x, Call):
         return None, None
     if x.function in ("LEAST", "GREATEST"):
-        return _limits_of(x.function == "LEAST", x.arguments)
+        return _extreme_limits(x.function == "LEAST", x.arguments)
     if x.function == "CAST" and x.domain.type is Type.REAL and x.arguments[0].domain.type is Type.INTEGER:
-        low, high = (None if each is None else Fraction(intervals.nearest(each)) for each in limits(x.arguments[0]))
+        low, high = (None if end is None else Fraction(intervals.nearest(end)) for end in limits(x.arguments[0]))
         return low, high
     return None, None
 
@@ -351,18 +367,18 @@ function("GREATEST", "GREATEST(x, y, …)", "the greatest of those that are not 
 @function("WIDTH_BUCKET", "WIDTH_BUCKET(x, low, high, n)", "which of n equal buckets: 0 below low, n + 1 from high on")
 def _bucket(x: Expression, low: Expression, high: Expression, count: Expression) -> Made:
     x, low, high = real(x), real(low), real(high)
-    first, last = (float(written(each, Type.REAL, "each end of the buckets")) for each in (low, high))  # type: ignore[arg-type]
+    first, last = (float(written(end, Type.REAL, "each end of the buckets")) for end in (low, high))  # type: ignore[arg-type]
     buckets = int(written(count, Type.INTEGER, "the number of buckets"))  # type: ignore[arg-type]
     if not first < last or not 1 <= buckets <= MOST_BUCKETS:
         rule = f"WIDTH_BUCKET needs low < high and 1 to {MOST_BUCKETS:,} buckets"
         raise Unsupported("buckets", rule, fix="write WIDTH_BUCKET(age, 0, 100, 10)")
-    found = intervals.ends(x.domain)
-    bounds = found and tuple(_bucket_of(float(each), first, last, buckets) for each in found)
+    ends = intervals.ends(x.domain)
+    bounds = ends and tuple(_bucket_of(float(end), first, last, buckets) for end in ends)
     return (x, low, high, count), Domain(Type.INTEGER, bounds=bounds or (0, buckets + 1), nullable=x.domain.nullable)  # type: ignore[arg-type]
 
 
 def _bucket_of(x: float, low: float, high: float, count: int) -> int:
-    """Bound the result by the engine's own steps: each is monotone in x, in doubles too."""
+    """Return the bucket as the engine computes it: each step is monotone in x, in doubles too."""
     if x < low:
         return 0
     return count + 1 if x >= high else min(count, int((x - low) / (high - low) * count) + 1)

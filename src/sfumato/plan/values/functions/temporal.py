@@ -1,4 +1,4 @@
-"""Dates and times are within the years 1 to 9999: whatever falls outside is NULL."""
+"""Functions of dates and times within the years 1 to 9999: results outside are NULL."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ PARTS = {
 }
 
 
-def _unit(found: Expression, known: Sequence[str]) -> str:
-    unit = str(written(found, Type.TEXT, "the unit"))
-    if unit not in known:
-        raise Unsupported("unit", "this unit is not known here", fix="use one of " + ", ".join(known))
+def _unit(argument: Expression, known_units: Sequence[str]) -> str:
+    unit = str(written(argument, Type.TEXT, "the unit"))
+    if unit not in known_units:
+        raise Unsupported("unit", "this unit is not known here", fix="use one of " + ", ".join(known_units))
     return unit
 
 
@@ -57,31 +57,31 @@ def _extract(part: Expression, x: Expression) -> Made:
         raise mismatch(x, Type.TIMESTAMP)
     bounds: Any = PARTS[unit]
     if unit == "year":
-        found: Any = x.domain.range
-        bounds = found and (found[0].year, found[1].year)
+        date_range: Any = x.domain.range
+        bounds = date_range and (date_range[0].year, date_range[1].year)
     return (part, x), Domain(Type.INTEGER, bounds=bounds, nullable=x.domain.nullable)
 
 
-def _writing(node: Call) -> int:
-    """Every piece is a number that becomes text, or a part of a list of names."""
+def _formatting_steps(node: Call) -> int:
+    """Return the steps to format a date: every piece is a number that becomes text, or an entry of a list of names."""
     return 10 + 40 * node.domain.letters
 
 
 @function(
     "STRFTIME",
     "STRFTIME(date, '%Y-%m')",
-    "as text: " + " ".join(f"%{each}" for each in calendar.LETTERS) + ", English names, %% for %",
-    steps=_writing,
+    "as text: " + " ".join(f"%{code}" for code in calendar.LETTERS) + ", English names, %% for %",
+    steps=_formatting_steps,
     held=lambda node: 8 * node.domain.letters + 256,
 )
-def _strftime(x: Expression, form: Expression) -> Made:
-    if isinstance(x, Literal) and not isinstance(form, Literal):
-        x, form = form, x  # the engine takes the two in either order
-    made = calendar.pieces(str(written(form, Type.TEXT, "the format")))
-    clock = any(isinstance(each, calendar.Letter) and each.part in calendar.CLOCK for each in made)
-    x = timestamp(x) if clock else temporal(x)
-    letters = sum(len(each) if isinstance(each, str) else each.width for each in made)
-    return (x, form), Domain(Type.TEXT, nullable=x.domain.nullable, max_length=letters)
+def _strftime(x: Expression, date_format: Expression) -> Made:
+    if isinstance(x, Literal) and not isinstance(date_format, Literal):
+        x, date_format = date_format, x  # the engine takes the two in either order
+    format_pieces = calendar.pieces(str(written(date_format, Type.TEXT, "the format")))
+    has_clock = any(isinstance(piece, calendar.Letter) and piece.part in calendar.CLOCK for piece in format_pieces)
+    x = timestamp(x) if has_clock else temporal(x)
+    letters = sum(len(piece) if isinstance(piece, str) else piece.width for piece in format_pieces)
+    return (x, date_format), Domain(Type.TEXT, nullable=x.domain.nullable, max_length=letters)
 
 
 @function("DAYNAME", "DAYNAME(date)", "Monday to Sunday")
@@ -100,8 +100,8 @@ def _trunc(unit: Expression, x: Expression) -> Made:
     x = temporal(x)
     if name not in calendar.DAYS and x.domain.type is not Type.TIMESTAMP:
         raise mismatch(x, Type.TIMESTAMP)
-    found: Any = x.domain.range
-    bounds = found and tuple(calendar.truncated(name, each) for each in found)
+    date_range: Any = x.domain.range
+    bounds = date_range and tuple(calendar.truncated(name, end) for end in date_range)
     return (unit, x), Domain(x.domain.type, bounds=bounds, nullable=x.domain.nullable)
 
 
@@ -111,11 +111,11 @@ def _trunc(unit: Expression, x: Expression) -> Made:
 def _diff(unit: Expression, start: Expression, end: Expression) -> Made:
     name = _unit(unit, calendar.UNITS)
     start, end = same((temporal(start), temporal(end)))
-    first: Any = start.domain.range
-    last: Any = end.domain.range
+    start_range: Any = start.domain.range
+    end_range: Any = end.domain.range
     bounds = None
-    if first is not None and last is not None:
-        bounds = tuple(calendar.between(name, first[1 - i], last[i]) for i in (0, 1))
+    if start_range is not None and end_range is not None:
+        bounds = tuple(calendar.between(name, start_range[1 - side], end_range[side]) for side in (0, 1))
     return (unit, start, end), Domain(Type.INTEGER, bounds=bounds, nullable=any_nullable(start, end))  # type: ignore[arg-type]
 
 
@@ -126,8 +126,8 @@ def _add(x: Expression, amount: Expression, unit: Expression) -> Made:
     if not calendar.spans(steps, name):
         raise Unsupported("interval", "an interval is shorter than 10,000 years", fix="write a shorter one")
     x = temporal(x) if name in calendar.DAYS else timestamp(x)
-    found: Any = x.domain.range
-    moved: Any = found and tuple(calendar.shifted(each, steps, name) for each in found)
-    if not moved or None in moved:
+    date_range: Any = x.domain.range
+    shifted_range: Any = date_range and tuple(calendar.shifted(end, steps, name) for end in date_range)
+    if not shifted_range or None in shifted_range:
         return (x, amount, unit), Domain(x.domain.type, nullable=True)
-    return (x, amount, unit), Domain(x.domain.type, bounds=moved, nullable=x.domain.nullable)
+    return (x, amount, unit), Domain(x.domain.type, bounds=shifted_range, nullable=x.domain.nullable)
