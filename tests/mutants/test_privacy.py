@@ -40,8 +40,8 @@ MUTANTS = (
         "advanced composition without its two",
         Kind.FACTOR_TWO,
         "privacy.theorems:advanced",
-        "math.sqrt(-2 * count * math.log(extra))",
-        "math.sqrt(-count * math.log(extra))",
+        "math.sqrt(-2 * count * math.log(slack_delta))",
+        "math.sqrt(-count * math.log(slack_delta))",
         ("privacy/test_theorems.py::test_advanced_composition",),
     ),
     Mutant(

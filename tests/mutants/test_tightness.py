@@ -65,8 +65,8 @@ MUTANTS = (
         "a shift is left out because another one is bounded",
         Kind.DELTA,
         "privacy.shape:_worst_delta",
-        "if most is None or sum(most) > low:",
-        "if low == 0 and (most is None or sum(most) > low):",
+        "if quick_bound is None or sum(quick_bound) > low:",
+        "if low == 0 and (quick_bound is None or sum(quick_bound) > low):",
         (_WORST,),
     ),
     Mutant(

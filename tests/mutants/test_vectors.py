@@ -8,9 +8,9 @@ MUTANTS = (
     Mutant(
         "a probability below all floats is said to be 0",
         Kind.DELTA,
-        "privacy.theorems:_probability",
-        "max(5e-324, math.exp(min(0.0, log)) * _UP)",
-        "math.exp(min(0.0, log)) * _UP",
+        "privacy.theorems:_probability_above",
+        "max(5e-324, math.exp(min(0.0, log)) * _ROUND_UP)",
+        "math.exp(min(0.0, log)) * _ROUND_UP",
         ("vectors/test_theorem_vectors.py::test_vectors[privacy.theorems.renyi_to_delta]",),
     ),
     Mutant(

@@ -194,7 +194,9 @@ class Curve:
         delta: Number,
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
     ) -> Curve:
-        """Return the loss of a key threshold with discrete Gaussian noise that is (ε, δ/2)-DP, beside a failure of δ/2."""
+        """Return the loss of a key threshold with discrete Gaussian noise: the noise is (ε, δ/2)-DP, the failure is
+        δ/2.
+        """
         units_moved = 2 if Neighbours.of(neighbours) is Neighbours.REPLACE else 1
         promise, s = Guarantee(epsilon, delta), exact(sigma, "sigma", POSITIVE)
         loss = GaussianThresholdLoss(s**2, units_moved * whole(keys, "keys"), promise.epsilon, promise.delta)
