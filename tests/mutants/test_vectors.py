@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "a probability below all floats is said to be 0",
         Kind.DELTA,
-        "privacy.theorems:_probability_above",
+        "privacy.theorems:_upper_probability",
         "max(5e-324, math.exp(min(0.0, log)) * _ROUND_UP)",
         "math.exp(min(0.0, log)) * _ROUND_UP",
         ("vectors/test_theorem_vectors.py::test_vectors[privacy.theorems.renyi_to_delta]",),

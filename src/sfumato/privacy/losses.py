@@ -425,7 +425,7 @@ class PairLoss(FamilyLoss):
 
     @property
     def pure(self) -> Fraction:
-        return _log_above(max((y for _, y in self._conditioned), default=0.0))
+        return _round_up(max((y for _, y in self._conditioned), default=0.0))
 
     @property
     def trivial(self) -> bool:
@@ -437,7 +437,7 @@ class PairLoss(FamilyLoss):
 
     @property
     def top(self) -> Fraction | None:
-        return _log_above(max((log_ratio(a, b) for a, b in self._common), default=0.0))
+        return _round_up(max((log_ratio(a, b) for a, b in self._common), default=0.0))
 
     def renyi(self, order: float) -> float:
         z = order - 1
@@ -517,6 +517,6 @@ def excess_power(b: float, y: float, order: float) -> float:
     return math.exp(log_b + order * y) - b - order * (math.exp(log_b + y) - b)
 
 
-def _log_above(value: float) -> Fraction:
+def _round_up(value: float) -> Fraction:
     """Return an exact number that is surely not below a computed logarithm."""
     return Fraction(max(0.0, value) * (1 + 2.0**-49))

@@ -281,13 +281,13 @@ def best_line(delta: Callable[[float], float], most: float, alpha: float) -> flo
     search finds the best.
     """
 
-    def steep_line(epsilon: float) -> float:
+    def steep_side(epsilon: float) -> float:
         return 1 - delta(epsilon) - math.exp(min(700.0, epsilon)) * alpha
 
-    def flat_line(epsilon: float) -> float:
+    def flat_side(epsilon: float) -> float:
         return math.exp(-epsilon) * (1 - delta(epsilon) - alpha)
 
-    return max(0.0, max(_golden_maximum(steep_line, most), _golden_maximum(flat_line, most)) - 2.0**-50)
+    return max(0.0, max(_golden_maximum(steep_side, most), _golden_maximum(flat_side, most)) - 2.0**-50)
 
 
 def _golden_maximum(height: Callable[[float], float], upper_end: float) -> float:

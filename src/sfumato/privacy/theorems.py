@@ -45,7 +45,7 @@ def _combined_guarantee(epsilon: Fraction, delta: Fraction, place: str) -> Guara
     return Guarantee(epsilon, delta)
 
 
-def _probability_above(log: float) -> float:
+def _upper_probability(log: float) -> float:
     """Return an upper bound of e^log as a probability: rounded up, and positive even below the smallest float."""
     return min(1.0, max(5e-324, math.exp(min(0.0, log)) * _ROUND_UP))
 
@@ -130,7 +130,7 @@ def renyi_to_delta(order: Number, divergence: Number, epsilon: Number) -> float:
     exponent = max(Fraction(-10000), min(Fraction(10000), (exact(order, "order") - 1) * gap))
     terms = float(exponent), -(1 + z) * math.log1p(1 / z), -math.log(z)
     log_delta = math.fsum(terms) + 2.0**-50 * sum(map(abs, terms))
-    return _probability_above(log_delta)
+    return _upper_probability(log_delta)
 
 
 def renyi_to_epsilon(order: Number, divergence: Number, delta: Number) -> float:
@@ -232,7 +232,7 @@ def chernoff_additive(samples: int, deviation: Number) -> float:
     (Dwork & Roth 2014, Thm 3.1; Hoeffding 1963).
     """
     m, t = whole(samples, "samples", at_least=1), float(exact(deviation, "deviation", NONNEGATIVE))
-    return _probability_above(-2 * m * t * t)
+    return _upper_probability(-2 * m * t * t)
 
 
 def chernoff_multiplicative(samples: int, mean: Number, ratio: Number) -> float:
@@ -241,7 +241,7 @@ def chernoff_multiplicative(samples: int, mean: Number, ratio: Number) -> float:
     """
     m, mu = whole(samples, "samples", at_least=1), float(exact(mean, "mean", PROBABILITY))
     r = float(exact(ratio, "ratio", _UNIT_RATIO))
-    return _probability_above(-m * mu * r * r / (3 if r >= 0 else 2))
+    return _upper_probability(-m * mu * r * r / (3 if r >= 0 else 2))
 
 
 def azuma(effects: Iterable[Number], deviation: Number) -> float:
@@ -254,7 +254,7 @@ def azuma(effects: Iterable[Number], deviation: Number) -> float:
     t = exact(deviation, "deviation", NONNEGATIVE)
     if t == 0:
         return 1.0
-    return _probability_above(-float(min(Fraction(10000), 2 * t * t / squares))) if squares else 0.0
+    return _upper_probability(-float(min(Fraction(10000), 2 * t * t / squares))) if squares else 0.0
 
 
 def stirling(n: int) -> tuple[float, float]:
