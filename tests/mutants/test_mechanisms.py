@@ -131,8 +131,8 @@ MUTANTS = (
         "unequal deviations are priced by the largest",
         Kind.SENSITIVITY,
         "mechanisms.additive:_unequal_gaussian",
-        "worst = sorted(sizes)\n",
-        "worst = sorted(sizes, reverse=True)\n",
+        "ascending = sorted(sizes)\n",
+        "ascending = sorted(sizes, reverse=True)\n",
         ("mechanisms/test_additive.py::test_curves_of_unequal_scales",),
     ),
     Mutant(
