@@ -25,7 +25,7 @@ LEAST_STEPS, MOST_STEPS = Fraction(1, 1000), Fraction(10**12)
 _LAPLACE_TABLE_PAYS, _GAUSSIAN_TABLE_PAYS = 1 << 19, 1 << 16  # draws after which building a table has paid
 
 
-def _parse_scales(value: Number | Iterable[Number], name: str, grid: Fraction | None) -> Size:
+def _parse_sizes(value: Number | Iterable[Number], name: str, grid: Fraction | None) -> Size:
     """Parse one scale, or one per element, within the range in which every draw is exact and bounded in time."""
     is_sequence = (
         isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes)) and np.ndim(value) > 0
@@ -69,7 +69,7 @@ class Laplace:
     def __init__(self, scale: Number | Iterable[Number], grid: Number | None = None) -> None:
         step = grids.power_of_two(grid)
         object.__setattr__(self, "grid", step)
-        object.__setattr__(self, "scale", _parse_scales(scale, "scale", step))
+        object.__setattr__(self, "scale", _parse_sizes(scale, "scale", step))
 
     @classmethod
     def of_size(cls, size: Fraction) -> Laplace:
@@ -148,7 +148,7 @@ class Gaussian:
     def __init__(self, sigma: Number | Iterable[Number], grid: Number | None = None) -> None:
         step = grids.power_of_two(grid)
         object.__setattr__(self, "grid", step)
-        object.__setattr__(self, "sigma", _parse_scales(sigma, "sigma", step))
+        object.__setattr__(self, "sigma", _parse_sizes(sigma, "sigma", step))
 
     @classmethod
     def of_size(cls, size: Fraction) -> Gaussian:
