@@ -139,7 +139,7 @@ MUTANTS = (
         "the first number of a run is always taken",
         Kind.SAMPLING,
         "mechanisms.bits:each_below",
-        "found[todo[good]] = drawn[good]",
+        "draws[pending[is_below]] = candidates[is_below]",
         "",
         ("mechanisms/test_quantile_levels.py::test_numbers_below_many_limits_are_uniform",),
     ),

@@ -24,8 +24,8 @@ are adaptive, and compose. Groups are parts like any other: of T rows of a unit,
 together cost T/c′ times what one of them would at the same rate. Rows tied with a released number have weights that
 depend on what was released alone, so the theorem holds for them as for others.
 
-``EarlierQuantiles`` keeps the charge of old ledgers, from before levels were known to have bounded range: they are read,
-and cost what they cost, but nothing is released that way any more.
+``EarlierQuantiles`` keeps the charge of old ledgers, from before levels were known to have bounded range: they are
+read, and cost what they cost, but nothing is released that way any more.
 """
 
 from __future__ import annotations
@@ -196,7 +196,9 @@ class Quantiles:
         sorted_values = grids.to_steps(grids.as_numbers(values, None, "values"), None)
         if sorted_values.ndim != 1 or (sorted_values.size and not np.all(sorted_values[:-1] <= sorted_values[1:])):
             raise InvalidParameter("values", grids.described(sorted_values), "a sorted list of whole numbers")
-        first_index = np.flatnonzero(np.concatenate([[True], sorted_values[1:] != sorted_values[:-1]])[: sorted_values.size])
+        first_index = np.flatnonzero(
+            np.concatenate([[True], sorted_values[1:] != sorted_values[:-1]])[: sorted_values.size]
+        )
         distinct = sorted_values if first_index.size == sorted_values.size else sorted_values[first_index]
         before = np.append(first_index, sorted_values.size).astype(np.int64, copy=False)
         return self._released(RankedValues(distinct, before), np.array([0, distinct.size]))[0].tolist()

@@ -4,10 +4,11 @@ Scores are numbers of any kind, rounded to a public ``grid``. A unit changes eve
 where scores are computed in floating point, that includes the rounding error. ``monotone`` says that all scores move
 the same way when a unit is added (counts do): then half the noise is enough, under add-remove neighbours only.
 
-*The grid.* A choice depends only on how many whole steps each score lies below the best. A score s becomes ⌊s/γ + ½⌋ steps of a grid γ, a power of two that belongs to the mechanism: named by the caller, or
-derived from Δ and ε alone. Scores that one unit moves by at most Δ then move by at most ⌈Δ/γ⌉ steps, and never the
-other way. A step taken from the scores themselves, such as the common denominator of fractions, would let one unit's
-row decide how all of them are compared, and that is no privacy at all.
+*The grid.* A choice depends only on how many whole steps each score lies below the best. A score s becomes ⌊s/γ + ½⌋
+steps of a grid γ, a power of two that belongs to the mechanism: named by the caller, or derived from Δ and ε alone.
+Scores that one unit moves by at most Δ then move by at most ⌈Δ/γ⌉ steps, and never the other way. A step taken from the
+scores themselves, such as the common denominator of fractions, would let one unit's row decide how all of them are
+compared, and that is no privacy at all.
 
 Two cuts keep the steps within 64 bits, both at fixed places: a score beyond ±2⁶² counts as that, NaN as the lowest,
 and a candidate further than 2⁶² steps below the best counts as so far below. Neither moves two scores further apart.
@@ -432,7 +433,9 @@ def best_selection(
     x = np.linspace(0, 60 + math.log(n), 20_000)
     p = np.exp(-x)
     exponential_shortfall = (x * (1 - 1 / (1 + (n - 1) * p))).max() / float(exponential.rate)
-    flip_shortfall = (x * (1 + np.expm1(n * np.log1p(-np.minimum(p, 1 - 1e-16))) / (n * p))).max() / float(permute_and_flip.rate)
+    flip_shortfall = (x * (1 + np.expm1(n * np.log1p(-np.minimum(p, 1 - 1e-16))) / (n * p))).max() / float(
+        permute_and_flip.rate
+    )
     return exponential if exponential_shortfall <= flip_shortfall else permute_and_flip
 
 
