@@ -37,8 +37,8 @@ MUTANTS = (
         "floating point decides who wins a race",
         Kind.ROUNDING,
         "mechanisms.races:_float_keys",
-        "width + 2.0 ** (-46) * (np.abs(distance) + np.abs(keys) + e + 1)",
-        "np.zeros_like(width)",
+        "error + 2.0 ** (-46) * (np.abs(distance) + np.abs(keys) + e + 1)",
+        "np.zeros_like(error)",
         ("mechanisms/test_margins.py::test_the_first_bits_of_a_race_do_not_decide_what_later_bits_decide",),
     ),
     Mutant(
