@@ -118,7 +118,7 @@ class KeyThreshold:
 
     @property
     def scale(self) -> Fraction:
-        """The scale of the noise on a count: as many counts may move as one unit holds keys, or two units."""
+        """The scale of the noise on a count: as many counts may move as one unit holds keys, or two under replace."""
         return self._units_moved * self.max_groups / self.epsilon
 
     @property

@@ -148,7 +148,7 @@ class Quantiles:
         grouped: bool = False,
         confidence: Number = "0.95",
     ) -> Quantiles:
-        """Return a selection that aims at the least row whose rank the price allows.
+        """Return a selection that aims at the k-th row from the least, k the rank that the price allows.
 
         With k the offset, except with probability 1 − confidence some row is at most the number that is released, and
         fewer than 2k rows lie below it: each of the two fails with half of that.
@@ -165,7 +165,7 @@ class Quantiles:
         grouped: bool = False,
         confidence: Number = "0.95",
     ) -> Quantiles:
-        """Return a selection that aims at the greatest row whose rank the price allows."""
+        """Return a selection that aims at the k-th row from the greatest, k the rank that the price allows."""
         return _moved(cls(1, epsilon, bounds, rows_per_unit, neighbours, grouped, -1), confidence)
 
     def ends(self, epsilon: Number, confidence: Number = "0.95", k: int = 1) -> tuple[Quantiles, Quantiles]:
