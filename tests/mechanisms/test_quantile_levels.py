@@ -297,7 +297,7 @@ def test_what_lies_beyond_the_nearest_runs_is_decided_exactly(monkeypatch: pytes
     share_beyond = rank_choices.ValueRuns.share_beyond
 
     def told(runs: rank_choices.ValueRuns, near: rank_choices.ValueRuns) -> Any:
-        seen.append(share_beyond(runs, near)(sf.mechanisms.exact_decisions.digits(60)))
+        seen.append(share_beyond(runs, near)(sf.mechanisms.bits.digits(60)))
         far = runs.beyond(near)
         assert far.distance.min() > near.distance.max()
         assert far.places.sum() + near.places.sum() == 10**5 + 1
