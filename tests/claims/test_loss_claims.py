@@ -22,7 +22,7 @@ from sfumato.privacy.losses import (
     excess_power,
     two_atoms,
 )
-from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss, _lifted
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss, _scaled_expm1
 from sfumato.privacy.threshold_losses import GaussianThresholdLoss, LaplaceThresholdLoss, laplace_tail, most_passing
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, largest_shifts
 
@@ -146,7 +146,9 @@ def test_stable_functions() -> None:
         "mills": outcomes(stable.mills, [*small, 60.0, 1e6]),
         "shrink": numbers(stable.shrink(np.array([0j, 1e-9 + 0j, 1e-8 + 0j, 0.3 + 2j, 30 - 4j]))),
         "log_theta_ratio": tuple(logarithms(stable.log_theta_ratio(turns, v)) for v in (0.1, 0.5, 0.99, 1.0, 3.0)),
-        "lifted": tuple(_lifted(y, b) for y in (-3.0, 0.0, 0.4, 29.9, 30.0, 30.1, 900.0) for b in (0.1, 2.0, 40.0)),
+        "lifted": tuple(
+            _scaled_expm1(y, b) for y in (-3.0, 0.0, 0.4, 29.9, 30.0, 30.1, 900.0) for b in (0.1, 2.0, 40.0)
+        ),
         "two_atoms": logarithms(
             two_atoms(np.array([0.5, 0.2, 1.0]), np.array([0.5, 0.1, 0.0]), np.array([0.0, 1.0, 9.0]))
         ),

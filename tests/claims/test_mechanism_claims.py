@@ -197,7 +197,7 @@ GAUSSIAN_THRESHOLDS: dict[str, tuple[Any, ...]] = {
 def _threshold_facts(made: sf.KeyThreshold) -> Claim:
     counts = (0, 1, 2, 5, 20, 60, made.threshold - 1, made.threshold, made.threshold + 1)
     return (
-        *(numbers(made), made.scale, made.threshold, made._optimal, numbers(made._each)),
+        *(numbers(made), made.scale, made.threshold, made._optimal, numbers(made._decision_budget)),
         outcomes(made.chance, counts),
         outcomes(made.error, CONFIDENCES[1:4]),
         _curve(made.curve),

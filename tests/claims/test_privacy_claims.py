@@ -316,7 +316,7 @@ def test_searches() -> None:
         "least_by": numbers(calibration.least_by(short, "it")),
         "looked at": tuple(map(numbers, seen)),
         "round_numbers": outcomes(
-            lambda ends: calibration._round_numbers(*ends),
+            lambda ends: calibration._rounder_candidates(*ends),
             [
                 *((F(1, 3) - F(1, 10**15), F(1, 3) + F(1, 10**17)), (F(1), F(1)), (F(2, 3), F(3, 4))),
                 *((F(1, 7), F(1, 7) * (1 + F(1, 2**46))), (F(10000, 10001), F(10001, 10002))),
@@ -357,7 +357,7 @@ def test_compositions_in_parts() -> None:
         "failure_range": tuple(numbers(shape.failure_range(tuple(each))) for each in failing),
         "sum_above": tuple(numbers(sum_above(each)) for each in many),
         "max_divergence": tuple(numbers(shape.max_divergence(tuple(each))) for each in failing),
-        "last": tuple(shape._last(lambda x, k=k: x < k) for k in (0.0, 0.3, 1.0, 77.7, math.inf)),
+        "last": tuple(shape._bisect_floats(lambda x, k=k: x < k) for k in (0.0, 0.3, 1.0, 77.7, math.inf)),
         "invert": tuple(shape._invert(profile, d) for d in (F(1, 10**9), F(1, 10), F(9, 10))),
         "closed forms": tuple(
             shape._closed_form(parts) is not None
@@ -573,7 +573,7 @@ def test_lines_and_least_rho() -> None:
         "least_rho": tuple(to_digits(float(shape.least_rho(loss)), 6) for loss in losses),
         "chord": tuple(shape._chord(*each) for each in ends),
         "below the line": shape.best_line(lambda _: 0.0, 1.0, 0.0) < 1,
-        "peak": tuple(shape._peak(lambda x, k=k: -((x - k) ** 2), 5.0) for k in (0.0, 1.2345, 4.9, 7.0)),
+        "peak": tuple(shape._golden_maximum(lambda x, k=k: -((x - k) ** 2), 5.0) for k in (0.0, 1.2345, 4.9, 7.0)),
         "best_line": tuple(
             shape.best_line(lambda x: math.exp(-3 * x) / 2, most, alpha)
             for most in (0.5, 9.0, 700.0)

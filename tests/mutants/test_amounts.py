@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "a total of spent and held leaves the fractions out",
         Kind.ROUNDING,
-        "privacy.budget:_sum",
+        "privacy.budget:_add_stated",
         "return None if a is None or b is None else amounts.add(a, b)",
         "return None if a is None or b is None else a // 1 + b // 1",
         _LINES,

@@ -19,8 +19,8 @@ MUTANTS = (
         "sums of Laplace noises have a smaller scale",
         Kind.ROUNDING,
         "mechanisms.noise_sums:laplace_width",
-        "smooth = 0.5 / math.tanh(0.5 / scale)",
-        "smooth = 0.95 * scale",
+        "continuous_scale = 0.5 / math.tanh(0.5 / scale)",
+        "continuous_scale = 0.95 * scale",
         _WIDTHS,
     ),
     Mutant(

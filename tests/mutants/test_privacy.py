@@ -10,8 +10,8 @@ MUTANTS = (
         "to replace a unit costs as much as to add one",
         Kind.NEIGHBOURS,
         "privacy.curve:Curve.for_neighbours",
-        "Curve(self.group(2).parts, wanted)",
-        "Curve(self.parts, wanted)",
+        "Curve(self.group(2).parts, relation)",
+        "Curve(self.parts, relation)",
         (
             "privacy/test_curve.py::test_relations_are_not_mixed",
             "privacy/test_theorems.py::test_replace_is_never_costed_as_add_remove",
@@ -40,8 +40,8 @@ MUTANTS = (
         "advanced composition without its two",
         Kind.FACTOR_TWO,
         "privacy.theorems:advanced",
-        "math.sqrt(-2 * count * math.log(extra))",
-        "math.sqrt(-count * math.log(extra))",
+        "math.sqrt(-2 * count * math.log(slack_delta))",
+        "math.sqrt(-count * math.log(slack_delta))",
         ("privacy/test_theorems.py::test_advanced_composition",),
     ),
     Mutant(
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "what has no bound costs nothing",
         Kind.CHARGE_ORDER,
-        "privacy.budget:_sum",
+        "privacy.budget:_add_stated",
         "return None if a is None or b is None else amounts.add(a, b)",
         "return (a or 0) + (b or 0)",
         ("privacy/test_budget.py::test_gaussian_noise_closes_the_pure_currency",),
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "a missing cost takes the other's place",
         Kind.CHARGE_ORDER,
-        "privacy.budget:_sum",
+        "privacy.budget:_add_stated",
         "return None if a is None or b is None else amounts.add(a, b)",
         "return b if a is None else a if b is None else a + b",
         ("privacy/test_budget.py::test_the_sum_of_costs_misses_what_any_of_them_misses",),
@@ -99,7 +99,7 @@ MUTANTS = (
         "replaced units are charged in one order of all parts",
         Kind.NEIGHBOURS,
         "privacy.curve:Curve._sides",
-        "tuple(((max(loss, loss.reversed(), key=worse), count) for loss, count in self.parts))",
+        "tuple(((max(loss, loss.reversed(), key=divergence), count) for loss, count in self.parts))",
         "self.parts",
         ("privacy/test_replace.py::test_a_batch_is_charged_the_worse_order_of_every_part",),
     ),

@@ -8,9 +8,9 @@ MUTANTS = (
     Mutant(
         "a probability below all floats is said to be 0",
         Kind.DELTA,
-        "privacy.theorems:_probability",
-        "max(5e-324, math.exp(min(0.0, log)) * _UP)",
-        "math.exp(min(0.0, log)) * _UP",
+        "privacy.theorems:_upper_probability",
+        "max(5e-324, math.exp(min(0.0, log)) * _ROUND_UP)",
+        "math.exp(min(0.0, log)) * _ROUND_UP",
         ("vectors/test_theorem_vectors.py::test_vectors[privacy.theorems.renyi_to_delta]",),
     ),
     Mutant(
@@ -25,8 +25,8 @@ MUTANTS = (
         "equal outcomes of a large loss are counted against each other",
         Kind.FACTOR_TWO,
         "privacy.losses:PairLoss.renyi",
-        "return (most + math.log(scaled)) / z if z else self._mean()",
-        "return (most - math.log(scaled)) / z if z else self._mean()",
+        "return (log_largest + math.log(scaled)) / z if z else self._mean()",
+        "return (log_largest - math.log(scaled)) / z if z else self._mean()",
         ("vectors/test_loss_vectors.py::test_vectors[privacy.losses.PairLoss.renyi]",),
     ),
     Mutant(
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "far below the largest loss of very little noise nothing leaks",
         Kind.DELTA,
-        "privacy.noise_losses:_lifted",
+        "privacy.noise_losses:_scaled_expm1",
         "math.exp(min(700.0, y - beta))",
         "math.exp(min(700.0, y + beta))",
         ("vectors/test_loss_vectors.py::test_vectors[privacy.noise_losses.LaplaceLoss.delta]",),

@@ -101,7 +101,7 @@ def test_a_renamed_class_and_a_new_optional_field_change_no_written_text(
     assert written == '{"kind":"test-written-before/1","size":3}'
     with pytest.raises(ValueError, match="already"):
         codec.value("test-written-before")(Renamed)
-    monkeypatch.setattr(codec, "_types", {})
+    monkeypatch.setattr(codec, "_class_by_kind", {})
     codec.value("test-written-before")(Renamed)
     assert codec.loads(written) == Renamed(3)
     assert codec.dumps(Renamed(3)) == written

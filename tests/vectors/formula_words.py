@@ -17,6 +17,7 @@ LOSS_WORDS = frozenset(
         "cost",
         "delta",
         "epsilon",
+        "exception",
         "excess",
         "failure",
         "gap",
@@ -51,7 +52,6 @@ LOSS_WORDS = frozenset(
         "times",
         "tradeoff",
         "units",
-        "usual",
     ]
 )
 LOSS_PARAMETERS = frozenset({"confidence", "delta", "order", "rho", "signed", "slack"})

@@ -155,7 +155,7 @@ def _delta_of_pairs() -> Iterator[Vector]:
 
 
 @REGISTRY.formula("privacy.losses.PairLoss.failure")
-@REGISTRY.formula("privacy.losses.PairLoss._other_failure")
+@REGISTRY.formula("privacy.losses.PairLoss._reverse_failure")
 def _failure_of_pairs() -> Iterator[Vector]:
     for p, q, failure in (
         ((1, 0, 0), ("0.5", "0.25", "0.25"), F(1, 2)),

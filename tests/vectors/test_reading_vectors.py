@@ -169,7 +169,7 @@ def _passed(epsilon: Real, delta: Real, share: str) -> Real:
     return real(epsilon) - MP.log(1 - delta / real(share)) if delta < real(share) else MP.mpf(1000) - real(epsilon)
 
 
-@REGISTRY.formula("privacy.reading._usual")
+@REGISTRY.formula("privacy.reading._default_exception")
 def _usual() -> Iterator[Vector]:
     """Ten times the δ of an exchange, δ(1 + e^ε); of one unit where that is 1 or more; else half way to 1."""
     for epsilon, delta in (("1", "1e-6"), ("0.5", "1e-3")):
@@ -204,9 +204,9 @@ def _default_order() -> Iterator[Vector]:
         yield exact(order, lambda d=delta: sf.odometer([sf.Curve.pure(1)], d).order)
 
 
-@REGISTRY.formula("privacy.odometer._adaptive")
-@REGISTRY.formula("privacy.odometer._totals")
-def _adaptive() -> Iterator[Vector]:
+@REGISTRY.formula("privacy.odometer._adaptive_line")
+@REGISTRY.formula("privacy.odometer._cumulative")
+def _adaptive_line() -> Iterator[Vector]:
     """Divergences of randomised response are added up; the smaller of both lines, and what failures add to it."""
     for epsilon, delta, order, count in (("0.1", "1e-6", "30", 40), ("0.5", "0.01", "4", 3), ("0.01", "1e-3", "12", 1)):
         line = [

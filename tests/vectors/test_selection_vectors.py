@@ -133,7 +133,7 @@ def _kept(epsilon: Fraction, delta: Fraction) -> tuple[Real, ...]:
 
 
 @REGISTRY.formula("mechanisms.key_thresholds._keep_cuts")
-@REGISTRY.formula("mechanisms.key_thresholds.KeyThreshold._each")
+@REGISTRY.formula("mechanisms.key_thresholds.KeyThreshold._decision_budget")
 def _optimal_rule() -> Iterator[Vector]:
     """One key per unit: the least count that is surely kept, and the chance of those below."""
     for epsilon, delta, neighbours in (

@@ -1,17 +1,17 @@
-"""A mechanism says how its noise is drawn, what it leaks and how wrong it is, in one frozen value.
+"""Mechanisms: frozen values that draw their noise, state their privacy loss and bound their error.
 
-bits                            the only source of randomness; exact decisions about a uniform number known bit by bit
+bits                            the only source of randomness; exact decisions about uniform numbers
 protocols                       the three kinds: additive, selection, interactive
-laplace, gaussian, guide_tables the exact laws: vectorised, scalar, and from guide tables
+laplace, gaussian, guide_tables exact samplers: vectorised, scalar, and by guide table
 confidence_limits               exact confidence limits of a frequency
-grids                           whole steps in, whole steps plus noise out
-additive, response              the values users hold: noise, and reports randomised at the source
-races, scores                   exact choices among many; scores on a public grid
-selection, sparse               choosing one of many, above a threshold
-rank_choices, quantiles         choosing by rank, in many groups at once
-quantiles                       what old ledgers say of them
+grids                           conversion to whole grid steps and back
+additive, noise_sums            Laplace and Gaussian noise; half-widths of sums of noises
+response                        local mechanisms: reports randomised at the source
+races, selection                exact choice among many; selection by scores, and of frequent values
+sparse                          the sparse vector technique
+rank_choices, quantiles         selection by rank, in many groups at once
 key_thresholds                  which keys may be shown
-selection                       the most frequent values of many groups
+factorisations                  the matrix mechanism for running totals
 """
 
 from sfumato.mechanisms.additive import Gaussian, Laplace

@@ -1,4 +1,4 @@
-"""Additive noise is a value that says how it is drawn, what it leaks and how wrong it can be."""
+"""Additive mechanisms: frozen values that draw their noise, state its privacy loss and bound its error."""
 
 from __future__ import annotations
 
@@ -21,34 +21,36 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, 
 Size = Fraction | tuple[Fraction, ...]
 
 LEAST_STEPS, MOST_STEPS = Fraction(1, 1000), Fraction(10**12)
-"""Scales, in steps, between which every draw is exact and bounded in time."""
+"""The range of scales, in grid steps, in which every draw is exact and bounded in time."""
 _LAPLACE_TABLE_PAYS, _GAUSSIAN_TABLE_PAYS = 1 << 19, 1 << 16  # draws after which building a table has paid
 
 
-def _sizes(value: Number | Iterable[Number], name: str, grid: Fraction | None) -> Size:
-    """Read one scale, or one for each element, within the range in which every draw is exact and bounded in time."""
-    many = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes)) and np.ndim(value) > 0
-    given: list[Any] = list(cast("Iterable[Number]", value)) if many else [value]
-    sizes = [exact(each, name, POSITIVE) for each in given]
-    for each in sizes:
-        if not LEAST_STEPS <= each / (grid or 1) <= MOST_STEPS:
-            raise InvalidParameter(name, each, "between 0.001 and 1e12 grid steps", fix="choose another grid")
-    if not sizes:
+def _parse_sizes(value: Number | Iterable[Number], name: str, grid: Fraction | None) -> Size:
+    """Parse one scale, or one per element, within the range in which every draw is exact and bounded in time."""
+    is_sequence = (
+        isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes)) and np.ndim(value) > 0
+    )
+    raw_scales: list[Any] = list(cast("Iterable[Number]", value)) if is_sequence else [value]
+    scales = [exact(scale, name, POSITIVE) for scale in raw_scales]
+    for scale in scales:
+        if not LEAST_STEPS <= scale / (grid or 1) <= MOST_STEPS:
+            raise InvalidParameter(name, scale, "between 0.001 and 1e12 grid steps", fix="choose another grid")
+    if not scales:
         raise InvalidParameter(name, value, "one number, or one for each element")
-    return tuple(sizes) if many else sizes[0]
+    return tuple(scales) if is_sequence else scales[0]
 
 
-def _shown(size: Size) -> str:
+def _format_size(size: Size) -> str:
     if isinstance(size, Fraction):
         return text(size)
-    more = ", …" if len(size) > 4 else ""
-    return f"[{', '.join(text(each) for each in size[:4])}{more}]"
+    ellipsis = ", …" if len(size) > 4 else ""
+    return f"[{', '.join(text(scale) for scale in size[:4])}{ellipsis}]"
 
 
 @codec.value("laplace")
 @dataclass(frozen=True)
 class Laplace:
-    """Discrete Laplace noise has P(x) ∝ e^{−|x|/scale} on whole numbers, or on multiples of a power-of-two ``grid``.
+    """Discrete Laplace noise, P(x) ∝ e^{−|x|/scale} on the integers, or on multiples of a power-of-two ``grid``.
 
     Drawn exactly; ε-DP with ε = Δ₁/scale (Dwork, McSherry, Nissim & Smith 2006; on ℤ: Ghosh, Roughgarden &
     Sundararajan 2009). A sequence of scales gives each element its own.
@@ -67,7 +69,7 @@ class Laplace:
     def __init__(self, scale: Number | Iterable[Number], grid: Number | None = None) -> None:
         step = grids.power_of_two(grid)
         object.__setattr__(self, "grid", step)
-        object.__setattr__(self, "scale", _sizes(scale, "scale", step))
+        object.__setattr__(self, "scale", _parse_sizes(scale, "scale", step))
 
     @classmethod
     def of_size(cls, size: Fraction) -> Laplace:
@@ -79,7 +81,7 @@ class Laplace:
 
     @classmethod
     def closed_form(cls, *, epsilon: Fraction | None, rho: Fraction | None) -> Fraction | None:  # noqa: ARG003
-        """Give the scale for a change of norm 1, by ε = Δ₁/scale."""
+        """Return the scale for a change of norm 1, by ε = Δ₁/scale."""
         return None if epsilon is None else 1 / epsilon
 
     @property
@@ -91,23 +93,20 @@ class Laplace:
         return _apply(self, values)
 
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
-        """Give the curve of what it leaks when one unit moves the values by at most this: that of the noise actually
-        drawn.
-        """
+        """Return the privacy loss of the noise as drawn, for values of this sensitivity."""
         change = grids.in_steps(Sensitivity.of(sensitivity), self.grid)
         return compose(Curve.discrete_laplace(size, part) for size, part in _split(self.sizes, change))
 
     def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
-        """Find the least half-width w with P(all of k noises within ±w) ≥ confidence, by the law's own tail
-        2q^{t}/(1+q).
+        """Return the least half-width w with P(all of k noises within ±w) ≥ confidence, by the exact tail 2q^{t}/(1+q).
 
-        With several scales it is that of the largest. Rounding the values to a grid, half a step at most, is not
-        noise and not in it.
+        With several scales it is that of the largest. The rounding of values to a grid, at most half a step, is not
+        included.
         """
         return laplace.half_width(max(self.sizes), _miss(confidence, k)) * (self.grid or Fraction(1))
 
     def sum_error(self, terms: int, confidence: Number = "0.95", k: int = 1) -> Fraction:
-        """Find the half-width for k sums of so many noises each, which may share noises (``noise_sums``; a union
+        """Return the half-width for k sums of ``terms`` noises each, which may share noises (``noise_sums``; a union
         bound).
         """
         width = noise_sums.laplace_width(float(max(self.sizes)), terms, _rarely(confidence, k))
@@ -124,13 +123,13 @@ class Laplace:
         return Laplace, (self.scale, self.grid)
 
     def __repr__(self) -> str:
-        return f"Laplace(scale={_shown(self.scale)}{'' if self.grid is None else f', grid={text(self.grid)}'})"
+        return f"Laplace(scale={_format_size(self.scale)}{'' if self.grid is None else f', grid={text(self.grid)}'})"
 
 
 @codec.value("gaussian")
 @dataclass(frozen=True)
 class Gaussian:
-    """Discrete Gaussian noise has P(x) ∝ e^{−x²/2σ²} on whole numbers, or on multiples of a power-of-two ``grid``.
+    """Discrete Gaussian noise, P(x) ∝ e^{−x²/2σ²} on the integers, or on multiples of a power-of-two ``grid``.
 
     Drawn exactly; ρ-zCDP with ρ = Δ₂²/2σ² (Canonne, Kamath & Steinke 2020). A sequence of sigmas gives each element
     its own.
@@ -149,7 +148,7 @@ class Gaussian:
     def __init__(self, sigma: Number | Iterable[Number], grid: Number | None = None) -> None:
         step = grids.power_of_two(grid)
         object.__setattr__(self, "grid", step)
-        object.__setattr__(self, "sigma", _sizes(sigma, "sigma", step))
+        object.__setattr__(self, "sigma", _parse_sizes(sigma, "sigma", step))
 
     @classmethod
     def of_size(cls, size: Fraction) -> Gaussian:
@@ -161,12 +160,12 @@ class Gaussian:
 
     @classmethod
     def closed_form(cls, *, epsilon: Fraction | None, rho: Fraction | None) -> Fraction | None:  # noqa: ARG003
-        """Give the σ for a change of norm 1, by ρ = Δ₂²/2σ², rounded up by more than a square root may be off."""
+        """Return the σ for a change of norm 1, by ρ = Δ₂²/2σ², rounded up by more than a square root may be off."""
         return None if rho is None else Fraction(math.sqrt(1 / (2 * rho))) * (1 + Fraction(1, 2**40))
 
     @classmethod
     def classical(cls, epsilon: Number, delta: Number, sensitivity: Sensitivity | Number = 1) -> Gaussian:
-        """Make the textbook's noise, σ = Δ₂√(2 ln(1.25/δ))/ε, for ε < 1 only (Dwork & Roth 2014, Thm A.1).
+        """Return the textbook mechanism, σ = Δ₂√(2 ln(1.25/δ))/ε, for ε < 1 only (Dwork & Roth 2014, Thm A.1).
 
         For comparison: ``calibrate(Gaussian, …)`` finds less noise for the same promise, and for any ε.
         """
@@ -189,28 +188,26 @@ class Gaussian:
         return _apply(self, values)
 
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
-        """Give the curve of what it leaks when one unit moves the values by at most this: that of the noise actually
-        drawn.
-        """
+        """Return the privacy loss of the noise as drawn, for values of this sensitivity."""
         change = grids.in_steps(Sensitivity.of(sensitivity), self.grid)
         if len(self.sizes) == 1:
             return Curve.discrete_gaussian(self.sizes[0], change)
         return _unequal_gaussian(self.sizes, change)
 
     def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
-        """Find the least half-width w with P(all of k noises within ±w) ≥ confidence, by the law's own tail."""
+        """Return the least half-width w with P(all of k noises within ±w) ≥ confidence, by the exact tail."""
         beta, sigma = _miss(confidence, k), float(max(self.sizes))
         return _gaussian_width(sigma, beta) * (self.grid or Fraction(1))
 
     def sum_error(self, terms: int, confidence: Number = "0.95", k: int = 1) -> Fraction:
-        """Find the half-width for k sums of so many noises each, which may share noises (``noise_sums``; a union
+        """Return the half-width for k sums of ``terms`` noises each, which may share noises (``noise_sums``; a union
         bound).
         """
         miss, sigma = _rarely(confidence, k), float(max(self.sizes))
-        one = noise_sums.gaussian_miss(sigma, terms, miss)
+        single_miss = noise_sums.gaussian_miss(sigma, terms, miss)
         width = math.ceil(noise_sums.gaussian_chernoff(sigma, terms, miss))
-        if one > 0:
-            width = min(width, _gaussian_width(sigma * math.sqrt(terms) * (1 + 1e-12), one))
+        if single_miss > 0:
+            width = min(width, _gaussian_width(sigma * math.sqrt(terms) * (1 + 1e-12), single_miss))
         return width * (self.grid or Fraction(1))
 
     def words(self, unit_value: Fraction = Fraction(1), digits: int = 6) -> str:
@@ -224,7 +221,7 @@ class Gaussian:
         return Gaussian, (self.sigma, self.grid)
 
     def __repr__(self) -> str:
-        return f"Gaussian(sigma={_shown(self.sigma)}{'' if self.grid is None else f', grid={text(self.grid)}'})"
+        return f"Gaussian(sigma={_format_size(self.sigma)}{'' if self.grid is None else f', grid={text(self.grid)}'})"
 
 
 def _largest(size: Size, unit_value: Fraction, digits: int) -> str:
@@ -233,23 +230,23 @@ def _largest(size: Size, unit_value: Fraction, digits: int) -> str:
 
 def _in_steps(size: Size, grid: Fraction | None) -> tuple[Fraction, ...]:
     sizes = size if isinstance(size, tuple) else (size,)
-    return sizes if grid is None else tuple(each / grid for each in sizes)
+    return sizes if grid is None else tuple(scale / grid for scale in sizes)
 
 
 def _apply(mechanism: Laplace | Gaussian, values: Any) -> Any:
     sampler = mechanism.sampler
     if type(values) is int and mechanism.grid is None and len(sampler.sizes) == 1:
         return sampler.added(values)
-    single = type(values) is int or isinstance(values, Fraction)
-    array: Any = values if single else grids.as_numbers(values, mechanism.grid, "values")
-    if len(sampler.sizes) > 1 and np.shape(array)[-1:] != (len(sampler.sizes),):
+    is_scalar = type(values) is int or isinstance(values, Fraction)
+    numbers: Any = values if is_scalar else grids.as_numbers(values, mechanism.grid, "values")
+    if len(sampler.sizes) > 1 and np.shape(numbers)[-1:] != (len(sampler.sizes),):
         rule = f"as many as there are scales ({len(sampler.sizes)}), or rows of as many"
-        raise InvalidParameter("values", grids.described(np.asarray(array)), rule)
-    return grids.noisy(array, mechanism.grid, sampler.added, sampler.planned(np.size(array)))
+        raise InvalidParameter("values", grids.described(np.asarray(numbers)), rule)
+    return grids.noisy(numbers, mechanism.grid, sampler.added, sampler.planned(np.size(numbers)))
 
 
 class Sampler:
-    """A sampler chooses between the table, the vectorised and the scalar way to draw: one law, three costs."""
+    """Draws from one law by table, vectorised or one at a time, whichever is cheapest."""
 
     def __init__(self, kind: str, sizes: tuple[Fraction, ...]) -> None:
         self.kind = kind
@@ -261,19 +258,19 @@ class Sampler:
 
     @cached_property
     def added(self) -> Callable[[int], int]:
-        """Give a function that adds one number to a value."""
+        """A function that adds one draw to a value."""
         sampler = laplace.LaplaceSampler if self.kind == "laplace" else gaussian.GaussianSampler
         return sampler(self.sizes[0]).added
 
     def planned(self, count: int) -> Any:
-        """Make a function (start, length) → noise, for ``count`` draws in all."""
+        """Return a function (start, length) → noise, for ``count`` draws in all."""
         if len(self.sizes) > 1:
-            return lambda start, length: self._many.draw(
-                self._kinds[np.arange(start, start + length) % len(self.sizes)]
+            return lambda start, length: self._batch.draw(
+                self._scale_index[np.arange(start, start + length) % len(self.sizes)]
             )
         (size,) = self.sizes
-        pays = _LAPLACE_TABLE_PAYS if self.kind == "laplace" else _GAUSSIAN_TABLE_PAYS
-        guide = guide_tables.guide(self.kind, size) if size <= guide_tables.LARGEST and count >= pays else None
+        table_pays = _LAPLACE_TABLE_PAYS if self.kind == "laplace" else _GAUSSIAN_TABLE_PAYS
+        guide = guide_tables.guide(self.kind, size) if size <= guide_tables.LARGEST and count >= table_pays else None
         if guide is not None:
             return lambda _, length: guide.draw(length)
         return lambda _, length: self._law.draw(size, length)
@@ -283,38 +280,38 @@ class Sampler:
         return {size: index for index, size in enumerate(dict.fromkeys(self.sizes))}
 
     @cached_property
-    def _kinds(self) -> NDArray[np.intp]:
+    def _scale_index(self) -> NDArray[np.intp]:
         return np.array([self._distinct[size] for size in self.sizes])
 
     @cached_property
-    def _many(self) -> laplace.LaplaceBatch | gaussian.GaussianBatch:
+    def _batch(self) -> laplace.LaplaceBatch | gaussian.GaussianBatch:
         batch = laplace.LaplaceBatch if self.kind == "laplace" else gaussian.GaussianBatch
         return batch(list(self._distinct))
 
 
 def _split(sizes: tuple[Fraction, ...], change: Sensitivity) -> list[tuple[Fraction, Sensitivity]]:
-    """Split the worst change over coordinates of unequal scales into changes of single scales.
+    """Split the worst change over coordinates of unequal scales into changes at single scales.
 
-    Larger noise is smaller noise plus more of it, so it leaks less. When every coordinate may move fully the worst
-    change is in the smallest scales. Where a total cuts corners off, all scales are taken as the smallest: safe.
+    Larger noise is smaller noise plus independent noise, so it leaks less. If every coordinate may move fully, the
+    worst change is on the smallest scales. If an L1 bound excludes that, all scales are taken as the smallest: safe.
     """
     if len(sizes) == 1 or change.total < change.groups * change.per_group:
         return [(min(sizes), change)]
-    worst = sorted(sizes)[: change.groups]
-    return [(size, Sensitivity(1, change.per_group, neighbours=change.neighbours)) for size in worst]
+    smallest = sorted(sizes)[: change.groups]
+    return [(size, Sensitivity(1, change.per_group, neighbours=change.neighbours)) for size in smallest]
 
 
 def _unequal_gaussian(sizes: tuple[Fraction, ...], change: Sensitivity) -> Curve:
-    """Compute ρ = max Σvᵢ²/2σᵢ²: convex in v, so attained with the largest changes on the smallest σ."""
-    worst = sorted(sizes)
-    moves = [size for size, count in change.coordinates for _ in range(min(count, len(worst)))]
-    pairs = zip(moves, worst, strict=False)
+    """Return the curve of ρ = max Σvᵢ²/2σᵢ²: convex in v, so attained with the largest changes on the smallest σ."""
+    ascending = sorted(sizes)
+    moves = [size for size, count in change.coordinates for _ in range(min(count, len(ascending)))]
+    pairs = zip(moves, ascending, strict=False)
     rho = sum((Fraction(math.ceil(move)) ** 2 / (2 * sigma**2) for move, sigma in pairs), Fraction(0))
     return Curve.concentrated(rho, change.neighbours)
 
 
 def _miss(confidence: Number, k: int) -> float:
-    """Compute the probability with which one of k independent noises may lie outside, so that all lie inside with
+    """Return the probability that one of k independent noises may lie outside, so that all lie inside with
     ``confidence``.
     """
     outside = float(1 - exact(confidence, "confidence", CONFIDENCE))
@@ -322,12 +319,12 @@ def _miss(confidence: Number, k: int) -> float:
 
 
 def _rarely(confidence: Number, k: int) -> float:
-    """Give the probability with which each of k events that depend on one another may fail."""
+    """Return the probability that each of k dependent events may fail (a union bound)."""
     return float(1 - exact(confidence, "confidence", CONFIDENCE)) / whole(k, "k", at_least=1) * (1 - 1e-14)
 
 
 def _gaussian_width(sigma: float, beta: float) -> int:
-    """Find the least w with P(|Y| > w) ≤ β.
+    """Return the least w with P(|Y| > w) ≤ β.
 
     Small σ by summing the law. Large σ: for w + ½ > σ the density is convex, so each term is below its integral
     over a unit around it, and P(|Y| > w) ≤ erfc((w + ½)/σ√2).

@@ -1,23 +1,21 @@
-"""This is the only source of randomness: a stream cipher keyed from the operating system's entropy.
+"""The only source of randomness: a stream cipher keyed from the operating system's entropy.
 
 Each thread has its own AES-256-CTR stream under its own random key, so no two streams share a block. A stream is
 keyed anew after a gibibyte and after a fork: a child process that inherited its parent's stream would otherwise repeat
 its noise, and noise seen twice can be subtracted. There is no seed and no way to set one.
 
-A stream is in one hand at a time: whoever draws takes it out of the thread's idle ones and puts it back afterwards.
-What interrupts a draw in the same thread and draws itself (a signal handler, a finaliser) finds none idle and opens
-its own, so no byte is handed out twice, wherever the interruption falls.
+A stream has one user at a time: a draw takes it from the thread's idle streams and puts it back afterwards. Code that
+interrupts a draw in the same thread and draws itself (a signal handler, a finaliser) finds none idle and opens its own,
+so no byte is used twice, wherever the interruption falls.
 
 A source of entropy that is stuck gives the same key again, and the same noise. Every key is compared with another one
 drawn just before it and with those used before in this process; equal keys are refused.
 
-A uniform number is known bit by bit, and decisions about it are made exactly.
-
-A uniform V in (0, 1) starts as its first n bits, v: it lies in [v, v+1)/2ⁿ. A question about V (is it below p? what
-is ⌊b·(C − ln V)⌋?) is answered as soon as the whole interval agrees; otherwise 64 more bits are drawn and the
-arithmetic gets more digits. No probability is ever rounded. This is the slow, exact path: the vectorised samplers
-decide all but a few draws in a million by floating point with a proven margin, and send the rest here with the bits
-already drawn.
+*Exact decisions.* A uniform V in (0, 1) starts as its first n bits, v: it lies in [v, v+1)/2ⁿ. A question about V (is
+it below p? what is ⌊b·(C − ln V)⌋?) is answered as soon as the whole interval agrees; otherwise 64 more bits are drawn
+and the arithmetic gets more digits. No probability is ever rounded. This is the slow, exact path: the vectorised
+samplers decide all but a few draws in a million by floating point with a proven margin, and send the rest here with the
+bits already drawn.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ _MOST_KEYS = 1 << 16
 
 
 class Stream:
-    """A stream is an endless run of random bytes, for one caller at a time."""
+    """An endless stream of random bytes, for one caller at a time."""
 
     def __init__(self) -> None:
         self._process = -1
@@ -53,7 +51,7 @@ class Stream:
         self._encrypt: Any = None
 
     def take(self, count: int) -> bytes:
-        """Take the next ``count`` bytes."""
+        """Return the next ``count`` bytes."""
         while True:
             if self._process != os.getpid() or self._left <= 0:
                 self._key()
@@ -62,7 +60,7 @@ class Stream:
                 return taken
 
     def _run(self, count: int) -> bytes:
-        """Small requests are served from a pool, large ones directly."""
+        """Serve small requests from a pool, large ones directly."""
         if count > _POOL // 4:
             return self._fresh(count)
         start, self._next = self._next, self._next + count
@@ -75,9 +73,9 @@ class Stream:
         self._left -= count
         if count <= len(_ZEROS):
             return bytes(self._encrypt.update(memoryview(_ZEROS)[:count]))
-        whole, rest = divmod(count, len(_ZEROS))
-        parts = [self._encrypt.update(_ZEROS) for _ in range(whole)]
-        return b"".join([*parts, self._encrypt.update(_ZEROS[:rest])])
+        full_blocks, remainder = divmod(count, len(_ZEROS))
+        blocks = [self._encrypt.update(_ZEROS) for _ in range(full_blocks)]
+        return b"".join([*blocks, self._encrypt.update(_ZEROS[:remainder])])
 
     def _key(self) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -91,25 +89,25 @@ class Stream:
 
 
 _keys: dict[bytes, object] = {}
-"""Fingerprints of the keys that this process, and those it was forked from, drew: the latest of them."""
+"""Fingerprints of the latest keys that this process, and those it was forked from, drew."""
 
 
 def _new_key() -> bytes:
-    """Draw a key that was not drawn before. Two are drawn: a stuck source is found out at its first use in every
+    """Draw a key that was not drawn before. Two are drawn, so that a stuck source is detected at its first use in every
     process.
     """
     if len(_keys) >= _MOST_KEYS:
         _keys.clear()
     for _ in range(2):
-        key, mine = os.urandom(32), object()
+        key, marker = os.urandom(32), object()
         # One operation of the interpreter looks and writes, so two threads cannot both be first.
-        if _keys.setdefault(hashlib.sha256(key).digest(), mine) is not mine:
+        if _keys.setdefault(hashlib.sha256(key).digest(), marker) is not marker:
             raise EntropyStuck
     return key
 
 
 class _Streams(threading.local):
-    """These are the streams of a thread that nobody is drawing from."""
+    """The idle streams of a thread."""
 
     def __init__(self) -> None:
         self.idle: list[Stream] = []
@@ -119,7 +117,7 @@ _streams = _Streams()
 
 
 def _forget() -> None:
-    """Forget, in a child after a fork, whatever the parent's streams would have said next: it is not ours to say."""
+    """Drop the parent's streams in a child after a fork: the child must not repeat the parent's bytes."""
     global _streams
     _streams = _Streams()
 
@@ -128,7 +126,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _take(count: int) -> bytes:
-    """Take the next ``count`` bytes of a stream that is nobody else's meanwhile."""
+    """Return the next ``count`` bytes of a stream that nobody else uses meanwhile."""
     idle = _streams.idle
     try:
         stream = idle.pop()
@@ -150,9 +148,7 @@ def shorts(count: int) -> NDArray[np.uint16]:
 
 
 def integer(width: int) -> int:
-    """Draw one uniform integer of ``width`` bits: whole bytes are read, and bits of the last that are not asked for
-    dropped.
-    """
+    """Draw one uniform integer of ``width`` bits: whole bytes are read, and surplus bits of the last are dropped."""
     return int.from_bytes(_take(-(-width // 8)), "little") >> (-width % 8)
 
 
@@ -164,35 +160,35 @@ def below(limit: int) -> int:
 
 
 def all_below(limit: int, count: int) -> NDArray[np.int64]:
-    """Draw independent uniform integers in [0, limit), limit ≤ 2³¹: the high half of a product, rejecting the uneven
-    rest (Lemire 2019).
+    """Draw independent uniform integers in [0, limit), limit ≤ 2³¹: the high half of a product, with rejection (Lemire
+    2019).
     """
-    found = np.empty(count, np.int64)
-    todo = np.arange(count)
-    uneven = np.uint64((1 << 32) % limit)
-    while todo.size:
-        halves = np.frombuffer(_take(4 * todo.size), np.uint32).astype(np.uint64) * np.uint64(limit)
-        good = (halves & np.uint64(0xFFFFFFFF)) >= uneven
-        found[todo[good]] = (halves[good] >> np.uint64(32)).astype(np.int64)
-        todo = todo[~good]
-    return found
+    draws = np.empty(count, np.int64)
+    pending = np.arange(count)
+    bias_limit = np.uint64((1 << 32) % limit)
+    while pending.size:
+        products = np.frombuffer(_take(4 * pending.size), np.uint32).astype(np.uint64) * np.uint64(limit)
+        is_unbiased = (products & np.uint64(0xFFFFFFFF)) >= bias_limit
+        draws[pending[is_unbiased]] = (products[is_unbiased] >> np.uint64(32)).astype(np.int64)
+        pending = pending[~is_unbiased]
+    return draws
 
 
 def each_below(limits: NDArray[np.int64]) -> NDArray[np.int64]:
     """Draw one uniform integer in [0, limit) for each of these limits, up to 2⁶³, by rejection."""
-    found = np.zeros(limits.size, np.int64)
-    todo = np.flatnonzero(limits > 1)
+    draws = np.zeros(limits.size, np.int64)
+    pending = np.flatnonzero(limits > 1)
     masks = _masks(limits)
-    while todo.size:
-        drawn = (words(todo.size) & masks[todo]).astype(np.int64)
-        good = drawn < limits[todo]
-        found[todo[good]] = drawn[good]
-        todo = todo[~good]
-    return found
+    while pending.size:
+        candidates = (words(pending.size) & masks[pending]).astype(np.int64)
+        is_below = candidates < limits[pending]
+        draws[pending[is_below]] = candidates[is_below]
+        pending = pending[~is_below]
+    return draws
 
 
 def _masks(limits: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Give for each limit the least number 2ᵏ − 1 that is no smaller than what lies below it."""
+    """Return for each limit the least 2ᵏ − 1 ≥ limit − 1."""
     masks = limits.astype(np.uint64) - np.uint64(1)
     for shift in (1, 2, 4, 8, 16, 32):
         masks |= masks >> np.uint64(shift)
@@ -204,7 +200,7 @@ _LN2: dict[int, Decimal] = {}
 
 
 def digits(count: int) -> Context:
-    """Make decimal arithmetic with room for huge exponents; every elementary function is correctly rounded."""
+    """Return a decimal context with room for huge exponents; every elementary function is correctly rounded."""
     return Context(prec=count, Emax=10**15, Emin=-(10**15))
 
 
@@ -217,13 +213,13 @@ def log_uniform(v: int, width: int, context: Context) -> tuple[Decimal, Decimal]
     if context.prec not in _LN2:
         _LN2[context.prec] = Decimal(2).ln(context)
     shift = context.multiply(_LN2[context.prec], Decimal(width))
-    least = context.subtract(shift, Decimal(v + 1).ln(context))
-    most = context.subtract(shift, Decimal(v).ln(context)) if v else Decimal("Infinity")
-    return least, most
+    low = context.subtract(shift, Decimal(v + 1).ln(context))
+    high = context.subtract(shift, Decimal(v).ln(context)) if v else Decimal("Infinity")
+    return low, high
 
 
 def settle(v: int, width: int, decide: Callable[[int, int, Context], _T | None]) -> _T:
-    """Ask ``decide(v, width, context)`` with ever more bits and digits until it answers."""
+    """Call ``decide(v, width, context)`` with ever more bits and digits until it returns an answer."""
     precision = 20 - 20 * (-width // 64)
     while (answer := decide(v, width, digits(precision))) is None:
         v, width, precision = (v << 64) | integer(64), width + 64, precision + 20
@@ -236,7 +232,9 @@ def slack(value: Decimal, context: Context) -> Decimal:
 
 
 def floor_of(value: tuple[Decimal, Decimal], size: Decimal, context: Context) -> int | None:
-    """Find the common floor of all numbers between two bounds, or None; ``size`` bounds what they are made from."""
+    """Return the common floor of all numbers between two bounds, or None; ``size`` bounds what they are
+    computed from.
+    """
     low, high = value
     if not high.is_finite():
         return None
@@ -246,7 +244,7 @@ def floor_of(value: tuple[Decimal, Decimal], size: Decimal, context: Context) ->
 
 
 def less(v: int, width: int, threshold: Callable[[Context], Decimal]) -> bool:
-    """Tell whether V < p, for a probability p computed to any precision."""
+    """Return whether V < p, for a probability p computed to any precision."""
 
     def decide(v: int, width: int, context: Context) -> bool | None:
         scaled = context.multiply(threshold(context), Decimal(1 << width))

@@ -1,4 +1,4 @@
-"""Confidence limits of a frequency are computed exactly (Clopper & Pearson 1934)."""
+"""Exact confidence limits of a frequency (Clopper & Pearson 1934)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ which floating point knows fifteen digits."""
 
 
 def upper_tail(successes: int, trials: int, chance: float) -> float:
-    """Compute P(X ≥ successes) for X binomial: the first term times the sum of what follows it, which falls
+    """Return P(X ≥ successes) for X binomial: the first term times the sum of the following ratios, which fall
     geometrically.
     """
     if successes <= 0:
@@ -30,15 +30,15 @@ def upper_tail(successes: int, trials: int, chance: float) -> float:
         + successes * math.log(chance)
         + (trials - successes) * math.log1p(-chance)
     )
-    following = np.arange(successes, min(trials, successes + 8 * math.isqrt(trials) + 200))
-    ratios = (trials - following) / (following + 1) * (chance / (1 - chance))
+    later_counts = np.arange(successes, min(trials, successes + 8 * math.isqrt(trials) + 200))
+    ratios = (trials - later_counts) / (later_counts + 1) * (chance / (1 - chance))
     rounding = 1 + _ROUNDING + _ROUNDING_EACH * trials
     return min(1.0, math.exp(min(0.0, log_first)) * (1 + float(np.cumprod(ratios).sum())) * rounding)
 
 
 def at_least(successes: int, trials: int, miss: float) -> float:
-    """Find a p that the true chance exceeds except with probability ``miss``: the p at which so many successes are that
-    unlikely.
+    """Return a p that the true probability exceeds except with probability ``miss``: the p at which so many successes
+    are that unlikely.
     """
     if successes == 0:
         return 0.0
@@ -50,5 +50,5 @@ def at_least(successes: int, trials: int, miss: float) -> float:
 
 
 def at_most(successes: int, trials: int, miss: float) -> float:
-    """Find a p that the true chance stays below except with probability ``miss``."""
+    """Return a p that the true probability stays below except with probability ``miss``."""
     return 1.0 - at_least(trials - successes, trials, miss)

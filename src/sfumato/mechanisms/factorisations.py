@@ -1,4 +1,4 @@
-"""Running totals are released through a factorisation of the matrix L that adds up all days so far.
+"""Factorisations of the prefix-sum matrix L, through which running totals are released (the matrix mechanism).
 
 Let t hold the totals of n days. Noise is added to B·t, where B is a matrix of whole numbers, and what is shown is
 A·(B·t + noise) with A = L·B⁺, the unbiased estimate of least squares: A·B = L, so the noise of day i is a_i·noise, with
@@ -44,22 +44,22 @@ MOST_PERIODS = 2_000
 """Matrices of this size are factorised within a few seconds."""
 MOST_OPTIMISED = 400
 """Longer series are within a twentieth of the optimum, and are not optimised: that would take minutes."""
-_STEPS = 30
-"""Of the optimisation: then the worst day is within 0.5 % of the least possible."""
+_ITERATIONS = 30
+"""Iterations of the optimisation, after which the worst day is within 0.5 % of the optimum."""
 FORMS = ("optimised", "square root", "tree", "each day")
 
 
 @codec.value("factorisation")
 @dataclass(frozen=True)
 class Factorisation:
-    """A factorisation says through which whole-number matrix the totals of so many periods are measured."""
+    """The integer matrix through which the totals of so many periods are measured."""
 
     form: str
     periods: int
     bits: int
     """The matrix is held in steps of 2^−bits."""
     branching: int = 0
-    """Of a tree: how many blocks are one of the next larger."""
+    """For a tree: how many blocks make one of the next size."""
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
@@ -73,25 +73,23 @@ class Factorisation:
 
     @cached_property
     def weights(self) -> Integers:
-        """Give B in whole steps: one row for each number that is measured, one column for each period."""
-        found = np.round(_intended(self.form, self.periods, self.branching) * 2**self.bits).astype(np.int64)
-        found.setflags(write=False)
-        return found
+        """B in whole steps: one row per measured number, one column per period."""
+        rounded_matrix = np.round(_unrounded(self.form, self.periods, self.branching) * 2**self.bits).astype(np.int64)
+        rounded_matrix.setflags(write=False)
+        return rounded_matrix
 
     @property
     def decoder(self) -> Floats:
-        """Give A = L·B⁺, which turns what was measured, in steps, into running totals."""
+        """A = L·B⁺, which turns the measurements, in steps, into running totals."""
         return _decoder(self)
 
     @cached_property
     def lengths(self) -> Floats:
-        """Give the Euclidean length of each row of A: the noise of the running total of a period, where each noise is
-        1.
-        """
+        """The L2 norm of each row of A: the noise of each running total, in units of one measurement's noise."""
         return np.sqrt((self.decoder**2).sum(axis=1))
 
     def words(self) -> str:
-        """Say the factorisation in words."""
+        """Describe the factorisation in words."""
         return {
             "optimised": f"the optimal factorisation for {self.periods:,} periods",
             "square root": "the square-root factorisation",
@@ -101,52 +99,52 @@ class Factorisation:
 
 
 @lru_cache(maxsize=16)
-def _decoder(made: Factorisation) -> Floats:
-    """Compute A once for all equal factorisations, also those that are read back."""
-    if made.form == "each day":
-        return _ones(made.periods) / 2**made.bits
-    weights = made.weights.astype(np.float64)
-    return np.linalg.solve(weights.T @ weights, _ones(made.periods).T).T @ weights.T
+def _decoder(factorisation: Factorisation) -> Floats:
+    """Return A, computed once for all equal factorisations, also those that are read back."""
+    if factorisation.form == "each day":
+        return _prefix_sums(factorisation.periods) / 2**factorisation.bits
+    weights = factorisation.weights.astype(np.float64)
+    return np.linalg.solve(weights.T @ weights, _prefix_sums(factorisation.periods).T).T @ weights.T
 
 
 @lru_cache(maxsize=16)
 def candidates(periods: int, order: int, bits: int) -> tuple[Factorisation, ...]:
     """List the factorisations worth comparing, for noise that grows with the L1 norm (order 1) or the L2 norm (2)."""
-    each = Factorisation("each day", periods, bits)
+    identity = Factorisation("each day", periods, bits)
     if periods == 1:
-        return (each,)
+        return (identity,)
     if order == 2:
         form = "optimised" if periods <= MOST_OPTIMISED else "square root"
-        return Factorisation(form, periods, bits), each
-    return *(Factorisation("tree", periods, bits, branching) for branching in _branchings(periods)), each
+        return Factorisation(form, periods, bits), identity
+    return *(Factorisation("tree", periods, bits, branching) for branching in _branchings(periods)), identity
 
 
 def _branchings(periods: int) -> list[int]:
-    """List the least branching for each number of levels, since with more of it the same levels would be larger; for
-    long series that of four levels alone, which is best or within 3 % of it.
+    """Return the least branching for each number of levels (a larger one would only enlarge the blocks); for long
+    series that of four levels alone, which is best or within 3 % of it.
     """
     levels = range(2, max(3, periods.bit_length() + 1)) if periods <= MOST_OPTIMISED else range(4, 5)
-    found = {next(k for k in range(2, periods + 2) if k**level >= periods) for level in levels}
-    return sorted(each for each in found if each < periods)
+    branchings = {next(k for k in range(2, periods + 2) if k**level >= periods) for level in levels}
+    return sorted(branching for branching in branchings if branching < periods)
 
 
 @lru_cache(maxsize=32)
-def _intended(form: str, periods: int, branching: int) -> Floats:
-    """Give B before it is rounded, with columns of length 1 (of a tree: with ones)."""
+def _unrounded(form: str, periods: int, branching: int) -> Floats:
+    """Return B before it is rounded, with columns of length 1 (for a tree: with ones)."""
     if form == "each day":
         return np.eye(periods)
     if form == "tree":
         return _tree(periods, branching)
-    rooted = _square_root(periods)
-    return rooted if form == "square root" else _triangular(_optimised(rooted.T @ rooted))
+    square_root = _square_root(periods)
+    return square_root if form == "square root" else _triangular(_optimised(square_root.T @ square_root))
 
 
-def _ones(periods: int) -> Floats:
+def _prefix_sums(periods: int) -> Floats:
     return np.tril(np.ones((periods, periods)))
 
 
 def _tree(periods: int, branching: int) -> Floats:
-    """Write a row for each block that holds more than one period and not all of them, and for each period."""
+    """Return a row for each block that holds more than one period and not all of them, and for each period."""
     sizes = [1]
     while sizes[-1] * branching < periods:
         sizes.append(sizes[-1] * branching)
@@ -159,22 +157,22 @@ def _square_root(periods: int) -> Floats:
     steps = np.arange(1, periods)
     coefficients = np.concatenate([[1.0], np.cumprod((2 * steps - 1) / (2 * steps))])
     lag = np.subtract.outer(np.arange(periods), np.arange(periods))
-    found = np.where(lag >= 0, coefficients[np.maximum(lag, 0)], 0.0)
-    return found / np.sqrt((found**2).sum(axis=0))
+    toeplitz = np.where(lag >= 0, coefficients[np.maximum(lag, 0)], 0.0)
+    return toeplitz / np.sqrt((toeplitz**2).sum(axis=0))
 
 
 def _optimised(gram: Floats) -> Floats:
-    """Find the X with ones on its diagonal whose worst day errs least, starting from a good one."""
-    sums = _ones(len(gram))
-    days = np.ones(len(gram))
-    multipliers, best, least = np.diag(gram).copy() * len(gram), gram, math.inf
-    for _ in range(_STEPS):
+    """Return the X with ones on its diagonal whose worst day errs least, starting from a good one."""
+    sums = _prefix_sums(len(gram))
+    day_weights = np.ones(len(gram))
+    multipliers, best, best_error = np.diag(gram).copy() * len(gram), gram, math.inf
+    for _ in range(_ITERATIONS):
         errors = np.einsum("ij,ji->i", sums, np.linalg.solve(gram, sums.T)) * np.diag(gram).max()
-        if errors.max() < least:
-            best, least = gram, float(errors.max())
-        days *= errors / errors.max()
+        if errors.max() < best_error:
+            best, best_error = gram, float(errors.max())
+        day_weights *= errors / errors.max()
         scale = np.sqrt(multipliers)
-        values, vectors = np.linalg.eigh(scale[:, None] * (sums.T @ (days[:, None] * sums)) * scale)
+        values, vectors = np.linalg.eigh(scale[:, None] * (sums.T @ (day_weights[:, None] * sums)) * scale)
         root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
         multipliers = np.diag(root).copy()
         gram = root / np.outer(scale, scale)
@@ -183,6 +181,6 @@ def _optimised(gram: Floats) -> Floats:
 
 
 def _triangular(gram: Floats) -> Floats:
-    """Find the lower triangular B with BᵀB = X."""
-    found: Floats = np.ascontiguousarray(np.linalg.cholesky(gram[::-1, ::-1]).T[::-1, ::-1], np.float64)
-    return found
+    """Return the lower triangular B with BᵀB = X."""
+    factor: Floats = np.ascontiguousarray(np.linalg.cholesky(gram[::-1, ::-1]).T[::-1, ::-1], np.float64)
+    return factor

@@ -1,9 +1,9 @@
-"""The discrete Gaussian law, P(x) ∝ e^{−x²/2σ²} on the integers, is drawn exactly for every rational σ.
+"""Exact sampling of the discrete Gaussian, P(x) ∝ e^{−x²/2σ²} on the integers, for every rational σ.
 
 By rejection from the discrete Laplace of scale t = ⌊σ⌋ + 1: a proposal Y is kept with probability e^{−γ}, γ = (|Y|
 − σ²/t)²/2σ² (Canonne, Kamath & Steinke 2020, Alg. 3; about 1.3 proposals a draw for large σ). Keeping means −ln V ≥
-γ for a uniform V: compared in floating point with a margin no rounding can cross, and exactly (``exact_decisions``) in
-the rare rest.
+γ for a uniform V: compared in floating point with a margin no rounding can cross, and exactly (``bits``) in the rare
+rest.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _MARGIN = 2.0**-28  # γ and −ln V are computed to 2⁻⁴⁵ relative; V's in
 
 @lru_cache(maxsize=4096)
 def proposal(sigma: Fraction) -> tuple[Fraction, float, float]:
-    """Give the proposal's scale t, and σ²/t and 2σ² as floats."""
+    """Return the proposal's scale t, and σ²/t and 2σ² as floats."""
     t = math.floor(sigma) + 1
     return Fraction(t), float(sigma**2 / t), float(2 * sigma**2)
 
 
 def kept(y: int, sigma: Fraction, v: int) -> bool:
-    """Tell whether −ln V ≥ γ(y) for V in [v, v+1)/2⁶⁴ and as many further bits as it takes."""
+    """Return whether −ln V ≥ γ(y) for V in [v, v+1)/2⁶⁴ and as many further bits as it takes."""
     t = math.floor(sigma) + 1
     gamma = (abs(y) - sigma**2 / t) ** 2 / (2 * sigma**2)
 
@@ -45,8 +45,8 @@ def kept(y: int, sigma: Fraction, v: int) -> bool:
 
 
 class GaussianSampler:
-    """One deviation is drawn from here, one number at a time without numpy, in a time that does not tell the number's
-    size: how many proposals were refused is independent of the one that is kept.
+    """Draws discrete Gaussian numbers of one deviation, one at a time without numpy, in a time that does not reveal the
+    number's size: how many proposals were rejected is independent of the accepted one.
     """
 
     def __init__(self, sigma: Fraction) -> None:
@@ -63,8 +63,8 @@ class GaussianSampler:
         proposal = self._proposal
         while True:
             parts, v = proposal.parts(), bits.integer(_WIDTH)
-            away = parts[0] * proposal.unit + parts[1] - self._centre
-            gamma = away * away / self._twice
+            distance = parts[0] * proposal.unit + parts[1] - self._centre
+            gamma = distance * distance / self._twice
             gap = math.log(max(v, 1)) - _WIDTH * _LN2 + gamma  # γ − (−ln V)
             if v < _SURE or abs(gap) < _MARGIN * (1 + gamma):
                 if kept(proposal.whole(0, *parts), self.sigma, v):
@@ -81,19 +81,19 @@ def draw_one(sigma: Fraction) -> int:
 def draw(sigma: Fraction, count: int) -> Integers:
     """Draw independent discrete Gaussian numbers of one σ."""
     t, centre, twice = proposal(sigma)
-    found = np.empty(count, np.int64)
-    done = 0
-    while done < count:
-        y = laplace.draw(t, math.ceil(1.4 * (count - done)) + 32)
+    noise = np.empty(count, np.int64)
+    filled = 0
+    while filled < count:
+        y = laplace.draw(t, math.ceil(1.4 * (count - filled)) + 32)
         accepted = y[_accepted(y, centre, twice, [sigma], None)]
-        fresh = accepted[: count - done]
-        found[done : done + fresh.size] = fresh
-        done += fresh.size
-    return found
+        fresh = accepted[: count - filled]
+        noise[filled : filled + fresh.size] = fresh
+        filled += fresh.size
+    return noise
 
 
 class GaussianBatch:
-    """Many deviations are drawn side by side."""
+    """Draws discrete Gaussian numbers of many deviations side by side."""
 
     def __init__(self, sigmas: list[Fraction]) -> None:
         self.sigmas = sigmas
@@ -104,15 +104,17 @@ class GaussianBatch:
 
     def draw(self, which: NDArray[np.intp]) -> Integers:
         """Draw one discrete Gaussian number for each element of ``which``, of deviation ``sigmas[which]``."""
-        found = np.empty(which.size, np.int64)
-        todo = np.arange(which.size)
-        while todo.size:
-            kinds = which[todo]
-            y = self._proposals.draw(kinds)
-            good = _accepted(y, np.take(self._centres, kinds), np.take(self._twices, kinds), self.sigmas, kinds)
-            found[todo[good]] = y[good]
-            todo = todo[~good]
-        return found
+        noise = np.empty(which.size, np.int64)
+        pending = np.arange(which.size)
+        while pending.size:
+            sigma_index = which[pending]
+            y = self._proposals.draw(sigma_index)
+            is_accepted = _accepted(
+                y, np.take(self._centres, sigma_index), np.take(self._twices, sigma_index), self.sigmas, sigma_index
+            )
+            noise[pending[is_accepted]] = y[is_accepted]
+            pending = pending[~is_accepted]
+        return noise
 
 
 def _accepted(
@@ -120,9 +122,9 @@ def _accepted(
     centre: float | NDArray[np.float64],
     twice: float | NDArray[np.float64],
     sigmas: list[Fraction],
-    kinds: NDArray[np.intp] | None,
+    sigma_index: NDArray[np.intp] | None,
 ) -> NDArray[np.bool_]:
-    """Decide which proposals are kept."""
+    """Return which proposals are accepted."""
     words = bits.words(y.size)
     gap = np.maximum(words, np.uint64(1)).astype(np.float64)
     np.log(gap, out=gap)
@@ -135,8 +137,8 @@ def _accepted(
     # 1 + γ is at least the size of both sides where they are close, so the margin covers their rounding.
     gamma += 1
     gamma *= _MARGIN
-    good = gap < 0
+    is_accepted = gap < 0
     for index in np.flatnonzero((np.abs(gap) < gamma) | (words < np.uint64(_SURE))):
-        sigma = sigmas[0] if kinds is None else sigmas[kinds[index]]
-        good[index] = kept(int(y[index]), sigma, int(words[index]))
-    return good
+        sigma = sigmas[0] if sigma_index is None else sigmas[sigma_index[index]]
+        is_accepted[index] = kept(int(y[index]), sigma, int(words[index]))
+    return is_accepted

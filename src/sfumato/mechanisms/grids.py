@@ -1,4 +1,4 @@
-"""Values become whole steps of a grid and leave as whole steps plus noise: nothing wraps or is rounded twice.
+"""Conversion of values to whole grid steps and back, with noise added in between: nothing wraps or is rounded twice.
 
 Integers are their own steps. Floats need a ``grid``, a power of two: they are rounded to the nearest step, NaN
 counts as 0 and infinities as the largest step, so that no value, whatever it is, makes a release fail or look
@@ -27,12 +27,12 @@ _LARGEST_STEP = float(1 << 52)
 
 
 def power_of_two(value: Number | None, name: str = "grid") -> Fraction | None:
-    """Read a grid as an exact power of two, or None for whole numbers."""
+    """Parse a grid as an exact power of two, or None for integers."""
     if value is None:
         return None
     # A float that is a power of two means it: its shortest decimal may not be one.
-    power = isinstance(value, float) and value > 0 and math.frexp(value)[0] == 0.5
-    grid = Fraction(value) if power else exact(value, name, POSITIVE)
+    is_power = isinstance(value, float) and value > 0 and math.frexp(value)[0] == 0.5
+    grid = Fraction(value) if is_power else exact(value, name, POSITIVE)
     if grid.numerator & (grid.numerator - 1) or grid.denominator & (grid.denominator - 1):
         raise InvalidParameter(name, value, "a power of two, such as 1/1024 or 0.25")
     if not Fraction(1, 1 << 60) <= grid <= 1 << 60:
@@ -41,7 +41,9 @@ def power_of_two(value: Number | None, name: str = "grid") -> Fraction | None:
 
 
 def in_steps(change: Sensitivity, grid: Fraction | None) -> Sensitivity:
-    """Count the change in grid steps: a number that moves by Δ moves by at most ⌈Δ/γ⌉ steps once rounded to it."""
+    """Return the change in grid steps: a number that moves by Δ moves by at most ⌈Δ/γ⌉ steps once rounded to
+    the grid.
+    """
     if grid is None:
         return change
     per_group = -(-change.per_group // grid)
@@ -50,7 +52,7 @@ def in_steps(change: Sensitivity, grid: Fraction | None) -> Sensitivity:
 
 
 def noisy(values: Any, grid: Fraction | None, added: Callable[[int], int], draw: Callable[[int, int], Integers]) -> Any:
-    """Add noise to values in grid steps: ``added`` adds it to one number, ``draw(start, count)`` gives the noise of a
+    """Add noise to values in grid steps: ``added`` adds it to one number, ``draw(start, count)`` returns the noise of a
     run of elements.
     """
     if type(values) is int or isinstance(values, Fraction):
@@ -58,42 +60,40 @@ def noisy(values: Any, grid: Fraction | None, added: Callable[[int], int], draw:
             _need_whole(values)
             return added(int(values))
         return _held(added(_nearest(Fraction(values) / grid))) * float(grid)  # 2⁵³ steps at most: a float each, exactly
-    array = as_numbers(values, grid, "values")
-    flat = array.reshape(-1)
-    found = np.empty(flat.size, np.int64 if grid is None else np.float64)
+    numbers = as_numbers(values, grid, "values")
+    flat = numbers.reshape(-1)
+    noisy_flat = np.empty(flat.size, np.int64 if grid is None else np.float64)
     for start in range(0, flat.size, CHUNK):
         part = flat[start : start + CHUNK]
         summed = _added(to_steps(part, grid), draw(start, part.size))
-        found[start : start + CHUNK] = summed if grid is None else _restored(summed, grid)
-    answer = found.reshape(array.shape)
-    return answer[()] if array.ndim == 0 else answer
+        noisy_flat[start : start + CHUNK] = summed if grid is None else _restored(summed, grid)
+    noisy_values = noisy_flat.reshape(numbers.shape)
+    return noisy_values[()] if numbers.ndim == 0 else noisy_values
 
 
 def as_numbers(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
-    """Read an array of whole numbers, or of floats where there is a grid; what it refuses it names by type, never by
-    value.
-    """
+    """Return an array of integers, or of floats where there is a grid; a refusal names the type, never a value."""
     try:
-        array = np.asarray(values)
-        if array.dtype.kind in "fO" and isinstance(values, (list, tuple)) and all(type(x) is int for x in values):
-            array = np.array([min(max(x, _LIMITS.min), _LIMITS.max) for x in values], np.int64)
+        numbers = np.asarray(values)
+        if numbers.dtype.kind in "fO" and isinstance(values, (list, tuple)) and all(type(x) is int for x in values):
+            numbers = np.array([min(max(x, _LIMITS.min), _LIMITS.max) for x in values], np.int64)
     except ValueError:
-        array = np.array(None)
-    what = described(array)
-    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
-        raise InvalidParameter(name, what, "whole numbers, or floats with a grid", fix=f"convert {name} to int64")
-    if array.dtype.kind == "f" and grid is None:
+        numbers = np.array(None)
+    kind = described(numbers)
+    if numbers.dtype.kind not in "iuf" or numbers.dtype.itemsize > 8:
+        raise InvalidParameter(name, kind, "whole numbers, or floats with a grid", fix=f"convert {name} to int64")
+    if numbers.dtype.kind == "f" and grid is None:
         raise InvalidParameter(
             name,
-            what,
+            kind,
             "whole numbers when the mechanism has no grid",
             fix=f"pass grid=2**-k to the mechanism, or round the {name} to integers yourself",
         )
-    return array
+    return numbers
 
 
 def described(array: NDArray[Any]) -> str:
-    """Describe an array in a refusal: its kind and dimensions, never its values and never its size, which may be
+    """Describe an array in a refusal: its kind and dimensions, never its values or its size, which may be
     private too.
     """
     kind = {"i": "whole numbers", "u": "whole numbers", "f": "floats"}.get(array.dtype.kind, "something else")
@@ -106,7 +106,7 @@ def _need_whole(value: int | Fraction) -> None:
 
 
 def to_steps(part: NDArray[Any], grid: Fraction | None) -> Integers:
-    """Leave whole numbers as they are, and round anything on a grid to its nearest step, halves up.
+    """Return integers as they are, and anything on a grid rounded to its nearest step, halves up.
 
     One rule for all, and no rounding before it: x ↦ ⌊x/γ + ½⌋ moves by at most ⌈Δ/γ⌉ when x moves by Δ; rounding
     halves to even, or rounding twice, would not keep that.
@@ -118,41 +118,43 @@ def to_steps(part: NDArray[Any], grid: Fraction | None) -> Integers:
     if part.dtype.kind == "f":
         with np.errstate(over="ignore"):
             scaled = np.nan_to_num(part.astype(np.float64), nan=0.0) / float(grid)  # a power of two: exact
-        held = np.clip(scaled, -_LARGEST_STEP, _LARGEST_STEP)
-        down = np.floor(held)
-        return (down + (held - down >= 0.5)).astype(np.int64)
+        clamped = np.clip(scaled, -_LARGEST_STEP, _LARGEST_STEP)
+        floors = np.floor(clamped)
+        return (floors + (clamped - floors >= 0.5)).astype(np.int64)
     return _integer_steps(to_steps(part, None), grid)
 
 
 def _integer_steps(values: Integers, grid: Fraction) -> Integers:
-    most = 1 << 52
+    largest_step = 1 << 52
     if grid > 1:
         k = grid.numerator.bit_length() - 1
-        return np.clip((values >> k) + ((values >> (k - 1)) & 1), -most, most)
+        return np.clip((values >> k) + ((values >> (k - 1)) & 1), -largest_step, largest_step)
     k = grid.denominator.bit_length() - 1
-    fits = most >> k
-    inside = np.clip(values, -fits, fits) << k
-    return np.where(values > fits, most, np.where(values < -fits, -most, inside))
+    largest_value = largest_step >> k
+    exact_steps = np.clip(values, -largest_value, largest_value) << k
+    return np.where(values > largest_value, largest_step, np.where(values < -largest_value, -largest_step, exact_steps))
 
 
 def _nearest(steps: Fraction) -> int:
-    """Compute ⌊x + ½⌋, held within the largest step."""
+    """Return ⌊x + ½⌋, clamped to the largest step."""
     return _held((2 * steps + 1) // 2, 52)
 
 
 def _held(steps: int, width: int = 53) -> int:
-    most = 1 << width
-    return max(-most, min(most, steps))
+    largest_step = 1 << width
+    return max(-largest_step, min(largest_step, steps))
 
 
 def _restored(steps: Integers, grid: Fraction | None) -> NDArray[np.float64]:
-    """Go back to the grid's own unit; every step count up to 2⁵³ is a float, and scaling by a power of two is exact."""
+    """Convert steps back to the grid's unit; every step count up to 2⁵³ is a float, and scaling by a power of two is
+    exact.
+    """
     assert grid is not None
     return np.clip(steps, -(1 << 53), 1 << 53).astype(np.float64) * float(grid)
 
 
 def _added(steps: Integers, noise: Integers) -> Integers:
-    """Add up, and hold the sum at the ends of int64 instead of wrapping."""
+    """Add, and clamp the sum to int64 instead of wrapping."""
     total = steps + noise
     wrapped = ((steps ^ total) & (noise ^ total)) < 0
     if wrapped.any():

@@ -1,4 +1,4 @@
-"""A guide table gives many draws of one small law from two random bytes each, still exactly.
+"""Guide tables: many exact draws of one small law from two random bytes each.
 
 The law's distribution function F cuts (0, 1) at the points F(x). A 16-bit word names one of 65,536 cells; a cell
 without a cut belongs to one x, and the table says which. For a cell with a cut, 48 more bits make a 64-bit word,
@@ -29,7 +29,7 @@ _UNDECIDED = np.int16(-(1 << 15))
 
 @dataclass(frozen=True)
 class Guide:
-    """A guide holds the decided cells, and the cuts for the others: outcome ``first + i`` lies below cut i."""
+    """A guide table: the decided cells, and the cuts for the others; outcome ``first + i`` lies below cut i."""
 
     cells: NDArray[np.int16]
     cuts: NDArray[np.uint64]
@@ -38,26 +38,26 @@ class Guide:
 
     def draw(self, count: int) -> NDArray[np.int64]:
         shorts = bits.shorts(count)
-        found = np.take(self.cells, shorts)
-        undecided = np.flatnonzero(found == _UNDECIDED)
-        wide = found.astype(np.int64)
+        table_outcomes = np.take(self.cells, shorts)
+        undecided = np.flatnonzero(table_outcomes == _UNDECIDED)
+        outcomes = table_outcomes.astype(np.int64)
         if undecided.size:
-            wide[undecided] = self._refine(shorts[undecided])
-        return wide
+            outcomes[undecided] = self._refine(shorts[undecided])
+        return outcomes
 
     def _refine(self, shorts: NDArray[np.uint16]) -> NDArray[np.int64]:
-        more = bits.words(shorts.size) >> np.uint64(_CELL)
-        words = (shorts.astype(np.uint64) << np.uint64(_WORD - _CELL)) | more
-        place = np.searchsorted(self.cuts, words, side="right")  # how many cuts are ≤ the word
-        found = place.astype(np.int64) + self.first
-        close = (place > 0) & (self.cuts[np.maximum(place, 1) - 1] == words)
-        outside = (place == 0) & (words == 0) | (place == len(self.cuts))
-        for index in np.flatnonzero(close | outside):
-            found[index] = self._exactly(int(words[index]))
-        return found
+        extra_bits = bits.words(shorts.size) >> np.uint64(_CELL)
+        words = (shorts.astype(np.uint64) << np.uint64(_WORD - _CELL)) | extra_bits
+        cut_index = np.searchsorted(self.cuts, words, side="right")  # how many cuts are ≤ the word
+        outcomes = cut_index.astype(np.int64) + self.first
+        is_on_cut = (cut_index > 0) & (self.cuts[np.maximum(cut_index, 1) - 1] == words)
+        is_outside = (cut_index == 0) & (words == 0) | (cut_index == len(self.cuts))
+        for index in np.flatnonzero(is_on_cut | is_outside):
+            outcomes[index] = self._exactly(int(words[index]))
+        return outcomes
 
     def _exactly(self, word: int) -> int:
-        """Find the outcome of V in [word, word+1)/2⁶⁴ and further bits: the x with F(x−1) ≤ V < F(x)."""
+        """Return the outcome of V in [word, word+1)/2⁶⁴ and further bits: the x with F(x−1) ≤ V < F(x)."""
 
         def decide(v: int, width: int, context: Context) -> int | None:
             return _locate(self.law, v, width, context)
@@ -66,19 +66,19 @@ class Guide:
 
 
 def _locate(law: tuple[str, Fraction], v: int, width: int, context: Context) -> int | None:
-    """Find the x whose interval holds all of [v, v+1)/2^width, by summing the law from far in its lower tail."""
+    """Return the x whose interval holds all of [v, v+1)/2^width, by summing the law from far in its lower tail."""
     kind, size = law
-    step = _weights(kind, size, _reach(kind, size, context.prec), context)
-    reach = len(step) - 1
-    total = step[0]
-    for w in step[1:]:
+    weights = _weights(kind, size, _reach(kind, size, context.prec), context)
+    reach = len(weights) - 1
+    total = weights[0]
+    for w in weights[1:]:
         total = context.add(total, context.multiply(w, Decimal(2)))
     unit = context.divide(total, Decimal(1 << width))
     low, high = context.multiply(unit, Decimal(v)), context.multiply(unit, Decimal(v + 1))
     margin = bits.slack(total, context)
     below = Decimal(0)
     for x in range(-reach, reach + 1):
-        after = context.add(below, step[abs(x)])
+        after = context.add(below, weights[abs(x)])
         if high <= context.subtract(after, margin):
             return x if low >= context.add(below, margin) or x == -reach else None
         below = after
@@ -86,53 +86,55 @@ def _locate(law: tuple[str, Fraction], v: int, width: int, context: Context) -> 
 
 
 def _powers(kind: str, size: Fraction) -> tuple[Fraction, Fraction]:
-    """Compute ln of the ratio w(1)/w(0), and by how much that logarithm changes from one x to the next."""
+    """Return ln of the ratio w(1)/w(0), and by how much that logarithm changes from one x to the next."""
     return (-1 / size, Fraction(0)) if kind == "laplace" else (-1 / (2 * size**2), -1 / size**2)
 
 
 def _weights(kind: str, size: Fraction, reach: int, context: Context) -> list[Decimal]:
-    """Compute w(0) … w(reach) by recurrence: at most reach² roundings in the last place, far below the slack of ten
+    """Return w(0) … w(reach) by recurrence: at most reach² roundings in the last place, far below the slack of ten
     digits.
     """
     ratio, change = (bits.decimal(power, context).exp(context) for power in _powers(kind, size))
-    found = [Decimal(1)]
+    weights = [Decimal(1)]
     for _ in range(reach):
-        found.append(context.multiply(found[-1], ratio))
+        weights.append(context.multiply(weights[-1], ratio))
         ratio = context.multiply(ratio, change)
-    return found
+    return weights
 
 
 def _reach(kind: str, size: Fraction, digits: int) -> int:
-    """Beyond this |x| all weights together are below 10^−digits."""
+    """Return the |x| beyond which all weights together are below 10^−digits."""
     nats = (digits + 3) * math.log(10)
     return math.ceil(float(size) * (nats if kind == "laplace" else math.sqrt(2 * nats))) + 3
 
 
 @lru_cache(maxsize=64)
 def guide(kind: str, size: Fraction) -> Guide | None:
-    """Make the table of "laplace" of scale, or "gaussian" of deviation, ``size`` ≤ LARGEST.
+    """Build the table of "laplace" of scale, or "gaussian" of deviation, ``size`` ≤ LARGEST.
 
-    None where all the law is one outcome to 64 bits, and in the one case in 2⁵⁰ where a cut lies too close to a 64-bit
-    word to be told apart from it here.
+    Return None where the law is one outcome to 64 bits, and in the one case in 2⁵⁰ where a cut lies too close to a
+    64-bit word to be distinguished from it here.
     """
     sums, error, first = _cumulative(kind, size)
     total = sums[-1]
     cuts = [(((s - error) << _WORD) // (total + error), ((s + error) << _WORD) // (total - error)) for s in sums]
-    last = (1 << _WORD) - 1
-    inside = [(i, low) for i, (low, high) in enumerate(cuts) if high > 0 and low < last]
+    last_word = (1 << _WORD) - 1
+    inside = [(i, low) for i, (low, high) in enumerate(cuts) if high > 0 and low < last_word]
     if not inside or any(cuts[i][0] != cuts[i][1] for i, _ in inside):
         return None
     first += inside[0][0]
-    kept = np.array([cut for _, cut in inside], np.uint64)
-    cells = np.searchsorted(kept, np.arange(1 << _CELL, dtype=np.uint64) << np.uint64(_WORD - _CELL), side="right")
+    inner_cuts = np.array([cut for _, cut in inside], np.uint64)
+    cells = np.searchsorted(
+        inner_cuts, np.arange(1 << _CELL, dtype=np.uint64) << np.uint64(_WORD - _CELL), side="right"
+    )
     table = (cells + first).astype(np.int16)
-    table[(kept >> np.uint64(_WORD - _CELL)).astype(np.intp)] = _UNDECIDED
+    table[(inner_cuts >> np.uint64(_WORD - _CELL)).astype(np.intp)] = _UNDECIDED
     table[0] = table[-1] = _UNDECIDED
-    return Guide(table, kept, first, (kind, size))
+    return Guide(table, inner_cuts, first, (kind, size))
 
 
 def _cumulative(kind: str, size: Fraction) -> tuple[list[int], int, int]:
-    """Give running sums of the weights as integers of 2⁻³²⁰, a bound on their error, and the first x.
+    """Return running sums of the weights as integers of 2⁻³²⁰, a bound on their error, and the first x.
 
     Weights by recurrence: w(x+1) = w(x)·r(x), r constant for the Laplace and r(x+1) = r(x)·e^{−1/σ²} for the Gaussian.
     """
@@ -142,11 +144,11 @@ def _cumulative(kind: str, size: Fraction) -> tuple[list[int], int, int]:
         int(context.multiply(bits.decimal(power, context).exp(context), Decimal(1 << _FINE)))
         for power in _powers(kind, size)
     )
-    half = [1 << _FINE]
+    weights = [1 << _FINE]
     for _ in range(reach):
-        half.append((half[-1] * ratio) >> _FINE)
+        weights.append((weights[-1] * ratio) >> _FINE)
         ratio = (ratio * change) >> _FINE
-    sums = list(accumulate(half[abs(x)] for x in range(-reach, reach + 1)))
+    sums = list(accumulate(weights[abs(x)] for x in range(-reach, reach + 1)))
     # Every product is rounded down by less than one unit and passes on what it got: at most (x+1)² units at x, so
     # (reach+2)³ in a sum; the tails left out are below 10⁻⁴⁰ < 2⁻¹³⁰ of the total.
     return sums, 2 * (reach + 2) ** 3 + (sums[-1] >> 130), -reach

@@ -1,4 +1,4 @@
-"""A key threshold decides which keys may be shown, when naming a rare one would give its holder away."""
+"""Key thresholds: which keys may be shown, where naming a rare one would reveal its holder."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, 
 from sfumato.privacy.threshold_losses import laplace_tail
 
 MOST_KEYS, MOST_WEIGHT = 10_000, 200
-"""Of one unit: keys that it holds, or weight that it spreads over them."""
-_LEAST_DELTA = Fraction(1, 10**30)
+"""The most keys that one unit holds, or the most weight that it spreads over them."""
+_SMALLEST_DELTA = Fraction(1, 10**30)
 
 
 @codec.value("key-threshold", 2)
 @dataclass(frozen=True)
 class KeyThreshold:
-    """A key threshold keeps a key when enough units hold it, noisily. A unit holds at most ``max_groups`` = g keys.
+    """A threshold on the noisy number of units that hold a key. A unit holds at most ``max_groups`` = g keys.
 
     One key per unit: a key with n units is kept with probability π(n), the largest possible at (ε, δ): π(0) = 0,
     π(n+1) = min(e^ε·π(n) + δ, 1 − e^{−ε}(1 − π(n) − δ), 1) (Desfontaines, Voss, Gipson & Mandayam 2022, Thm 1).
@@ -70,18 +70,22 @@ class KeyThreshold:
         groups = whole(max_groups, "max_groups", at_least=1)
         if not promise.epsilon or not promise.delta:
             raise InvalidParameter("delta", delta, "above 0, and epsilon too: an unknown key needs both")
-        if promise.delta < _LEAST_DELTA:
+        if promise.delta < _SMALLEST_DELTA:
             raise InvalidParameter("delta", delta, "at least 1e-30")
-        most = MOST_WEIGHT if weighted else MOST_KEYS
-        if groups > most:
-            raise InvalidParameter("max_groups", max_groups, f"at most {most}")
+        max_allowed = MOST_WEIGHT if weighted else MOST_KEYS
+        if groups > max_allowed:
+            raise InvalidParameter("max_groups", max_groups, f"at most {max_allowed}")
         relation = Neighbours.of(neighbours)
-        moved = 2 if relation is Neighbours.REPLACE else 1
-        if groups == 1 and sigma is None and 2 * moved * math.log(moved / promise.delta) / promise.epsilon > 10**6:
+        units_moved = 2 if relation is Neighbours.REPLACE else 1
+        if (
+            groups == 1
+            and sigma is None
+            and 2 * units_moved * math.log(units_moved / promise.delta) / promise.epsilon > 10**6
+        ):
             raise InvalidParameter("epsilon", epsilon, "large enough that a million holders are surely shown")
         if not isinstance(weighted, bool):
             raise InvalidParameter("weighted", weighted, "True or False")
-        if not Fraction(1, 1000) <= moved * groups / promise.epsilon <= 10**12:
+        if not Fraction(1, 1000) <= units_moved * groups / promise.epsilon <= 10**12:
             raise InvalidParameter("epsilon", epsilon, "one whose noise g/ε is between 0.001 and 1e12")
         object.__setattr__(self, "epsilon", promise.epsilon)
         object.__setattr__(self, "delta", promise.delta)
@@ -97,7 +101,7 @@ class KeyThreshold:
     def gaussian(
         cls, epsilon: Number, delta: Number, max_groups: int, neighbours: Neighbours | str = Neighbours.ADD_REMOVE
     ) -> KeyThreshold:
-        """Make one with Gaussian noise, the least that half of δ allows."""
+        """Return a threshold with Gaussian noise, the least that half of δ allows."""
         promise = Guarantee(epsilon, delta)
         change = _counts(whole(max_groups, "max_groups", at_least=1), Neighbours.of(neighbours))
         if not promise.epsilon or not promise.delta:
@@ -114,24 +118,24 @@ class KeyThreshold:
 
     @property
     def scale(self) -> Fraction:
-        """Give the scale of the noise on a count: as many counts may move as one unit holds keys, or two."""
-        return self._moved * self.max_groups / self.epsilon
+        """The scale of the noise on a count: as many counts may move as one unit holds keys, or two under replace."""
+        return self._units_moved * self.max_groups / self.epsilon
 
     @property
-    def _moved(self) -> int:
-        """Count the units that come or go between neighbours."""
+    def _units_moved(self) -> int:
+        """The number of units that are added or removed between neighbours."""
         return 2 if self.neighbours is Neighbours.REPLACE else 1
 
     @property
-    def _each(self) -> tuple[Fraction, Fraction]:
-        """Give the ε and δ of one decision, where each is made by the optimal rule."""
-        return self.epsilon / self._moved, self.delta / self._moved
+    def _decision_budget(self) -> tuple[Fraction, Fraction]:
+        """The ε and δ of one decision, where each is made by the optimal rule."""
+        return self.epsilon / self._units_moved, self.delta / self._units_moved
 
     @property
     def threshold(self) -> int:
-        """Find the least count + noise that passes; for one key per unit, the least count that surely does."""
+        """The least count + noise that passes; for one key per unit, the least count that surely passes."""
         if self._optimal:
-            return len(_keep_cuts(*self._each))
+            return len(_keep_cuts(*self._decision_budget))
         if self.sigma is not None:
             return _gaussian_threshold(self.sigma, self.delta / 2, self.max_groups)
         return _threshold(self.scale, self.delta, self.max_groups, self.weighted)
@@ -141,62 +145,68 @@ class KeyThreshold:
         return self.max_groups == 1 and self.sigma is None
 
     def choose(self, counts: Any) -> NDArray[np.bool_]:
-        """Choose which keys to keep, given how many units (or how much weight) each has; a key nobody holds is never
+        """Return which keys to keep, given how many units (or how much weight) each has; a key without units is never
         kept.
         """
-        held = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
-        if held.ndim != 1 or (held < 0).any():
-            raise InvalidParameter("counts", grids.described(held), "a list of whole numbers ≥ 0")
-        kept = np.empty(held.size, bool)
-        for start in range(0, held.size, grids.CHUNK):
-            part = held[start : start + grids.CHUNK]
-            kept[start : start + grids.CHUNK] = self._flips(part) if self._optimal else self._passes(part)
-        return kept & (held > 0)
+        unit_counts = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
+        if unit_counts.ndim != 1 or (unit_counts < 0).any():
+            raise InvalidParameter("counts", grids.described(unit_counts), "a list of whole numbers ≥ 0")
+        is_kept = np.empty(unit_counts.size, bool)
+        for start in range(0, unit_counts.size, grids.CHUNK):
+            chunk = unit_counts[start : start + grids.CHUNK]
+            is_kept[start : start + grids.CHUNK] = self._flips(chunk) if self._optimal else self._passes(chunk)
+        return is_kept & (unit_counts > 0)
 
-    def _passes(self, held: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _passes(self, unit_counts: NDArray[np.int64]) -> NDArray[np.bool_]:
         law, size = (laplace, self.scale) if self.sigma is None else (gaussian, self.sigma)
-        return np.minimum(held, 1 << 60) + law.draw(size, held.size) >= self.threshold
+        return np.minimum(unit_counts, 1 << 60) + law.draw(size, unit_counts.size) >= self.threshold
 
-    def _flips(self, held: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Decide V < π(n) from 64 bits; exactly where these touch the cut."""
-        cuts = np.array(_keep_cuts(*self._each), np.uint64)
-        words = bits.words(held.size)
-        sure = held >= len(cuts)
-        cut = cuts[np.minimum(held, len(cuts) - 1)]
-        kept = sure | (words < cut)
-        close = ~sure & (words >= cut - np.minimum(cut, np.uint64(1))) & (words <= cut + np.uint64(1))
-        for index in np.flatnonzero(close):
-            kept[index] = bits.less(int(words[index]), 64, keep_chance(*self._each, int(held[index])))
-        return kept
+    def _flips(self, unit_counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Decide V < π(n) from 64 bits, and exactly where these touch the cut."""
+        cuts = np.array(_keep_cuts(*self._decision_budget), np.uint64)
+        words = bits.words(unit_counts.size)
+        is_sure = unit_counts >= len(cuts)
+        row_cuts = cuts[np.minimum(unit_counts, len(cuts) - 1)]
+        is_kept = is_sure | (words < row_cuts)
+        is_close = (
+            ~is_sure & (words >= row_cuts - np.minimum(row_cuts, np.uint64(1))) & (words <= row_cuts + np.uint64(1))
+        )
+        for index in np.flatnonzero(is_close):
+            is_kept[index] = bits.less(
+                int(words[index]), 64, keep_chance(*self._decision_budget, int(unit_counts[index]))
+            )
+        return is_kept
 
     def curve(self) -> Curve:
-        """State its loss: a failure beside the noise's own curve, of which groups are priced as one.
+        """Return the loss: a failure beside the noise's own curve, in one loss, so that groups are priced together.
 
-        One key per unit: the optimal rule is (ε, δ)-DP, with equality, and no more is said of it.
+        One key per unit: the optimal rule is (ε, δ)-DP, with equality, and nothing tighter is stated.
         """
         if self._optimal:
             return Curve.approximate(self.epsilon, self.delta, self.neighbours)
         if self.sigma is not None:
             return Curve.gaussian_threshold(self.sigma, self.max_groups, self.epsilon, self.delta, self.neighbours)
-        most = self.max_groups if self.weighted else 1
+        max_weight = self.max_groups if self.weighted else 1
         return Curve.laplace_threshold(
-            self.scale, self.threshold, self.delta, weight=self.max_groups, most=most, neighbours=self.neighbours
+            self.scale, self.threshold, self.delta, weight=self.max_groups, most=max_weight, neighbours=self.neighbours
         )
 
     def chance(self, count: int) -> float:
-        """Compute the probability that a key with so many units is kept."""
-        held = whole(count, "count")
-        if held == 0:
+        """Return the probability that a key with so many units is kept."""
+        unit_count = whole(count, "count")
+        if unit_count == 0:
             return 0.0
         if self._optimal:
             context = bits.digits(40)
-            return 1.0 if held >= self.threshold else float(keep_chance(*self._each, held)(context))
+            return (
+                1.0 if unit_count >= self.threshold else float(keep_chance(*self._decision_budget, unit_count)(context))
+            )
         if self.sigma is not None:
-            return _gaussian_tail(self.sigma, self.threshold - held)
-        return float(laplace_tail(self.scale, self.threshold - held))
+            return _gaussian_tail(self.sigma, self.threshold - unit_count)
+        return float(laplace_tail(self.scale, self.threshold - unit_count))
 
     def error(self, confidence: Number = "0.95") -> float:
-        """Find the least number of units with which a key is kept with at least this confidence."""
+        """Return the least number of units with which a key is kept with at least this confidence."""
         level = float(exact(confidence, "confidence", CONFIDENCE))
         low, high = 1, 2
         while self.chance(high) < level:
@@ -222,8 +232,8 @@ class KeyThreshold:
 @codec.value("key-threshold")
 @dataclass(frozen=True, init=False, repr=False)
 class WholeKeyThreshold(KeyThreshold):
-    """This is a key threshold in lines and answers that were written before its loss was known more closely: they were
-    charged as any (ε, δ)-DP release is, and what a line cost is computed again from the line alone.
+    """A key threshold of old ledgers, charged as any (ε, δ)-DP release: the cost of a line is computed again from the
+    line alone.
     """
 
     def curve(self) -> Curve:
@@ -231,38 +241,38 @@ class WholeKeyThreshold(KeyThreshold):
 
 
 def _counts(groups: int, neighbours: Neighbours) -> Sensitivity:
-    """Bound what one unit changes of the counts of distinct units."""
+    """Return the sensitivity of the counts of distinct units."""
     return Sensitivity(groups=groups).for_neighbours(neighbours, signed=False)
 
 
 def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Context], Decimal]:
-    """Compute π(count) to any precision."""
+    """Return a function that computes π(count) to any precision."""
 
     def compute(context: Context) -> Decimal:
         growth = bits.decimal(epsilon, context).exp(context)
-        extra = bits.decimal(delta, context)
-        kept = Decimal(0)
+        delta_decimal = bits.decimal(delta, context)
+        keep = Decimal(0)
         for _ in range(count):
-            rising = context.add(context.multiply(growth, kept), extra)
-            left = context.subtract(context.subtract(Decimal(1), kept), extra)
-            falling = context.subtract(Decimal(1), context.divide(left, growth))
-            kept = min(rising, falling, Decimal(1))
-        return kept
+            upward = context.add(context.multiply(growth, keep), delta_decimal)
+            hidden = context.subtract(context.subtract(Decimal(1), keep), delta_decimal)
+            downward = context.subtract(Decimal(1), context.divide(hidden, growth))
+            keep = min(upward, downward, Decimal(1))
+        return keep
 
     return compute
 
 
 @lru_cache(maxsize=256)
 def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
-    """Compute ⌊π(n)·2⁶⁴⌋ for n = 0, 1, … while π(n) < 1."""
+    """Return ⌊π(n)·2⁶⁴⌋ for n = 0, 1, … while π(n) < 1."""
     context = bits.digits(60)
-    growth, extra = bits.decimal(epsilon, context).exp(context), bits.decimal(delta, context)
-    cuts, kept = [], Decimal(0)
-    while kept < 1:
-        cuts.append(min(int(context.multiply(kept, Decimal(1 << 64))), (1 << 64) - 2))
-        left = context.subtract(context.subtract(Decimal(1), kept), extra)
-        falling = context.subtract(Decimal(1), context.divide(left, growth))
-        kept = min(context.add(context.multiply(growth, kept), extra), falling, Decimal(1))
+    growth, delta_decimal = bits.decimal(epsilon, context).exp(context), bits.decimal(delta, context)
+    cuts, keep = [], Decimal(0)
+    while keep < 1:
+        cuts.append(min(int(context.multiply(keep, Decimal(1 << 64))), (1 << 64) - 2))
+        hidden = context.subtract(context.subtract(Decimal(1), keep), delta_decimal)
+        downward = context.subtract(Decimal(1), context.divide(hidden, growth))
+        keep = min(context.add(context.multiply(growth, keep), delta_decimal), downward, Decimal(1))
     return tuple(cuts)
 
 
@@ -282,7 +292,7 @@ def _gaussian_tail(sigma: Fraction, t: int) -> float:
 
 @lru_cache(maxsize=256)
 def _gaussian_threshold(sigma: Fraction, delta: Fraction, groups: int) -> int:
-    """Find the least τ beyond σ for which any of g keys of one unit passes with probability at most δ."""
+    """Return the least τ beyond σ for which any of g keys of one unit passes with probability at most δ."""
     low, high = math.ceil(sigma) + 2, math.ceil(sigma) + 4
 
     def fits(threshold: int) -> bool:
@@ -298,7 +308,7 @@ def _gaussian_threshold(sigma: Fraction, delta: Fraction, groups: int) -> int:
 
 @lru_cache(maxsize=256)
 def _threshold(scale: Fraction, delta: Fraction, groups: int, weighted: bool) -> int:
-    """Find the least τ with δ(τ) ≤ δ."""
+    """Return the least τ with δ(τ) ≤ δ."""
     low, high = 1, 2
     while leak(high, scale, groups, weighted) > delta:
         low, high = high, 2 * high
@@ -318,7 +328,7 @@ def leak(threshold: int, scale: Fraction, groups: int, weighted: bool) -> Fracti
     weights = range(1, groups + 1) if weighted else range(1, 2)
     passing = {w: laplace_tail(scale, threshold - w) for w in weights}
     if not weighted:
-        kept = context.power(context.subtract(Decimal(1), passing[1]), Decimal(groups))
+        all_hidden = context.power(context.subtract(Decimal(1), passing[1]), Decimal(groups))
     else:
         # The least product of (1 − p(w)) over partitions, by how much weight is used: each weight as often as it fits.
         best = [Decimal(1)] * (groups + 1)
@@ -326,5 +336,5 @@ def leak(threshold: int, scale: Fraction, groups: int, weighted: bool) -> Fracti
             best[used] = min(
                 context.multiply(best[used - w], context.subtract(Decimal(1), passing[w])) for w in range(1, used + 1)
             )
-        kept = min(best)
-    return Fraction(context.subtract(Decimal(1), kept)) + Fraction(1, 10**40)
+        all_hidden = min(best)
+    return Fraction(context.subtract(Decimal(1), all_hidden)) + Fraction(1, 10**40)

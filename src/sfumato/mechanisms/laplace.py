@@ -1,9 +1,9 @@
-"""The discrete Laplace law, P(x) ∝ e^{−|x|/b} on the integers, is drawn exactly for every rational b.
+"""Exact sampling of the discrete Laplace, P(x) ∝ e^{−|x|/b} on the integers, for every rational b.
 
 |X| has P(|X| ≥ t) = 2q^t/(1+q) for t ≥ 1 with q = e^{−1/b} (theory: noise on ℤ), so with V uniform |X| = max(0,
 ⌊b·(C − ln V)⌋), C = ln 2 − ln(1+q), and the sign is one more bit. Arrays are computed in floating point; an element
 is accepted only if b·(C − ln V) is further from the next integer than any rounding could carry it, and otherwise
-decided exactly (``exact_decisions``) from the same bits.
+decided exactly (``bits``) from the same bits.
 
 Beyond b = 2²⁴ floating point would leave too many undecided. There |X| is a geometric number, G = D + 2^k·G′ with D
 < 2^k and G′ independent: G′ is geometric of scale b/2^k, and D has P(D = d) ∝ e^{−d/b}, drawn by rejection from the
@@ -37,20 +37,20 @@ _LN2 = math.log(2)
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece is a scale as floating point needs it: |X| = ⌊lift − scale·ln v⌋ for v units of 2^−width, unless within
-    the margin of an integer.
+    """The constants of a scale in floating point: |X| = ⌊lift − scale·ln v⌋ for v units of 2^−width, unless within the
+    margin of an integer.
     """
 
     scale: float
     lift: float
     margin: float
     last: float
-    """Values above this come from too small a v to be decided here."""
+    """A magnitude above this comes from a v too small to decide in floating point."""
 
     @classmethod
     def of(cls, scale: Fraction, *, folded: bool, width: int = _WIDTH) -> Piece:
-        """Make the piece of a scale; ``folded`` gives the magnitude of a two-sided draw (with C), otherwise it is a
-        plain geometric number.
+        """Compute the constants of a scale; ``folded`` gives the magnitude of a two-sided draw (with C), otherwise of a
+        geometric number.
         """
         b = float(scale)
         c = _LN2 - math.log1p(math.exp(-1 / b)) if folded else 0.0
@@ -66,7 +66,7 @@ def _piece(scale: Fraction, folded: bool) -> Piece:
 
 
 def exact_magnitude(v: int, scale: Fraction, *, folded: bool, width: int = _WIDTH) -> int:
-    """Compute ⌊b·(C − ln V)⌋, at least 0, for V in [v, v+1)/2^width and as many further bits as it takes."""
+    """Return ⌊b·(C − ln V)⌋, at least 0, for V in [v, v+1)/2^width and as many further bits as it takes."""
 
     def decide(v: int, width: int, context: Context) -> int | None:
         b = bits.decimal(scale, context)
@@ -83,7 +83,7 @@ def exact_magnitude(v: int, scale: Fraction, *, folded: bool, width: int = _WIDT
 
 
 class LaplaceSampler:
-    """One scale is drawn from here, one number at a time, without numpy; what floating point needs is computed once.
+    """Draws discrete Laplace numbers of one scale, one at a time, without numpy.
 
     A draw's time must not tell its size. So every draw reads 128 bits, of which 127 are V, more than the longest noise
     needs; its parts are floats, or lie far above zero (``_FAR``), where whole numbers are equally long; and the value
@@ -107,7 +107,7 @@ class LaplaceSampler:
         return self.whole(value, *self.parts())
 
     def parts(self) -> tuple[float, int, int]:
-        """Draw once, as (high, low, minus): the size is high·unit + low."""
+        """Draw one number, as (high, low, minus): its magnitude is high·unit + low."""
         while True:
             word = bits.integer(_LONG + 1)
             high = self._magnitude(word >> 1)
@@ -118,9 +118,9 @@ class LaplaceSampler:
                 return high, low, minus
 
     def whole(self, value: int, high: float, low: int, minus: int) -> int:
-        """Add a draw that is given by its parts to the value."""
-        size = (int(high + _FAR) << self._low) + low  # and as much more as is taken off here
-        return value + self._far - size if minus else value - self._far + size
+        """Add a draw, given by its parts, to the value."""
+        offset_size = (int(high + _FAR) << self._low) + low  # and as much more as is taken off here
+        return value + self._far - offset_size if minus else value - self._far + offset_size
 
     def _magnitude(self, v: int) -> float:
         piece = self._piece
@@ -137,7 +137,7 @@ def draw_one(scale: Fraction) -> int:
 
 
 def half_width(scale: Fraction, miss: float) -> int:
-    """Find the least whole w with P(|Y| > w) ≤ miss, by the law's own tail P(|Y| ≥ t) = 2q^t/(1+q)."""
+    """Return the least integer w with P(|Y| > w) ≤ miss, by the exact tail P(|Y| ≥ t) = 2q^t/(1+q)."""
     b = float(scale)
     lift = math.log(2) - math.log1p(math.exp(-1 / b))
     return max(0, math.ceil(b * (lift - math.log(miss)) * (1 + 1e-12)) - 1)
@@ -148,14 +148,14 @@ def draw(scale: Fraction, count: int) -> Integers:
     if scale > DIRECT:
         return _draw_split(scale, count)
     words = bits.words(count)
-    size, unsure = _magnitudes(words >> np.uint64(1), _piece(scale, True))
-    for index in unsure:
-        size[index] = exact_magnitude(int(words[index] >> np.uint64(1)), scale, folded=True)
-    return _signed(size, words)
+    magnitudes, undecided = _magnitudes(words >> np.uint64(1), _piece(scale, True))
+    for index in undecided:
+        magnitudes[index] = exact_magnitude(int(words[index] >> np.uint64(1)), scale, folded=True)
+    return _signed(magnitudes, words)
 
 
 class LaplaceBatch:
-    """Many scales are drawn side by side; what floating point needs is computed once."""
+    """Draws discrete Laplace numbers of many scales side by side."""
 
     def __init__(self, scales: list[Fraction]) -> None:
         self.scales = scales
@@ -164,7 +164,7 @@ class LaplaceBatch:
         self._negated = np.array([-piece.scale for piece in pieces])
         self._lift = np.array([piece.lift for piece in pieces])
         self._last = np.array([piece.last for piece in pieces])
-        # More than most elements need: a few more of them are decided exactly.
+        # The largest margin: a few more elements than necessary are decided exactly.
         self._margin = max((piece.margin for piece in pieces), default=0.0)
 
     def draw(self, which: NDArray[np.intp]) -> Integers:
@@ -176,69 +176,69 @@ class LaplaceBatch:
         np.log(x, out=x)
         x *= np.take(self._negated, which)
         x += np.take(self._lift, which)
-        size = np.floor(x)
-        late = x > np.take(self._last, which)
-        x -= size
+        magnitudes = np.floor(x)
+        is_beyond_last = x > np.take(self._last, which)
+        x -= magnitudes
         x -= 0.5
         np.abs(x, out=x)
-        for index in np.flatnonzero((x > 0.5 - self._margin) | late):
+        for index in np.flatnonzero((x > 0.5 - self._margin) | is_beyond_last):
             v = int(words[index] >> np.uint64(1))
-            size[index] = exact_magnitude(v, self.scales[which[index]], folded=True)
-        return _signed(size, words)
+            magnitudes[index] = exact_magnitude(v, self.scales[which[index]], folded=True)
+        return _signed(magnitudes, words)
 
     def _draw_apart(self, which: NDArray[np.intp]) -> Integers:
-        """Draw one scale after the other: some scale is large."""
-        found = np.empty(which.size, np.int64)
+        """Draw one scale after the other, because some scale is large."""
+        noise = np.empty(which.size, np.int64)
         order = np.argsort(which, kind="stable")
         starts = np.searchsorted(which[order], np.arange(len(self.scales) + 1))
         for index in np.unique(which):
-            places = order[starts[index] : starts[index + 1]]
-            found[places] = draw(self.scales[index], places.size)
-        return found
+            positions = order[starts[index] : starts[index + 1]]
+            noise[positions] = draw(self.scales[index], positions.size)
+        return noise
 
 
 def _magnitudes(v: NDArray[np.uint64], piece: Piece) -> tuple[Floats, NDArray[np.intp]]:
-    """Compute ⌊lift − scale·ln v⌋ and the places where floating point cannot vouch for it."""
+    """Return ⌊lift − scale·ln v⌋ and the indices where floating point cannot decide it."""
     x = np.maximum(v, np.uint64(1)).astype(np.float64)
     np.log(x, out=x)
     x *= -piece.scale
     x += piece.lift
-    size = np.floor(x)
-    late = x > piece.last
-    x -= size
+    magnitudes = np.floor(x)
+    is_beyond_last = x > piece.last
+    x -= magnitudes
     x -= 0.5
     np.abs(x, out=x)
-    return size, np.flatnonzero((x > 0.5 - piece.margin) | late)
+    return magnitudes, np.flatnonzero((x > 0.5 - piece.margin) | is_beyond_last)
 
 
-def _signed(size: Floats, words: NDArray[np.uint64]) -> Integers:
-    np.maximum(size, 0.0, out=size)
-    found = size.astype(np.int64)
+def _signed(magnitudes: Floats, words: NDArray[np.uint64]) -> Integers:
+    np.maximum(magnitudes, 0.0, out=magnitudes)
+    noise = magnitudes.astype(np.int64)
     sign = -(words & np.uint64(1)).astype(np.int64)  # 0 or −1: two's complement negation without a branch
-    found ^= sign
-    found -= sign
-    return found
+    noise ^= sign
+    noise -= sign
+    return noise
 
 
 def _draw_split(scale: Fraction, count: int) -> Integers:
-    """Draw for large scales: the high part is geometric, the low part by rejection, then a sign and no minus zero."""
+    """Draw for large scales: the high part is geometric, the low part by rejection, then a sign without minus zero."""
     k = _low_width(scale)
     high_scale = scale / (1 << k)
     words = bits.words(count)
-    high, unsure = _magnitudes(words >> np.uint64(1), _piece(high_scale, False))
-    for index in unsure:
+    high, undecided = _magnitudes(words >> np.uint64(1), _piece(high_scale, False))
+    for index in undecided:
         high[index] = exact_magnitude(int(words[index] >> np.uint64(1)), high_scale, folded=False)
-    found = (np.maximum(high, 0.0).astype(np.int64) << k) + _low_parts(scale, k, count)
+    noise = (np.maximum(high, 0.0).astype(np.int64) << k) + _low_parts(scale, k, count)
     sign = -(words & np.uint64(1)).astype(np.int64)
-    for index in np.flatnonzero((found == 0) & (sign != 0)):
-        found[index] = -draw_one(scale)  # minus zero: a whole new draw, which the sign below turns back
-    found ^= sign
-    found -= sign
-    return found
+    for index in np.flatnonzero((noise == 0) & (sign != 0)):
+        noise[index] = -draw_one(scale)  # minus zero: a fresh draw, which the sign below negates again
+    noise ^= sign
+    noise -= sign
+    return noise
 
 
 def _low_width(scale: Fraction) -> int:
-    """Choose k with 2^k ≤ b·2⁻²², so that the low part is nearly uniform and the high part's scale is about 2²²."""
+    """Return k with 2^k ≤ b·2⁻²², so that the low part is nearly uniform and the high part's scale is about 2²²."""
     return math.floor(scale).bit_length() - 23
 
 
@@ -252,9 +252,7 @@ def _low_parts(scale: Fraction, k: int, count: int) -> Integers:
 
 
 def _low_part(scale: Fraction, k: int, word: int | None = None) -> int:
-    """Draw one D, from this word first: its low bits are D, the others W, and D is rejected iff W < 1 − e^{−D/b} ≤
-    2⁻²².
-    """
+    """Draw one D, from this word first: its low bits are D, the others W; D is rejected iff W < 1 − e^{−D/b} ≤ 2⁻²²."""
     while True:
         word = bits.integer(64) if word is None else word
         d, w = word & ((1 << k) - 1), word >> k
@@ -264,7 +262,7 @@ def _low_part(scale: Fraction, k: int, word: int | None = None) -> int:
 
 
 def _rejected(d: int, w: int, width: int, scale: Fraction) -> bool:
-    """Tell whether W < 1 − e^{−d/b}."""
+    """Return whether W < 1 − e^{−d/b}."""
 
     def chance(context: Context) -> Decimal:
         return context.subtract(Decimal(1), bits.decimal(-d / scale, context).exp(context))

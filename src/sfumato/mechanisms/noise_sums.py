@@ -1,4 +1,4 @@
-"""This module bounds how far a sum of independent noises of one size can lie from zero: widths of subtotals.
+"""Half-widths of sums of independent noises of one size, as subtotals and weighted totals need them.
 
 *Laplace.* Let Y₁ … Yₖ be discrete Laplace noises of scale b, q = e^{−1/b}, and X₁ … Xₖ continuous ones of scale
 b′ = (1 + q)/(2(1 − q)), which is a little more than b. Then for whole w
@@ -21,9 +21,8 @@ P(ΣXᵢ > b′t) = Σ_{j<k} P(Poisson(t) = j)·P(N ≤ k − 1 − j), N the ta
 with the moment function ψ of one noise: ln[(1 − q)²/((1 − qe^s)(1 − qe^{−s}))], and at most σ²s²/2 for the discrete
 Gaussian (Canonne, Kamath & Steinke 2020).
 
-This module bounds how far a weighted sum Σ aⱼYⱼ of independent noises of one size can lie from zero, for public a.
-
-All bounds are upper bounds of P(|Σ aⱼYⱼ| > w); widths are found from them. ‖a‖ is the Euclidean length of a.
+*Weighted sums.* The second half bounds Σ aⱼYⱼ for public a. All bounds are upper bounds of P(|Σ aⱼYⱼ| > w); widths are
+found from them. ‖a‖ is the Euclidean length of a.
 
 *Gaussian.* Let the Yⱼ be r discrete Gaussians of σ and Gⱼ independent continuous ones of deviation τ. The density of
 Y + G is proportional to e^{−z²/2(σ²+τ²)}·θ(z), where θ(z) = Σ_y e^{−(y − cz)²/2s²}, 1/s² = 1/σ² + 1/τ². By Poisson's
@@ -72,19 +71,19 @@ _SMALLEST_TAIL = 1e-12
 
 @lru_cache(maxsize=4096)
 def laplace_width(scale: float, terms: int, miss: float) -> int:
-    """Find a whole w with P(|sum of so many discrete Laplace noises| > w) ≤ miss."""
+    """Return an integer w with P(|sum of ``terms`` discrete Laplace noises| > w) ≤ miss."""
     bound = math.ceil(_laplace_chernoff(scale, terms, miss))
     if miss < _SMALLEST_TAIL:
         return bound
-    smooth = 0.5 / math.tanh(0.5 / scale)  # (1 + q)/(2(1 − q))
-    reach = _least(lambda t: _waiting_tail(t, terms) <= miss, bound / smooth + 1)
-    return min(bound, max(0, math.ceil(reach * smooth * (1 + 1e-12) - 0.5)))
+    continuous_scale = 0.5 / math.tanh(0.5 / scale)  # (1 + q)/(2(1 − q))
+    reach = _least(lambda t: _waiting_tail(t, terms) <= miss, bound / continuous_scale + 1)
+    return min(bound, max(0, math.ceil(reach * continuous_scale * (1 + 1e-12) - 0.5)))
 
 
 @lru_cache(maxsize=4096)
 def gaussian_miss(sigma: float, terms: int, miss: float) -> float:
-    """Say how rarely one discrete Gaussian noise of σ√terms may lie outside so that the sum does so no more than
-    ``miss``; 0 where that is not known.
+    """Return the miss probability of one discrete Gaussian of σ√terms at which the sum misses with at most ``miss``; 0
+    where that is not known.
     """
     if sigma < 0.5:
         return 0.0
@@ -94,16 +93,18 @@ def gaussian_miss(sigma: float, terms: int, miss: float) -> float:
 
 
 def gaussian_chernoff(sigma: float, terms: int, miss: float) -> float:
-    """Bound the width of the sum by the moments of a Gaussian, which those of the discrete one are no larger than."""
+    """Bound the width of the sum by the moments of the continuous Gaussian, which are at least those of the discrete
+    one.
+    """
     return sigma * math.sqrt(2 * terms * math.log(2 / miss)) * (1 + 1e-12)
 
 
 def _laplace_chernoff(scale: float, terms: int, miss: float) -> float:
-    """Find the least of (kψ(s) + ln(2/miss))/s over many s below 1/scale: each of them is a bound."""
+    """Return the least of (kψ(s) + ln(2/miss))/s over many s below 1/scale: each of them is a bound."""
     slopes = np.concatenate([np.geomspace(1e-9, 0.5, 400), 1 - np.geomspace(1e-9, 0.5, 400)]) / scale
-    gone = -math.expm1(-1 / scale)  # 1 − q
+    one_minus_q = -math.expm1(-1 / scale)  # 1 − q
     rising, falling = -np.expm1(slopes - 1 / scale), -np.expm1(-slopes - 1 / scale)
-    moments = 2 * math.log(gone) - np.log(rising) - np.log(falling)
+    moments = 2 * math.log(one_minus_q) - np.log(rising) - np.log(falling)
     return float(((terms * moments + math.log(2 / miss)) / slopes).min()) * (1 + 1e-9)
 
 
@@ -112,15 +113,17 @@ def _waiting_tail(reach: float, terms: int) -> float:
 
     Logarithms are sums of thousands of numbers: each probability is raised by what their rounding can be.
     """
-    most = min(terms, math.ceil(reach + 40 * math.sqrt(reach) + 60))  # beyond it Poisson(reach) has no mass to speak of
-    events = np.arange(most)
+    event_count = min(
+        terms, math.ceil(reach + 40 * math.sqrt(reach) + 60)
+    )  # beyond it Poisson(reach) has no mass to speak of
+    events = np.arange(event_count)
     if reach > 0:
-        factorials = _log_factorials(most)
+        factorials = _log_factorials(event_count)
         logs = events * math.log(reach) - reach - factorials
         rounding = _ULP * (events + 4) * (factorials + events * abs(math.log(reach)) + reach + 4)
     else:
-        logs, rounding = np.where(events == 0, 0, -np.inf), np.zeros(most)
-    return 2 * float((np.exp(logs + rounding) * _few_tails(terms, most)).sum()) + _CUT
+        logs, rounding = np.where(events == 0, 0, -np.inf), np.zeros(event_count)
+    return 2 * float((np.exp(logs + rounding) * _few_tails(terms, event_count)).sum()) + _CUT
 
 
 def _log_factorials(count: int) -> NDArray[np.float64]:
@@ -134,16 +137,16 @@ def _few_tails(terms: int, most: int) -> NDArray[np.float64]:
     terms·ln(terms), would be wrong by as many units in the last place.
     """
     tails = terms - np.arange(1, most)  # N = terms − 1, terms − 2, …
-    first = math.fsum(np.log1p(-0.5 / np.arange(1, terms))) - math.log(2)
+    log_first = math.fsum(np.log1p(-0.5 / np.arange(1, terms))) - math.log(2)
     steps = -np.log1p((terms - 1 - tails[:-1]) / (2 * tails[:-1]))  # P(N = n − 1) = P(N = n)·2n/(n + k − 1)
-    logs = first + np.concatenate([[0.0], np.cumsum(steps)])
+    logs = log_first + np.concatenate([[0.0], np.cumsum(steps)])
     chances = np.exp(logs)
     margins = _ULP * chances * (np.arange(logs.size) + 8) * (8 - logs)
     return np.maximum(0.5 - np.concatenate([[0.0], np.cumsum(chances - margins)]), 0)[:most]
 
 
 def _least(holds: Callable[[float], bool], high: float) -> float:
-    """Find a number at which a property of all large numbers holds, hardly above the least."""
+    """Return a number at which a property of all large numbers holds, hardly above the least."""
     low = 0.0
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
@@ -155,7 +158,7 @@ Floats = NDArray[np.float64]
 
 _SMOOTH = 1.5
 _SLACK = 1e-2
-"""The part of what may be missed that is left to what is added for smoothness."""
+"""The share of the miss probability that is left to the smoothing variable."""
 _SMALLEST_MISS = 1e-10
 """Misses that are rarer than this are bounded by Chernoff alone: doubles have no digits for more."""
 _TERMS = 256
@@ -164,45 +167,45 @@ _MOST = 250_000
 
 
 def gaussian_widths(lengths: Floats, terms: int, sigma: float, miss: float) -> Floats:
-    """Find, for each ‖a‖, a w with P(|Σ aⱼYⱼ| > w) ≤ miss, Yⱼ at most so many discrete Gaussians of this σ."""
-    plain = sigma * math.sqrt(2 * math.log(2 / miss))
+    """Return, for each ‖a‖, a w with P(|Σ aⱼYⱼ| > w) ≤ miss, Yⱼ at most ``terms`` discrete Gaussians of this σ."""
+    unit_width = sigma * math.sqrt(2 * math.log(2 / miss))
     if sigma >= 2 * _SMOOTH and miss >= _SMALLEST_MISS:
-        added = 1 / math.sqrt(_SMOOTH**-2 - sigma**-2)
-        wave = 2.001 * math.exp(-2 * (math.pi * _SMOOTH) ** 2)
-        close = math.exp(-terms * 2.001 * wave)
-        main = _normal_width(miss * (1 - _SLACK) * close) * math.hypot(sigma, added)
-        plain = min(plain, main + _normal_width(miss * _SLACK) * added)
-    return np.asarray(lengths) * plain * (1 + 1e-9)
+        smoothing = 1 / math.sqrt(_SMOOTH**-2 - sigma**-2)
+        deviation = 2.001 * math.exp(-2 * (math.pi * _SMOOTH) ** 2)
+        closeness = math.exp(-terms * 2.001 * deviation)
+        main_width = _normal_width(miss * (1 - _SLACK) * closeness) * math.hypot(sigma, smoothing)
+        unit_width = min(unit_width, main_width + _normal_width(miss * _SLACK) * smoothing)
+    return np.asarray(lengths) * unit_width * (1 + 1e-9)
 
 
 def _normal_width(miss: float) -> float:
-    """Find a w with P(|N| > w) ≤ miss."""
+    """Return a w with P(|N| > w) ≤ miss."""
     return -NormalDist().inv_cdf(miss / 2) * (1 + 1e-9)
 
 
 def laplace_widths(decoder: Floats, standard: Floats, scale: float, miss: float) -> Floats:
-    """Find, for each row a of a matrix, a w with P(|Σ aⱼYⱼ| > w) ≤ miss, Yⱼ discrete Laplace of this scale; given
-    ``continuous_widths`` of the same matrix and miss.
+    """Return, for each row a of a matrix, a w with P(|Σ aⱼYⱼ| > w) ≤ miss, Yⱼ discrete Laplace of this scale;
+    ``standard`` is ``continuous_widths`` of the same matrix and miss.
     """
-    smooth = 0.5 / math.tanh(0.5 / scale)
-    added = np.sqrt((decoder**2).sum(axis=1) * math.log(2 / (miss * _SLACK)) / 2)
-    return np.minimum(_chernoff(decoder, scale, miss), (smooth * standard + added) * (1 + 1e-9))
+    continuous_scale = 0.5 / math.tanh(0.5 / scale)
+    smoothing_widths = np.sqrt((decoder**2).sum(axis=1) * math.log(2 / (miss * _SLACK)) / 2)
+    return np.minimum(_chernoff(decoder, scale, miss), (continuous_scale * standard + smoothing_widths) * (1 + 1e-9))
 
 
 def _chernoff(decoder: Floats, scale: float, miss: float) -> Floats:
-    """Find the least of (kψ(x) + ln(2/miss))/x over many x below 1/scale, for k = ‖a‖²/m² noises of weight m."""
+    """Return the least of (kψ(x) + ln(2/miss))/x over many x below 1/scale, for k = ‖a‖²/m² noises of weight m."""
     slopes = np.concatenate([np.geomspace(1e-6, 0.5, 100), 1 - np.geomspace(1e-6, 0.5, 100)]) / scale
     rising, falling = -np.expm1(slopes - 1 / scale), -np.expm1(-slopes - 1 / scale)
     moments = 2 * math.log(-math.expm1(-1 / scale)) - np.log(rising) - np.log(falling)
     largest = np.abs(decoder).max(axis=1)
     terms = (decoder**2).sum(axis=1) / largest**2
-    found = (terms[:, None] * moments + math.log(2 / miss)) / slopes
-    return found.min(axis=1) * largest * (1 + 1e-9)
+    bounds = (terms[:, None] * moments + math.log(2 / miss)) / slopes
+    return bounds.min(axis=1) * largest * (1 + 1e-9)
 
 
 def continuous_widths(decoder: Floats, most: float) -> Floats:
-    """Find, for each row, a w which Σ aⱼXⱼ, with continuous Laplace variables of scale 1, exceeds in size with at most
-    the part of ``most`` that is not left to smoothness; infinity where the series does not tell.
+    """Return, for each row, a w that |Σ aⱼXⱼ|, with continuous Laplace variables of scale 1, exceeds with at most the
+    part of ``most`` that is not left to smoothing; infinity where the series does not decide.
     """
     miss = most * (1 - _SLACK)
     if most < _SMALLEST_MISS or decoder.size > _MOST:
@@ -211,18 +214,20 @@ def continuous_widths(decoder: Floats, most: float) -> Floats:
     rows = decoder / largest[:, None]
     high = _far(rows, miss)
     step = 2 * math.pi / (high + _far(rows, miss * 1e-4))
-    at = (np.arange(_TERMS) + 0.5) * step[:, None]
-    falls = _characteristic(rows, at)
-    last = (_TERMS + 0.5) * step
-    missing = _characteristic(rows, last[:, None])[:, 0] * (1 + last**-2.0) / math.pi
-    over = 2 * missing + miss * 1e-4 + 1e-13
+    points = (np.arange(_TERMS) + 0.5) * step[:, None]
+    characteristic = _characteristic(rows, points)
+    last_point = (_TERMS + 0.5) * step
+    truncation = _characteristic(rows, last_point[:, None])[:, 0] * (1 + last_point**-2.0) / math.pi
+    error_bound = 2 * truncation + miss * 1e-4 + 1e-13
     low = np.zeros_like(high)
     for _ in range(50):
         middle = (low + high) / 2
-        inside = (falls * np.sin(at * middle[:, None]) / (math.pi * (np.arange(_TERMS) + 0.5))).sum(axis=1)
-        fits = 1 - 2 * inside + over <= miss
-        low, high = np.where(fits, low, middle), np.where(fits, middle, high)
-    return np.where(over < miss / 2, high * largest, math.inf)
+        half_probability = (
+            characteristic * np.sin(points * middle[:, None]) / (math.pi * (np.arange(_TERMS) + 0.5))
+        ).sum(axis=1)
+        is_enough = 1 - 2 * half_probability + error_bound <= miss
+        low, high = np.where(is_enough, low, middle), np.where(is_enough, middle, high)
+    return np.where(error_bound < miss / 2, high * largest, math.inf)
 
 
 def _far(rows: Floats, miss: float) -> Floats:
@@ -232,9 +237,9 @@ def _far(rows: Floats, miss: float) -> Floats:
     return ((-terms[:, None] * np.log1p(-(slopes**2)) + math.log(2 / miss)) / slopes).min(axis=1)
 
 
-def _characteristic(rows: Floats, at: Floats) -> Floats:
-    """Compute Π 1/(1 + (aⱼx)²) for every row a and each of its x."""
-    found = np.zeros_like(at)
+def _characteristic(rows: Floats, points: Floats) -> Floats:
+    """Return Π 1/(1 + (aⱼx)²) for every row a and each of its x."""
+    log_values = np.zeros_like(points)
     for column in np.ascontiguousarray(rows.T**2):
-        found -= np.log1p(column[:, None] * at**2)
-    return np.exp(found)
+        log_values -= np.log1p(column[:, None] * points**2)
+    return np.exp(log_values)

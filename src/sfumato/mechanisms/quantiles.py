@@ -1,4 +1,4 @@
-"""Quantiles of many groups are selected by rank among all whole numbers within public bounds, exactly.
+"""Private quantiles of many groups: exact selection by rank among all integers within public bounds.
 
 Several quantiles are found recursively, the middle one first, each part of the rows on its own (Kaplan, Schnapp &
 Stemmer 2022). How a number is chosen in a part, and how far a row moves its scores, is said in ``rank_choices``. What
@@ -24,9 +24,8 @@ are adaptive, and compose. Groups are parts like any other: of T rows of a unit,
 together cost T/c′ times what one of them would at the same rate. Rows tied with a released number have weights that
 depend on what was released alone, so the theorem holds for them as for others.
 
-Quantiles were charged in another way before their levels were known to have bounded range: old ledgers say so.
-
-What was written is read, and costs what it cost. Nothing is chosen this way any more.
+``EarlierQuantiles`` keeps the charge of old ledgers, from before levels were known to have bounded range: they are
+read, and cost what they cost, but nothing is released that way any more.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ from sfumato.privacy.numbers import CONFIDENCE, NONNEGATIVE, POSITIVE, Number, e
 
 _LARGEST = 1 << 61
 _DECIMALS = 10**6
-_LEAST_RATE = Fraction(1, 10**10)
-_MOST_ROWS = 1 << 36  # for one value: a row beyond it counts nowhere, so ranks and n still move together
-_MOST_OFFSET = 1 << 40
+_SMALLEST_RATE = Fraction(1, 10**10)
+_MAX_ROWS = 1 << 36  # for one value: a row beyond it counts nowhere, so ranks and n still move together
+_MAX_OFFSET = 1 << 40
 
 
 class GroupedValues(Protocol):
-    """These are the different values of each group's rows, rising within a group, with how many rows have each."""
+    """The distinct values of each group's rows, ascending within a group, with how many rows have each."""
 
     @property
     def group(self) -> NDArray[np.intp]: ...
@@ -68,13 +67,13 @@ class GroupedValues(Protocol):
 
     @property
     def groups(self) -> int:
-        """Count the groups, those without rows too."""
+        """The number of groups, those without rows too."""
         ...
 
 
 @dataclass(frozen=True)
 class _Node:
-    """A node of the recursion is one quantile that is chosen in what lies between two others."""
+    """A node of the recursion: one quantile, chosen between two others."""
 
     chance: Fraction
     below: Fraction
@@ -89,7 +88,7 @@ class _Node:
 @codec.value("quantiles", 2)
 @dataclass(frozen=True)
 class Quantiles:
-    """Several quantiles of whole numbers within public bounds are chosen privately, in one group or in many.
+    """Several private quantiles of integers within public bounds, in one group or in many.
 
     One unit has at most ``rows_per_unit`` rows, in all groups together where rows are ``grouped``. ``epsilon`` pays for
     all quantiles of all groups: half of it goes to each of two levels, and so on, and a level leaks no more than one
@@ -118,24 +117,24 @@ class Quantiles:
         grouped: bool = False,
         offset: int = 0,
     ) -> None:
-        object.__setattr__(self, "offset", whole(offset, "offset", at_least=-_MOST_OFFSET))
-        object.__setattr__(self, "probabilities", self._read_probabilities(probabilities))
+        object.__setattr__(self, "offset", whole(offset, "offset", at_least=-_MAX_OFFSET))
+        object.__setattr__(self, "probabilities", self._parse_probabilities(probabilities))
         object.__setattr__(self, "epsilon", exact(epsilon, "epsilon", POSITIVE))
-        object.__setattr__(self, "bounds", _read_bounds(bounds))
+        object.__setattr__(self, "bounds", _parse_bounds(bounds))
         object.__setattr__(self, "rows_per_unit", whole(rows_per_unit, "rows_per_unit", at_least=1))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
         object.__setattr__(self, "grouped", bool(grouped))
-        if self.offset > _MOST_OFFSET:
+        if self.offset > _MAX_OFFSET:
             raise InvalidParameter("offset", offset, "at most 2^40 rows either way")
-        if not _LEAST_RATE <= self._level_epsilon / (2 * self.rows_per_unit) <= 1000:
+        if not _SMALLEST_RATE <= self._level_epsilon / (2 * self.rows_per_unit) <= 1000:
             raise InvalidParameter("epsilon", epsilon, "between 1e-9 and 1000 for each row a unit may have")
 
-    def _read_probabilities(self, probabilities: Any) -> tuple[Fraction, ...]:
-        """Read numbers in (0, 1) to six decimals, which keep every rank distance a whole number of small units."""
-        given = list(probabilities) if isinstance(probabilities, (list, tuple)) else [probabilities]
-        chances = tuple(sorted({_rounded(exact(q, "probabilities", NONNEGATIVE)) for q in given}))
-        extreme = (list(chances) == [0] and self.offset > 0) or (list(chances) == [1] and self.offset < 0)
-        if not chances or not (extreme or (chances[0] > 0 and chances[-1] < 1)):
+    def _parse_probabilities(self, probabilities: Any) -> tuple[Fraction, ...]:
+        """Parse numbers in (0, 1) to six decimals, which keep every rank distance a whole number of small units."""
+        raw = list(probabilities) if isinstance(probabilities, (list, tuple)) else [probabilities]
+        chances = tuple(sorted({_round_probability(exact(q, "probabilities", NONNEGATIVE)) for q in raw}))
+        is_extreme = (list(chances) == [0] and self.offset > 0) or (list(chances) == [1] and self.offset < 0)
+        if not chances or not (is_extreme or (chances[0] > 0 and chances[-1] < 1)):
             raise InvalidParameter("probabilities", probabilities, "at least one number in (0, 1), to six decimals")
         return chances
 
@@ -149,7 +148,7 @@ class Quantiles:
         grouped: bool = False,
         confidence: Number = "0.95",
     ) -> Quantiles:
-        """Make a choice that aims at the row of the rank that the price allows, counted from the least.
+        """Return a selection that aims at the k-th row from the least, k the rank that the price allows.
 
         With k the offset, except with probability 1 − confidence some row is at most the number that is released, and
         fewer than 2k rows lie below it: each of the two fails with half of that.
@@ -166,96 +165,98 @@ class Quantiles:
         grouped: bool = False,
         confidence: Number = "0.95",
     ) -> Quantiles:
-        """Make a choice that aims at the row of the rank that the price allows, counted from the greatest."""
+        """Return a selection that aims at the k-th row from the greatest, k the rank that the price allows."""
         return _moved(cls(1, epsilon, bounds, rows_per_unit, neighbours, grouped, -1), confidence)
 
     def ends(self, epsilon: Number, confidence: Number = "0.95", k: int = 1) -> tuple[Quantiles, Quantiles]:
-        """Give two mechanisms of this price each whose numbers lie around the true quantiles, from below and above.
+        """Return two mechanisms of this price each, whose numbers bracket the true quantiles from below and above.
 
         Every target is moved by as many rows as a choice may err, so except with probability 1 − confidence, for all
         quantiles of k groups at once, the lower number is at most, and the upper at least, every number that is the
         q-quantile of the rows by whatever definition, ties or none: what is chosen lies on its side of its target, and
         rows tied with it are left out of where they could move a target past the truth.
         """
-        one = replace(self, epsilon=exact(epsilon, "epsilon", POSITIVE))
-        rows = one.rows_to_lean(confidence, k)
-        return replace(one, offset=-rows), replace(one, offset=rows)
+        priced = replace(self, epsilon=exact(epsilon, "epsilon", POSITIVE))
+        rows = priced.rows_to_lean(confidence, k)
+        return replace(priced, offset=-rows), replace(priced, offset=rows)
 
     def rows_to_lean(self, confidence: Number = "0.95", k: int = 1) -> int:
-        """Count the rows by which targets lean so that numbers lie on one side of the truth: in k groups at once, with
-        half of what this confidence lets fail. One row more than a choice may err, for a quantile that lies between
-        two rows.
+        """Return the offset, in rows, that puts the chosen numbers on one side of the truth: in k groups at once, with
+        half of what this confidence lets fail. It is one row more than a choice may err, for a quantile that lies
+        between two rows.
         """
         miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (2 * len(self.probabilities) * k)
-        most = max(self._within(node, miss) for node in self._nodes)
-        return 1 + (math.floor(most) if self.probabilities[0] in (0, 1) else math.ceil(most))
+        largest_error = max(self._within(node, miss) for node in self._nodes)
+        return 1 + (math.floor(largest_error) if self.probabilities[0] in (0, 1) else math.ceil(largest_error))
 
     def choose(self, values: Any) -> list[int]:
-        """Choose the quantiles of a sorted list of whole numbers, in the order of their probabilities; values outside
-        the bounds are clamped.
+        """Return the quantiles of a sorted list of integers, in the order of their probabilities; values outside the
+        bounds are clamped.
         """
-        array = grids.to_steps(grids.as_numbers(values, None, "values"), None)
-        if array.ndim != 1 or (array.size and not np.all(array[:-1] <= array[1:])):
-            raise InvalidParameter("values", grids.described(array), "a sorted list of whole numbers")
-        first = np.flatnonzero(np.concatenate([[True], array[1:] != array[:-1]])[: array.size])
-        distinct = array if first.size == array.size else array[first]
-        before = np.append(first, array.size).astype(np.int64, copy=False)
+        sorted_values = grids.to_steps(grids.as_numbers(values, None, "values"), None)
+        if sorted_values.ndim != 1 or (sorted_values.size and not np.all(sorted_values[:-1] <= sorted_values[1:])):
+            raise InvalidParameter("values", grids.described(sorted_values), "a sorted list of whole numbers")
+        first_index = np.flatnonzero(
+            np.concatenate([[True], sorted_values[1:] != sorted_values[:-1]])[: sorted_values.size]
+        )
+        distinct = sorted_values if first_index.size == sorted_values.size else sorted_values[first_index]
+        before = np.append(first_index, sorted_values.size).astype(np.int64, copy=False)
         return self._released(RankedValues(distinct, before), np.array([0, distinct.size]))[0].tolist()
 
     def choose_histogram(self, values: Any, counts: Any) -> list[int]:
-        """Choose from distinct values and how many rows have each, as an engine returns them."""
-        points = grids.to_steps(grids.as_numbers(values, None, "values"), None)
-        rows = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
-        if points.shape != rows.shape or points.ndim != 1 or (rows < 0).any():
-            raise InvalidParameter("counts", grids.described(rows), "as many numbers ≥ 0 as there are values")
-        order = np.argsort(points, kind="stable")
-        distinct, start = np.unique(points[order], return_index=True)
-        ranks = _cumulated(rows[order])
-        before = np.append(ranks[start], ranks[-1])
+        """Return the quantiles of distinct values with row counts, as an engine returns them."""
+        raw_values = grids.to_steps(grids.as_numbers(values, None, "values"), None)
+        row_counts = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
+        if raw_values.shape != row_counts.shape or raw_values.ndim != 1 or (row_counts < 0).any():
+            raise InvalidParameter("counts", grids.described(row_counts), "as many numbers ≥ 0 as there are values")
+        order = np.argsort(raw_values, kind="stable")
+        distinct, first_index = np.unique(raw_values[order], return_index=True)
+        ranks = _cumulative_counts(row_counts[order])
+        before = np.append(ranks[first_index], ranks[-1])
         return self._released(RankedValues(distinct, before), np.array([0, distinct.size]))[0].tolist()
 
     def choose_groups(self, values: GroupedValues) -> NDArray[np.int64]:
-        """Choose the quantiles of every group, with rows or without: a row for each, a column for each probability."""
+        """Return the quantiles of every group, with rows or without: a row per group, a column per probability."""
         if values.groups > 1 and not self.grouped:
             raise InvalidParameter("groups", values.groups, "one, unless the mechanism is for several: grouped=True")
         starts = np.searchsorted(values.group, np.arange(values.groups + 1))
-        return self._released(RankedValues(values.steps, _cumulated(values.counts)), starts)
+        return self._released(RankedValues(values.steps, _cumulative_counts(values.counts)), starts)
 
     def _released(self, rows: RankedValues, starts: NDArray[np.intp]) -> NDArray[np.int64]:
         parts = {(Fraction(0), Fraction(1)): rank_choices.whole_parts(rows, starts, self.bounds)}
-        found: dict[Fraction, NDArray[np.int64]] = {}
+        chosen: dict[Fraction, NDArray[np.int64]] = {}
         for node in self._nodes:
             part = parts.pop((node.below, node.above))
             rule = RankRule(node.share, self._level_epsilon / (2 * self._score_sensitivity(node)), self.offset)
-            found[node.chance], lower, upper = rank_choices.choose(rows, part, rule)
+            chosen[node.chance], lower, upper = rank_choices.choose(rows, part, rule)
             parts |= {(node.below, node.chance): lower, (node.chance, node.above): upper}
-        return np.column_stack([found[q] for q in self.probabilities])
+        return np.column_stack([chosen[q] for q in self.probabilities])
 
     @cached_property
     def _nodes(self) -> tuple[_Node, ...]:
-        """List the quantiles in the order in which they are chosen: level after level."""
-        found: list[_Node] = []
+        """The quantiles in the order in which they are chosen: level after level."""
+        nodes: list[_Node] = []
         layer = [(self.probabilities, Fraction(0), Fraction(1))]
         level = 0
         while layer:
-            following = []
+            next_layer = []
             for chances, below, above in layer:
                 middle = self._middle(chances, below, above)
-                found.append(_Node(chances[middle], below, above, level))
-                following.append((chances[:middle], below, chances[middle]))
-                following.append((chances[middle + 1 :], chances[middle], above))
-            layer, level = [part for part in following if part[0]], level + 1
-        return tuple(found)
+                nodes.append(_Node(chances[middle], below, above, level))
+                next_layer.append((chances[:middle], below, chances[middle]))
+                next_layer.append((chances[middle + 1 :], chances[middle], above))
+            layer, level = [part for part in next_layer if part[0]], level + 1
+        return tuple(nodes)
 
     def _middle(self, chances: Sequence[Fraction], below: Fraction, above: Fraction) -> int:
-        """Choose which of several is found first: of two in the middle the one whose share is nearer to a half, which
-        errs less and costs its neighbours less.
+        """Return which of several quantiles is chosen first: of two in the middle, the one whose share is nearer to a
+        half, which errs less and costs its neighbours less.
         """
-        places = sorted({(len(chances) - 1) // 2, len(chances) // 2})
-        return min(places, key=lambda place: abs(chances[place] - (below + above) / 2))
+        candidates = sorted({(len(chances) - 1) // 2, len(chances) // 2})
+        return min(candidates, key=lambda index: abs(chances[index] - (below + above) / 2))
 
     def _score_sensitivity(self, node: _Node) -> Fraction:
-        """Bound what one unit moves at a level, as the theorem of the module counts it."""
+        """Bound how far one unit moves the scores of a level, as in the module's theorem."""
         worst = max(node.share, 1 - node.share)
         if self.neighbours is Neighbours.REPLACE:
             worst = Fraction(1) if node.level == 0 and not self.grouped else 2 * worst
@@ -270,7 +271,7 @@ class Quantiles:
         return self.epsilon / self._levels
 
     def curve(self) -> Curve:
-        """Charge each level as one release of bounded range, which the module proves it to be."""
+        """Charge each level as one bounded-range release, which the module proves it to be."""
         return compose([(Curve.bounded_range(self._level_epsilon, self.neighbours), self._levels)])
 
     def errors(self, confidence: Number = "0.95", k: int = 1) -> tuple[float, ...]:
@@ -283,29 +284,29 @@ class Quantiles:
         was released before them: such rows may add up to their number.
         """
         miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (len(self.probabilities) * whole(k, "k", at_least=1))
-        found = {Fraction(0): 0.0, Fraction(1): 0.0}
+        rank_errors = {Fraction(0): 0.0, Fraction(1): 0.0}
         for node in self._nodes:
             share = float(node.share)
-            ends = (1 - share) * found[node.below] + share * found[node.above]
-            found[node.chance] = ends + self._within(node, miss)
-        return tuple(found[q] for q in self.probabilities)
+            inherited = (1 - share) * rank_errors[node.below] + share * rank_errors[node.above]
+            rank_errors[node.chance] = inherited + self._within(node, miss)
+        return tuple(rank_errors[q] for q in self.probabilities)
 
     def _within(self, node: _Node, miss: Fraction) -> float:
-        """Bound how many rows a choice lies from its own target, except with the probability of a miss."""
+        """Bound how many rows a choice lies from its own target, except with probability ``miss``."""
         numbers = self.bounds[1] - self.bounds[0] + 1
         rate = self._level_epsilon / (2 * self._score_sensitivity(node))
         return (math.log(numbers) + math.log(miss.denominator) - math.log(miss.numerator)) / float(rate)
 
     def error(self, confidence: Number = "0.95", k: int = 1) -> float:
-        """Give the largest of the ``errors``."""
+        """Return the largest of the ``errors``."""
         return max(self.errors(confidence, k))
 
     def words(self) -> str:
         chances = ", ".join(text(q) for q in self.probabilities)
-        what = f"quantile{'s' * (len(self.probabilities) > 1)} {chances}"
+        target = f"quantile{'s' * (len(self.probabilities) > 1)} {chances}"
         if self.probabilities[0] in (0, 1):
-            what = f"the {'greatest' if self.probabilities[0] else 'least'} value, from rank {abs(self.offset):,}"
-        return f"{what} by interval selection, ε {shown(float(self.epsilon), 6)}"
+            target = f"the {'greatest' if self.probabilities[0] else 'least'} value, from rank {abs(self.offset):,}"
+        return f"{target} by interval selection, ε {shown(float(self.epsilon), 6)}"
 
     def __repr__(self) -> str:
         chances = ", ".join(text(q) for q in self.probabilities)
@@ -319,7 +320,7 @@ def _moved(towards: Quantiles, confidence: Number) -> Quantiles:
     return replace(towards, offset=towards.rows_to_lean(confidence) * towards.offset)
 
 
-def _read_bounds(bounds: Any) -> tuple[int, int]:
+def _parse_bounds(bounds: Any) -> tuple[int, int]:
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2 or not all(type(b) is int for b in bounds):
         raise InvalidParameter("bounds", bounds, "a pair of whole numbers (low, high)")
     low, high = bounds
@@ -328,18 +329,18 @@ def _read_bounds(bounds: Any) -> tuple[int, int]:
     return low, high
 
 
-def _rounded(chance: Fraction) -> Fraction:
+def _round_probability(chance: Fraction) -> Fraction:
     return Fraction(round(chance * _DECIMALS), _DECIMALS)
 
 
-def _cumulated(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.minimum(counts, _MOST_ROWS))])
+def _cumulative_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.minimum(counts, _MAX_ROWS))])
 
 
 @codec.value("quantiles")
 @dataclass(frozen=True, init=False, repr=False)
 class EarlierQuantiles(Quantiles):
-    """Each level of several quantiles is charged as any release so private; under replace a level after the first costs
+    """Quantiles of old ledgers, each level charged as a pure release; under replace a level after the first costs
     2·max(q, 1−q) times as much as the first.
     """
 

@@ -1,4 +1,4 @@
-"""Every candidate runs a race under noise, and the winner is decided exactly.
+"""Exact selection under noise: every candidate has a noisy key, and the least key wins ("a race").
 
 Candidate h draws an exponential E_h and has a key that depends on it and on its score; the least key wins. With gap
 g_h ≥ 0 steps below the best score and c > 0 per step, the keys are
@@ -37,7 +37,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class RaceKey:
-    """A kind says how a key is made: in floating point for arrays, and exactly for one candidate.
+    """How a key is computed: in floating point for arrays, and exactly for one candidate.
 
     Winners under Gumbel noise have the smallest E, so there E = −ln(1 − U), precise near U = 0; the others have the
     largest, so there E = −ln U.
@@ -65,7 +65,7 @@ LAPLACE = RaceKey(
 
 @dataclass
 class _Runner:
-    """A runner is a candidate at the finish, with its bits so far."""
+    """A candidate that floating point could not rank, with the bits of U so far."""
 
     index: int
     v: int
@@ -76,13 +76,13 @@ class _Runner:
 
     def key(self, kind: RaceKey, context: Context) -> tuple[Decimal, Decimal]:
         """Bound the key over the interval that U is known to lie in."""
-        # 1 − U cancels where U is small: as many more digits as U has places.
-        wide = bits.digits(context.prec + self.width // 3 + 5)
+        # 1 − U cancels where U is small: add as many digits as U has.
+        wide_context = bits.digits(context.prec + self.width // 3 + 5)
         ends = []
         for v in (self.v, self.v + 1):
-            top = (1 << self.width) - v if kind.smallest else v
-            left = wide.divide(Decimal(top), Decimal(1 << self.width))
-            e = left.ln(wide).copy_negate() if left else Decimal("Infinity")
+            numerator = (1 << self.width) - v if kind.smallest else v
+            u = wide_context.divide(Decimal(numerator), Decimal(1 << self.width))
+            e = u.ln(wide_context).copy_negate() if u else Decimal("Infinity")
             gap = bits.decimal(self.gap, context)
             if self.places != 1:
                 gap = context.subtract(gap, Decimal(self.places).ln(context))
@@ -97,7 +97,7 @@ class _Runner:
 def winners(
     kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1, places: NDArray[Any] | None = None
 ) -> NDArray[np.int64]:
-    """Find the ``count`` candidates with the least keys, first to last."""
+    """Return the ``count`` candidates with the least keys, first to last."""
     words = np.concatenate([bits.words(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
     # Distances from the count-th best, not from the best: one far leader must not blur the field behind it.
     base = np.partition(gaps, count - 1)[count - 1]
@@ -108,12 +108,12 @@ def winners(
             kind, words[part], gaps[part], base, rate, None if places is None else places[part]
         )
     if count < gaps.size:
-        # Nobody whose key is surely above the count-th upper bound can finish among the first.
-        line = np.partition(keys + errors, count - 1)[count - 1]
-        field = np.flatnonzero(keys - errors <= line)
+        # A candidate whose key is surely above the count-th upper bound cannot be among the first.
+        cutoff = np.partition(keys + errors, count - 1)[count - 1]
+        finalists = np.flatnonzero(keys - errors <= cutoff)
     else:
-        field = np.arange(gaps.size)
-    order = field[np.argsort(keys[field], kind="stable")]
+        finalists = np.arange(gaps.size)
+    order = finalists[np.argsort(keys[finalists], kind="stable")]
     low, high = keys[order] - errors[order], keys[order] + errors[order]
     if np.all(np.maximum.accumulate(high)[:-1] < low[1:]):
         return order[:count].astype(np.int64)
@@ -121,40 +121,42 @@ def winners(
 
 
 def winners_of_rows(kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1) -> NDArray[np.int64]:
-    """Find in each row of a table the ``count`` candidates with the least keys, first to last."""
+    """Return, for each row of a table, the ``count`` candidates with the least keys, first to last."""
     words = np.concatenate([bits.words(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
     words = words.reshape(gaps.shape)
     # Distances from the count-th best of each row: one far leader must not blur the field behind it.
     base = np.partition(gaps, count - 1, axis=1)[:, count - 1 : count]
     keys, errors = _float_keys(kind, words, gaps, base, rate, None)
     order = np.argsort(keys, axis=1, kind="stable")
-    low, high = (np.take_along_axis(each, order, axis=1) for each in (keys - errors, keys + errors))
-    ahead = np.maximum.accumulate(high, axis=1)[:, :-1]  # the latest that one of the first may be
-    behind = np.minimum.accumulate(low[:, :0:-1], axis=1)[:, ::-1]  # the earliest that one of the others may be
-    found = order[:, :count].astype(np.int64)
-    for row in np.flatnonzero(~(ahead < behind)[:, :count].all(axis=1)).tolist():
-        line = np.partition(high[row], count - 1)[count - 1]  # whoever is surely above it is not among the first
-        found[row] = _photo_finish(kind, order[row][low[row] <= line], words[row], gaps[row], rate, None)[:count]
-    return found
+    low, high = (np.take_along_axis(bounds, order, axis=1) for bounds in (keys - errors, keys + errors))
+    latest_before = np.maximum.accumulate(high, axis=1)[:, :-1]  # upper bound of the keys before each rank
+    earliest_after = np.minimum.accumulate(low[:, :0:-1], axis=1)[:, ::-1]  # lower bound of the keys after it
+    chosen = order[:, :count].astype(np.int64)
+    for row in np.flatnonzero(~(latest_before < earliest_after)[:, :count].all(axis=1)).tolist():
+        cutoff = np.partition(high[row], count - 1)[count - 1]  # a candidate surely above it is not among the first
+        chosen[row] = _photo_finish(kind, order[row][low[row] <= cutoff], words[row], gaps[row], rate, None)[:count]
+    return chosen
 
 
 def winners_of_groups(
     kind: RaceKey, gaps: Gaps, rate: Fraction, begin: NDArray[np.intp], places: NDArray[Any]
 ) -> NDArray[np.intp]:
-    """Find in each group the candidate with the least key; a group's candidates follow one another from ``begin`` on,
+    """Return, for each group, the candidate with the least key; a group's candidates are contiguous from ``begin`` on,
     and the best of each has a gap of 0.
     """
     words = np.concatenate([bits.words(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
     keys, errors = _float_keys(kind, words, gaps, np.uint64(0), rate, places)
     group = np.repeat(np.arange(begin.size), np.diff(np.append(begin, gaps.size)))
-    # Nobody whose key is surely above somebody's upper bound can be first.
-    field = np.flatnonzero(keys - errors <= np.minimum.reduceat(keys + errors, begin)[group])
-    first = np.searchsorted(group[field], np.arange(begin.size))
-    found = field[first]
-    for index in np.flatnonzero(np.diff(np.append(first, field.size)) > 1).tolist():
-        tied = field[first[index] : first[index + 1] if index + 1 < first.size else field.size]
-        found[index] = _photo_finish(kind, tied, words, gaps, rate, places)[0]
-    return found
+    # A candidate whose key is surely above another's upper bound cannot be first.
+    finalists = np.flatnonzero(keys - errors <= np.minimum.reduceat(keys + errors, begin)[group])
+    group_start = np.searchsorted(group[finalists], np.arange(begin.size))
+    chosen = finalists[group_start]
+    for index in np.flatnonzero(np.diff(np.append(group_start, finalists.size)) > 1).tolist():
+        tied = finalists[
+            group_start[index] : group_start[index + 1] if index + 1 < group_start.size else finalists.size
+        ]
+        chosen[index] = _photo_finish(kind, tied, words, gaps, rate, places)[0]
+    return chosen
 
 
 def _float_keys(
@@ -165,24 +167,24 @@ def _float_keys(
     rate: Fraction,
     places: NDArray[Any] | None,
 ) -> tuple[Floats, Floats]:
-    """Compute keys, and how far each may be from the truth: rounding, and the width of U's interval."""
+    """Return the keys, and a bound on the error of each: rounding, and the width of U's interval."""
     v = (words >> np.uint64(1)).astype(np.float64)
     u = (v + 0.5) * _UNIT
     e = -np.log1p(-np.minimum(u, 1 - 2.0**-53)) if kind.smallest else -np.log(u)
-    ahead = gaps < base
-    distance = np.where(ahead, base - gaps, gaps - base).astype(np.float64) * float(rate)
-    np.negative(distance, where=ahead, out=distance)
+    is_ahead = gaps < base
+    distance = np.where(is_ahead, base - gaps, gaps - base).astype(np.float64) * float(rate)
+    np.negative(distance, where=is_ahead, out=distance)
     if places is not None:
         distance = distance - np.log(places.astype(np.float64))
     keys = kind.keys(e, (words & np.uint64(1)).astype(bool), distance)
     # U lies within one unit of 2⁻⁶³ around u, and u's float within 2⁻⁵³: near 0 both ln E and E move by at most
     # 2/v; near 1,
     # where −ln(1 − U) is steep, by at most 2¹¹/(2⁶³ − v).
-    width = np.where(v == 0, np.inf, 2 / np.maximum(v, 1.0))
+    error = np.where(v == 0, np.inf, 2 / np.maximum(v, 1.0))
     if kind.smallest:
-        away = 2.0**63 - v
-        width += np.where(away > 2.0**13, 2.0**11 / np.maximum(away, 1.0), np.inf)
-    return keys, width + 2.0**-46 * (np.abs(distance) + np.abs(keys) + e + 1)
+        distance_to_one = 2.0**63 - v
+        error += np.where(distance_to_one > 2.0**13, 2.0**11 / np.maximum(distance_to_one, 1.0), np.inf)
+    return keys, error + 2.0**-46 * (np.abs(distance) + np.abs(keys) + e + 1)
 
 
 def _photo_finish(
@@ -193,7 +195,7 @@ def _photo_finish(
     rate: Fraction,
     places: NDArray[Any] | None,
 ) -> list[int]:
-    """Decide the exact order of the few that floating point could not separate."""
+    """Return the exact order of the few candidates that floating point could not separate."""
     runners = [
         _Runner(
             int(index),
@@ -208,11 +210,13 @@ def _photo_finish(
     precision = 60
     while True:
         context = bits.digits(precision)
-        timed = sorted(((runner.key(kind, context), runner) for runner in runners), key=lambda pair: pair[0])
-        tied = {side for i in range(len(timed) - 1) if not timed[i][0][1] < timed[i + 1][0][0] for side in (i, i + 1)}
+        ranked = sorted(((runner.key(kind, context), runner) for runner in runners), key=lambda pair: pair[0])
+        tied = {
+            side for i in range(len(ranked) - 1) if not ranked[i][0][1] < ranked[i + 1][0][0] for side in (i, i + 1)
+        }
         if not tied:
-            return [runner.index for _, runner in timed]
+            return [runner.index for _, runner in ranked]
         for i in tied:
-            runner = timed[i][1]
+            runner = ranked[i][1]
             runner.v, runner.width = (runner.v << 64) | bits.integer(64), runner.width + 64
         precision += 40

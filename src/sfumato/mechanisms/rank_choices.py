@@ -1,4 +1,4 @@
-"""A number is chosen by its rank among the rows of each of many groups, all groups at once and exactly.
+"""Exact private selection of a number by its rank, in many groups at once.
 
 A *part* of a group holds the numbers from ``low`` to ``high`` and the rows that count there, each with a weight of at
 most 1: those strictly between count whole, those equal to ``low`` or ``high`` with what is left of them for this part.
@@ -41,13 +41,13 @@ Weights = NDArray[Any]
 """Whole numbers: of 64 bits while all of them fit, else of Python's own."""
 
 _FAR_BITS = 100
-_MOST_RUNS = 1 << 20
+_MAX_RUNS = 1 << 20
 _LARGEST = 1 << 62
 
 
 @dataclass(frozen=True)
 class RankedValues:
-    """These are the different values of every group's rows, rising within a group, group after group. PRIVATE."""
+    """The distinct values of every group's rows, ascending within a group, group after group. PRIVATE."""
 
     values: Integers
     before: Integers
@@ -56,7 +56,7 @@ class RankedValues:
 
 @dataclass(frozen=True)
 class Parts:
-    """These are the parts of all groups at one node of the recursion: each array has one element for each group."""
+    """The parts of all groups at one node of the recursion: each array has one element per group."""
 
     first: Places
     last: Places
@@ -70,7 +70,7 @@ class Parts:
     """One row counts as so many units: a product of denominators of shares, which are public."""
 
     def __getitem__(self, groups: slice | Places) -> Parts:
-        """Give the parts of some groups."""
+        """Return the parts of some groups."""
         return Parts(
             self.first[groups],
             self.last[groups],
@@ -82,14 +82,14 @@ class Parts:
         )
 
     def weight(self, rows: RankedValues) -> Weights:
-        """Add up what counts in each group, in units."""
+        """Return the weight of all rows of each part, in units."""
         inside = (rows.before[self.last] - rows.before[self.first]).astype(self.low_weight.dtype)
         return self.low_weight + inside * self.unit + self.high_weight
 
 
 @dataclass(frozen=True)
 class RankRule:
-    """A rule says what is aimed at in every part, and how sharply."""
+    """The target of the selection in every part, and how sharply it is aimed at."""
 
     share: Fraction
     per_row: Fraction
@@ -101,7 +101,7 @@ class RankRule:
 
 
 def whole_parts(rows: RankedValues, starts: Places, bounds: tuple[int, int]) -> Parts:
-    """Give every group with all its rows; values outside the bounds count as the nearest bound."""
+    """Return every group with all its rows; values outside the bounds are clamped."""
     low, high = bounds
     begin, end = starts[:-1], starts[1:]
     first = _places(rows.values, begin, end, low + 1)
@@ -112,115 +112,119 @@ def whole_parts(rows: RankedValues, starts: Places, bounds: tuple[int, int]) -> 
 
 
 def _places(values: Integers, begin: Places, end: Places, least: int) -> Places:
-    """Find in each group the first place whose value is at least this: all groups at once, by halving."""
+    """Return, in each group, the first index whose value is at least this: all groups at once, by bisection."""
     low, high = begin.copy(), end.copy()
-    while (todo := np.flatnonzero(low < high)).size:
-        middle = (low[todo] + high[todo]) // 2
-        less = values[middle] < least
-        low[todo[less]] = middle[less] + 1
-        high[todo[~less]] = middle[~less]
+    while (open_groups := np.flatnonzero(low < high)).size:
+        middle = (low[open_groups] + high[open_groups]) // 2
+        is_less = values[middle] < least
+        low[open_groups[is_less]] = middle[is_less] + 1
+        high[open_groups[~is_less]] = middle[~is_less]
     return low
 
 
 def choose(rows: RankedValues, parts: Parts, rule: RankRule) -> tuple[Integers, Parts, Parts]:
-    """Choose a number in every group's part, and give what lies below and above it.
+    """Choose a number in every group's part; return it with the parts below and above it.
 
     Rows equal to the number count in both parts, with the share below and the rest above; where the target leans, in
     the part away from which it leans. So a row's weights in the two parts add up to what it had, whatever other rows
     there are: which fraction of it lies where depends on what was released and on nothing else.
     """
     parts = _wide_enough(rows, parts, rule)
-    numbers, cut = parts.low.copy(), parts.first.copy()
-    tied = np.zeros(cut.size, bool)
-    todo = np.flatnonzero(parts.low < parts.high)  # a part of one number has but that to give
-    first, last = (each[todo] for each in _windows(rows, parts, rule))
+    numbers, cut_index = parts.low.copy(), parts.first.copy()
+    tied = np.zeros(cut_index.size, bool)
+    pending = np.flatnonzero(parts.low < parts.high)  # a part of one number has but that to give
+    first, last = (edges[pending] for edges in _windows(rows, parts, rule))
     for chunk in _chunks(2 * (last - first) + 3):
-        groups = todo[chunk]
+        groups = pending[chunk]
         runs = ValueRuns.of(rows, parts[groups], rule, (first[chunk], last[chunk]), _reach(parts, rule))
-        numbers[groups], cut[groups], tied[groups] = runs.chosen()
+        numbers[groups], cut_index[groups], tied[groups] = runs.chosen()
         for index in runs.suspected():
-            one = parts[groups[[index]]]
-            whole = ValueRuns.of(rows, one, rule, (one.first, one.last), None)
-            if whole.falls_beyond(near := runs.of_group(index)):
-                numbers[groups[[index]]], cut[groups[[index]]], tied[groups[[index]]] = whole.beyond(near).chosen()
-    return numbers, *_halves(rows, parts, rule, numbers, cut, tied)
+            part = parts[groups[[index]]]
+            all_runs = ValueRuns.of(rows, part, rule, (part.first, part.last), None)
+            if all_runs.falls_beyond(near := runs.of_group(index)):
+                numbers[groups[[index]]], cut_index[groups[[index]]], tied[groups[[index]]] = all_runs.beyond(
+                    near
+                ).chosen()
+    return numbers, *_halves(rows, parts, rule, numbers, cut_index, tied)
 
 
 def _halves(
-    rows: RankedValues, parts: Parts, rule: RankRule, numbers: Integers, cut: Places, tied: NDArray[np.bool_]
+    rows: RankedValues, parts: Parts, rule: RankRule, numbers: Integers, cut_index: Places, tied: NDArray[np.bool_]
 ) -> tuple[Parts, Parts]:
-    whole = rule.share.denominator
-    under = rule.share.numerator if rule.offset == 0 else whole * (rule.offset > 0)
+    denominator = rule.share.denominator
+    share_below = rule.share.numerator if rule.offset == 0 else denominator * (rule.offset > 0)
     at_low = numbers == parts.low
     at_high = (numbers == parts.high) & ~at_low
-    inside = (rows.before[cut + tied] - rows.before[cut]).astype(parts.low_weight.dtype) * parts.unit
-    own = np.where(at_low, parts.low_weight, np.where(at_high, parts.high_weight, inside))
-    zero = np.zeros_like(own)
+    inside = (rows.before[cut_index + tied] - rows.before[cut_index]).astype(parts.low_weight.dtype) * parts.unit
+    tied_weight = np.where(at_low, parts.low_weight, np.where(at_high, parts.high_weight, inside))
+    zero = np.zeros_like(tied_weight)
     lower = Parts(
         parts.first,
-        np.where(at_low, parts.first, np.where(at_high, parts.last, cut)),
+        np.where(at_low, parts.first, np.where(at_high, parts.last, cut_index)),
         parts.low,
         numbers,
-        np.where(at_low, own * under, parts.low_weight * whole),
-        np.where(at_low, zero, own * under),
-        parts.unit * whole,
+        np.where(at_low, tied_weight * share_below, parts.low_weight * denominator),
+        np.where(at_low, zero, tied_weight * share_below),
+        parts.unit * denominator,
     )
     upper = Parts(
-        np.where(at_low, parts.first, np.where(at_high, parts.last, cut + tied)),
+        np.where(at_low, parts.first, np.where(at_high, parts.last, cut_index + tied)),
         parts.last,
         numbers,
         parts.high,
-        own * (whole - under),
-        np.where(at_high, zero, parts.high_weight * whole),
-        parts.unit * whole,
+        tied_weight * (denominator - share_below),
+        np.where(at_high, zero, parts.high_weight * denominator),
+        parts.unit * denominator,
     )
     return lower, upper
 
 
 def _wide_enough(rows: RankedValues, parts: Parts, rule: RankRule) -> Parts:
-    """Hold weights as Python's own numbers where a distance might not fit into 64 bits."""
-    most = int(parts.weight(rows).max(initial=0)) + (abs(rule.offset) + _reach(parts, rule)) * parts.unit
-    if 4 * (most + parts.unit) * rule.share.denominator < _LARGEST:
+    """Return weights as Python integers where a distance might not fit into 64 bits."""
+    largest_weight = int(parts.weight(rows).max(initial=0)) + (abs(rule.offset) + _reach(parts, rule)) * parts.unit
+    if 4 * (largest_weight + parts.unit) * rule.share.denominator < _LARGEST:
         return parts
     return replace(parts, low_weight=parts.low_weight.astype(object), high_weight=parts.high_weight.astype(object))
 
 
 def _reach(parts: Parts, rule: RankRule) -> int:
-    """Say how many rows away numbers have together at most 2⁻¹⁰⁰ of the weight of one at distance 0."""
+    """Return how many rows away from the target all numbers together have at most 2⁻¹⁰⁰ of the weight of one at
+    distance 0.
+    """
     numbers = int((parts.high - parts.low).max(initial=0)) + 1
     return math.ceil((_FAR_BITS + numbers.bit_length()) * math.log(2) / float(rule.per_row)) + 1
 
 
 def _target(parts: Parts, weight: Weights, rule: RankRule) -> Weights:
-    """Give the target in units, times the share's denominator."""
+    """Return the target in units, times the share's denominator."""
     return weight * rule.share.numerator + rule.offset * parts.unit * rule.share.denominator
 
 
 def _windows(rows: RankedValues, parts: Parts, rule: RankRule) -> tuple[Places, Places]:
-    """Find the values of each part that lie within reach of its target, and perhaps one more on each side."""
+    """Return the range of values of each part within reach of its target, and perhaps one more on each side."""
     target, reach = _target(parts, parts.weight(rows), rule) // rule.share.denominator, _reach(parts, rule)
-    middle = rows.before[parts.first] + ((target - parts.low_weight) // parts.unit).astype(np.int64)
-    first = np.clip(np.searchsorted(rows.before, middle - reach) - 1, parts.first, parts.last)
-    last = np.searchsorted(rows.before, middle + reach + 1, side="right") + 1
+    target_rank = rows.before[parts.first] + ((target - parts.low_weight) // parts.unit).astype(np.int64)
+    first = np.clip(np.searchsorted(rows.before, target_rank - reach) - 1, parts.first, parts.last)
+    last = np.searchsorted(rows.before, target_rank + reach + 1, side="right") + 1
     return first, np.clip(last, first, parts.last)
 
 
 def _chunks(sizes: Places) -> list[slice]:
-    """Take groups together while their runs are few enough to be held at once."""
+    """Group consecutive groups while their runs are few enough to be held at once."""
     ends = np.cumsum(sizes)
-    found, start = [], 0
+    chunks, start = [], 0
     while start < sizes.size:
-        line = (ends[start - 1] if start else 0) + _MOST_RUNS
-        stop = max(start + 1, int(np.searchsorted(ends, line, side="right")))
-        found.append(slice(start, stop))
+        limit = (ends[start - 1] if start else 0) + _MAX_RUNS
+        stop = max(start + 1, int(np.searchsorted(ends, limit, side="right")))
+        chunks.append(slice(start, stop))
         start = stop
-    return found
+    return chunks
 
 
 @dataclass(frozen=True)
 class ValueRuns:
-    """A run is numbers that follow one another at one distance: low, then the gap before each value and that value, the
-    last gap, and high; of one group after the other.
+    """Runs of consecutive numbers at one distance: low, then the gap before each value and that value, the last gap,
+    and high; of one group after the other.
     """
 
     starts: Integers
@@ -241,27 +245,29 @@ class ValueRuns:
     def of(
         cls, rows: RankedValues, parts: Parts, rule: RankRule, window: tuple[Places, Places], reach: int | None
     ) -> ValueRuns:
-        """Make the runs around the values of each group's window: those within reach of the target, if one is given."""
+        """Return the runs around the values of each group's window: those within reach of the target, if a reach is
+        given.
+        """
         layout = _Layout.of(parts, window)
         rate = rule.per_row / (parts.unit * rule.share.denominator)
         starts, places = layout.numbers(rows, parts)
         distance = layout.distances(rows, parts, rule)
         covered = np.zeros(parts.low.size, bool)
         runs = cls(starts, places, distance, layout.cut, layout.tied, layout.group, rate, covered)
-        held = places > 0
+        is_within = places > 0
         if reach is not None:
-            held &= (distance <= reach * parts.unit * rule.share.denominator).astype(bool)
-        runs = runs._only(held)
+            is_within &= (distance <= reach * parts.unit * rule.share.denominator).astype(bool)
+        runs = runs._only(is_within)
         covered |= np.add.reduceat(runs.places, runs.begin) == parts.high - parts.low + 1
         return runs
 
     @property
     def begin(self) -> Places:
-        """Give the first run of each group."""
+        """The index of the first run of each group."""
         return np.searchsorted(self.group, np.arange(self.covered.size))
 
     def chosen(self) -> tuple[Integers, Places, NDArray[np.bool_]]:
-        """Choose a number of each group, and say where it stands among the values."""
+        """Choose a number of each group; return it with its position among the values."""
         index = self.winners()
         return self.starts[index] + bits.each_below(self.places[index]), self.cut[index], self.tied[index]
 
@@ -273,40 +279,42 @@ class ValueRuns:
         return races.winners_of_groups(races.GUMBEL, near, self.rate, begin, self.places)
 
     def suspected(self) -> list[int]:
-        """Draw for each group whether its choice may fall beyond these runs: it does so once in 2¹⁰⁰ times, and once in
-        2⁶⁴ it is looked at.
+        """Draw which groups' choices may fall beyond these runs: that happens once in 2¹⁰⁰ times, and is examined once
+        in 2⁶⁴.
         """
         return np.flatnonzero((bits.words(self.covered.size) == 0) & ~self.covered).tolist()
 
     def of_group(self, index: int) -> ValueRuns:
-        """Give the runs of one group, as if it were alone."""
-        own = self._only(self.group == index)
-        return replace(own, group=np.zeros_like(own.group), covered=self.covered[[index]])
+        """Return the runs of one group, as if it were alone."""
+        group_runs = self._only(self.group == index)
+        return replace(group_runs, group=np.zeros_like(group_runs.group), covered=self.covered[[index]])
 
     def beyond(self, near: ValueRuns) -> ValueRuns:
-        """Give what lies outside nearer runs of the same group."""
+        """Return the runs outside nearer runs of the same group."""
         return self._only(self._is_beyond(near))
 
-    def _only(self, held: NDArray[np.bool_]) -> ValueRuns:
+    def _only(self, mask: NDArray[np.bool_]) -> ValueRuns:
         return replace(
             self,
-            starts=self.starts[held],
-            places=self.places[held],
-            distance=self.distance[held],
-            cut=self.cut[held],
-            tied=self.tied[held],
-            group=self.group[held],
+            starts=self.starts[mask],
+            places=self.places[mask],
+            distance=self.distance[mask],
+            cut=self.cut[mask],
+            tied=self.tied[mask],
+            group=self.group[mask],
         )
 
     def _is_beyond(self, near: ValueRuns) -> NDArray[np.bool_]:
         return (self.starts < near.starts[0]) | (self.starts > near.starts[-1])
 
     def falls_beyond(self, near: ValueRuns) -> bool:
-        """Decide whether the choice lies outside nearer runs, given that the first 64 bits say nothing against it."""
+        """Decide whether the choice lies outside nearer runs, given that its first 64 bits do not rule it out."""
         return bits.less(0, 64, self.share_beyond(near))
 
     def share_beyond(self, near: ValueRuns) -> Callable[[Context], Decimal]:
-        """Compute the probability that the choice lies outside nearer runs, to any precision."""
+        """Return a function that computes, to any precision, the probability that the choice lies outside
+        nearer runs.
+        """
         far = self._is_beyond(near)
 
         def share(context: Context) -> Decimal:
@@ -321,7 +329,7 @@ class ValueRuns:
 
 @dataclass(frozen=True)
 class _Layout:
-    """This says for every run of every group what it is: low, a gap, a value, or high."""
+    """What every run of every group is: low, a gap, a value, or high."""
 
     group: Places
     cut: Places
@@ -329,41 +337,41 @@ class _Layout:
     at_high: NDArray[np.bool_]
     tied: NDArray[np.bool_]
     seen: NDArray[np.bool_]
-    """Whether the window reaches as far: low and high are looked at only where nothing is left out before them."""
+    """Whether the window extends to it: low and high count only where no value between is left out."""
 
     @classmethod
     def of(cls, parts: Parts, window: tuple[Places, Places]) -> _Layout:
         first, last = window
         sizes = 2 * (last - first) + 3
         group = np.repeat(np.arange(sizes.size), sizes)
-        place = np.arange(group.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        at_low, at_high = place == 0, place == (sizes - 1)[group]
-        inside = first[group] + (place - 1) // 2
-        cut = np.where(at_low, parts.first[group], np.where(at_high, parts.last[group], inside))
+        run_index = np.arange(group.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        at_low, at_high = run_index == 0, run_index == (sizes - 1)[group]
+        value_index = first[group] + (run_index - 1) // 2
+        cut = np.where(at_low, parts.first[group], np.where(at_high, parts.last[group], value_index))
         seen = ~(at_low & (first > parts.first)[group]) & ~(at_high & (last < parts.last)[group])
-        return cls(group, cut, at_low, at_high, (place % 2 == 0) & ~at_low & ~at_high, seen)
+        return cls(group, cut, at_low, at_high, (run_index % 2 == 0) & ~at_low & ~at_high, seen)
 
     def numbers(self, rows: RankedValues, parts: Parts) -> tuple[Integers, Integers]:
-        """Give the first number of each run, and how many it holds."""
+        """Return the first number of each run, and how many numbers it holds."""
         low, high = parts.low[self.group], parts.high[self.group]
-        before, after = self.cut > parts.first[self.group], self.cut < parts.last[self.group]
+        has_value_before, has_value_after = self.cut > parts.first[self.group], self.cut < parts.last[self.group]
         begin, end = low + 1, high.copy()
-        begin[before] = rows.values[self.cut[before] - 1] + 1
-        end[after] = rows.values[self.cut[after]]
+        begin[has_value_before] = rows.values[self.cut[has_value_before] - 1] + 1
+        end[has_value_after] = rows.values[self.cut[has_value_after]]
         starts = np.where(self.at_low, low, np.where(self.at_high, high, np.where(self.tied, end, begin)))
-        alone = self.at_low | self.at_high | self.tied
-        return starts, np.where(alone, self.seen.astype(np.int64), end - begin)
+        is_single = self.at_low | self.at_high | self.tied
+        return starts, np.where(is_single, self.seen.astype(np.int64), end - begin)
 
     def distances(self, rows: RankedValues, parts: Parts, rule: RankRule) -> Weights:
-        """Measure how far the target lies outside the ranks of each run."""
-        kind, whole = parts.low_weight.dtype, rule.share.denominator
+        """Return how far the target lies outside the ranks of each run."""
+        weight_type, denominator = parts.low_weight.dtype, rule.share.denominator
         weight = parts.weight(rows)
         rank = parts.low_weight[self.group] + parts.unit * (
             rows.before[self.cut] - rows.before[parts.first[self.group]]
-        ).astype(kind)
-        own = parts.unit * (rows.before[self.cut + self.tied] - rows.before[self.cut]).astype(kind)
-        leaning = abs(rule.offset) * parts.unit
-        below = np.where(self.at_low, -leaning * (rule.offset < 0), rank)
-        above = np.where(self.at_high, weight[self.group] + leaning * (rule.offset > 0), rank + own)
+        ).astype(weight_type)
+        run_weight = parts.unit * (rows.before[self.cut + self.tied] - rows.before[self.cut]).astype(weight_type)
+        lean = abs(rule.offset) * parts.unit
+        below = np.where(self.at_low, -lean * (rule.offset < 0), rank)
+        above = np.where(self.at_high, weight[self.group] + lean * (rule.offset > 0), rank + run_weight)
         target = _target(parts, weight, rule)[self.group]
-        return np.maximum(np.maximum(below * whole - target, target - above * whole), 0)
+        return np.maximum(np.maximum(below * denominator - target, target - above * denominator), 0)

@@ -1,4 +1,4 @@
-"""Each unit's own answer is randomised at the source, before anyone sees it.
+"""Local mechanisms: each unit's own answer is randomised at the source.
 
 All of these are ε-DP for *replace* neighbours only: the number of reports shows how many took part.
 """
@@ -36,43 +36,43 @@ class Estimate:
     standard_errors: Floats
 
     def interval(self, confidence: Number = "0.95") -> tuple[Floats, Floats]:
-        """Give normal intervals for each count: the noise alone, not who happened to be asked."""
+        """Return normal intervals for each count: for the noise alone, not for the sampling of respondents."""
         width = _normal_width(1.0, confidence, 1) * self.standard_errors
         return self.counts - width, self.counts + width
 
 
-def _answers(values: Any, choices: int) -> Integers:
-    array = grids.as_numbers(values, None, "values")
-    flat = np.atleast_1d(grids.to_steps(array, None))
-    if array.ndim > 1 or (flat.size and not (flat.min() >= 0 and flat.max() < choices)):
-        raise InvalidParameter("values", grids.described(array), f"a list of whole numbers in [0, {choices})")
-    return flat
+def _parse_answers(values: Any, choices: int) -> Integers:
+    numbers = grids.as_numbers(values, None, "values")
+    answers = np.atleast_1d(grids.to_steps(numbers, None))
+    if numbers.ndim > 1 or (answers.size and not (answers.min() >= 0 and answers.max() < choices)):
+        raise InvalidParameter("values", grids.described(numbers), f"a list of whole numbers in [0, {choices})")
+    return answers
 
 
 def _log_below(odds: Fraction) -> Fraction:
-    """Compute ln(odds) rounded down at the thirtieth decimal."""
+    """Return ln(odds), rounded down at the thirtieth decimal."""
     context = bits.digits(60)
     return Fraction(int(context.multiply(bits.decimal(odds, context).ln(context), Decimal(10**30))), 10**30)
 
 
 def bernoulli(threshold: Callable[[Context], Decimal], count: int) -> NDArray[np.bool_]:
-    """Draw independent events of one probability, decided from 64 bits, and exactly where those do not tell."""
-    with_margin = bits.digits(60)
-    scaled = with_margin.multiply(threshold(with_margin), Decimal(1 << 64))
-    cut = min(int(scaled), (1 << 64) - 1)
+    """Draw independent events of one probability, decided from 64 bits, and exactly where those do not decide."""
+    context = bits.digits(60)
+    scaled = context.multiply(threshold(context), Decimal(1 << 64))
+    cutoff = min(int(scaled), (1 << 64) - 1)
     words = bits.words(count)
-    happened = words < np.uint64(cut)
+    outcomes = words < np.uint64(cutoff)
     for index in np.flatnonzero(
-        (words >= np.uint64(max(0, cut - 1))) & (words <= np.uint64(min(cut + 1, (1 << 64) - 1)))
+        (words >= np.uint64(max(0, cutoff - 1))) & (words <= np.uint64(min(cutoff + 1, (1 << 64) - 1)))
     ):
-        happened[index] = bits.less(int(words[index]), 64, threshold)
-    return happened
+        outcomes[index] = bits.less(int(words[index]), 64, threshold)
+    return outcomes
 
 
 @codec.value("randomized-response")
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """Randomized response tells the truth with probability p = e^ε/(e^ε + k − 1), else one of the other k − 1 answers
+    """Randomized response: the truth with probability p = e^ε/(e^ε + k − 1), else one of the other k − 1 answers
     (Warner 1965).
 
     Drawn as: keep the truth with probability (e^ε − 1)/(e^ε + k − 1), otherwise a uniform answer. ``odds`` states
@@ -89,43 +89,47 @@ class RandomizedResponse:
     odds: Fraction | None = None
 
     def __init__(self, epsilon: Number, choices: int = 2, odds: Number | None = None) -> None:
-        ratio = None if odds is None else exact(odds, "odds", ABOVE_ONE)
-        stated = exact(epsilon, "epsilon", POSITIVE)
-        if not _EPSILON_LEAST <= stated <= _EPSILON_MOST:
+        exact_odds = None if odds is None else exact(odds, "odds", ABOVE_ONE)
+        exact_epsilon = exact(epsilon, "epsilon", POSITIVE)
+        if not _EPSILON_LEAST <= exact_epsilon <= _EPSILON_MOST:
             raise InvalidParameter("epsilon", epsilon, f"a number in [0.000001, {_EPSILON_MOST}]")
-        if ratio is not None and not 0 <= stated - _log_below(ratio) < Fraction(1, 10**20):
+        if exact_odds is not None and not 0 <= exact_epsilon - _log_below(exact_odds) < Fraction(1, 10**20):
             raise InvalidParameter(
                 "epsilon", epsilon, "ln(odds), rounded up", fix="use RandomizedResponse.of_odds(odds)"
             )
-        kinds = whole(choices, "choices", at_least=2)
-        if kinds > _CHOICES_MOST:
+        choice_count = whole(choices, "choices", at_least=2)
+        if choice_count > _CHOICES_MOST:
             raise InvalidParameter("choices", choices, f"at most {_CHOICES_MOST}")
-        object.__setattr__(self, "epsilon", stated)
-        object.__setattr__(self, "choices", kinds)
-        object.__setattr__(self, "odds", ratio)
+        object.__setattr__(self, "epsilon", exact_epsilon)
+        object.__setattr__(self, "choices", choice_count)
+        object.__setattr__(self, "odds", exact_odds)
 
     @classmethod
     def of_odds(cls, odds: Number, choices: int = 2) -> RandomizedResponse:
-        """Tell the truth with odds exactly odds : 1 against each other answer: ε = ln(odds)."""
-        ratio = exact(odds, "odds", ABOVE_ONE)
-        return cls(_log_below(ratio) + Fraction(1, 10**30), choices, ratio)
+        """Return the mechanism whose odds for the truth against each other answer are exactly odds : 1, so ε =
+        ln(odds).
+        """
+        exact_odds = exact(odds, "odds", ABOVE_ONE)
+        return cls(_log_below(exact_odds) + Fraction(1, 10**30), choices, exact_odds)
 
     @classmethod
     def two_coins(cls) -> RandomizedResponse:
-        """Toss two coins: tails is the truth, and at heads the second coin answers: p = 3/4, so ε = ln 3."""
+        """Return the two-coin scheme: tails is the truth, and at heads the second coin answers: p = 3/4, so ε
+        = ln 3.
+        """
         return cls.of_odds(3)
 
     @property
     def truth(self) -> float:
-        """Give p, the probability of a true report."""
+        """p, the probability of a true report."""
         growth = math.exp(self.epsilon) if self.odds is None else float(self.odds)
         return growth / (growth + self.choices - 1)
 
     def choose(self, values: Any) -> Any:
-        """Randomise a report for each answer: an int gives an int, an array gives an array."""
-        truth = _answers(values, self.choices)
-        keep = bernoulli(self._kept, truth.size)
-        reports = np.where(keep, truth, bits.all_below(self.choices, truth.size))
+        """Return a randomised report for each answer: an int gives an int, an array gives an array."""
+        truth = _parse_answers(values, self.choices)
+        is_kept = bernoulli(self._kept, truth.size)
+        reports = np.where(is_kept, truth, bits.all_below(self.choices, truth.size))
         return int(reports[0]) if np.ndim(values) == 0 else reports
 
     def _kept(self, context: Context) -> Decimal:
@@ -136,7 +140,7 @@ class RandomizedResponse:
         return Curve.randomized_response(self.epsilon, self.choices)
 
     def distribution(self, value: int) -> list[Fraction] | None:
-        """Compute the exact probabilities of every report, when e^ε is rational."""
+        """Return the exact probabilities of every report, when e^ε is rational."""
         if self.odds is None:
             return None
         total = self.odds + self.choices - 1
@@ -144,29 +148,29 @@ class RandomizedResponse:
 
     def estimate(self, reports: Any) -> Estimate:
         """Estimate how many held each answer: (c − nq)/(p − q), with the standard error of the randomisation."""
-        found = np.bincount(_answers(reports, self.choices), minlength=self.choices)
+        report_counts = np.bincount(_parse_answers(reports, self.choices), minlength=self.choices)
         p = self.truth
-        return _debiased(found, int(found.sum()), p, (1 - p) / (self.choices - 1))
+        return _debiased(report_counts, int(report_counts.sum()), p, (1 - p) / (self.choices - 1))
 
     def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
         """Estimate the half-width of one estimated count among this many reports, when few hold the answer."""
         q = (1 - self.truth) / (self.choices - 1)
-        many = whole(reports, "reports", at_least=1)
-        return _normal_width(math.sqrt(many * q * (1 - q)) / (self.truth - q), confidence, k)
+        report_count = whole(reports, "reports", at_least=1)
+        return _normal_width(math.sqrt(report_count * q * (1 - q)) / (self.truth - q), confidence, k)
 
     def words(self) -> str:
         return f"randomised response among {self.choices} answers, ε {shown(float(self.epsilon), 6)}"
 
     def __repr__(self) -> str:
-        stated = f"epsilon={text(self.epsilon)}" if self.odds is None else f"odds={text(self.odds)}"
-        return f"RandomizedResponse({stated}, choices={self.choices})"
+        parameter = f"epsilon={text(self.epsilon)}" if self.odds is None else f"odds={text(self.odds)}"
+        return f"RandomizedResponse({parameter}, choices={self.choices})"
 
 
 @codec.value("optimized-unary-encoding")
 @dataclass(frozen=True)
 class OptimizedUnaryEncoding:
-    """Optimized unary encoding reports one bit per choice: the true one is 1 with probability 1/2, each other with
-    1/(e^ε + 1) (Wang, Blocki, Li & Jha 2017).
+    """Optimized unary encoding: one bit per choice; the true one is 1 with probability 1/2, each other with 1/(e^ε + 1)
+    (Wang, Blocki, Li & Jha 2017).
 
     The variance of a count is n·4e^ε/(e^ε − 1)², whatever the number of choices.
     """
@@ -185,7 +189,7 @@ class OptimizedUnaryEncoding:
 
     def choose(self, values: Any) -> NDArray[np.uint8]:
         """Draw a row of bits for each answer."""
-        truth = _answers(values, self.choices)
+        truth = _parse_answers(values, self.choices)
         rows = np.empty((truth.size, self.choices), np.uint8)
         step = max(1, (1 << 20) // self.choices)
         for start in range(0, truth.size, step):
@@ -198,7 +202,7 @@ class OptimizedUnaryEncoding:
         return context.divide(Decimal(1), context.add(_growth(self.epsilon, None, context), Decimal(1)))
 
     def curve(self) -> Curve:
-        """Two bits differ: (1/2)/(1/2) · q/(1−q) at worst is e^{−ε}, so ε-DP."""
+        """State ε-DP: two bits differ, and (1/2)/(1/2) · q/(1−q) at worst is e^{−ε}."""
         return Curve.pure(self.epsilon, "replace")
 
     def estimate(self, reports: NDArray[np.uint8]) -> Estimate:
@@ -208,9 +212,9 @@ class OptimizedUnaryEncoding:
         return _debiased(rows.sum(0, dtype=np.int64), len(rows), 0.5, 1 / (math.exp(self.epsilon) + 1))
 
     def variance(self, reports: int) -> float:
-        """Give the promised variance of the count of a rare choice."""
-        many = whole(reports, "reports", at_least=1)
-        return many * 4 * math.exp(self.epsilon) / math.expm1(self.epsilon) ** 2
+        """Return the variance of the count of a rare choice."""
+        report_count = whole(reports, "reports", at_least=1)
+        return report_count * 4 * math.exp(self.epsilon) / math.expm1(self.epsilon) ** 2
 
     def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
         return _normal_width(math.sqrt(self.variance(reports)), confidence, k)
@@ -225,8 +229,8 @@ PRIME = (1 << 31) - 1
 @codec.value("optimal-local-hashing")
 @dataclass(frozen=True)
 class OptimalLocalHashing:
-    """Optimal local hashing makes each report hash the answer into g ≈ e^ε + 1 cells by a function of its own, then
-    randomise the cell (Wang et al. 2017).
+    """Optimal local hashing: each report hashes the answer into g ≈ e^ε + 1 cells by its own function, then randomises
+    the cell (Wang et al. 2017).
 
     As accurate as ``OptimizedUnaryEncoding`` with reports of constant size: variance n·4e^ε/(e^ε − 1)² when g = e^ε
     + 1. The hash is (a·x + b mod 2³¹ − 1) mod g with fresh a, b: the report carries them.
@@ -254,14 +258,14 @@ class OptimalLocalHashing:
 
     def choose(self, values: Any) -> NDArray[np.int64]:
         """Draw a row (a, b, reported cell) for each answer."""
-        truth = _answers(values, self.choices)
+        truth = _parse_answers(values, self.choices)
         a, b = 1 + bits.all_below(PRIME - 1, truth.size), bits.all_below(PRIME, truth.size)
         cell = self.hashed(a, b, truth)
         reported = RandomizedResponse(self.epsilon, self.cells).choose(cell)
         return np.stack([a, b, np.atleast_1d(reported)], axis=1)
 
     def hashed(self, a: Integers, b: Integers, x: Integers | int) -> Integers:
-        """Give the cells that these answers have under the hash functions (a, b) of reports."""
+        """Return the cells of these answers under the hash functions (a, b) of reports."""
         return (a * x + b) % PRIME % self.cells
 
     def curve(self) -> Curve:
@@ -277,7 +281,7 @@ class OptimalLocalHashing:
         return _debiased(supported, len(rows), truth, 1 / self.cells)
 
     def variance(self, reports: int) -> float:
-        """Give the promised variance of the count of a rare choice."""
+        """Return the variance of the count of a rare choice."""
         p, q = RandomizedResponse(self.epsilon, self.cells).truth, 1 / self.cells
         return whole(reports, "reports", at_least=1) * q * (1 - q) / (p - q) ** 2
 
@@ -295,19 +299,19 @@ Response = RandomizedResponse | OptimizedUnaryEncoding | OptimalLocalHashing
 
 
 def _growth(epsilon: Fraction, odds: Fraction | None, context: Context) -> Decimal:
-    """Compute e^ε, exact where it is rational."""
+    """Return e^ε, exact where it is rational."""
     return bits.decimal(epsilon, context).exp(context) if odds is None else bits.decimal(odds, context)
 
 
-def _debiased(found: NDArray[Any], total: int, p: float, q: float) -> Estimate:
-    counts = (found - total * q) / (p - q)
+def _debiased(report_counts: NDArray[Any], total: int, p: float, q: float) -> Estimate:
+    counts = (report_counts - total * q) / (p - q)
     share = np.clip(counts / max(1, total), 0, 1)
     variance = total * (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
     return Estimate(counts, np.sqrt(variance))
 
 
 def _normal_width(deviation: float, confidence: Number, k: int) -> float:
-    """Take a union bound over k normal estimates."""
+    """Return the half-width of k normal estimates, by a union bound."""
     from statistics import NormalDist
 
     miss = float((1 - exact(confidence, "confidence", CONFIDENCE)) / (2 * whole(k, "k", at_least=1)))

@@ -1,23 +1,21 @@
-"""A selection chooses one of many: only the choice is released, never the scores.
+"""Private selection: one candidate of many is released, never the scores.
 
-Scores are numbers of any kind, taken as they are and rounded to a public ``grid`` (``scores``). A unit changes every
-score by at most ``sensitivity``; where scores are computed in floating point, that includes what rounding adds.
-``monotone`` says that all scores move the same way when a unit is added (counts do): then half the noise is enough,
-under add-remove neighbours only.
+Scores are numbers of any kind, rounded to a public ``grid``. A unit changes every score by at most ``sensitivity``;
+where scores are computed in floating point, that includes the rounding error. ``monotone`` says that all scores move
+the same way when a unit is added (counts do): then half the noise is enough, under add-remove neighbours only.
 
-Scores are rounded to a public grid: what counts is how many whole steps each lies below the best.
-
-A score s becomes ⌊s/γ + ½⌋ steps of a grid γ, a power of two that belongs to the mechanism: named by the caller, or
-derived from Δ and ε alone. Scores that one unit moves by at most Δ then move by at most ⌈Δ/γ⌉ steps, and never the
-other way. A step taken from the scores themselves, such as the common denominator of fractions, would let one unit's
-row decide how all of them are compared, and that is no privacy at all.
+*The grid.* A choice depends only on how many whole steps each score lies below the best. A score s becomes ⌊s/γ + ½⌋
+steps of a grid γ, a power of two that belongs to the mechanism: named by the caller, or derived from Δ and ε alone.
+Scores that one unit moves by at most Δ then move by at most ⌈Δ/γ⌉ steps, and never the other way. A step taken from the
+scores themselves, such as the common denominator of fractions, would let one unit's row decide how all of them are
+compared, and that is no privacy at all.
 
 Two cuts keep the steps within 64 bits, both at fixed places: a score beyond ±2⁶² counts as that, NaN as the lowest,
 and a candidate further than 2⁶² steps below the best counts as so far below. Neither moves two scores further apart.
 What a number becomes depends on its value and never on its type or on the others' types, so that no list of whole
 numbers, floats, decimals and fractions is refused or read differently because of what is in it.
 
-In every group the most frequent of some public values are chosen, in all groups for one price.
+*Frequent values.* In every group the most frequent of some public values are chosen, in all groups for one charge.
 
 *Theorem.* A unit has at most T rows in all groups together. Choosing in every group by weights e^{r·count} leaks like
 one choice of bounded range r·T when a unit is added or removed, and 2r·T when it is replaced. *Proof.* A unit with d_j
@@ -52,23 +50,24 @@ Gaps = NDArray[np.uint64]
 
 LARGEST = 1 << 62
 FURTHEST = 1 << 62
-"""How many steps below the best are told apart."""
+"""The most steps below the best that are distinguished."""
 _FINE = 1 << 20
 _NEGLIGIBLE = -30  # a decimal below 10^-29 is far less than half of any grid's step
 _NUMBERS = (int, float, Fraction, Decimal, np.integer, np.float16, np.float32)
 
 
 def derived_grid(sensitivity: Fraction, epsilon: Fraction) -> Fraction:
-    """Choose the largest power of two that is at most 1, so that whole numbers stay what they are, and at most 2⁻²⁰ of
-    the sensitivity and of Δ/ε, so that whole numbers stay what they are, and at most 2⁻²⁰ of the sensitivity and of
-    Δ/ε, so that rounding is lost in the noise.
+    """Return the largest power of two that is at most 1, so that integers stay exact, and at most 2⁻²⁰ of the
+    sensitivity and of Δ/ε, so that rounding is negligible beside the noise.
     """
-    finest = min(Fraction(1), sensitivity / max(Fraction(1), epsilon) / _FINE)
-    return Fraction(1, 1 << (math.ceil(1 / finest) - 1).bit_length())
+    upper_limit = min(Fraction(1), sensitivity / max(Fraction(1), epsilon) / _FINE)
+    return Fraction(1, 1 << (math.ceil(1 / upper_limit) - 1).bit_length())
 
 
 def gaps(scores: Any, grid: Fraction) -> Gaps:
-    """Count the steps each score lies below the best, at most ``FURTHEST``; what is refused is named by its kind."""
+    """Return how many steps each score lies below the best, at most ``FURTHEST``; a refusal names the kind of scores,
+    never their values.
+    """
     array = _as_array(scores)
     if array.ndim != 1 or not array.size:
         raise InvalidParameter("scores", f"{array.ndim} dimensions", "a list of at least one score")
@@ -80,16 +79,16 @@ def gaps(scores: Any, grid: Fraction) -> Gaps:
 
 
 def _as_array(scores: Any) -> NDArray[Any]:
-    """Read an array of whole numbers or floats, or of objects where numbers of several kinds stand side by side."""
+    """Return an array of integers or floats, or of objects where numbers of several kinds are mixed."""
     try:
         array = np.asarray(scores)
-        mixed = isinstance(scores, (list, tuple)) and array.dtype.kind == "f"
-        if mixed and not all(isinstance(score, (float, np.float16, np.float32)) for score in scores):
+        may_be_mixed = isinstance(scores, (list, tuple)) and array.dtype.kind == "f"
+        if may_be_mixed and not all(isinstance(score, (float, np.float16, np.float32)) for score in scores):
             array = np.array(scores, object)  # a large whole number beside a float would be rounded to one
     except ValueError:
         array = np.array(None)
-    known = array.dtype.kind in "iuf" and array.dtype.itemsize <= 8
-    if not known and not (array.dtype.kind == "O" and all(_is_number(score) for score in array.flat)):
+    is_numeric = array.dtype.kind in "iuf" and array.dtype.itemsize <= 8
+    if not is_numeric and not (array.dtype.kind == "O" and all(_is_number(score) for score in array.flat)):
         raise InvalidParameter("scores", grids.described(array), "numbers: whole, float, Decimal or Fraction")
     return array
 
@@ -99,36 +98,36 @@ def _is_number(score: object) -> bool:
 
 
 def _from_integers(values: NDArray[np.int64], grid: Fraction) -> Gaps:
-    """Read whole numbers: of a fine grid every one is a whole number of steps, of a coarse one they are rounded."""
+    """Convert integers: exact on a fine grid, rounded on a coarse one."""
     if grid > 1:
         k = grid.numerator.bit_length() - 1
         values = (values >> k) + ((values >> (k - 1)) & 1)
     k = grid.denominator.bit_length() - 1
-    below = values.max().astype(np.uint64) - values.astype(np.uint64)  # what wraps around wraps back
-    return np.minimum(below, np.uint64(FURTHEST >> k)) << np.uint64(k)
+    steps_below = values.max().astype(np.uint64) - values.astype(np.uint64)  # what wraps around wraps back
+    return np.minimum(steps_below, np.uint64(FURTHEST >> k)) << np.uint64(k)
 
 
 def _from_floats(values: NDArray[np.float64], grid: Fraction) -> Gaps:
-    """Read floats: a power of two scales them exactly, and every whole number of steps they come to is a float.
+    """Convert floats: scaling by a power of two is exact, and every resulting whole number of steps is a float.
 
     Differences of such floats are not: each is split at 2⁶¹, both parts are subtracted as whole numbers, and where the
     upper parts differ by four the difference is beyond 2⁶² whatever the lower ones are.
     """
     steps = np.clip(np.where(np.isnan(values), -np.inf, values), -float(LARGEST), float(LARGEST)) / float(grid)
-    down = np.floor(steps)
-    steps = down + (steps - down >= 0.5)
+    floors = np.floor(steps)
+    steps = floors + (steps - floors >= 0.5)
     high = np.trunc(steps * 2.0**-61)
     low = (steps - high * 2.0**61).astype(np.int64)
     best = int(np.argmax(steps))
-    above = np.minimum(high[best] - high, 4.0).astype(np.uint64) << np.uint64(61)
-    below = above + (low[best] - low).astype(np.uint64)
-    return np.minimum(below, np.uint64(FURTHEST))
+    high_difference = np.minimum(high[best] - high, 4.0).astype(np.uint64) << np.uint64(61)
+    steps_below = high_difference + (low[best] - low).astype(np.uint64)
+    return np.minimum(steps_below, np.uint64(FURTHEST))
 
 
 def _from_numbers(values: list[Any], grid: Fraction) -> Gaps:
     steps = [_steps(value, grid) for value in values]
     best = max(steps)
-    return np.array([min(best - each, FURTHEST) for each in steps], np.uint64)
+    return np.array([min(best - score_steps, FURTHEST) for score_steps in steps], np.uint64)
 
 
 def _steps(value: Any, grid: Fraction) -> int:
@@ -137,7 +136,7 @@ def _steps(value: Any, grid: Fraction) -> int:
 
 
 def _held(value: Any) -> Fraction:
-    """Hold the number exactly, within ±2⁶²; what is no number is the lowest."""
+    """Return the number exactly, clamped to ±2⁶²; NaN is the lowest."""
     number = value.item() if isinstance(value, np.generic) else value
     if number.is_nan() if isinstance(number, Decimal) else number != number:
         return Fraction(-LARGEST)
@@ -159,8 +158,8 @@ def _checked(value: Number, name: str, limits: tuple[Fraction, Fraction]) -> Fra
 
 @dataclass(frozen=True)
 class Scored:
-    """Every selection by scores is made of its price, how far a unit moves scores, in which way, and on which grid
-    scores are compared, a power of two that is derived from price and sensitivity unless it is named.
+    """A selection by scores: its price, how far a unit moves scores, whether all the same way, and the grid on which
+    scores are compared, a power of two that is derived from price and sensitivity unless it is given.
     """
 
     interactive: ClassVar[bool] = False
@@ -196,26 +195,23 @@ class Scored:
 
     @property
     def derived_grid(self) -> Fraction:
-        """Choose the grid of a selection that names none."""
+        """The grid of a selection that is given none."""
         return derived_grid(self.sensitivity, self.epsilon)
 
     @property
     def rate(self) -> Fraction:
-        """Give the rate at which the logarithm of a candidate's weight falls per point of its score: ε/2Δ, or ε/Δ when
-        monotone.
+        """The rate at which the log-weight of a candidate falls per point of its score: ε/2Δ, or ε/Δ when monotone.
 
-        Δ counts as the whole steps of the grid that hold it.
+        Δ is rounded up to whole grid steps.
         """
         return self.epsilon / ((1 if self.monotone else 2) * -(-self.sensitivity // self.grid) * self.grid)
 
     def in_parts(self, parts: int, grid: Number | None = None) -> Self:
-        """Give the same selection of scores given as whole numbers of 1/``parts``: a public unit in which they are
-        exact.
-        """
-        finer = copy(self)
-        object.__setattr__(finer, "sensitivity", _checked(self.sensitivity * parts, "sensitivity", _SENSITIVITY))
-        object.__setattr__(finer, "grid", grids.power_of_two(grid) or finer.derived_grid)
-        return finer
+        """Return the same selection for scores given in units of 1/``parts``, in which they are integers."""
+        rescaled = copy(self)
+        object.__setattr__(rescaled, "sensitivity", _checked(self.sensitivity * parts, "sensitivity", _SENSITIVITY))
+        object.__setattr__(rescaled, "grid", grids.power_of_two(grid) or rescaled.derived_grid)
+        return rescaled
 
     def error(self, candidates: int, confidence: Number = "0.95", *, on_grid: bool = False) -> float:
         """Bound how far the chosen score lies below the best, with this confidence.
@@ -223,10 +219,10 @@ class Scored:
         Rounding two scores to the grid may hide a step more, unless they are whole numbers of steps (``on_grid``), as
         whole numbers are where no grid is named. Beyond the furthest distance that is told apart nothing is known.
         """
-        lost = self._lost(candidates, confidence)
-        if lost > float(FURTHEST * self.grid):
+        shortfall = self._lost(candidates, confidence)
+        if shortfall > float(FURTHEST * self.grid):
             return math.inf
-        return lost if on_grid else lost + float(self.grid)
+        return shortfall if on_grid else shortfall + float(self.grid)
 
     def _lost(self, candidates: int, confidence: Number) -> float:
         """Bound the loss by the exponential mechanism's (ln n + ln 1/β)/rate (Dwork & Roth 2014, Thm 3.11), which holds
@@ -238,32 +234,32 @@ class Scored:
         return f"{self.called}, ε {shown(float(self.epsilon), 6)}"
 
     def __repr__(self) -> str:
-        parts = [f"epsilon={text(self.epsilon)}"]
+        arguments = [f"epsilon={text(self.epsilon)}"]
         if self.sensitivity != 1:
-            parts.append(f"sensitivity={text(self.sensitivity)}")
-        parts += ["monotone=True"] if self.monotone else []
-        parts += [] if self.neighbours is Neighbours.ADD_REMOVE else [f"neighbours={self.neighbours.value!r}"]
-        parts += [] if self.grid == self.derived_grid else [f"grid={text(self.grid)}"]
-        return f"{type(self).__name__}({', '.join(parts + self._more())})"
+            arguments.append(f"sensitivity={text(self.sensitivity)}")
+        arguments += ["monotone=True"] if self.monotone else []
+        arguments += [] if self.neighbours is Neighbours.ADD_REMOVE else [f"neighbours={self.neighbours.value!r}"]
+        arguments += [] if self.grid == self.derived_grid else [f"grid={text(self.grid)}"]
+        return f"{type(self).__name__}({', '.join(arguments + self._more())})"
 
     def _more(self) -> list[str]:
         return []
 
 
 def field_of(scores: Any, mechanism: Scored) -> tuple[NDArray[np.uint64], Fraction]:
-    """Give how many steps each score lies below the best, and the rate per step."""
+    """Return how many steps each score lies below the best, and the rate per step."""
     return gaps(scores, mechanism.grid), mechanism.rate * mechanism.grid
 
 
 def _log(value: Fraction) -> float:
-    """Compute ln of a positive fraction of any size."""
+    """Return ln of a positive fraction of any size."""
     return math.log(value.numerator) - math.log(value.denominator)
 
 
 @codec.value("exponential")
 @dataclass(frozen=True, repr=False, init=False)
 class Exponential(Scored):
-    """The exponential mechanism chooses h with P(h) ∝ e^{ε·s(h)/2Δ} (McSherry & Talwar 2007). Its loss spans at most ε:
+    """The exponential mechanism: P(h) ∝ e^{ε·s(h)/2Δ} (McSherry & Talwar 2007). Its privacy loss spans at most ε:
     bounded range.
 
     >>> Exponential(1).choose([0, 100, 0])
@@ -273,7 +269,7 @@ class Exponential(Scored):
     called: ClassVar[str] = "exponential mechanism"
 
     def choose(self, scores: Any) -> int:
-        """Choose one candidate and give its index; ties are broken uniformly."""
+        """Return the index of one candidate; ties are broken uniformly."""
         return int(races.winners(races.GUMBEL, *field_of(scores, self))[0])
 
     def curve(self) -> Curve:
@@ -283,7 +279,7 @@ class Exponential(Scored):
 @codec.value("permute-and-flip")
 @dataclass(frozen=True, repr=False, init=False)
 class PermuteAndFlip(Scored):
-    """Permute-and-flip (McKenna & Sheldon 2020) never has a worse expected error than the exponential mechanism at
+    """Permute-and-flip (McKenna & Sheldon 2020): its expected error is never larger than the exponential mechanism's at
     equal ε.
 
     Drawn as the largest score under exponential noise, which is the same law (Ding et al. 2021). Its range is not
@@ -293,7 +289,7 @@ class PermuteAndFlip(Scored):
     called: ClassVar[str] = "permute-and-flip"
 
     def choose(self, scores: Any) -> int:
-        """Choose one candidate and give its index; ties are broken uniformly."""
+        """Return the index of one candidate; ties are broken uniformly."""
         return int(races.winners(races.EXPONENTIAL, *field_of(scores, self))[0])
 
     def curve(self) -> Curve:
@@ -301,7 +297,7 @@ class PermuteAndFlip(Scored):
 
 
 class MaxNoise(Enum):
-    """Scores are compared under one of these kinds of noise."""
+    """The noise of report noisy max."""
 
     LAPLACE = "laplace"
     EXPONENTIAL = "exponential"
@@ -311,8 +307,8 @@ class MaxNoise(Enum):
 @codec.value("noisy-max")
 @dataclass(frozen=True, repr=False, init=False)
 class NoisyMax(Scored):
-    """Report noisy max: noise of scale 2Δ/ε (Δ/ε when monotone) on every score, and only the place of the largest
-    is released.
+    """Report noisy max: noise of scale 2Δ/ε (Δ/ε when monotone) on every score; only the index of the largest is
+    released.
 
     Laplace noise: Dwork & Roth 2014, Claim 3.9. Exponential noise is permute-and-flip, Gumbel noise the exponential
     mechanism.
@@ -338,7 +334,7 @@ class NoisyMax(Scored):
             raise InvalidParameter("noise", noise, "'laplace', 'exponential' or 'gumbel'") from None
 
     def choose(self, scores: Any) -> int:
-        """Choose the index of the largest noisy score."""
+        """Return the index of the largest noisy score."""
         kind = {MaxNoise.LAPLACE: races.LAPLACE, MaxNoise.EXPONENTIAL: races.EXPONENTIAL, MaxNoise.GUMBEL: races.GUMBEL}
         return int(races.winners(kind[self.noise], *field_of(scores, self))[0])
 
@@ -351,8 +347,8 @@ class NoisyMax(Scored):
         """Bound the loss under Laplace noise: all noises lie within (ln n/β)/rate, so the choice is at most twice that
         below the best.
         """
-        twice = 2 if self.noise is MaxNoise.LAPLACE else 1
-        return twice * _tail(candidates, confidence) / float(self.rate)
+        factor = 2 if self.noise is MaxNoise.LAPLACE else 1
+        return factor * _tail(candidates, confidence) / float(self.rate)
 
     def words(self) -> str:
         return f"{super().words()}, {self.noise.value} noise"
@@ -364,8 +360,8 @@ class NoisyMax(Scored):
 @codec.value("top-k")
 @dataclass(frozen=True, repr=False, init=False)
 class TopK(Scored):
-    """TopK chooses the k best, in order, by one shot of Gumbel noise: the law of k exponential mechanisms of ε/k each,
-    peeled one after the other (Durfee & Rogers 2019, Lemma 4.2).
+    """The k best, in order, by one shot of Gumbel noise: the law of k exponential mechanisms of ε/k each, peeled one
+    after the other (Durfee & Rogers 2019, Lemma 4.2).
     """
 
     called: ClassVar[str] = "the largest scores under Gumbel noise"
@@ -385,7 +381,7 @@ class TopK(Scored):
         object.__setattr__(self, "k", whole(k, "k", at_least=1))
 
     def choose(self, scores: Any) -> list[int]:
-        """Choose the indices of so many candidates, best first."""
+        """Return the indices of k candidates, best first."""
         gaps, rate = field_of(scores, self)
         if gaps.size < self.k:
             raise InvalidParameter("scores", "fewer candidates", f"at least k = {self.k} candidates")
@@ -407,7 +403,7 @@ class TopK(Scored):
 
 
 def _tail(candidates: int, confidence: Number) -> float:
-    """Compute ln n + ln(1/β)."""
+    """Return ln n + ln(1/β)."""
     miss = 1 - exact(confidence, "confidence", CONFIDENCE)
     return math.log(whole(candidates, "candidates", at_least=1)) - _log(miss)
 
@@ -420,29 +416,31 @@ def best_selection(
     monotone: bool = False,
     neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
 ) -> Exponential | PermuteAndFlip:
-    """Choose the mechanism that errs less when a release may cost this Rényi divergence of this order.
+    """Return the mechanism that errs less for a charge of this Rényi divergence of this order.
 
     At equal ε permute-and-flip never errs more, but the exponential mechanism's bounded range costs less: it
     affords a larger ε. Their largest expected shortfalls are compared on the hardest scores, one best candidate and
     n − 1 equal others: the others win with probability 1 − 1/(1 + (n−1)e^{−x}) and 1 − (1 −
     (1−e^{−x})ⁿ)/(n·e^{−x}), x the gap times the rate.
     """
-    alpha, price = exact(order, "order", ABOVE_ONE), exact(divergence, "divergence", POSITIVE)
+    alpha, budget = exact(order, "order", ABOVE_ONE), exact(divergence, "divergence", POSITIVE)
     n = whole(candidates, "candidates", at_least=2)
     if alpha > 10**6 or n > 10**12:
         raise InvalidParameter("order", order, "at most 1e6, with at most 1e12 candidates")
     settings = (sensitivity, monotone, neighbours)
-    ranged = Exponential(_affordable(lambda e: Curve.bounded_range(e), alpha, price), *settings)
-    flipped = PermuteAndFlip(_affordable(lambda e: Curve.pure(e), alpha, price), *settings)
+    exponential = Exponential(_affordable(lambda e: Curve.bounded_range(e), alpha, budget), *settings)
+    permute_and_flip = PermuteAndFlip(_affordable(lambda e: Curve.pure(e), alpha, budget), *settings)
     x = np.linspace(0, 60 + math.log(n), 20_000)
     p = np.exp(-x)
-    lost_ranged = (x * (1 - 1 / (1 + (n - 1) * p))).max() / float(ranged.rate)
-    lost_flipped = (x * (1 + np.expm1(n * np.log1p(-np.minimum(p, 1 - 1e-16))) / (n * p))).max() / float(flipped.rate)
-    return ranged if lost_ranged <= lost_flipped else flipped
+    exponential_shortfall = (x * (1 - 1 / (1 + (n - 1) * p))).max() / float(exponential.rate)
+    flip_shortfall = (x * (1 + np.expm1(n * np.log1p(-np.minimum(p, 1 - 1e-16))) / (n * p))).max() / float(
+        permute_and_flip.rate
+    )
+    return exponential if exponential_shortfall <= flip_shortfall else permute_and_flip
 
 
 def _affordable(curve: Any, order: Fraction, price: Fraction) -> Fraction:
-    """Find the largest ε, to nine digits, whose divergence fits the price."""
+    """Return the largest ε, to nine digits, whose divergence fits the price."""
     low, high = _EPSILON
     if curve(low).renyi_above(order) > price:
         raise InvalidParameter("divergence", price, "enough for a selection of ε = 1e-9")
@@ -457,9 +455,7 @@ def _affordable(curve: Any, order: Fraction, price: Fraction) -> Fraction:
 @codec.value("frequent-values")
 @dataclass(frozen=True)
 class FrequentValues:
-    """This chooses the k most frequent values of every group; one unit has at most ``rows_per_unit`` rows in all of
-    them together.
-    """
+    """The k most frequent values of every group; one unit has at most ``rows_per_unit`` rows in all groups together."""
 
     interactive: ClassVar[bool] = False
 
@@ -484,12 +480,12 @@ class FrequentValues:
 
     @property
     def rate(self) -> Fraction:
-        """Say by how much the logarithm of a value's weight rises with each row that has it."""
-        moved = 2 if self.neighbours is Neighbours.REPLACE else 1
-        return self.epsilon / (self.k * self.rows_per_unit * moved)
+        """How much the log-weight of a value rises with each row that has it."""
+        units_moved = 2 if self.neighbours is Neighbours.REPLACE else 1
+        return self.epsilon / (self.k * self.rows_per_unit * units_moved)
 
     def choose(self, counts: Any) -> NDArray[np.int64]:
-        """Choose in each row of counts the places of the k largest, best first."""
+        """Return, for each row of counts, the indices of the k largest, best first."""
         table = np.asarray(counts)
         if table.ndim != 2 or table.dtype.kind not in "iu" or table.shape[1] < self.k:
             rule = f"whole counts, a row for each group and at least k = {self.k} columns"
@@ -502,13 +498,13 @@ class FrequentValues:
         return compose([(Curve.bounded_range(self.epsilon / self.k, self.neighbours), self.k)])
 
     def error(self, candidates: int, confidence: Number = "0.95", groups: int = 1) -> float:
-        """Bound how many rows fewer than the best of what was left, with this confidence, any chosen value has."""
+        """Bound, with this confidence, how many rows fewer any chosen value has than the best of the remaining ones."""
         miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (self.k * whole(groups, "groups", at_least=1))
         log_miss = math.log(miss.numerator) - math.log(miss.denominator)
         return (math.log(whole(candidates, "candidates", at_least=1)) - log_miss) / float(self.rate)
 
     def promise(self, candidates: int, confidence: Number) -> str:
-        """Say in words how good a choice is."""
+        """Describe in words how good a choice is."""
         best = "the most frequent" if self.k == 1 else "the best of what was left"
         fewer = shown(self.error(candidates, confidence))
         return f"at most {fewer} rows fewer have it than {best}, with {percent(confidence)} confidence"

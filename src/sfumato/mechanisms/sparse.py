@@ -1,6 +1,6 @@
-"""Many questions get few answers: only "above" or "below" is released, and only "above" costs.
+"""The sparse vector technique: only "above" or "below" is released, and only "above" costs.
 
-A session keeps a secret between its answers, so there is one of it, and it forgets when it ends.
+A session keeps a secret between its answers: it cannot be copied, and forgets the secret when it ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, 
 
 
 class SecretSession(ABC):
-    """This can be neither copied nor stored, and a ``with`` statement closes it."""
+    """A session that can be neither copied nor stored; a ``with`` statement closes it."""
 
     @abstractmethod
     def close(self) -> None:
@@ -36,13 +36,13 @@ class SecretSession(ABC):
         self.close()
 
 
-_AHEAD = 512  # noises drawn at once: the session is secret state anyway, and a vector is cheap
+_BATCH = 512  # noises drawn at once: the session is secret state anyway, and a vector is cheap
 
 
 @codec.value("above-threshold")
 @dataclass(frozen=True)
 class AboveThreshold:
-    """This is the sparse vector technique, up to ``positives`` times (Lyu, Su & Li 2017, Alg. 7 and Thm 4).
+    """The sparse vector technique, up to ``positives`` times (Lyu, Su & Li 2017, Alg. 7 and Thm 4).
 
     The threshold gets Laplace noise of scale Δ/ε₁, drawn once; each question 2cΔ/ε₂ (cΔ/ε₂ when monotone), drawn
     afresh; "above" means question + noise ≥ threshold + noise; after the c-th "above" the session ends. ε₁ : ε₂ = 1
@@ -76,14 +76,14 @@ class AboveThreshold:
             raise InvalidParameter("monotone", monotone, "True or False, and False under replace neighbours")
         if type(threshold) is not int or abs(threshold) > 1 << 62:
             raise InvalidParameter("threshold", threshold, "a whole number of at most 2^62 in size")
-        values = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
+        exact_values_epsilon = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
         for name, value in (
             ("epsilon", exact(epsilon, "epsilon", POSITIVE)),
             ("threshold", threshold),
             ("positives", whole(positives, "positives", at_least=1)),
             ("sensitivity", whole(sensitivity, "sensitivity", at_least=1)),
             ("monotone", monotone),
-            ("values_epsilon", values),
+            ("values_epsilon", exact_values_epsilon),
             ("neighbours", relation),
         ):
             object.__setattr__(self, name, value)
@@ -93,40 +93,40 @@ class AboveThreshold:
 
     @property
     def scales(self) -> tuple[Fraction, Fraction, Fraction]:
-        """Give the scales of the noise on the threshold, on each question, and on the value of an "above"."""
-        split = (self.positives if self.monotone else 2 * self.positives) ** (2 / 3)
-        first = (self.epsilon / Fraction(1 + split)).limit_denominator(10**25) or self.epsilon / 2
+        """The noise scales of the threshold, of each question, and of the value of an "above"."""
+        ratio = (self.positives if self.monotone else 2 * self.positives) ** (2 / 3)
+        threshold_epsilon = (self.epsilon / Fraction(1 + ratio)).limit_denominator(10**25) or self.epsilon / 2
         factor = 1 if self.monotone else 2
-        values = self.values_epsilon or self.epsilon
+        value_epsilon = self.values_epsilon or self.epsilon
         return (
-            self.sensitivity / first,
-            factor * self.positives * self.sensitivity / (self.epsilon - first),
-            self.positives * self.sensitivity / values,
+            self.sensitivity / threshold_epsilon,
+            factor * self.positives * self.sensitivity / (self.epsilon - threshold_epsilon),
+            self.positives * self.sensitivity / value_epsilon,
         )
 
     def curve(self) -> Curve:
-        """Hidden state stays open between answers, so the whole is charged, as any release that is (ε + ε₃)-DP."""
+        """Charge the whole series as an (ε + ε₃)-DP release: the secret stays open between answers."""
         return Curve.pure(self.epsilon + (self.values_epsilon or 0), self.neighbours)
 
     def start(self) -> Session:
-        """Begin to ask. The noise on the threshold is drawn now and lives in memory only."""
+        """Open a session. The noise on the threshold is drawn now and lives in memory only."""
         return Session(self)
 
     def error(self, questions: int, confidence: Number = "0.95") -> float:
-        """Bound, with this confidence, by how much any answer among so many questions is wrong (Dwork & Roth 2014, Thm
-        3.24's argument).
+        """Bound, with this confidence, the error of every answer among so many questions (Dwork & Roth 2014, Thm 3.24's
+        argument).
 
         But with probability β/2 each, the threshold's noise lies within w₁ and all k noises of questions within w₂, by
         the tails of the whole numbers that are drawn: what is at least w₁ + w₂ above the threshold is said to be above,
         and what is further below it than that to be below.
         """
         miss = max(1e-300, float(1 - exact(confidence, "confidence", CONFIDENCE))) / 2
-        first, second, _ = self.scales
-        each = miss / whole(questions, "questions", at_least=1)
-        return float(laplace.half_width(first, miss) + laplace.half_width(second, each))
+        threshold_scale, question_scale, _ = self.scales
+        question_miss = miss / whole(questions, "questions", at_least=1)
+        return float(laplace.half_width(threshold_scale, miss) + laplace.half_width(question_scale, question_miss))
 
     def value_error(self, confidence: Number = "0.95") -> float:
-        """Bound, with this confidence, by how much the value of one "above" is wrong, where values are paid for."""
+        """Bound, with this confidence, the error of the value of one "above", where values are paid for."""
         miss = max(1e-300, float(1 - exact(confidence, "confidence", CONFIDENCE)))
         return float(laplace.half_width(self.scales[2], miss))
 
@@ -145,7 +145,7 @@ class AboveThreshold:
 
 @dataclass(frozen=True)
 class SessionReceipt:
-    """A session receipt says what a session was and how far it went: all of it is known to whoever asked."""
+    """The mechanism of a session and how far it went: all of it is known to whoever asked."""
 
     mechanism: AboveThreshold
     asked: int
@@ -154,22 +154,22 @@ class SessionReceipt:
 
 
 class Session(SecretSession):
-    """A session is an open series of questions against one secret threshold.
+    """An open series of questions against one secret threshold.
 
-    There is one of it: it can neither be copied nor stored nor carried into another process, because a second copy
-    with the same secret would answer more than was paid for.
+    It cannot be copied, stored or carried into another process: a second copy with the same secret would answer more
+    than was paid for.
     """
 
     def __repr__(self) -> str:
         return f"<Session, {self.remaining} positive answers left>"
 
     def __init__(self, mechanism: AboveThreshold) -> None:
-        first, second, third = mechanism.scales
+        threshold_scale, question_scale, value_scale = mechanism.scales
         self._mechanism = mechanism
-        self._threshold: int | None = mechanism.threshold + laplace.draw_one(first)
+        self._threshold: int | None = mechanism.threshold + laplace.draw_one(threshold_scale)
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._question_scale, self._value_scale = second, third
+        self._question_scale, self._value_scale = question_scale, value_scale
         self._noise: deque[int] = deque()
         self._asked = 0
         self._positives = 0
@@ -177,18 +177,18 @@ class Session(SecretSession):
         """The noisy value of the last "above", when the mechanism pays for values."""
 
     def ask(self, value: int) -> bool:
-        """Tell whether the question's true value is, noisily, at or above the threshold."""
-        asked = value if type(value) is int else _as_int(value)
+        """Return whether the question's exact value plus noise is at or above the noisy threshold."""
+        exact_value = value if type(value) is int else _as_int(value)
         if self._process != os.getpid():
             raise SessionClosed(self._positives)
         with self._lock:
-            return self._answer(asked)
+            return self._answer(exact_value)
 
     def _answer(self, value: int) -> bool:
         if self._threshold is None or self._positives >= self._mechanism.positives:
             raise SessionClosed(self._positives)  # the second where an interruption came before it could forget
         if not self._noise:
-            self._noise.extend(laplace.draw(self._question_scale, _AHEAD).tolist())
+            self._noise.extend(laplace.draw(self._question_scale, _BATCH).tolist())
         self._asked += 1
         if value + self._noise.popleft() < self._threshold:
             return False
@@ -201,11 +201,11 @@ class Session(SecretSession):
 
     @property
     def remaining(self) -> int:
-        """Say how many times it may still say "above"."""
+        """How many more times the session may say "above"."""
         return 0 if self._threshold is None else self._mechanism.positives - self._positives
 
     def close(self) -> None:
-        """End the session; its noise is forgotten, its price is not."""
+        """End the session; the noise is forgotten, the charge remains."""
         with self._lock:
             self._forget()
 

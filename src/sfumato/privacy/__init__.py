@@ -1,15 +1,16 @@
-"""Privacy loss has its mathematics here: guarantee, sensitivity, curve, budget.
+"""The mathematics of privacy loss: guarantees, sensitivity, curves, budgets.
 
-numbers, codec        what a number means; one JSON form for every frozen value (codec_schemas: its schema)
-guarantee, sensitivity  what is promised, to whom; how much one unit changes
-losses                what a privacy loss says (stable_functions, pairs: small parts)
-noise_losses, losses  the losses we know exactly: of noise; of promises and finite pairs
-threshold_losses, vector_losses  those of keys; those of Gaussian noise on several coordinates
+numbers, amounts      what a number means; exact amounts of a currency
+codec, codec_schemas  the JSON form of every frozen value, and its schema
+guarantee, sensitivity  the guarantee and its unit; how much one unit changes
+losses                the interface of a privacy loss; losses of guarantees and finite pairs (stable_functions, pairs)
+noise_losses, threshold_losses, vector_losses  losses of noise, of key thresholds, of Gaussian noise on vectors
 inversion             δ(ε) of a composition from its moments, with a proven error
-composition, shape    readings of many losses together
-curve                 the value users hold: what a release leaks
-calibration, budget, odometer    the least noise; what may be spent; what was
+shape                 readings of a product of losses
+curve                 the value users hold: the privacy loss of a release
+calibration, budget, odometer    the least noise; the spending rule; the loss so far
 divergences, theorems, reading   definitions, textbook results, and their meaning for one person
+precedents, pictures  guarantees of real deployments; drawings
 """
 
 from sfumato.privacy import theorems

@@ -59,11 +59,11 @@ _WRITTEN = re.compile(r"[1-9][0-9]{0,400}/[1-9][0-9]{0,60}")
 
 def exact_amount(value: Fraction) -> Amount:
     """Convert an ε or δ to units, whatever its denominator."""
-    return _reduced(value * UNIT)
+    return _int_if_whole(value * UNIT)
 
 
 def charge_amount(value: Fraction) -> Amount:
-    """Convert the ε or δ of a release to what is charged for it: the same, or rounded up to whole units."""
+    """Convert the ε or δ of a release to the amount charged: exact, or rounded up to whole units."""
     units = exact_amount(value)
     return units if type(units) is int or value.denominator <= CHARGE_DENOMINATOR else math.ceil(units)
 
@@ -75,33 +75,33 @@ def add(first: Amount, second: Amount) -> Amount:
 
 
 def subtract(whole: Amount, part: Amount) -> Amount:
-    """Return what is left of an amount, rounded down to whole units if its denominator passes the limit."""
+    """Return the difference, rounded down to whole units if its denominator passes the limit."""
     return round_down(whole - part)
 
 
 def round_down(amount: Amount) -> Amount:
     """Round down to whole units an amount whose denominator passes the limit of a sum."""
-    reduced = _reduced(amount)
+    reduced = _int_if_whole(amount)
     return reduced if _is_short(reduced) else math.floor(reduced)
 
 
 def round_up(amount: Amount) -> Amount:
     """Round up to whole units an amount whose denominator passes the limit of a sum; any other is returned as it is."""
-    reduced = _reduced(amount)
+    reduced = _int_if_whole(amount)
     return reduced if _is_short(reduced) else math.ceil(reduced)
 
 
 def _is_short(amount: Amount) -> bool:
-    """Tell whether the denominator of the ε or δ is within the limit of a sum."""
+    """Return whether the denominator of the ε or δ is within the limit of a sum."""
     return type(amount) is int or from_units(amount).denominator <= SUM_DENOMINATOR
 
 
-def _reduced(amount: Amount) -> Amount:
+def _int_if_whole(amount: Amount) -> Amount:
     return amount.numerator if amount.denominator == 1 else amount
 
 
 def write(amount: Amount) -> str:
-    """Write units as a whole number, or else the ε or δ as a fraction."""
+    """Format units as a whole number, or else the ε or δ as a fraction."""
     if type(amount) is int:
         return str(amount)
     value = from_units(amount)
@@ -111,7 +111,7 @@ def write(amount: Amount) -> str:
 
 
 def read(text: str) -> Amount:
-    """Read what ``write`` wrote; any other text is refused, also a fraction that is not in lowest terms or is whole."""
+    """Parse what ``write`` wrote; any other text is refused, also a fraction that is whole or not in lowest terms."""
     if "/" not in text:
         return int(text)
     if _WRITTEN.fullmatch(text):
@@ -125,9 +125,9 @@ def read(text: str) -> Amount:
 
 def checked(value: object, name: str) -> Amount:
     """Return a nonnegative amount, as it is or as JSON holds it, or refuse anything else."""
-    found = read(value) if type(value) is str and "/" in value else value
-    if (type(found) is int or type(found) is Fraction) and found >= 0:
-        return _reduced(found)
+    amount = read(value) if type(value) is str and "/" in value else value
+    if (type(amount) is int or type(amount) is Fraction) and amount >= 0:
+        return _int_if_whole(amount)
     raise InvalidParameter(name, value, "a whole number ≥ 0 of 1e-30, or a fraction such as 1/3")
 
 

@@ -1,4 +1,4 @@
-"""An account's rule says what may be spent, when the next price may depend on every answer before it.
+"""The spending rule of an account whose next price may depend on every earlier answer.
 
 An analyst chooses the next question and its price after seeing answers, so only addition in a currency fixed at
 opening is safe: max-divergence (Rogers, Roth, Ullman & Vadhan 2016) or Rényi divergence of one fixed order (Feldman
@@ -50,34 +50,34 @@ if TYPE_CHECKING:
     from sfumato.privacy.pictures import History
 
 
-def _units(value: object, name: str) -> int:
-    """Totals of Rényi divergence are plain integers of any size, never anything that would have to be converted."""
+def _checked_units(value: object, name: str) -> int:
+    """Check a total of Rényi divergence: a plain int ≥ 0 of any size, never a value that needs conversion."""
     if type(value) is not int or value < 0:
         raise InvalidParameter(name, value, "a whole number ≥ 0 of 1e-30")
     return value
 
 
-def _sum(a: Amount | None, b: Amount | None) -> Amount | None:
-    """Add two numbers; what one of them does not state, their sum does not."""
+def _add_stated(a: Amount | None, b: Amount | None) -> Amount | None:
+    """Add two amounts; the sum is None (unstated) if either is."""
     return None if a is None or b is None else amounts.add(a, b)
 
 
-def _within(total: Amount | None, allowed: Amount | None) -> bool:
+def _is_within(total: Amount | None, allowed: Amount | None) -> bool:
     return total is not None and allowed is not None and total <= allowed
 
 
-def _shown(amount: Fraction) -> str:
-    """Write an amount for people: one beyond all floats, as only a forged text holds, is shown too."""
-    return shown(float(amount)) if amount <= _MOST_SHOWN else f"more than {float(_MOST_SHOWN):g}"
+def _format_amount(amount: Fraction) -> str:
+    """Format an amount for people; one beyond all floats, as only a forged text holds, is shown too."""
+    return shown(float(amount)) if amount <= _LARGEST_SHOWN else f"more than {float(_LARGEST_SHOWN):g}"
 
 
-_MOST_SHOWN = 10**300
+_LARGEST_SHOWN = 10**300
 
 
 @codec.value("cost")
 @dataclass(frozen=True)
 class Cost:
-    """A cost is one release's price in every currency of an account, in units of 1e-30.
+    """The price of one release in every currency of an account, in units of 1e-30.
 
     Max-divergence and failure are kept exactly where their denominators are small, and rounded up otherwise
     (``privacy.amounts``); Rényi divergence, which is computed in floats, is always rounded up to whole units.
@@ -97,53 +97,51 @@ class Cost:
         if type(self.failure) is not int or self.failure < 0:
             object.__setattr__(self, "failure", amounts.checked(self.failure, "failure"))
         if self.renyi is not None:
-            _units(self.renyi, "renyi")
+            _checked_units(self.renyi, "renyi")
 
     @property
     def nothing(self) -> bool:
-        """Tell whether this is no cost at all: where the max-divergence is 0 every Rényi divergence is, stated or
-        not.
-        """
+        """Whether the cost is zero: a max-divergence of 0 makes every Rényi divergence 0, stated or not."""
         return self.pure == 0 and not self.renyi and not self.failure
 
     def __add__(self, other: Cost) -> Cost:
-        """Add up the costs of both releases: what is unbounded or missing in one of them stays so."""
+        """Add the costs of two releases: a currency that is unbounded or unstated in either stays so."""
         if self.nothing or other.nothing:
             return other if self.nothing else self
         renyi = None if self.renyi is None or other.renyi is None else self.renyi + other.renyi
-        return Cost(_sum(self.pure, other.pure), renyi, amounts.add(self.failure, other.failure))
+        return Cost(_add_stated(self.pure, other.pure), renyi, amounts.add(self.failure, other.failure))
 
     @property
     def words(self) -> str:
-        """Say what it costs in the ε that people type: Gaussian noise has none of its own."""
-        parts = ["Gaussian noise" if self.pure is None else f"ε = {_shown(from_units(self.pure))}"]
-        parts += [f"may fail with probability {_shown(from_units(self.failure))}"] if self.failure else []
-        return "" if self.nothing else ", ".join(parts)
+        """The price in the ε that people type: Gaussian noise has none of its own."""
+        phrases = ["Gaussian noise" if self.pure is None else f"ε = {_format_amount(from_units(self.pure))}"]
+        phrases += [f"may fail with probability {_format_amount(from_units(self.failure))}"] if self.failure else []
+        return "" if self.nothing else ", ".join(phrases)
 
     def __repr__(self) -> str:
-        amounts = [(name, amount) for name, amount in self.amounts.items() if amount != 0]
-        return ", ".join(f"{name} {'∞' if each is None else _shown(each)}" for name, each in amounts)
+        nonzero = [(name, amount) for name, amount in self.amounts.items() if amount != 0]
+        return ", ".join(f"{name} {'∞' if value is None else _format_amount(value)}" for name, value in nonzero)
 
     @property
     def amounts(self) -> dict[str, Fraction | None]:
-        """Give the amounts per currency; None where unbounded, missing where the account has no such currency."""
-        found = {"pure": None if self.pure is None else from_units(self.pure)}
+        """The amount per currency: None if unbounded, absent if the account has no such currency."""
+        by_currency = {"pure": None if self.pure is None else from_units(self.pure)}
         if self.renyi is not None:
-            found["renyi"] = from_units(self.renyi)
-        return {**found, "failure": from_units(self.failure)}
+            by_currency["renyi"] = from_units(self.renyi)
+        return {**by_currency, "failure": from_units(self.failure)}
 
     def covers(self, other: Cost) -> bool:
-        """Tell whether the other cost fits into this one in every component; one that only one of them states never
-        fits.
+        """Return whether the other cost is at most this one in every currency; a currency that only one of them states
+        never fits.
         """
         if other.nothing:
             return True
         pure = self.pure is None or (other.pure is not None and other.pure <= self.pure)
-        renyi = _within(other.renyi, self.renyi) or self.renyi is other.renyi is None
+        renyi = _is_within(other.renyi, self.renyi) or self.renyi is other.renyi is None
         return pure and renyi and other.failure <= self.failure
 
     def less(self, other: Cost) -> Cost:
-        """Give what is left of this after a cost that it covers; of the unbounded, the unbounded."""
+        """Subtract a cost that this one covers; an unbounded currency stays unbounded."""
         if other.nothing:
             return self
         pure = None if self.pure is None or other.pure is None else amounts.subtract(self.pure, other.pure)
@@ -160,12 +158,12 @@ class Cost:
         return Cost(None if self.pure is None else math.ceil(self.pure), self.renyi, math.ceil(self.failure))
 
     def rounds(self, first: Cost, second: Cost) -> bool:
-        """Tell whether this sum of both was rounded up."""
-        pure = None in (self.pure, first.pure, second.pure) or self.pure == first.pure + second.pure  # type: ignore[operator]
-        return not pure or self.failure != first.failure + second.failure
+        """Return whether this cost, as the sum of the other two, was rounded up."""
+        pure_is_exact = None in (self.pure, first.pure, second.pure) or self.pure == first.pure + second.pure  # type: ignore[operator]
+        return not pure_is_exact or self.failure != first.failure + second.failure
 
     def without(self, roundings: int) -> Cost:
-        """Return a lower bound of the exact sum of which this is the recorded one, after at most so many roundings."""
+        """Return a lower bound of the exact sum whose recorded value this is, given the largest number of roundings."""
         pure = None if self.pure is None else max(0, self.pure - roundings)
         return Cost(pure, self.renyi, max(0, self.failure - roundings))
 
@@ -173,7 +171,7 @@ class Cost:
 @codec.value("budget")
 @dataclass(frozen=True)
 class Budget:
-    """A budget is ε and δ for life, and what has been spent. Frozen: ``charge`` returns the account after it.
+    """The lifetime ε and δ of an account, and its totals. Frozen: ``charge`` returns the account after the charge.
 
     With δ > 0 a ``reserve`` of δ (a tenth by default) pays for failures such as key thresholds, and the rest backs
     a Rényi currency of one ``order`` (the best for Gaussian noise by default). Totals are exact while their
@@ -194,11 +192,11 @@ class Budget:
     spent_renyi: int | None
     spent_failure: Amount = field(metadata=amounts.WRITTEN)
     allowances: Cost = field(init=False, repr=False, compare=False)
-    """What the account was opened with, in units: of max-divergence and failure exactly, of Rényi divergence rounded
-    down.
+    """The opening allowance per currency, in units: exact for max-divergence and failure, rounded down for Rényi
+    divergence.
     """
     _history: ClassVar[History | None] = None
-    """Where what was spent over time is read, which is no part of it (``told_by``)."""
+    """The source of past charges for ``plot``; no part of the value (``told_by``)."""
 
     def __init__(
         self,
@@ -212,33 +210,33 @@ class Budget:
         spent_renyi: int | None = 0,
         spent_failure: Amount | str = 0,
     ) -> None:
-        whole_promise = Guarantee(epsilon, delta)
-        kept = whole_promise.delta / 10 if reserve is None else exact(reserve, "reserve", NONNEGATIVE)
-        if kept > whole_promise.delta:
-            raise InvalidParameter("reserve", reserve, f"a number in [0, δ], δ = {chance(whole_promise.delta)}")
-        alpha = None if order is None else exact(order, "order", ABOVE_ONE)
-        backed = whole_promise.delta - kept
-        renyi = None
-        if backed and whole_promise.epsilon:
-            allowance = renyi_allowance(Guarantee(whole_promise.epsilon, backed), alpha)
-            alpha, renyi = allowance.order, allowance_units(allowance.divergence)
-        elif alpha is not None:
+        lifetime = Guarantee(epsilon, delta)
+        failure_reserve = lifetime.delta / 10 if reserve is None else exact(reserve, "reserve", NONNEGATIVE)
+        if failure_reserve > lifetime.delta:
+            raise InvalidParameter("reserve", reserve, f"a number in [0, δ], δ = {chance(lifetime.delta)}")
+        renyi_order = None if order is None else exact(order, "order", ABOVE_ONE)
+        renyi_delta = lifetime.delta - failure_reserve
+        renyi_units = None
+        if renyi_delta and lifetime.epsilon:
+            allowance = renyi_allowance(Guarantee(lifetime.epsilon, renyi_delta), renyi_order)
+            renyi_order, renyi_units = allowance.order, allowance_units(allowance.divergence)
+        elif renyi_order is not None:
             raise InvalidParameter("order", order, "left out when no δ remains beside the reserve")
         for name, value in (
-            ("epsilon", whole_promise.epsilon),
-            ("delta", whole_promise.delta),
-            ("reserve", kept),
-            ("order", alpha),
+            ("epsilon", lifetime.epsilon),
+            ("delta", lifetime.delta),
+            ("reserve", failure_reserve),
+            ("order", renyi_order),
             ("neighbours", Neighbours.of(neighbours)),
             ("spent_pure", None if spent_pure is None else amounts.checked(spent_pure, "spent_pure")),
-            ("spent_renyi", None if spent_renyi is None else _units(spent_renyi, "spent_renyi")),
+            ("spent_renyi", None if spent_renyi is None else _checked_units(spent_renyi, "spent_renyi")),
             ("spent_failure", amounts.checked(spent_failure, "spent_failure")),
-            ("allowances", Cost(exact_amount(whole_promise.epsilon), renyi, exact_amount(kept))),
+            ("allowances", Cost(exact_amount(lifetime.epsilon), renyi_units, exact_amount(failure_reserve))),
         ):
             object.__setattr__(self, name, value)
 
     def cost(self, curve: Curve) -> Cost:
-        """Compute a release's price here; a curve stated for the other neighbours is refused."""
+        """Price a release in this account's currencies; a curve for the other neighbouring relation is refused."""
         if not isinstance(curve, Curve):
             raise InvalidParameter("curve", curve, "a Curve")
         if curve.neighbours is not self.neighbours:
@@ -261,39 +259,43 @@ class Budget:
         return self.admits(self.cost(curve))
 
     def charge(self, curve: Curve) -> Budget:
-        """Charge this release: give the account after it, or raise ``Overspent``."""
+        """Return the account after this release, or raise ``Overspent``."""
         cost = self.cost(curve)
         if not self.admits(cost):
             raise self.refusal(cost)
         return self.at(self.totals + cost)
 
     def admits(self, cost: Cost) -> bool:
-        """Decide by the rule of the theorem, here and nowhere else: a component that is missing never fits."""
+        """Return whether the rule of the theorem accepts a cost. It is decided here only: an unstated currency never
+        fits.
+        """
         allowed, total = self.allowances, self.totals + cost
-        fits = _within(total.pure, allowed.pure) or _within(total.renyi, allowed.renyi)
-        return total.failure <= allowed.failure and fits
+        one_currency_lasts = _is_within(total.pure, allowed.pure) or _is_within(total.renyi, allowed.renyi)
+        return total.failure <= allowed.failure and one_currency_lasts
 
     def refusal(self, cost: Cost, place: str = "the account", *others: Budget) -> Overspent:
-        """Say why a cost is not admitted, with what would be, here and by the ``others`` who must afford it too."""
-        largest = min(each.largest_pure() for each in (self, *others))
+        """Build the error for a cost that is not admitted, with the largest ε that this account and the ``others`` that
+        are charged too would accept.
+        """
+        largest = min(account.largest_pure() for account in (self, *others))
         return Overspent(cost.amounts, self.remaining, largest, place=place, allowed=self.allowances.amounts["pure"])
 
     @property
     def totals(self) -> Cost:
-        """Give what is spent, in units."""
+        """The totals spent so far, in units."""
         return Cost(self.spent_pure, None if self.order is None else self.spent_renyi, self.spent_failure)
 
     @property
     def spent(self) -> dict[str, Fraction | None]:
-        """Give what is spent per currency; None where it is unbounded."""
+        """The totals spent so far, per currency; None where unbounded."""
         return self.totals.amounts
 
     def at(self, totals: Cost) -> Budget:
-        """Give the same account with other totals; its parameters were validated when it was opened."""
+        """Return this account with other totals; its parameters were validated when it was opened."""
         return _with_spent(self, self.allowances, totals)
 
     def share(self, part: Number) -> Budget:
-        """Give the same rule and totals within this part of every allowance: an allotment, no guarantee of its own."""
+        """Return this account with every allowance scaled by ``part``: an allotment, no guarantee of its own."""
         fraction = exact(part, "share", PROBABILITY)
         pure, renyi, failure = self.allowances.pure, self.allowances.renyi, self.allowances.failure
         scaled = Cost(
@@ -305,20 +307,20 @@ class Budget:
 
     @property
     def remaining(self) -> dict[str, Fraction]:
-        """Give what is left per currency; a closed currency is missing."""
-        allowed, left = self.allowances, {}
+        """The remaining allowance per currency; a closed currency is absent."""
+        allowed, unspent = self.allowances, {}
         if self.spent_pure is not None and allowed.pure is not None and self.spent_pure <= allowed.pure:
-            left["pure"] = from_units(allowed.pure - self.spent_pure)
+            unspent["pure"] = from_units(allowed.pure - self.spent_pure)
         if self.spent_renyi is not None and allowed.renyi is not None and self.spent_renyi <= allowed.renyi:
-            left["renyi"] = from_units(allowed.renyi - self.spent_renyi)
+            unspent["renyi"] = from_units(allowed.renyi - self.spent_renyi)
         if self.delta:
-            left["failure"] = from_units(max(0, allowed.failure - self.spent_failure))
-        return left
+            unspent["failure"] = from_units(max(0, allowed.failure - self.spent_failure))
+        return unspent
 
     def largest(
         self, family: Callable[[Fraction], Noise], *, sensitivity: Sensitivity | Number = 1, delta: Number | None = None
     ) -> float:
-        """Find the largest ε of a release of one kind of noise that would be accepted now; 0 when none would.
+        """Return the largest ε of a release with this family of noise that would be accepted now; 0 when none would.
 
         ``family(parameter)`` makes the noise; larger parameters mean more of it. The ε is at this δ; by default at
         δ = 0 where the noise is pure, else at the account's own.
@@ -333,15 +335,15 @@ class Budget:
                 return False
 
         try:
-            size = least(fits, "the remaining budget")
+            least_parameter = least(fits, "the remaining budget")
         except InvalidParameter:
             return 0.0
-        curve = leaked(family, size, change)
-        usual = self.delta if curve.max_divergence is None else curve.failure
-        return curve.epsilon(usual if delta is None else delta)
+        curve = leaked(family, least_parameter, change)
+        default_delta = self.delta if curve.max_divergence is None else curve.failure
+        return curve.epsilon(default_delta if delta is None else delta)
 
     def largest_pure(self) -> Fraction:
-        """The largest ε of a release known to be ε-DP and no more: from either currency."""
+        """Return the largest ε of a release known only to be ε-DP that either currency would accept."""
         best = self._largest_from_pure()
         low, high = best, best + 1
         if self.affords(Curve.pure(high, self.neighbours)):
@@ -354,30 +356,30 @@ class Budget:
         return low
 
     def _largest_from_pure(self) -> Fraction:
-        """The largest ε that fits what is left of the pure currency: all of it, where that is charged as it is, or
-        else whole units; one less where the sum with it is rounded up to more than is allowed.
+        """Return the largest ε that fits the remaining max-divergence: all of it if that amount is charged without
+        rounding, else whole units, or one unit less where the rounded-up total would pass the allowance.
         """
-        left = exact_amount(self.remaining.get("pure", Fraction(0)))
-        offers = (left, math.floor(left), math.floor(left) - 1)
-        fitting = (
-            from_units(each)
-            for each in offers
-            if each > 0 and charge_amount(from_units(each)) == each and self.affords(self._ordinary(each))
+        remaining_units = exact_amount(self.remaining.get("pure", Fraction(0)))
+        candidates = (remaining_units, math.floor(remaining_units), math.floor(remaining_units) - 1)
+        affordable = (
+            from_units(units)
+            for units in candidates
+            if units > 0 and charge_amount(from_units(units)) == units and self.affords(self._pure_curve(units))
         )
-        return next(fitting, Fraction(0))
+        return next(affordable, Fraction(0))
 
-    def _ordinary(self, units: Amount) -> Curve:
+    def _pure_curve(self, units: Amount) -> Curve:
         return Curve.pure(from_units(units), self.neighbours)
 
     def told_by(self, history: History) -> Budget:
-        """Give the same budget, which knows where its history is read when it is drawn; in all else they are equal."""
-        told = _with_spent(self, self.allowances, self.totals)
-        object.__setattr__(told, "_history", history)
-        return told
+        """Return an equal budget that knows where its past charges are read when it is drawn."""
+        budget = _with_spent(self, self.allowances, self.totals)
+        object.__setattr__(budget, "_history", history)
+        return budget
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
-        """Draw the part of each currency that was spent over time, as the ledger of a curator tells it; of a budget
-        that has no ledger, as it is now. With a path (.svg, .png, .html) the picture is saved, too.
+        """Draw the spent share of each currency over time, from the curator's ledger; without a ledger, as of now. With
+        a path (.svg, .png, .html) the picture is saved, too.
         """
         from sfumato.plots.picture import saved
         from sfumato.privacy.pictures import draw_budget  # most budgets are never drawn
@@ -388,54 +390,62 @@ class Budget:
 
     @property
     def left_words(self) -> str:
-        """Say how much ε is left for ordinary answers, in words."""
+        """The ε left for ordinary answers, in words."""
         return self.left_beside()
 
     def left_beside(self, *others: Budget) -> str:
-        """Say how much ε is left for ordinary answers here that the ``others`` who must afford them have, too."""
+        """Say in words how much ε is left for ordinary answers that are charged here and to the ``others``."""
         budgets = (self, *others)
-        sums = [each.remaining.get("pure") for each in budgets]
-        rest = None if None in sums else min(each for each in sums if each is not None)
-        if rest is not None and rest >= LEAST_USEFUL:
-            return left_words(self.allowances.amounts, self.spent, {"pure": rest}, Fraction(0))
-        ended = budgets[sums.index(rest)]
-        largest = min(each.largest_pure() for each in budgets)
-        return left_words(ended.allowances.amounts, ended.spent, {} if rest is None else {"pure": rest}, largest)
+        remaining_pure = [account.remaining.get("pure") for account in budgets]
+        smallest = None if None in remaining_pure else min(each for each in remaining_pure if each is not None)
+        if smallest is not None and smallest >= LEAST_USEFUL:
+            return left_words(self.allowances.amounts, self.spent, {"pure": smallest}, Fraction(0))
+        limiting = budgets[remaining_pure.index(smallest)]
+        largest = min(account.largest_pure() for account in budgets)
+        return left_words(
+            limiting.allowances.amounts, limiting.spent, {} if smallest is None else {"pure": smallest}, largest
+        )
 
     @property
     def promise(self) -> str:
-        """Say what is promised for life, in words."""
+        """The lifetime guarantee, in words."""
         return f"for life: {promised(self.epsilon, self.delta)} ({self.neighbours.value} neighbours)"
 
     def __repr__(self) -> str:
         return f"budget left for ordinary answers: {self.left_words}\n{self.promise}"
 
     def _repr_html_(self) -> str:
-        """Show what is left in words, with a bar, and the currencies behind it folded away."""
+        """Render the remaining budget in words with a bar; the table of currencies is folded away."""
         from sfumato.notebook_html import bar, folded, paragraph, table
 
-        allowed, spent, left = self.allowances.amounts, self.spent, self.remaining
+        allowed, spent, remaining = self.allowances.amounts, self.spent, self.remaining
         rows = [
-            (name, *(_amount(each.get(name, None)) for each in (allowed, spent)), _amount(left.get(name), "closed"))
+            (
+                name,
+                *(_format_cell(by_currency.get(name, None)) for by_currency in (allowed, spent)),
+                _format_cell(remaining.get(name), "closed"),
+            )
             for name in allowed
         ]
-        share = float(left["pure"] / allowed["pure"]) if left.get("pure") and allowed["pure"] else 0.0
-        said = f"budget left for ordinary answers: {self.left_words}"
-        counted = table(("currency", "allowed", "spent", "left"), rows, ("allowed", "spent", "left"))
-        return bar(share) + paragraph(said, strong=True) + paragraph(self.promise) + folded("details", counted)
+        pure_share = float(remaining["pure"] / allowed["pure"]) if remaining.get("pure") and allowed["pure"] else 0.0
+        headline = f"budget left for ordinary answers: {self.left_words}"
+        currencies = table(("currency", "allowed", "spent", "left"), rows, ("allowed", "spent", "left"))
+        return (
+            bar(pure_share) + paragraph(headline, strong=True) + paragraph(self.promise) + folded("details", currencies)
+        )
 
 
-def _amount(amount: Fraction | None, missing: str = "unbounded") -> str:
+def _format_cell(amount: Fraction | None, missing: str = "unbounded") -> str:
     return missing if amount is None else shown(float(amount), 6)
 
 
 def _with_spent(account: Budget, allowances: Cost, totals: Cost) -> Budget:
-    after = object.__new__(Budget)
+    budget = object.__new__(Budget)
     for name in ("epsilon", "delta", "reserve", "order", "neighbours"):
-        object.__setattr__(after, name, getattr(account, name))
-    object.__setattr__(after, "allowances", allowances)
-    object.__setattr__(after, "spent_pure", totals.pure)
-    unstated = 0 if account.order is None or totals.nothing else None
-    object.__setattr__(after, "spent_renyi", unstated if totals.renyi is None else totals.renyi)
-    object.__setattr__(after, "spent_failure", totals.failure)
-    return after
+        object.__setattr__(budget, name, getattr(account, name))
+    object.__setattr__(budget, "allowances", allowances)
+    object.__setattr__(budget, "spent_pure", totals.pure)
+    unstated_renyi = 0 if account.order is None or totals.nothing else None
+    object.__setattr__(budget, "spent_renyi", unstated_renyi if totals.renyi is None else totals.renyi)
+    object.__setattr__(budget, "spent_failure", totals.failure)
+    return budget

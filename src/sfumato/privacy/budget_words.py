@@ -1,4 +1,4 @@
-"""These words say what is left of a budget, in the ε that people type; the currencies behind it are details.
+"""Words for the remaining budget, in the ε that people type; the currencies behind it are details.
 
 An account counts in two ways at once (``budget``): it adds up ε, which is how ordinary answers are paid for, and it
 adds up Rényi divergence, in which Gaussian noise is cheap. Gaussian noise has no ε of its own: the first sum ends with
@@ -20,7 +20,7 @@ AFTERWARDS = "every later answer is then paid from what is left for Gaussian noi
 
 
 def promised(epsilon: Fraction, delta: Fraction) -> str:
-    """Write a promise as people say it: a δ is named where there is one.
+    """Format a guarantee as people say it: δ is named only if there is one.
 
     >>> promised(Fraction(2), Fraction(0)), promised(Fraction(3), Fraction("1e-6"))
     ('ε = 2', 'ε = 3, δ = 1e-06')
@@ -38,24 +38,24 @@ def left_words(allowed: Amounts, spent: Amounts, left: Mapping[str, Fraction], l
     >>> left_words({"pure": Fraction(3)}, {"pure": None}, {}, Fraction(0))
     'nothing'
     """
-    whole, rest = allowed.get("pure"), left.get("pure")
-    if whole is not None and rest is not None and (rest >= LEAST_USEFUL or largest < LEAST_USEFUL):
-        return f"ε = {at_most(rest)} of {at_most(whole)}"
+    allowance, remaining = allowed.get("pure"), left.get("pure")
+    if allowance is not None and remaining is not None and (remaining >= LEAST_USEFUL or largest < LEAST_USEFUL):
+        return f"ε = {at_most(remaining)} of {at_most(allowance)}"
     if largest < LEAST_USEFUL:
         return "nothing"
     return f"up to ε = {at_most(largest)} in one answer, {why_ended(allowed, spent)}"
 
 
 def why_ended(allowed: Amounts, spent: Amounts) -> str:
-    """Say why ε is no longer added up: Gaussian noise was used, or more ordinary answers fitted than the sum allows."""
+    """Say why ε is no longer added up: Gaussian noise was used, or ordinary answers passed the sum's allowance."""
     if spent.get("pure") is None:
         return "since Gaussian noise was used"
     return f"since answers of ε = {at_most(allowed.get('pure') or Fraction(0))} or more in all were bought"
 
 
 def closing(left: Mapping[str, Fraction]) -> str:
-    """Say what a release with Gaussian noise ends, before it is bought; nothing where that has ended already, or where
-    nothing is left that would pay for one.
+    """Warn that a release with Gaussian noise closes the pure currency; "" where that is closed already, or where
+    nothing is left to pay for such a release.
     """
     if "pure" not in left or not left.get("renyi"):
         return ""

@@ -1,4 +1,4 @@
-"""Calibration finds the least noise that meets a promise, for any family of noise with one parameter."""
+"""Calibration: the least noise of a one-parameter family that meets a guarantee."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from sfumato.privacy.sensitivity import Sensitivity
 
 
 class Noise(Protocol):
-    """A mechanism can say what it leaks, and so be calibrated."""
+    """A mechanism that states its privacy loss, and can therefore be calibrated."""
 
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve: ...
 
 
 N = TypeVar("N", bound=Noise)
 
-_LEAST, _MOST = Fraction(1, 10**60), Fraction(10**60)
+_SMALLEST_PARAMETER, _LARGEST_PARAMETER = Fraction(1, 10**60), Fraction(10**60)
 _PRECISION = Fraction(1, 2**46)
-_SMOOTH = Fraction(1, 2**30)  # how close chords are drawn: a computed δ is no smoother than a part in 2³⁶
-_CHORDS = 16
-_TINY = 2.0**-60
+_CHORD_PRECISION = Fraction(1, 2**30)  # how close chords are drawn: a computed δ is no smoother than a part in 2³⁶
+_MAX_CHORDS = 16
+_LEAST_EXCESS = 2.0**-60
 
 
 def calibrate(make: Callable[[Fraction], N], guarantee: Guarantee, sensitivity: Sensitivity | Number = 1) -> N:
-    """Find the mechanism ``make(parameter)`` with the least parameter that certainly meets the guarantee.
+    """Return the mechanism ``make(parameter)`` with the least parameter that certainly meets the guarantee.
 
-    Larger parameters must mean more noise. The promise is checked with the mechanism's own curve, so discrete noise is
-    calibrated as the discrete noise it is; what is returned has been checked, and the parameter is the
-    roundest number within one part in 2⁴⁶.
+    Larger parameters must mean more noise. The guarantee is checked on the mechanism's own curve, so discrete
+    noise is calibrated as discrete noise. The returned mechanism itself has been checked; its parameter is the
+    roundest number within one part in 2⁴⁶ of the least.
     """
     change, promise = Sensitivity.of(sensitivity), Guarantee.of(guarantee)
     return make(least_by(lambda size: shortfall(leaked(make, size, change), promise), f"{promise}"))
 
 
 def leaked(make: Callable[[Fraction], Noise], size: Fraction, change: Sensitivity) -> Curve:
-    """Compute the curve of one member of a family; what is no family is refused."""
+    """Return the curve of ``make(size)``; refuse a ``make`` that does not return mechanisms."""
     try:
         curve: object = make(size).curve(change)
     except (TypeError, AttributeError):
@@ -53,57 +53,61 @@ def leaked(make: Callable[[Fraction], Noise], size: Fraction, change: Sensitivit
 
 
 def meets(curve: Curve, guarantee: Guarantee) -> bool:
-    """Tell whether the curve certainly satisfies the guarantee: by exact arithmetic when δ = 0, by an upper bound of δ
-    otherwise.
+    """Return whether the curve certainly satisfies the guarantee: by exact arithmetic when δ = 0, otherwise by an upper
+    bound of δ.
     """
     return shortfall(curve, guarantee) <= 0
 
 
 def shortfall(curve: Curve, guarantee: Guarantee) -> float:
-    """Compute how much too large δ is, as a logarithm: at most 0 if the curve certainly satisfies the guarantee."""
-    most = curve.max_divergence
-    if most is not None and most <= guarantee.epsilon and curve.failure <= guarantee.delta:
+    """Return ln(δ of the curve / δ of the guarantee): at most 0 if the curve certainly satisfies the guarantee."""
+    max_divergence = curve.max_divergence
+    if max_divergence is not None and max_divergence <= guarantee.epsilon and curve.failure <= guarantee.delta:
         return -math.inf
     return above(curve.delta(guarantee.epsilon), guarantee.delta) if guarantee.delta else math.inf
 
 
 def above(value: float | Fraction, most: Fraction) -> float:
-    """Give the logarithm of a number beside the most that it may be; its sign is exact, however far they are apart."""
+    """Return ln(value / most); the sign is exact, however far apart they are."""
     if value <= 0:
         return -math.inf
     if not value < math.inf or most <= 0:
         return math.inf
-    ratio = _logarithm(Fraction(value)) - _logarithm(most)
-    return min(0.0, ratio) if value <= most else max(_TINY, ratio)
+    log_ratio = _logarithm(Fraction(value)) - _logarithm(most)
+    return min(0.0, log_ratio) if value <= most else max(_LEAST_EXCESS, log_ratio)
 
 
 def _logarithm(number: Fraction) -> float:
-    """Compute ln of a number that may be beyond all floats."""
+    """Return ln of a number that may be beyond all floats."""
     return math.log(number.numerator) - math.log(number.denominator)
 
 
 def least(enough: Callable[[Fraction], bool], goal: str, precision: Fraction = _PRECISION) -> Fraction:
-    """Find the least parameter, within this part of itself, for which a condition holds, as for all larger ones."""
+    """Return the least parameter, to a relative precision, for which a monotone condition holds."""
     return least_by(lambda size: -math.inf if enough(size) else math.inf, goal, precision)
 
 
 def least_by(short: Callable[[Fraction], float], goal: str, precision: Fraction = _PRECISION) -> Fraction:
-    """Find the same where a number says how far a parameter is from enough, at most 0 if it is: chords between such
-    numbers tell where to look, and fewer places are looked at.
+    """Return the least parameter at which ``short`` is at most 0. ``short`` says how far a parameter is from enough, so
+    chords between its values show where to look, and fewer parameters are tried than by bisection alone.
     """
     search = _Search(short)
-    high = _doubled(search, goal)
-    search.approach(max(precision, _SMOOTH))
+    high = _bracket_by_doubling(search, goal)
+    search.approach(max(precision, _CHORD_PRECISION))
     low = high / 2
     while high - low > high * precision:
         middle = (low + high) / 2
         low, high = (low, middle) if search.enough(middle) else (middle, high)
-    # Rounding may make a computed number larger where there is more noise: only what was looked at itself is given.
-    return next((number for number in (*_round_numbers(low, high), high) if short(number) <= 0), search.certain)
+    # Rounding may make ``short`` rise where there is more noise: return only a parameter that was itself checked.
+    return next(
+        (candidate for candidate in (*_rounder_candidates(low, high), high) if short(candidate) <= 0), search.certain
+    )
 
 
 class _Search:
-    """A search knows the largest parameter that was not enough and the least that was, and looks only between them."""
+    """A bracketing search: it holds the largest parameter that was not enough and the least that was, and looks only
+    between them.
+    """
 
     def __init__(self, short: Callable[[Fraction], float]) -> None:
         self._short = short
@@ -112,7 +116,7 @@ class _Search:
 
     @property
     def certain(self) -> Fraction:
-        """Give the least parameter of which it was seen that it is enough."""
+        """The least parameter that was checked to be enough."""
         assert self._high is not None
         return self._high[0]
 
@@ -121,44 +125,44 @@ class _Search:
             return False
         if self._high is not None and size >= self._high[0]:
             return True
-        value = self._short(size)
-        if value <= 0:
-            self._high = size, value
+        shortfall = self._short(size)
+        if shortfall <= 0:
+            self._high = size, shortfall
         else:
-            self._low = size, value
-        return value <= 0
+            self._low = size, shortfall
+        return shortfall <= 0
 
     def approach(self, width: Fraction) -> None:
-        """Look where chords are zero until both ends are this close, as a part of themselves. An end that stays when
-        the other has moved twice counts half (the Illinois method), so that both move; without numbers to draw a chord
-        through there is nothing to look for.
+        """Narrow the bracket to this relative width by regula falsi: evaluate where the chord is zero. The shortfall at
+        an end that stays while the other moves twice is halved (the Illinois method), so that both ends move. Where a
+        shortfall is infinite there is no chord, and the search stops.
         """
         assert self._low is not None
         assert self._high is not None
-        (low, over), (high, under), moved = self._low, self._high, ""
-        for _ in range(_CHORDS):
-            if high - low <= high * width or not math.isfinite(over - under):
+        (low, excess), (high, surplus), last_moved = self._low, self._high, ""
+        for _ in range(_MAX_CHORDS):
+            if high - low <= high * width or not math.isfinite(excess - surplus):
                 return
-            middle = Fraction(float(low) + float(high - low) * (over / (over - under)))
+            middle = Fraction(float(low) + float(high - low) * (excess / (excess - surplus)))
             if not low < middle < high:
                 return
             if self.enough(middle):
-                (high, under), over, moved = self._high, over / 2 if moved == "high" else over, "high"
+                (high, surplus), excess, last_moved = self._high, excess / 2 if last_moved == "high" else excess, "high"
             else:
-                (low, over), under, moved = self._low, under / 2 if moved == "low" else under, "low"
+                (low, excess), surplus, last_moved = self._low, surplus / 2 if last_moved == "low" else surplus, "low"
 
 
-def _doubled(search: _Search, goal: str) -> Fraction:
-    """Find the least power of two that is enough."""
+def _bracket_by_doubling(search: _Search, goal: str) -> Fraction:
+    """Return the least power of two that is enough."""
     high = Fraction(1)
     if search.enough(high):
         while search.enough(high / 2):
             high /= 2
-            if high < _LEAST:
+            if high < _SMALLEST_PARAMETER:
                 raise InvalidParameter("guarantee", goal, "one that some noise is needed for: here none is")
     else:
         while not search.enough(high := high * 2):
-            if high > _MOST:
+            if high > _LARGEST_PARAMETER:
                 raise InvalidParameter(
                     "guarantee",
                     goal,
@@ -168,8 +172,8 @@ def _doubled(search: _Search, goal: str) -> Fraction:
     return high
 
 
-def _round_numbers(low: Fraction, high: Fraction) -> list[Fraction]:
-    """List candidates for "the same number, rounder": the simplest fraction between, then the shortest decimal."""
+def _rounder_candidates(low: Fraction, high: Fraction) -> list[Fraction]:
+    """List rounder numbers near ``high``: the simplest fraction in the bracket, then the shortest decimal."""
     simple = high.limit_denominator(10_000)
     candidates = [simple] if low < simple and abs(simple - high) <= high * _PRECISION else []
     for digits in range(1, 17):

@@ -1,19 +1,19 @@
-"""Every frozen value has one JSON form, in which it is written down.
+"""The canonical JSON form of every frozen value.
 
 A value is written as an object: its kind, which is a tag and a version such as ``guarantee/1``, and its fields. The tag
 is chosen when the class is registered and stays when the class is renamed. A field that has its default value is left
-out, so a new optional field changes no text that was written before it existed. Whoever changes what a written field
-means, or a default, raises the version. Exact numbers are strings, so nothing is rounded on the way; an infinity is the
-string ``Infinity`` or ``-Infinity``, because JSON has no number for it.
+out, so a new optional field changes no text that was written before it existed. A change of a default, or of the
+meaning of a written field, needs a new version. Exact numbers are strings, so nothing is rounded on the way; an
+infinity is the string ``Infinity`` or ``-Infinity``, because JSON has no number for it.
 
 A field may be a mapping from names or whole numbers to plain values: ``field(metadata=codec.MAPPING)`` says so. It is
 written as an object without a kind, whose names are anything at all, ``kind`` too; objects inside it are mappings
 again. Whole numbers become names on the way, and the constructor makes them numbers again.
 
-A value's constructor accepts its own fields as they are written, so reading is nothing but validating: a hostile text
-gets ``InvalidParameter``.
+A value's constructor accepts its own fields as they are written, so decoding is validation: a hostile text raises
+``InvalidParameter``.
 
-Small values are spelled as they would be typed, with exact numbers as decimals and no type of ours inside.
+``spelled`` is the ``__repr__`` of small values: as they would be typed, with exact numbers as decimals.
 """
 
 from __future__ import annotations
@@ -38,112 +38,112 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import text
 from sfumato.untrusted import UNFORESEEN
 
-_LONGEST = 1 << 22
-_PLAIN = frozenset([int, str, bool, type(None)])
+_MAX_CHARACTERS = 1 << 22
+_PLAIN_TYPES = frozenset([int, str, bool, type(None)])
 _REAL = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,1100})?([eE][+-]?[0-9]{1,4})?")
 MAPPING: Mapping[str, Any] = MappingProxyType({"sfumato-mapping": True})
 """The metadata of a dataclass field that is a mapping to plain values."""
 WRITER = "sfumato-writer"
 """The key, in the metadata of a field that has a written form of its own, of the function that writes it."""
 
-_types: dict[str, type] = {}
-_kinds: dict[type, str] = {}
-_written: dict[type, str] = {}
-_later: list[str] = []
+_class_by_kind: dict[str, type] = {}
+_kind_by_class: dict[type, str] = {}
+_written_kind: dict[type, str] = {}
+_deferred_modules: list[str] = []
 _V = TypeVar("_V", bound=type)
 _T = TypeVar("_T")
 
 
 def value(tag: str, version: int = 1) -> Callable[[_V], _V]:
-    """Register a frozen dataclass under a tag of its own: decorate the class, above ``@dataclass``."""
+    """Register a frozen dataclass under its own tag: decorate the class, above ``@dataclass``."""
 
     def register(cls: _V) -> _V:
         kind = f"{tag}/{version}"
-        known = _types.setdefault(kind, cls)
-        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ValueError(f"{kind} is written by {known.__module__}.{known.__qualname__} already")
-        _types[kind], _kinds[cls] = cls, kind
+        registered = _class_by_kind.setdefault(kind, cls)
+        if (registered.__module__, registered.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(f"{kind} is written by {registered.__module__}.{registered.__qualname__} already")
+        _class_by_kind[kind], _kind_by_class[cls] = cls, kind
         return cls
 
     return register
 
 
 def written_as(tag: str, version: int = 1) -> Callable[[_V], _V]:
-    """Say that values of a class write themselves as those that are registered under this tag are written."""
+    """Declare that values of a class write themselves in the form registered under this tag."""
 
     def register(cls: _V) -> _V:
-        _written[cls] = f"{tag}/{version}"
+        _written_kind[cls] = f"{tag}/{version}"
         return cls
 
     return register
 
 
 def written_class(cls: type) -> type:
-    """Give the class whose fields are written where a value of this class is."""
-    return _types[_written[cls]] if cls in _written else cls
+    """Return the class whose fields are written for a value of this class."""
+    return _class_by_kind[_written_kind[cls]] if cls in _written_kind else cls
 
 
 def kind(cls: type) -> str:
-    """Give the tag and version under which values of this class are written."""
-    return _kinds[cls]
+    """Return the tag and version under which values of this class are written."""
+    return _kind_by_class[cls]
 
 
 def values() -> Mapping[type, str]:
-    """Give every class that is registered so far, with the tag and version of its values."""
-    return MappingProxyType(_kinds)
+    """Return every class registered so far, with the kind of its values."""
+    return MappingProxyType(_kind_by_class)
 
 
 def later(module: str) -> None:
-    """Name a module whose values are registered when it is imported: ``loads`` imports it when it meets a kind it
-    does not know.
-    """
-    _later.append(module)
+    """Defer the import of a module that registers values: ``loads`` imports it at the first kind it does not know."""
+    _deferred_modules.append(module)
 
 
-def _known(kind: object) -> type | None:
+def _class_of_kind(kind: object) -> type | None:
     if not isinstance(kind, str):
         return None
-    while kind not in _types and _later:
-        import_module(_later.pop())
-    return _types.get(kind)
+    while kind not in _class_by_kind and _deferred_modules:
+        import_module(_deferred_modules.pop())
+    return _class_by_kind.get(kind)
 
 
 def dumps(item: object) -> str:
-    """Write the canonical JSON text of a registered value: fields sorted, no spaces, equal text for equal values; only
-    the names of a mapping keep the order they have.
+    """Return the canonical JSON text of a registered value: fields sorted, no spaces, equal text for equal values; only
+    the names of a mapping keep their order.
     """
-    written = _write(item)
-    if not isinstance(written, dict):
+    encoded = _encode(item)
+    if not isinstance(encoded, dict):
         raise InvalidParameter("item", item, "one of our frozen values")
-    return json.dumps(written, separators=(",", ":"))
+    return json.dumps(encoded, separators=(",", ":"))
 
 
-def loads(source: str, *, longest: int = _LONGEST) -> Any:
-    """The value a JSON text stands for; unknown kinds and versions and texts beyond ``longest`` are refused."""
+def loads(source: str, *, longest: int = _MAX_CHARACTERS) -> Any:
+    """Return the value of a JSON text; unknown kinds and versions and texts beyond ``longest`` are refused."""
     if not isinstance(source, str) or len(source) > longest:
         raise InvalidParameter("source", source, f"a text of at most {longest} characters")
     try:
-        data = json.loads(source, parse_float=str, parse_constant=str, object_pairs_hook=_unique)
+        decoded = json.loads(source, parse_float=str, parse_constant=str, object_pairs_hook=_reject_duplicates)
     except (ValueError, RecursionError) as error:
         raise InvalidParameter("source", source, "JSON text in which no name stands twice") from error
-    if not isinstance(data, dict):
+    if not isinstance(decoded, dict):
         raise InvalidParameter("source", source, "the JSON text of one of our frozen values")
     try:
-        return _read(data)
+        return _decode(decoded)
     except RecursionError as error:
         raise InvalidParameter("source", source, "JSON text of moderate depth") from error
 
 
-def loads_as(cls: type[_T], source: str, *, longest: int = _LONGEST) -> _T:
-    """Read the value of this very class that a JSON text stands for."""
-    found = loads(source, longest=longest)
-    if type(found) is not cls:
-        raise InvalidParameter("source", source, f"the JSON text of a value of the kind {_kinds[cls]}")
-    return found
+def loads_as(cls: type[_T], source: str, *, longest: int = _MAX_CHARACTERS) -> _T:
+    """Return the value of a JSON text, which must be of exactly this class."""
+    loaded = loads(source, longest=longest)
+    if type(loaded) is not cls:
+        raise InvalidParameter("source", source, f"the JSON text of a value of the kind {_kind_by_class[cls]}")
+    return loaded
 
 
 def real(found: Any, name: str) -> float:
-    """Read the floating-point number that was written; a constructor is given its text, infinities included."""
+    """Convert a written floating-point number to a float, infinities included; for constructors, which are given its
+    text.
+    """
     if type(found) is float and not math.isnan(found):
         return found
     if found == "Infinity" or found == "-Infinity":
@@ -156,43 +156,43 @@ def real(found: Any, name: str) -> float:
 
 
 def check_fields(item: Any) -> None:
-    """Refuse a value whose fields are not what their annotations say: for those that are texts, whole numbers, truths
-    or tuples of texts.
+    """Refuse a value whose fields do not have their annotated types: for fields that are str, int, bool or tuples of
+    str.
     """
-    for each in dataclasses.fields(item):
-        found = getattr(item, each.name)
-        if each.type in _SHAPES and not _SHAPES[each.type](found):
-            raise InvalidParameter(each.name, found, f"of the type {each.type}")
+    for field in dataclasses.fields(item):
+        field_value = getattr(item, field.name)
+        if field.type in _TYPE_CHECKS and not _TYPE_CHECKS[field.type](field_value):
+            raise InvalidParameter(field.name, field_value, f"of the type {field.type}")
 
 
-_SHAPES: dict[object, Callable[[Any], bool]] = {
-    "str": lambda found: type(found) is str,
-    "int": lambda found: type(found) is int,
-    "bool": lambda found: type(found) is bool,
-    "str | None": lambda found: found is None or type(found) is str,
-    "int | None": lambda found: found is None or type(found) is int,
-    "tuple[str, ...]": lambda found: _is_tuple_of_texts(found),
-    "tuple[tuple[str, ...], ...]": lambda found: type(found) is tuple and all(map(_is_tuple_of_texts, found)),
+_TYPE_CHECKS: dict[object, Callable[[Any], bool]] = {
+    "str": lambda candidate: type(candidate) is str,
+    "int": lambda candidate: type(candidate) is int,
+    "bool": lambda candidate: type(candidate) is bool,
+    "str | None": lambda candidate: candidate is None or type(candidate) is str,
+    "int | None": lambda candidate: candidate is None or type(candidate) is int,
+    "tuple[str, ...]": lambda candidate: _is_tuple_of_str(candidate),
+    "tuple[tuple[str, ...], ...]": lambda candidate: type(candidate) is tuple and all(map(_is_tuple_of_str, candidate)),
 }
-"""By an annotation as it is written: annotations are texts in every module of ours."""
+"""By the text of the annotation: every module postpones the evaluation of its annotations."""
 
 
-def _is_tuple_of_texts(found: Any) -> bool:
-    return type(found) is tuple and all(type(each) is str for each in found)
+def _is_tuple_of_str(candidate: Any) -> bool:
+    return type(candidate) is tuple and all(type(element) is str for element in candidate)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    by_name = dict(pairs)
+    if len(by_name) != len(pairs):
         raise ValueError("a name stands twice")
-    return found
+    return by_name
 
 
-def _write(item: object) -> Any:
-    if type(item) in _PLAIN or isinstance(item, (int, str)):
+def _encode(item: object) -> Any:
+    if type(item) in _PLAIN_TYPES or isinstance(item, (int, str)):
         return item
     if isinstance(item, float):
-        return _write_float(item)
+        return _encode_float(item)
     if isinstance(item, Fraction):
         return text(item)
     if isinstance(item, Enum):
@@ -202,159 +202,167 @@ def _write(item: object) -> Any:
     if isinstance(item, (tuple, list)):
         if _is_plain(item):
             return item
-        return [_write(each) for each in item]
-    if type(item) in _kinds and dataclasses.is_dataclass(item):
+        return [_encode(element) for element in item]
+    if type(item) in _kind_by_class and dataclasses.is_dataclass(item):
         fields = ((f, getattr(item, f.name)) for f in dataclasses.fields(item) if f.init)
-        written = {
-            f.name: _write_mapping(found) if _is_mapping(f) else f.metadata.get(WRITER, _write)(found)
-            for f, found in fields
-            if not _default(f, found)
+        encoded = {
+            f.name: _encode_mapping(field_value) if _is_mapping(f) else f.metadata.get(WRITER, _encode)(field_value)
+            for f, field_value in fields
+            if not _is_default(f, field_value)
         }
-        return dict(sorted({"kind": _kinds[type(item)], **written}.items()))
+        return dict(sorted({"kind": _kind_by_class[type(item)], **encoded}.items()))
     raise InvalidParameter("item", item, "one of our frozen values")
 
 
-def _write_float(number: float) -> float | str:
+def _encode_float(number: float) -> float | str:
     if math.isnan(number):
         raise InvalidParameter("item", number, "a number")
     return number if math.isfinite(number) else "Infinity" if number > 0 else "-Infinity"
 
 
-def _write_mapping(item: object) -> Any:
-    """Write names and plain values; a value of ours inside would be read back as a mapping, so there is none."""
+def _encode_mapping(item: object) -> Any:
+    """Encode names and plain values; a registered value inside would be decoded as a mapping, so it is refused."""
     if isinstance(item, (tuple, list)):
-        return item if _is_plain(item) else [_write_mapping(each) for each in item]
+        return item if _is_plain(item) else [_encode_mapping(element) for element in item]
     if isinstance(item, Mapping):
         if not all(type(name) in (str, int) for name in item):
             raise InvalidParameter("item", item, "a mapping from texts or whole numbers")
-        return {str(name): _write_mapping(found) for name, found in item.items()}
+        return {str(name): _encode_mapping(entry) for name, entry in item.items()}
     if dataclasses.is_dataclass(item):
         raise InvalidParameter("item", item, "a plain value inside a mapping")
-    return _write(item)
+    return _encode(item)
 
 
 def _is_plain(items: tuple[Any, ...] | list[Any]) -> bool:
-    """Tell whether there is nothing among these to write otherwise: said of many at once, since answers are long."""
-    kinds = set(map(type, items))
-    if float not in kinds:
-        return kinds <= _PLAIN
-    return kinds <= _PLAIN | {float} and all(math.isfinite(each) for each in items if type(each) is float)
+    """Return whether all items are written as they are; checked for many at once, since answers are long."""
+    item_types = set(map(type, items))
+    if float not in item_types:
+        return item_types <= _PLAIN_TYPES
+    return item_types <= _PLAIN_TYPES | {float} and all(
+        math.isfinite(number) for number in items if type(number) is float
+    )
 
 
 def _is_mapping(field: dataclasses.Field[Any]) -> bool:
     return bool(field.metadata.get("sfumato-mapping"))
 
 
-def _default(field: dataclasses.Field[Any], found: object) -> bool:
-    """Tell whether a field says nothing more than its default does: equal, and of the same type."""
-    return type(found) is type(field.default) and found == field.default
+def _is_default(field: dataclasses.Field[Any], field_value: object) -> bool:
+    """Return whether a field equals its default, and has the same type."""
+    return type(field_value) is type(field.default) and field_value == field.default
 
 
-def _read(data: Any) -> Any:
+def _decode(data: Any) -> Any:
     if isinstance(data, list):
-        if _PLAIN.issuperset(map(type, data)):
+        if _PLAIN_TYPES.issuperset(map(type, data)):
             return tuple(data)
-        return tuple(_read(each) for each in data)
+        return tuple(_decode(element) for element in data)
     if not isinstance(data, dict):
         return data
     fields = dict(data)
     kind = fields.pop("kind", None)
-    cls = _known(kind)
+    cls = _class_of_kind(kind)
     if cls is None:
-        raise InvalidParameter("kind", kind, "one of " + ", ".join(sorted(_types)))
-    known = {f.name: _read_mapping if _is_mapping(f) else _read for f in dataclasses.fields(cls) if f.init}
-    refused = InvalidParameter(str(kind), sorted(fields), "an object with the fields " + ", ".join(known))
-    if not set(fields) <= set(known):
-        raise refused
+        raise InvalidParameter("kind", kind, "one of " + ", ".join(sorted(_class_by_kind)))
+    decoders = {f.name: _decode_mapping if _is_mapping(f) else _decode for f in dataclasses.fields(cls) if f.init}
+    refusal = InvalidParameter(str(kind), sorted(fields), "an object with the fields " + ", ".join(decoders))
+    if not set(fields) <= set(decoders):
+        raise refusal
     try:
-        made = cls(**{name: known[name](each) for name, each in fields.items()})
+        decoded = cls(**{name: decoders[name](written_field) for name, written_field in fields.items()})
     except InvalidParameter:
         raise
     except UNFORESEEN as error:  # a field without a default is missing, or has a shape the constructor cannot take
-        raise refused from error
-    _check_values(made)
-    return made
+        raise refusal from error
+    _check_nested_values(decoded)
+    return decoded
 
 
-def _check_values(item: Any) -> None:
-    """Refuse a value that was read with anything else in a field that holds values of ours."""
+def _check_nested_values(item: Any) -> None:
+    """Refuse a decoded value that holds anything else in a field annotated with a registered class."""
     cls: Any = type(item)
     for name, hint in _value_hints(cls).items():
-        found = getattr(item, name)
-        if not _fits(found, hint):
-            raise InvalidParameter(name, found, f"what {_kinds[cls]} has there")
+        field_value = getattr(item, name)
+        if not _matches_hint(field_value, hint):
+            raise InvalidParameter(name, field_value, f"what {_kind_by_class[cls]} has there")
 
 
 @functools.cache
 def _value_hints(cls: type) -> Mapping[str, Any]:
-    """Find the fields of a class whose annotations name classes of ours."""
+    """Return the annotations of a class's fields that name classes of this package."""
     try:
         hints = get_type_hints(cls)
     except NameError:  # a name that is imported for type checkers alone
         return {}
-    fields = (each.name for each in dataclasses.fields(cls) if each.init)
-    return {name: hints[name] for name in fields if _names_ours(hints[name])}
+    field_names = (field.name for field in dataclasses.fields(cls) if field.init)
+    return {name: hints[name] for name in field_names if _names_package_class(hints[name])}
 
 
-def _names_ours(hint: Any) -> bool:
-    return _is_ours(hint) or any(_names_ours(each) for each in get_args(hint))
+def _names_package_class(hint: Any) -> bool:
+    return _is_package_class(hint) or any(_names_package_class(argument) for argument in get_args(hint))
 
 
-def _is_ours(hint: Any) -> bool:
-    """Tell whether an annotation is one class of ours; enumerations are read from texts by the constructors."""
+def _is_package_class(hint: Any) -> bool:
+    """Return whether an annotation is a single class of this package; enumerations are excluded, since constructors
+    read them from texts.
+    """
     if not isinstance(hint, type) or not hint.__module__.startswith("sfumato."):
         return False
     return not issubclass(hint, Enum) and not getattr(hint, "_is_protocol", False)
 
 
-def _fits(found: Any, hint: Any) -> bool:
-    """Tell whether what was read is what an annotation says, as far as it names classes of ours."""
-    if _is_ours(hint):
-        return isinstance(found, hint)
-    inner = get_args(hint)
+def _matches_hint(decoded: Any, hint: Any) -> bool:
+    """Return whether a decoded value matches an annotation, as far as that names classes of this package."""
+    if _is_package_class(hint):
+        return isinstance(decoded, hint)
+    arguments = get_args(hint)
     if get_origin(hint) in (Union, UnionType):
-        return any(_fits(found, each) for each in inner)
+        return any(_matches_hint(decoded, argument) for argument in arguments)
     if hint is NoneType:
-        return found is None
-    if get_origin(hint) is not tuple or not _names_ours(hint):
+        return decoded is None
+    if get_origin(hint) is not tuple or not _names_package_class(hint):
         return True
-    if not isinstance(found, tuple):
+    if not isinstance(decoded, tuple):
         return False
-    if inner[1:] == (...,):
-        return all(_fits(each, inner[0]) for each in found)
-    return len(found) == len(inner) and all(map(_fits, found, inner))
+    if arguments[1:] == (...,):
+        return all(_matches_hint(element, arguments[0]) for element in decoded)
+    return len(decoded) == len(arguments) and all(map(_matches_hint, decoded, arguments))
 
 
-def _read_mapping(data: Any) -> Any:
+def _decode_mapping(data: Any) -> Any:
     if isinstance(data, dict):
-        return {name: _read_mapping(each) for name, each in data.items()}
+        return {name: _decode_mapping(entry) for name, entry in data.items()}
     if isinstance(data, list):
-        return tuple(data) if _PLAIN.issuperset(map(type, data)) else tuple(_read_mapping(each) for each in data)
+        return (
+            tuple(data)
+            if _PLAIN_TYPES.issuperset(map(type, data))
+            else tuple(_decode_mapping(element) for element in data)
+        )
     return data
 
 
-_MOST = 6
-"""Parts of a tuple or a mapping that are shown."""
+_MAX_SHOWN = 6
+"""Elements of a tuple or a mapping that ``spelled`` shows."""
 
 
 def spelled(item: Any) -> str:
-    """Spell a value by its fields: a class takes it as its ``__repr__``."""
-    shown = [each.name for each in fields(item) if each.repr]
-    return f"{type(item).__name__}({', '.join(f'{name}={_part(getattr(item, name))}' for name in shown)})"
+    """Format a value by its fields: a class takes it as its ``__repr__``."""
+    names = [field.name for field in fields(item) if field.repr]
+    return f"{type(item).__name__}({', '.join(f'{name}={_spell(getattr(item, name))}' for name in names)})"
 
 
-def _part(value: object) -> str:
+def _spell(value: object) -> str:
     if isinstance(value, Fraction):
         return text(value)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Mapping):
-        parts = [f"{_part(name)}: {_part(each)}" for name, each in list(value.items())[:_MOST]]
-        return f"{{{_joined(parts, len(value))}}}"
+        entries = [f"{_spell(name)}: {_spell(entry)}" for name, entry in list(value.items())[:_MAX_SHOWN]]
+        return f"{{{_join_shown(entries, len(value))}}}"
     if isinstance(value, tuple):
-        return f"({_joined([_part(each) for each in value[:_MOST]], len(value))})"
+        return f"({_join_shown([_spell(element) for element in value[:_MAX_SHOWN]], len(value))})"
     return repr(value)
 
 
-def _joined(parts: list[str], whole: int) -> str:
-    return ", ".join(parts) + (", …" if whole > len(parts) else "")
+def _join_shown(parts: list[str], total_count: int) -> str:
+    return ", ".join(parts) + (", …" if total_count > len(parts) else "")

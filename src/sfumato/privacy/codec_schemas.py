@@ -1,4 +1,4 @@
-"""The JSON form of a frozen value has a schema, which is made of the types of its fields: nobody writes one by hand.
+"""JSON schemas of frozen values, derived from the types of their fields.
 
 A value that the codec knows has a ``kind``, and may leave out a field that has a default. Any other dataclass is
 written with all of its fields. In both, no further field is allowed.
@@ -33,20 +33,20 @@ _PLAIN: Mapping[Any, Schema] = {
     Any: {"type": ["null", "boolean", "number", "string", "array"]},
     object: {},
 }
-"""By type, what is written of it; ``Any`` is a cell, or a list of cells, and ``object`` what others describe."""
+"""The schema of each plain type; ``Any`` is a cell, or a list of cells, and ``object`` is described elsewhere."""
 
 
 class Schemas:
-    """Schemas refer to each other by name; ``components`` holds those that were needed so far."""
+    """Builds schemas that refer to each other by name; ``components`` holds those needed so far."""
 
     def __init__(self, reference: str, kinds: Mapping[type, str] | None = None) -> None:
         self.components: dict[str, Schema] = {}
         self._reference = reference
         self._kinds = dict(kinds or {})
-        """The kinds of values that write themselves: all of their fields, beside it."""
+        """The kinds of values that write themselves, with all of their fields."""
 
     def of(self, wanted: Any, given: Mapping[Any, Any] | None = None) -> Schema:
-        """Describe what is written of a type, in which variables stand for the types that are given."""
+        """Return the schema of a type; ``given`` maps its type variables to types."""
         if wanted in (given or {}):
             return self.of((given or {})[wanted])
         if wanted in _PLAIN:
@@ -54,43 +54,52 @@ class Schemas:
         origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
         if origin is None:
             return self._class(wanted)
-        for known, describe in self._made:
-            if origin is known or (isinstance(origin, type) and isinstance(known, type) and issubclass(origin, known)):
+        for generic, describe in self._describers:
+            if origin is generic or (
+                isinstance(origin, type) and isinstance(generic, type) and issubclass(origin, generic)
+            ):
                 return describe(self, parts, given)
         return self._fields(origin, dict(zip(origin.__parameters__, parts, strict=True)))
 
     def _class(self, cls: type[Any]) -> Schema:
         if issubclass(cls, Enum):
-            return {"enum": [each.value for each in cls]}
+            return {"enum": [member.value for member in cls]}
         if getattr(cls, "_is_protocol", False):
-            return {"anyOf": [self.of(each) for each in codec.values() if _keeps(each, cls)]}
-        known = codec.written_class(cls)
-        kind = self._kinds.get(cls) or codec.values().get(known)
-        name = known.__name__ if kind is None else kind.replace("/", ".")
+            return {"anyOf": [self.of(registered) for registered in codec.values() if _implements(registered, cls)]}
+        written_class = codec.written_class(cls)
+        kind = self._kinds.get(cls) or codec.values().get(written_class)
+        name = written_class.__name__ if kind is None else kind.replace("/", ".")
         if name not in self.components:
             self.components[name] = {}  # it may be part of itself
-            self.components[name] = self._fields(known, {})
+            self.components[name] = self._fields(written_class, {})
         return {"$ref": self._reference.format(name=name)}
 
     def _fields(self, cls: type[Any], given: Mapping[Any, Any]) -> Schema:
-        """Describe an object with the fields of a dataclass."""
-        known, written = codec.values().get(cls), [each for each in dataclasses.fields(cls) if each.init]
-        kind = known or self._kinds.get(cls)
-        first = {} if kind is None else {"kind": {"const": kind}}
-        left_out = {each.name for each in written if known is not None and each.default is not dataclasses.MISSING}
-        described = {each.name: self.of(_annotated(cls, each), given) for each in written}
+        """Return the schema of an object with the fields of a dataclass."""
+        registered_kind, init_fields = (
+            codec.values().get(cls),
+            [field for field in dataclasses.fields(cls) if field.init],
+        )
+        kind = registered_kind or self._kinds.get(cls)
+        kind_property = {} if kind is None else {"kind": {"const": kind}}
+        optional = {
+            field.name
+            for field in init_fields
+            if registered_kind is not None and field.default is not dataclasses.MISSING
+        }
+        properties = {field.name: self.of(_field_type(cls, field), given) for field in init_fields}
         return {
             "type": "object",
-            "properties": {**first, **described},
-            "required": [*first, *(name for name in described if name not in left_out)],
+            "properties": {**kind_property, **properties},
+            "required": [*kind_property, *(name for name in properties if name not in optional)],
             "additionalProperties": False,
         }
 
     def _union(self, parts: tuple[Any, ...], given: Mapping[Any, Any] | None) -> Schema:
-        return {"anyOf": [self.of(each, given) for each in parts]}
+        return {"anyOf": [self.of(part, given) for part in parts]}
 
     def _literal(self, parts: tuple[Any, ...], _: Mapping[Any, Any] | None) -> Schema:
-        return {"enum": [each.value if isinstance(each, Enum) else each for each in parts]}
+        return {"enum": [part.value if isinstance(part, Enum) else part for part in parts]}
 
     def _mapping(self, parts: tuple[Any, ...], given: Mapping[Any, Any] | None) -> Schema:
         return {"type": "object", "additionalProperties": self.of(parts[1], given)}
@@ -98,10 +107,10 @@ class Schemas:
     def _list(self, parts: tuple[Any, ...], given: Mapping[Any, Any] | None) -> Schema:
         if len(parts) == 1 or parts[1] is ...:
             return {"type": "array", "items": self.of(parts[0], given)}
-        each = [self.of(part, given) for part in parts]
-        return {"type": "array", "prefixItems": each, "minItems": len(each), "maxItems": len(each)}
+        items = [self.of(part, given) for part in parts]
+        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
 
-    _made: tuple[tuple[Any, Callable[..., Schema]], ...] = (
+    _describers: tuple[tuple[Any, Callable[..., Schema]], ...] = (
         (typing.Union, _union),
         (types.UnionType, _union),
         (typing.Literal, _literal),
@@ -110,21 +119,21 @@ class Schemas:
     )
 
 
-def _annotated(cls: type[Any], field: dataclasses.Field[Any]) -> Any:
-    """Give the type of a field, whose annotation is a text in the module of the class that declares it."""
-    home = next(each for each in cls.__mro__ if field.name in inspect.get_annotations(each))
-    alone = types.SimpleNamespace(__annotations__={field.name: field.type})
-    return typing.get_type_hints(alone, vars(sys.modules[home.__module__]))[field.name]
+def _field_type(cls: type[Any], field: dataclasses.Field[Any]) -> Any:
+    """Return the type of a field, whose annotation is a text in the module of the class that declares it."""
+    declaring_class = next(base for base in cls.__mro__ if field.name in inspect.get_annotations(base))
+    annotated = types.SimpleNamespace(__annotations__={field.name: field.type})
+    return typing.get_type_hints(annotated, vars(sys.modules[declaring_class.__module__]))[field.name]
 
 
-def _keeps(cls: type[Any], protocol: type[Any]) -> bool:
-    """Tell whether a class has everything that a protocol names."""
-    own = {*dir(cls), *(each.name for each in dataclasses.fields(cls))}
-    return own.issuperset(_named(protocol))
+def _implements(cls: type[Any], protocol: type[Any]) -> bool:
+    """Return whether a class has every member that a protocol names."""
+    members = {*dir(cls), *(field.name for field in dataclasses.fields(cls))}
+    return members.issuperset(_protocol_members(protocol))
 
 
-def _named(protocol: type[Any]) -> Iterator[str]:
-    for each in protocol.__mro__:
-        if getattr(each, "_is_protocol", False) and each is not typing.Protocol:
-            names = (*vars(each), *inspect.get_annotations(each))
+def _protocol_members(protocol: type[Any]) -> Iterator[str]:
+    for base in protocol.__mro__:
+        if getattr(base, "_is_protocol", False) and base is not typing.Protocol:
+            names = (*vars(base), *inspect.get_annotations(base))
             yield from (name for name in names if not name.startswith("_"))

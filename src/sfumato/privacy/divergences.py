@@ -1,9 +1,9 @@
-"""Two finite distributions P and Q have the divergences defined here: as arrays, dicts or exact Fractions.
+"""Divergences of two finite distributions P and Q, given as arrays, dicts or exact Fractions.
 
 Conventions: an outcome impossible under both (0/0) says nothing; an outcome possible under P alone makes KL, Rényi
 of order ≥ 1 and max-divergence infinite, and goes whole into the hockey-stick divergence, which is the δ at that ε.
 Floats whose sum misses 1 by rounding are scaled to it. These are definitions to compute with: what a release leaks is
-stated by ``Curve.pair``, whose probabilities must sum to exactly 1.
+computed by ``Curve.pair``, whose probabilities must sum to exactly 1.
 
 >>> hockey_stick([0.75, 0.25], [0.25, 0.75], 0)
 0.5
@@ -47,8 +47,8 @@ def renyi(p: Distribution, q: Distribution, order: Number) -> float:
         return math.log(total) / (alpha - 1) if total else math.inf
     # P and Q are close, and the sum is close to 1: its distance from 1 is a sum of terms that are small each.
     common = [(float(b), log_ratio(a, b)) for a, b in zip(pair.p, pair.q, strict=True) if a and b]
-    apart = alpha * float(pair.failure) + (1 - alpha) * float(pair.reversed().failure)
-    return math.log1p(math.fsum(excess_power(b, y, alpha) for b, y in common) - apart) / (alpha - 1)
+    failure_term = alpha * float(pair.failure) + (1 - alpha) * float(pair.reversed().failure)
+    return math.log1p(math.fsum(excess_power(b, y, alpha) for b, y in common) - failure_term) / (alpha - 1)
 
 
 def hockey_stick(p: Distribution, q: Distribution, epsilon: Number) -> float:

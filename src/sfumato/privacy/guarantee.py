@@ -1,4 +1,4 @@
-"""A guarantee says what is promised, to whom, and against which change of the data."""
+"""Guarantees: ε and δ, the privacy unit, and the neighbouring relation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, Number, exact, text
 
 
 class Neighbours(Enum):
-    """Neighbours are two databases that count as differing in one unit (theory: bounded and unbounded DP)."""
+    """The neighbouring relation: which databases count as differing in one unit (unbounded and bounded DP)."""
 
     ADD_REMOVE = "add-remove"
-    """One has a unit that the other lacks; the number of units is protected."""
+    """One unit is added or removed (unbounded DP); the number of units is protected."""
     REPLACE = "replace"
-    """One unit is exchanged for another; the number of units is public."""
+    """One unit is replaced by another (bounded DP); the number of units is public."""
 
     @classmethod
     def of(cls, value: Neighbours | str) -> Neighbours:
@@ -33,7 +33,7 @@ PERIODS = ("hour", "day", "week", "month", "quarter", "year")
 @codec.value("privacy-unit")
 @dataclass(frozen=True)
 class PrivacyUnit:
-    """A privacy unit says whose presence is protected, in words that are printed with every release."""
+    """The unit whose presence is protected, in words that are printed with every release."""
 
     name: str
     """In the singular: "patient", "household", "visit"."""
@@ -44,7 +44,7 @@ class PrivacyUnit:
     path: tuple[str, ...] = ()
     """The foreign keys from the table's row to the id, outermost first; empty when the id is in the row."""
     period_column: str | None = None
-    """The column that periods are read from: days of another column would be other units."""
+    """The column that holds the time of a row: periods of another column would be other units."""
 
     def __post_init__(self) -> None:
         if (
@@ -69,17 +69,20 @@ class PrivacyUnit:
     def __str__(self) -> str:
         if self.every_row:
             return f"one row (one {self.name})"
-        through = f", found through {' → '.join(self.path)}" if self.path else ""
+        path_words = f", found through {' → '.join(self.path)}" if self.path else ""
         if self.period is None:
-            return f"all rows of one {self.name}{through}"
-        by = f", by {self.period_column}" if self.period_column else ""
-        return f"one {self.name}-{self.period} (all rows of one {self.name} within one {self.period}{by}{through})"
+            return f"all rows of one {self.name}{path_words}"
+        column_words = f", by {self.period_column}" if self.period_column else ""
+        return (
+            f"one {self.name}-{self.period} "
+            f"(all rows of one {self.name} within one {self.period}{column_words}{path_words})"
+        )
 
 
 @codec.value("guarantee")
 @dataclass(frozen=True)
 class Guarantee:
-    """(ε, δ)-differential privacy means P(S) ≤ e^ε·Q(S) + δ for neighbours, both ways (Dwork & Roth 2014, Def. 2.4).
+    """(ε, δ)-differential privacy: P(S) ≤ e^ε·Q(S) + δ for all neighbours, both ways (Dwork & Roth 2014, Def. 2.4).
 
     >>> Guarantee(0.1)
     Guarantee(epsilon=0.1, delta=0)
@@ -94,7 +97,7 @@ class Guarantee:
 
     @classmethod
     def of(cls, value: object, name: str = "guarantee") -> Guarantee:
-        """Take the value itself if it is a Guarantee; anything else is refused by name."""
+        """Return the value if it is a Guarantee; refuse anything else by name."""
         if isinstance(value, Guarantee):
             return value
         raise InvalidParameter(name, value, "a Guarantee", fix=f"give {name} as Guarantee(epsilon, delta)")
@@ -108,6 +111,6 @@ class Guarantee:
         return f"({float(self.epsilon):.6g}, {float(self.delta):.3g})-DP"
 
     def implies(self, weaker: Guarantee) -> bool:
-        """Tell whether this guarantee, component by component, is at least as strong."""
+        """Return whether both ε and δ are at most those of the weaker guarantee."""
         weaker = Guarantee.of(weaker, "weaker")
         return self.epsilon <= weaker.epsilon and self.delta <= weaker.delta

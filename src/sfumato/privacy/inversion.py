@@ -1,4 +1,4 @@
-"""δ(ε) of a composition follows from its moments, with a proven error: upper bounds that are bounds, and lower.
+"""Certified bounds of δ(ε) of a composition, by numerical inversion of its moment function.
 
 For the total loss L with moment function M(z) = E[e^{zL}; L < ∞] and any c > 0,
 
@@ -46,22 +46,22 @@ from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 Complex = NDArray[np.complexfloating[Any, Any]]
 Real = NDArray[np.floating[Any]]
 
-_NODES = 1 << 12  # the most nodes on the half line before smoothing ends it
-_FAR_NODES = 1 << 13  # the nodes on the half line when smoothing ends it
-_LATTICE_NODES = 1 << 13  # the most nodes on half a period of a lattice
-_PRECISION = 1e-11  # what aliasing and truncation may add, relative to δ
-_ROUGH = 1e-7  # the same where smoothing is the larger error anyway
+_MAX_NODES = 1 << 12  # nodes on the half line at most, before smoothing truncates it
+_SMOOTHED_NODES = 1 << 13  # nodes on the half line when smoothing truncates it
+_MAX_LATTICE_NODES = 1 << 13  # nodes on half a period of a lattice at most
+_PRECISION = 1e-11  # error allowed to aliasing and truncation, relative to δ
+_SMOOTHED_PRECISION = 1e-7  # the same where smoothing is the larger error anyway
 _WIDER = 1.5  # r: how much wider the second smoothing is
 _ROUNDING = 32 * 2.0**-52
 _CHUNK = 1 << 18  # complex numbers held at once
-_PIECE = 1 << 14  # numbers computed between two looks at which nodes still matter
-_FEW = 256  # nodes that need no cheaper bounds
-_LEAST_C, _MOST_C = 1e-7, 1e15
+_PIECE = 1 << 14  # numbers computed between two prunings of the nodes
+_FEW_NODES = 256  # nodes that need no cheaper bounds
+_SMALLEST_C, _LARGEST_C = 1e-7, 1e15
 
 
 @dataclass(frozen=True)
 class _Stack:
-    """A stack holds members of one family side by side: parameters and counts of shape (members, 1)."""
+    """Members of one family side by side: parameters and counts of shape (members, 1)."""
 
     family: type[FamilyLoss]
     parameters: tuple[Any, ...]
@@ -84,34 +84,34 @@ class _Stack:
         return (self.counts * self.family.log_decay(c, heights, *self.parameters)).sum(0)
 
     def pieces(self, nodes: int, numbers: int = _CHUNK) -> list[_Stack]:
-        """Cut into runs of members small enough to look, between them, which nodes still matter."""
+        """Split into runs of members, small enough to prune the nodes between them."""
         if self.family is PairLoss:
             return [self]
         size = max(1, numbers // max(1, nodes))
-        cuts = range(0, len(self.counts), size)
+        starts = range(0, len(self.counts), size)
         return [
             _Stack(self.family, tuple(p[i : i + size] for p in self.parameters), self.counts[i : i + size])
-            for i in cuts
+            for i in starts
         ]
 
     def spread(self) -> _Stack:
-        """Order the same members so that the first few are spread over all of them."""
+        """Return the same members, reordered so that the first few are spread over all of them."""
         if self.family is PairLoss:
             return self
-        many = len(self.counts)
-        order = np.argsort(np.arange(many) * 0.6180339887498949 % 1.0)
+        size = len(self.counts)
+        order = np.argsort(np.arange(size) * 0.6180339887498949 % 1.0)
         return _Stack(self.family, tuple(p[order] for p in self.parameters), self.counts[order])
 
 
 @dataclass(frozen=True)
 class Moments:
-    """This is the moment function of a composition, one direction."""
+    """The moment function of a composition, in one direction."""
 
     stacks: tuple[_Stack, ...]
     gaussian: float
     """Σμ² of everything Gaussian, kept apart because it adds."""
     slack: float
-    """By how much losses of rounded Gaussians are above: their mass is more than one by a part of it."""
+    """The sum of what rounded Gaussians add to the loss; their mass exceeds one by a part of it."""
     known: bool
     """False when some part is known at real orders alone: then only Chernoff's bound is an upper bound."""
     top: float
@@ -149,7 +149,7 @@ class Moments:
         )
 
     def log(self, z: Complex) -> Complex:
-        """Compute ln M(z)."""
+        """Return ln M(z)."""
         total = self.gaussian / 2 * z * (z + 1) + self.slack * (z + 1)
         for stack in self.stacks:
             for piece in stack.pieces(z.size):
@@ -157,7 +157,7 @@ class Moments:
         return total
 
     def rounding(self, z: Real) -> Real:
-        """Bound what rounding may do to ln M at |z|: every factor within a few units in the last place of its size."""
+        """Bound the rounding error of ln M at |z|: every factor is within a few units in the last place of its size."""
         size = self.count + self.magnitude * (z + 1) + self.gaussian * z * (z + 1) / 2 + 8
         return _ROUNDING * size
 
@@ -177,7 +177,9 @@ def _stacked(group: list[tuple[FamilyLoss, int]]) -> _Stack:
 
 
 def _common_lattice(parts: Sequence[tuple[Loss, int]]) -> tuple[Fraction, Fraction] | None:
-    """Find the coarsest lattice that holds every sum, if each part has one and a common one is not absurdly fine."""
+    """Return the coarsest lattice that holds every sum, if each part has one and the common one is not
+    absurdly fine.
+    """
     spacing, offset = Fraction(0), Fraction(0)
     for loss, count in parts:
         # Not by the largest loss: that of a pair whose finite losses are all negative is 0, and it lies on no lattice.
@@ -197,8 +199,8 @@ def _common_lattice(parts: Sequence[tuple[Loss, int]]) -> tuple[Fraction, Fracti
 
 
 def chernoff(moments: Moments, c: Real) -> tuple[Real, Real]:
-    """Find, for each c, the ε at which order 1 + c is best, and ln of the δ that Rényi divergence of that order proves
-    there.
+    """Return, for each c, the ε at which order 1 + c is best, and ln of the δ that Rényi divergence of that order
+    proves there.
 
     ln δ = K(c) − cε + c·ln c − (1+c)·ln(1+c), K = ln M, stationary where ε = K′(c) + ln(c/(1+c)); K′ by a complex step.
     """
@@ -210,10 +212,10 @@ def chernoff(moments: Moments, c: Real) -> tuple[Real, Real]:
 
 
 def _search(goal: Callable[[Real], NDArray[np.bool_]], *, rounds: int) -> float:
-    """Find the c at which a monotone condition turns false, looking at 33 values at a time: two rounds find it to a few
-    per cent.
+    """Return the c at which a monotone condition turns false; each round evaluates 33 values, and two rounds find it to
+    a few per cent.
     """
-    low, high = math.log(_LEAST_C), math.log(_MOST_C)
+    low, high = math.log(_SMALLEST_C), math.log(_LARGEST_C)
     for _ in range(rounds):
         grid = np.linspace(low, high, 33)
         reached = int(np.count_nonzero(goal(np.exp(grid))))
@@ -223,7 +225,7 @@ def _search(goal: Callable[[Real], NDArray[np.bool_]], *, rounds: int) -> float:
 
 @dataclass(frozen=True)
 class Inversion:
-    """The trapezoidal sum along Re z = c, ready to be evaluated at many ε."""
+    """The trapezoidal sum along Re z = c, which is evaluated at many ε."""
 
     moments: Moments
     c: float
@@ -236,7 +238,7 @@ class Inversion:
     log_peak: float
     """ln M(c), smoothing included."""
     lost: float
-    """What truncation leaves out, relative to e^{ln M(c) − cε}."""
+    """The truncation error, relative to e^{ln M(c) − cε}."""
     rounding: tuple[float, float]
     """Rounding error relative to the same, as a constant and a part that grows with |ε|."""
     smoothing: float
@@ -262,17 +264,19 @@ class Inversion:
         if not narrow < wide:
             return 0.0  # parameters beyond floating point: nothing is claimed
         weight = narrow / (wide - narrow) * (1 + 2.0**-40)
-        found = (1 + weight) * self.at(epsilon, -1) - weight * self.wider.at(epsilon, +1)
-        return max(0.0, found * (1 - 2.0**-50))
+        extrapolated = (1 + weight) * self.at(epsilon, -1) - weight * self.wider.at(epsilon, +1)
+        return max(0.0, extrapolated * (1 - 2.0**-50))
 
     def _between(self, epsilon: float, side: int) -> float:
-        """Bound δ at ε: from the two lattice points around it, or directly."""
+        """Bound δ at ε: by interpolation between the two lattice points around it, or directly."""
         if not self.spacing:
             return self.at(epsilon, side)
-        below = self.offset + self.spacing * math.floor((epsilon - self.offset) / self.spacing)
-        over = max(0.0, epsilon - below)
-        share = min(1.0, math.exp(over - self.spacing) * math.expm1(-over) / math.expm1(-self.spacing))
-        return (1 - share) * self.at(below, side) + share * self.at(below + self.spacing, side)
+        lattice_point = self.offset + self.spacing * math.floor((epsilon - self.offset) / self.spacing)
+        distance = max(0.0, epsilon - lattice_point)
+        upper_weight = min(1.0, math.exp(distance - self.spacing) * math.expm1(-distance) / math.expm1(-self.spacing))
+        return (1 - upper_weight) * self.at(lattice_point, side) + upper_weight * self.at(
+            lattice_point + self.spacing, side
+        )
 
     def at(self, epsilon: float, side: int) -> float:
         """Bound δ(ε) with the smoothing, from above (side +1) or below (−1)."""
@@ -287,8 +291,8 @@ class Inversion:
             return 1.0 if side > 0 else 0.0  # parameters beyond floating point: nothing is known, nothing is claimed
         if side > 0:
             return scale * (total + error)
-        beneath = self.c * self.wrap
-        alias = math.exp(-beneath) / -math.expm1(-beneath)
+        decay = self.c * self.wrap
+        alias = math.exp(-decay) / -math.expm1(-decay)
         if self.smoothing or epsilon + self.wrap < self.moments.top:
             s, bound = self.above
             alias += math.exp(min(600.0, bound - s * epsilon))
@@ -296,37 +300,37 @@ class Inversion:
 
 
 def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inversion:
-    """Compute the sum along Re z = c, made for about this ε and δ."""
+    """Build the sum along Re z = c for about this ε and δ."""
     log_peak = float(moments.log(np.array([c + 0j]))[0].real)
     relative = math.exp(max(-600.0, min(0.0, log_delta - log_peak + c * epsilon)))  # δ beside the largest term
     wrap = _unaliased(moments, c, epsilon, log_delta + math.log(_PRECISION))
     spacing, offset = (float(part) for part in moments.lattice or (0, 0))
     smoothing = lost = 0.0
-    if spacing and wrap / spacing <= 2 * _LATTICE_NODES:
-        half = max(1, math.ceil(wrap / spacing / 2))
-        wrap = spacing * (2 * half + 1)
+    if spacing and wrap / spacing <= 2 * _MAX_LATTICE_NODES:
+        last_node = max(1, math.ceil(wrap / spacing / 2))
+        wrap = spacing * (2 * last_node + 1)
     else:
         spacing = offset = 0.0
-        half, lost = _decayed(moments, c, 2 * math.pi / wrap, log_peak, _PRECISION * relative)
-        if half > _NODES:
-            half = _FAR_NODES
-            wrap = _unaliased(moments, c, epsilon, log_delta + math.log(_ROUGH))
-            smoothing, lost = _smoothed(half * 2 * math.pi / wrap, _ROUGH * relative)
+        last_node, lost = _decayed(moments, c, 2 * math.pi / wrap, log_peak, _PRECISION * relative)
+        if last_node > _MAX_NODES:
+            last_node = _SMOOTHED_NODES
+            wrap = _unaliased(moments, c, epsilon, log_delta + math.log(_SMOOTHED_PRECISION))
+            smoothing, lost = _smoothed(last_node * 2 * math.pi / wrap, _SMOOTHED_PRECISION * relative)
     step = 2 * math.pi / wrap
-    nodes = c + 1j * step * np.arange(half + 1)
+    nodes = c + 1j * step * np.arange(last_node + 1)
     weights = _kernel(nodes, spacing) * (step / math.pi)
     weights[0] /= 2
     log_peak += smoothing**2 / 2 * c * (c + 1)
     size, sizes = np.abs(nodes), np.abs(weights)
     rounding = moments.rounding(size) + _ROUNDING * (_WIDER * smoothing) ** 2 * size * (size + 1)
-    floor = (1e-3 * _ROUGH * relative if smoothing else 2.0**-64 * sizes[0]) / nodes.size
-    kept, values, dropped = _pruned(moments, nodes, smoothing, sizes, floor)
+    floor = (1e-3 * _SMOOTHED_PRECISION * relative if smoothing else 2.0**-64 * sizes[0]) / nodes.size
+    kept_nodes, ratios, dropped = _pruned(moments, nodes, smoothing, sizes, floor)
     inversion = Inversion(
         moments=moments,
         c=c,
         wrap=wrap,
-        heights=nodes[kept].imag,
-        terms=values * weights[kept],
+        heights=nodes[kept_nodes].imag,
+        terms=ratios * weights[kept_nodes],
         log_peak=log_peak,
         lost=lost + dropped,
         rounding=(float((sizes * rounding).sum()), _ROUNDING * float((sizes * size).sum())),
@@ -339,14 +343,14 @@ def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inve
 
 
 def _widened(inversion: Inversion) -> Inversion:
-    """Compute the same sum with the second smoothing, which makes every term smaller beside the largest."""
-    more = (_WIDER**2 - 1) * inversion.smoothing**2 / 2
+    """Return the sum with the second smoothing, which makes every term smaller beside the largest."""
+    extra_variance = (_WIDER**2 - 1) * inversion.smoothing**2 / 2
     c = inversion.c
     z = c + 1j * inversion.heights
     return replace(
         inversion,
-        terms=inversion.terms * np.exp(more * (z * (z + 1) - c * (c + 1))),
-        log_peak=inversion.log_peak + more * c * (c + 1),
+        terms=inversion.terms * np.exp(extra_variance * (z * (z + 1) - c * (c + 1))),
+        log_peak=inversion.log_peak + extra_variance * c * (c + 1),
         smoothing=_WIDER * inversion.smoothing,
     )
 
@@ -354,22 +358,22 @@ def _widened(inversion: Inversion) -> Inversion:
 def _kernel(z: Complex, spacing: float) -> Complex:
     if not spacing:
         return 1 / (z * (z + 1))
-    ends = np.expm1(-z * spacing) * np.expm1(-(z + 1) * spacing)
-    return spacing * np.exp(-z * spacing) * -math.expm1(-spacing) / ends
+    denominator = np.expm1(-z * spacing) * np.expm1(-(z + 1) * spacing)
+    return spacing * np.exp(-z * spacing) * -math.expm1(-spacing) / denominator
 
 
 def _aliases_above(moments: Moments, c: float, wrap: float, epsilon: float, smoothing: float) -> tuple[float, float]:
-    """Find (s, b): the aliases above ε add at most e^{b − sε}, for the s that is best at this ε."""
+    """Return (s, b) such that the aliases above ε add at most e^{b − sε}, for the s that is best at this ε."""
     s = c * np.array([1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0, 5.0, 10.0])
     log_moment = moments.log(s + 0j).real + moments.rounding(s) + smoothing**2 / 2 * s * (s + 1)
-    over = (s - c) * wrap
-    bounds = log_moment - s * np.log1p(1 / s) - np.log1p(s) - over - np.log(-np.expm1(-over))
+    exponent = (s - c) * wrap
+    bounds = log_moment - s * np.log1p(1 / s) - np.log1p(s) - exponent - np.log(-np.expm1(-exponent))
     best = int(np.argmin(bounds - s * epsilon))
     return float(s[best]), float(bounds[best])
 
 
 def _unaliased(moments: Moments, c: float, epsilon: float, goal: float) -> float:
-    """Find a Λ at which the logarithm of what aliases add is below the goal."""
+    """Return a Λ at which ln of the aliasing error is below the goal."""
     wrap = -goal / c
     for _ in range(12):
         s, bound = _aliases_above(moments, c, wrap, epsilon, 0.0)
@@ -380,11 +384,13 @@ def _unaliased(moments: Moments, c: float, epsilon: float, goal: float) -> float
 
 
 def _decayed(moments: Moments, c: float, step: float, log_peak: float, allowed: float) -> tuple[int, float]:
-    """Count the nodes until the rest is provably below what is allowed, and give that rest, both relative to M(c)."""
+    """Return the number of nodes after which the truncation error is provably within the allowed one, and that error,
+    both relative to M(c).
+    """
     half, lost = 16, math.inf
-    if moments.log_bound(c, step * _NODES) - log_peak > math.log(allowed * math.pi * step * _NODES):
-        return 2 * _NODES, lost  # the bound falls along the line: it is not met before either
-    while half <= _NODES:
+    if moments.log_bound(c, step * _MAX_NODES) - log_peak > math.log(allowed * math.pi * step * _MAX_NODES):
+        return 2 * _MAX_NODES, lost  # the bound falls along the line, so it is not met at fewer nodes either
+    while half <= _MAX_NODES:
         t = step * half
         lost = math.exp(min(0.0, moments.log_bound(c, t) - log_peak)) / (math.pi * t)
         if lost <= allowed:
@@ -394,7 +400,7 @@ def _decayed(moments: Moments, c: float, step: float, log_peak: float, allowed: 
 
 
 def _smoothed(t: float, allowed: float) -> tuple[float, float]:
-    """Find the μ of an extra release that ends the sum at height t, and what is lost there."""
+    """Return the μ of an extra release that truncates the sum at height t, and the truncation error there."""
     decay = max(1.0, -math.log(min(0.5, allowed * math.pi * t)))
     return math.sqrt(2 * decay) / t, math.exp(-decay) / (math.pi * t)
 
@@ -402,7 +408,7 @@ def _smoothed(t: float, allowed: float) -> tuple[float, float]:
 def _pruned(
     moments: Moments, nodes: Complex, smoothing: float, sizes: Real, floor: float
 ) -> tuple[NDArray[np.intp], Complex, float]:
-    """Keep the nodes that matter: give these, M(z)/M(c) there, and the sum of the terms left out, each of them below
+    """Return the nodes that matter, M(z)/M(c) there, and a bound on the sum of the dropped terms, each of them below
     the floor.
 
     Each factor is largest on the real axis, so a product of some factors bounds the product of all: nodes already
@@ -426,13 +432,15 @@ def _pruned(
 def _near(
     moments: Moments, nodes: Complex, smoothing: float, sizes: Real, floor: float
 ) -> tuple[NDArray[np.intp], float]:
-    """Find the nodes that cheap bounds of a few factors cannot rule out, and bound the sum of the others' terms."""
+    """Return the nodes that cheap bounds of a few factors cannot rule out, and a bound on the sum of the
+    others' terms.
+    """
     heights, kept = nodes.imag, np.arange(nodes.size)
     c, dropped = float(nodes[0].real), 0.0
     total = -(moments.gaussian + smoothing**2) / 2 * heights * heights
     by_decay = sorted(moments.stacks, key=lambda stack: stack.family is not DiscreteGaussianLoss)
     pieces = (piece for stack in by_decay for piece in stack.spread().pieces(nodes.size, 4 * _PIECE))
-    while kept.size > _FEW:
+    while kept.size > _FEW_NODES:
         bounds = np.exp(total) * sizes[kept] * (1 + 2.0**-10)  # more than rounding can take from any of them
         large = bounds >= floor
         dropped += float(bounds[~large].sum())
@@ -445,21 +453,21 @@ def _near(
 
 
 def _log_chernoff(moments: Moments, c: float, epsilon: float) -> float:
-    """Compute ln of Chernoff's bound on δ(ε) at one c, rounded up."""
-    at = np.array([c])
-    value = float((moments.log(at + 0j).real + moments.rounding(at))[0])
+    """Return ln of Chernoff's bound on δ(ε) at one c, rounded up."""
+    c_array = np.array([c])
+    value = float((moments.log(c_array + 0j).real + moments.rounding(c_array))[0])
     return value - c * epsilon - c * math.log1p(1 / c) - math.log1p(c) + _ROUNDING * c * epsilon
 
 
 def _contour(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inversion:
-    """Choose Chernoff's c to invert at; for large δ, where that c is tiny, at one where M(c)e^{−cε} is still small."""
+    """Invert at Chernoff's c or, for large δ, where that c is tiny, at one where M(c)e^{−cε} is still small."""
     if log_delta > -3:
         c = max(c, _search(lambda grid: moments.log(grid + 0j).real - grid * epsilon < 2, rounds=2))
     return invert(moments, c, epsilon, log_delta)
 
 
 def delta_range_of(moments: Moments, epsilon: float) -> tuple[float, float]:
-    """Lower and upper bounds of δ(ε) ≥ 0, the failure apart."""
+    """Return lower and upper bounds of δ(ε) ≥ 0, without the failure."""
     if epsilon >= moments.top:
         return 0.0, 0.0
     with np.errstate(all="ignore"):
@@ -474,7 +482,9 @@ def delta_range_of(moments: Moments, epsilon: float) -> tuple[float, float]:
 
 
 def epsilon_range_of(moments: Moments, least: float, most: float) -> tuple[float, float]:
-    """Bound from below the ε ≥ 0 where δ(ε) is ``most``, and from above that where it is ``least``; failure apart."""
+    """Bound from below the ε ≥ 0 where δ(ε) is ``most``, and from above that where it is ``least``; without the
+    failure.
+    """
     goal = math.log(max(least, 1e-310, 1e-6 * most))
     with np.errstate(all="ignore"):
         c = _search(lambda grid: chernoff(moments, grid)[1] > goal, rounds=2 if moments.known else 6)
@@ -488,25 +498,26 @@ def epsilon_range_of(moments: Moments, least: float, most: float) -> tuple[float
 
 
 def _root(bound: Callable[[float], float], delta: float, start: float, contour: Inversion, *, side: int) -> float:
-    """Find ε with bound(ε) ≤ δ (side +1) or bound(ε) > δ (side −1), close to equality; 0 or infinity if none was found.
+    """Return an ε with bound(ε) ≤ δ (side +1) or bound(ε) > δ (side −1), close to equality; 0 or infinity if none was
+    found.
 
     Steps of ln(bound/δ)/c converge fast because c is about the bound's own logarithmic slope; secants take over.
-    What is returned has been checked: the last steps go to the safe side, ever further, until one is.
+    The returned ε has been checked: the last steps go to the safe side, ever further, until one is on it.
     """
     low, high, x = 0.0, math.inf, start
-    slope, close = contour.c, 1e-8 if contour.smoothing else 1e-10
-    last_x, last_log = math.nan, math.nan
+    slope, tolerance = contour.c, 1e-8 if contour.smoothing else 1e-10
+    previous_x, previous_excess = math.nan, math.nan
     for attempt in range(60):
         value = bound(x)
         low, high = (max(low, x), high) if value > delta else (low, min(high, x))
         excess = math.log(max(value, 1e-300) / delta)
-        secant = (last_log - excess) / (x - last_x) if x != last_x else math.nan
-        move = excess / (secant if slope / 100 < secant < slope * 100 else slope)
-        settled = (value > delta) is (side < 0) and abs(move) <= close * x
-        if settled or high - low <= 1e-13 * high:
+        secant = (previous_excess - excess) / (x - previous_x) if x != previous_x else math.nan
+        step = excess / (secant if slope / 100 < secant < slope * 100 else slope)
+        converged = (value > delta) is (side < 0) and abs(step) <= tolerance * x
+        if converged or high - low <= 1e-13 * high:
             break
-        last_x, last_log = x, excess
-        x += move + side * close / 10 * x * 2 ** max(0, attempt - 6)
+        previous_x, previous_excess = x, excess
+        x += step + side * tolerance / 10 * x * 2 ** max(0, attempt - 6)
         if not low < x < high:
             x = (low + high) / 2 if math.isfinite(high) else 2 * low + 1e-9
     return high if side > 0 else low

@@ -1,10 +1,8 @@
-"""Promises have losses too: any release that is known to be (ε, δ)-DP, bounded-range or ρ-zCDP has one, and any two
-finite distributions have one.
+"""Privacy losses: one frozen value per dominating pair (P, Q), and the losses of (ε, δ)-DP, bounded-range and ρ-zCDP
+releases and of finite pairs.
 
-Privacy losses are defined here where they are known exactly: one frozen value per dominating pair (P, Q).
-
-For z ~ P the privacy loss is L = ln(P(z)/Q(z)). Every family here says the same few things about it, all for one
-direction; ``reversed()`` is the other (P and Q exchanged), and symmetric pairs are their own reverse:
+For z ~ P the privacy loss is L = ln(P(z)/Q(z)). Every family has the same interface, for one direction of the pair;
+``reversed()`` is the other direction (P and Q exchanged), and symmetric pairs are their own reverse:
 
 - ``pure``: the max-divergence D∞ of the pair outside its failure, or None where it is infinite
 - ``failure``: the mass of P where Q = 0, the atom of L at +∞
@@ -16,7 +14,7 @@ direction; ``reversed()`` is the other (P and Q exchanged), and symmetric pairs 
   members of the family at once; ``log_bound(c, t, *parameters)``: at least ln|E e^{(c+is)L}| for every s ≥ t
 - ``lattice``: (spacing, offset) when L lives on offset + spacing·ℤ, else None
 - ``group(k)``: the loss when k units change together
-- ``factors``: pairs whose product dominates this one, by which it is composed, where it is not itself such a pair
+- ``factors``: pairs whose product dominates this one and replaces it in compositions, where it is no pair itself
 
 Why one pair may stand for a mechanism: a pair dominates when its hockey-stick divergence is at least that of every
 pair of neighbours, for every ε; products of dominating pairs dominate adaptive compositions (Zhu, Dong & Wang 2022,
@@ -49,13 +47,15 @@ Real = NDArray[np.floating[Any]]
 LARGE = 30.0
 """Beyond this e^x − 1 is e^x to the last bit, and logarithms are taken term by term."""
 ROUNDING = 8 * 2.0**-52
-"""A few units in the last place: what each elementary step of a closed form may be off."""
+"""The relative error of each elementary step of a closed form: a few units in the last place."""
 ZERO = Fraction(0)
 
 
 @dataclass(frozen=True)
 class Loss(ABC):
-    """All families share this: a symmetric pair without failure, nothing known in closed form but its moments."""
+    """The interface of all families; by default a symmetric pair without failure, of which only the moments are known
+    in closed form.
+    """
 
     moments_known: ClassVar[bool] = True
 
@@ -77,33 +77,35 @@ class Loss(ABC):
 
     @property
     def trivial(self) -> bool:
-        """Tell whether both worlds look alike: nothing leaks."""
+        """Whether P = Q: nothing leaks."""
         return self.pure == 0 and not self.failure
 
     @property
     def flat(self) -> bool:
-        """Tell whether the loss is 0 wherever it is finite: such a loss lies on every lattice."""
+        """Whether the loss is 0 wherever it is finite: such a loss lies on every lattice."""
         return self.pure == 0
 
     @property
     def sort_key(self) -> tuple[Any, ...]:
-        """Order equal bags of losses in one way; floats decide quickly, exact fields only between equal floats."""
+        """A total order on losses, so that equal bags are listed alike; floats decide first, exact fields between equal
+        floats.
+        """
         exact_fields = tuple(getattr(self, f.name) for f in fields(self))
         return type(self).__name__, tuple(float(x) for x in exact_fields if isinstance(x, Fraction)), exact_fields
 
     def __repr__(self) -> str:
-        written = (f"{f.name}={_show(getattr(self, f.name))}" for f in fields(self))
-        return f"{type(self).__name__}({', '.join(written)})"
+        field_texts = (f"{f.name}={_format_field(getattr(self, f.name))}" for f in fields(self))
+        return f"{type(self).__name__}({', '.join(field_texts)})"
 
     @property
     def factors(self) -> tuple[tuple[Loss, int], ...]:
-        """Give the pairs, and how often each, that stand for this one where losses are composed."""
+        """The pairs, with multiplicities, that replace this loss in compositions."""
         return ((self, 1),)
 
     @property
     def alternatives(self) -> tuple[tuple[Loss, tuple[tuple[Loss, int], ...]], ...]:
-        """Give the products of pairs of which the worst stands for this loss where it is alone, each after a loss that
-        bounds it; none where it is known otherwise.
+        """The products of pairs the worst of which gives this loss's δ(ε) when it is not composed, each with a loss
+        that bounds it quickly; empty where it is known otherwise.
         """
         return ()
 
@@ -111,19 +113,19 @@ class Loss(ABC):
         return self
 
     def symmetrised(self) -> Loss:
-        """Find a loss that dominates this one and its reverse at every real ε."""
+        """Return a loss that dominates this one and its reverse at every real ε."""
         return self
 
     @abstractmethod
     def renyi(self, order: float) -> float:
-        """Give D_α of the pair outside its failure."""
+        """Return D_α of the pair outside its failure."""
 
     def delta(self, epsilon: float) -> tuple[float, float] | None:  # noqa: ARG002
         return None
 
     @abstractmethod
     def group(self, k: int) -> Loss:
-        """Give the loss when k units change together."""
+        """Return the loss when k units change together."""
 
     @property
     def magnitude(self) -> float:
@@ -133,17 +135,17 @@ class Loss(ABC):
 
 @dataclass(frozen=True, repr=False)
 class FamilyLoss(Loss):
-    """This is a loss of a family whose moments are known in closed form: many of it are composed at once."""
+    """A loss of a family whose moments are known in closed form, so that many members are composed at once."""
 
     @property
     @abstractmethod
     def parameters(self) -> tuple[Any, ...]:
-        """Give what ``log_moment`` takes, as floats (or, for a finite pair, arrays)."""
+        """The arguments of ``log_moment``, as floats (for a finite pair, arrays)."""
 
     @staticmethod
     @abstractmethod
     def log_moment(z: Complex, *parameters: Any) -> Complex:
-        """Give ln E_P[e^{zL}; L < ∞] at each z, for many members of the family at once."""
+        """Return ln E_P[e^{zL}; L < ∞] at each z, for many members of the family at once."""
 
     @classmethod
     def log_bound(cls, c: float, t: float, *parameters: Any) -> Real:  # noqa: ARG003
@@ -152,38 +154,40 @@ class FamilyLoss(Loss):
 
     @classmethod
     def log_decay(cls, c: float, heights: Real, *parameters: Any) -> Real:
-        """Bound ln|M(c + it)/M(c)| from above at each height t, for all members or each: cheaper than the moment."""
+        """Bound ln|M(c + it)/M(c)| from above at each height t, for each member: cheaper than the moment."""
         at_c = cls.log_moment(np.array([c + 0j]), *parameters).real
         return cls.log_moment(c + 1j * heights, *parameters).real - at_c
 
 
 def two_atoms(high: Real, low: Real, phase: Real) -> Real:
-    """Compute ln of a bound of |E e^{itL}| when L = ±x with these probabilities, phase = tx, and anything otherwise.
+    """Return ln of a bound of |E e^{itL}| when L = ±x with these probabilities and arbitrary otherwise; phase = tx.
 
     |high·e^{i·phase} + low·e^{−i·phase}|² = (high + low)² − 4·high·low·sin²(phase).
     """
-    both = high + low
-    turned = np.sqrt(np.maximum(0.0, both * both - 4 * high * low * np.sin(phase) ** 2))
-    return np.log(np.maximum(0.0, 1 - both) + turned + ROUNDING * (1 + np.abs(phase)))
+    total = high + low
+    magnitude = np.sqrt(np.maximum(0.0, total * total - 4 * high * low * np.sin(phase) ** 2))
+    return np.log(np.maximum(0.0, 1 - total) + magnitude + ROUNDING * (1 + np.abs(phase)))
 
 
-def _show(value: object) -> str:
+def _format_field(value: object) -> str:
     if isinstance(value, tuple):
-        more = ", …" if len(value) > 4 else ""
-        return f"({', '.join(_show(each) for each in value[:4])}{more})"
+        ellipsis = ", …" if len(value) > 4 else ""
+        return f"({', '.join(_format_field(element) for element in value[:4])}{ellipsis})"
     return text(value) if isinstance(value, Fraction) else str(value)
 
 
 def sum_above(values: Iterable[tuple[Fraction | None, int]]) -> Fraction | None:
-    """Sum count·value: exact for a few kinds, each rounded up to 1e-30 for many, whose denominators would explode."""
-    known = []
+    """Sum count·value: exactly for a few values; for many, whose denominators would explode, each rounded up
+    to 1e-30.
+    """
+    terms = []
     for value, count in values:
         if value is None:
             return None
-        known.append((value, count))
-    if len(known) <= 16:
-        return sum((count * value for value, count in known), ZERO)
-    return from_units(sum(count * charge_units(value) for value, count in known))
+        terms.append((value, count))
+    if len(terms) <= 16:
+        return sum((count * value for value, count in terms), ZERO)
+    return from_units(sum(count * charge_units(value) for value, count in terms))
 
 
 _LONGEST_CHAIN = 8
@@ -192,7 +196,7 @@ _LONGEST_CHAIN = 8
 @codec.value("response-loss")
 @dataclass(frozen=True, repr=False)
 class ResponseLoss(FamilyLoss):
-    """This is the loss of randomised response over ``choices`` answers, with probability ``delta`` revealing all.
+    """The loss of randomised response over ``choices`` answers that reveals everything with probability ``reveal``.
 
     With two choices it dominates every (ε, δ)-DP mechanism (Kairouz, Oh & Viswanath 2015, Thm 3.4).
     M(z) − 1 = (1 − e^{−zε})(e^{zε} − e^{−ε})/(1 + (k−1)e^{−ε}), outside the failure.
@@ -227,13 +231,13 @@ class ResponseLoss(FamilyLoss):
 
     def renyi(self, order: float) -> float:
         x, k, _ = self.parameters
-        z, others = order - 1, 1 + (k - 1) * math.exp(-x)
+        z, normaliser = order - 1, 1 + (k - 1) * math.exp(-x)
         if z == 0:
-            return x * -math.expm1(-x) / others
+            return x * -math.expm1(-x) / normaliser
         y = z * x
         if y > LARGE:
-            return x + math.log((1 + (k - 2) * math.exp(-x - y) + math.exp(-x - 2 * y)) / others) / z
-        return math.log1p(-math.expm1(-y) * (math.expm1(y) - math.expm1(-x)) / others) / z
+            return x + math.log((1 + (k - 2) * math.exp(-x - y) + math.exp(-x - 2 * y)) / normaliser) / z
+        return math.log1p(-math.expm1(-y) * (math.expm1(y) - math.expm1(-x)) / normaliser) / z
 
     @staticmethod
     def log_moment(z: Complex, *parameters: Any) -> Complex:
@@ -247,8 +251,10 @@ class ResponseLoss(FamilyLoss):
     @classmethod
     def log_decay(cls, c: float, heights: Real, *parameters: Any) -> Real:
         x, k, reveal = parameters
-        rest = np.log1p(-reveal) - np.log1p((k - 1) * np.exp(-x)) - cls.log_moment(np.array([c + 0j]), *parameters).real
-        return two_atoms(np.exp(c * x + rest), np.exp(-(c + 1) * x + rest), x * heights)
+        log_scale = (
+            np.log1p(-reveal) - np.log1p((k - 1) * np.exp(-x)) - cls.log_moment(np.array([c + 0j]), *parameters).real
+        )
+        return two_atoms(np.exp(c * x + log_scale), np.exp(-(c + 1) * x + log_scale), x * heights)
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         x, k, reveal = self.parameters
@@ -257,7 +263,7 @@ class ResponseLoss(FamilyLoss):
         return value, ROUNDING * (value + x * (1 - gap))
 
     def group(self, k: int) -> ResponseLoss:
-        """Give (kε, δ(1 + e^ε + … + e^{(k−1)ε})): the definition applied along a chain of k neighbours (Dwork & Roth
+        """Return (kε, δ(1 + e^ε + … + e^{(k−1)ε})): the definition applied along a chain of k neighbours (Dwork & Roth
         2014, Thm 2.2).
         """
         if k == 1:
@@ -276,7 +282,8 @@ class ResponseLoss(FamilyLoss):
 @codec.value("bounded-range-loss")
 @dataclass(frozen=True, repr=False)
 class BoundedRangeLoss(FamilyLoss):
-    """A bounded-range loss spans at most ``eta`` for each pair of neighbours (the exponential mechanism).
+    """The loss of a release whose privacy loss spans at most ``eta`` for each pair of neighbours (the exponential
+    mechanism).
 
     The worst pairs have two atoms, at t and t − η, for some t (Dong, Durfee & Rogers 2020, Lemma 1), and ``renyi`` is
     the supremum of their divergences over t, in closed form. Their hockey-stick divergences are
@@ -322,29 +329,29 @@ class BoundedRangeLoss(FamilyLoss):
 
     @classmethod
     def log_bound(cls, c: float, t: float, *parameters: Any) -> Real:
-        """The integral over an interval falls as 1/|2z + 1|."""
+        """Use that the integral over an interval decays as 1/|2z + 1|."""
         (eta,) = parameters
         ends = 1 + np.exp(-(2 * c + 1) * eta)
-        along = c * eta + np.log(ends / (-np.expm1(-eta) * abs(complex(2 * c + 1, 2 * t))))
-        return np.minimum(super().log_bound(c, t, eta), along)
+        decaying = c * eta + np.log(ends / (-np.expm1(-eta) * abs(complex(2 * c + 1, 2 * t))))
+        return np.minimum(super().log_bound(c, t, eta), decaying)
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         eta = float(self.eta)
         if epsilon > eta * (1 + ROUNDING):  # surely beyond the largest loss, not by rounding alone
             return 0.0, 0.0
         gap = -math.expm1(min(0.0, epsilon - eta) / 2)
-        width, most = -math.expm1(-eta), gap + ROUNDING * eta
-        return gap * (gap / width), ROUNDING * most * ((most + eta * (1 - gap)) / width)
+        width, gap_above = -math.expm1(-eta), gap + ROUNDING * eta
+        return gap * (gap / width), ROUNDING * gap_above * ((gap_above + eta * (1 - gap)) / width)
 
     def group(self, k: int) -> BoundedRangeLoss:
-        """Ranges of a chain of k neighbours add."""
+        """Add the ranges along a chain of k neighbours."""
         return BoundedRangeLoss(k * self.eta)
 
 
 @codec.value("concentrated-loss")
 @dataclass(frozen=True, repr=False)
 class ConcentratedLoss(Loss):
-    """This is the loss of anything ρ-zCDP: D_α ≤ ρα for all α > 1 and no more is known (Bun & Steinke 2016).
+    """The loss of any ρ-zCDP release: only D_α ≤ ρα for all α > 1 is known (Bun & Steinke 2016).
 
     No single pair dominates, so only moments at real orders exist; N(ρ, 2ρ) attains the bound and gives lower bounds.
     """
@@ -363,14 +370,14 @@ class ConcentratedLoss(Loss):
         return order * float(self.rho)
 
     def group(self, k: int) -> ConcentratedLoss:
-        """Give k²ρ (Bun & Steinke 2016, Prop. 1.9)."""
+        """Return the loss for k²ρ (Bun & Steinke 2016, Prop. 1.9)."""
         return ConcentratedLoss(k * k * self.rho)
 
 
 @codec.value("pair-loss")
 @dataclass(frozen=True, repr=False)
 class PairLoss(FamilyLoss):
-    """This is the loss of any two finite distributions, outcome by outcome, with exact probabilities.
+    """The loss of any two finite distributions, outcome by outcome, with exact probabilities.
 
     Outside the failure the pair is P′ = P given Q > 0 against Q′ = Q given P > 0: with f the larger failure
     of the two directions, P = (1−f)P′ + fN and Q = (1−f)Q′ + fN′ for some N, N′, as an account needs.
@@ -385,14 +392,14 @@ class PairLoss(FamilyLoss):
         object.__setattr__(self, "q", q)
 
     def reversed(self) -> PairLoss:
-        return self._known(self.q, self.p)
+        return self._unchecked(self.q, self.p)
 
     def symmetrised(self) -> PairLoss:
-        return self._known(*pairs.symmetrised(self.p, self.q))
+        return self._unchecked(*pairs.symmetrised(self.p, self.q))
 
     @staticmethod
-    def _known(p: pairs.Exact, q: pairs.Exact) -> PairLoss:
-        """Make a pair derived from validated ones: its numbers may have more digits than a public number has."""
+    def _unchecked(p: pairs.Exact, q: pairs.Exact) -> PairLoss:
+        """Build a pair derived from validated ones: its numbers may have more digits than a public number."""
         pair = object.__new__(PairLoss)
         object.__setattr__(pair, "p", p)
         object.__setattr__(pair, "q", q)
@@ -407,18 +414,18 @@ class PairLoss(FamilyLoss):
         return 1 - sum((a for a, _ in self._common), ZERO)
 
     @property
-    def _other_failure(self) -> Fraction:
+    def _reverse_failure(self) -> Fraction:
         return 1 - sum((b for _, b in self._common), ZERO)
 
     @cached_property
-    def _outside(self) -> list[tuple[float, float]]:
-        """Give (Q′, ln P′/Q′) for each common outcome."""
-        p_mass, q_mass = 1 - self.failure, 1 - self._other_failure
+    def _conditioned(self) -> list[tuple[float, float]]:
+        """(Q′, ln P′/Q′) for each common outcome."""
+        p_mass, q_mass = 1 - self.failure, 1 - self._reverse_failure
         return [(float(b / q_mass), log_ratio(a / p_mass, b / q_mass)) for a, b in self._common]
 
     @property
     def pure(self) -> Fraction:
-        return _rounded_up(max((y for _, y in self._outside), default=0.0))
+        return _round_up(max((y for _, y in self._conditioned), default=0.0))
 
     @property
     def trivial(self) -> bool:
@@ -430,19 +437,19 @@ class PairLoss(FamilyLoss):
 
     @property
     def top(self) -> Fraction | None:
-        return _rounded_up(max((log_ratio(a, b) for a, b in self._common), default=0.0))
+        return _round_up(max((log_ratio(a, b) for a, b in self._common), default=0.0))
 
     def renyi(self, order: float) -> float:
         z = order - 1
-        most = max((math.log(b) + order * y for b, y in self._outside if b), default=0.0)
-        if most > LARGE:
-            scaled = math.fsum(math.exp(math.log(b) + order * y - most) for b, y in self._outside if b)
-            return (most + math.log(scaled)) / z if z else self._mean()
-        excess = math.fsum(excess_power(b, y, order) for b, y in self._outside)
+        log_largest = max((math.log(b) + order * y for b, y in self._conditioned if b), default=0.0)
+        if log_largest > LARGE:
+            scaled = math.fsum(math.exp(math.log(b) + order * y - log_largest) for b, y in self._conditioned if b)
+            return (log_largest + math.log(scaled)) / z if z else self._mean()
+        excess = math.fsum(excess_power(b, y, order) for b, y in self._conditioned)
         return math.log1p(max(0.0, excess)) / z if z else max(0.0, excess)
 
     def _mean(self) -> float:
-        return math.fsum(math.exp(math.log(b) + y) * y for b, y in self._outside if b)
+        return math.fsum(math.exp(math.log(b) + y) * y for b, y in self._conditioned if b)
 
     @property
     def parameters(self) -> tuple[Real, Real]:
@@ -456,7 +463,7 @@ class PairLoss(FamilyLoss):
             return np.full((1, z.size), -np.inf + 0j)
         logs = np.log(mass) + loss * z.real
         lift = logs.max(0)
-        real, imaginary = _turned(np.exp(logs - lift), loss * z.imag)
+        real, imaginary = _weighted_phase_sum(np.exp(logs - lift), loss * z.imag)
         return (lift + np.log(np.hypot(real, imaginary)) + 1j * np.arctan2(imaginary, real))[None, :]
 
     @classmethod
@@ -466,7 +473,7 @@ class PairLoss(FamilyLoss):
             return super().log_decay(c, heights, *parameters)
         logs = np.log(mass) + loss * c
         weights = np.exp(logs - logs.max())
-        return np.log(np.hypot(*_turned(weights, loss * heights)) / weights.sum())[None, :]
+        return np.log(np.hypot(*_weighted_phase_sum(weights, loss * heights)) / weights.sum())[None, :]
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         growth = Fraction(math.exp(min(700.0, epsilon))) * Fraction(math.exp(max(0.0, min(700.0, epsilon - 700.0))))
@@ -474,7 +481,8 @@ class PairLoss(FamilyLoss):
         return math.fsum(gaps), ROUNDING * (1 + epsilon)
 
     def group(self, k: int) -> Loss:
-        """Give 1 − (1−f)^{∘k} for the trade-off function f of both directions (Dong, Roth & Su 2022, Thm 2.14).
+        """Return the pair with trade-off 1 − (1−f)^{∘k}, f the trade-off function of both directions (Dong, Roth & Su
+        2022, Thm 2.14).
 
         Its corners multiply with k, so long chains fall back to the rule for (ε, δ)-DP, which this pair is.
         """
@@ -483,20 +491,22 @@ class PairLoss(FamilyLoss):
         if k <= _LONGEST_CHAIN:
             return PairLoss(*pairs.chained(self.p, self.q, k))
         pure = max(self.pure, self.reversed().pure)
-        return ResponseLoss(pure, 2, max(self.failure, self._other_failure)).group(k)
+        return ResponseLoss(pure, 2, max(self.failure, self._reverse_failure)).group(k)
 
     @property
     def magnitude(self) -> float:
         return max((abs(log_ratio(a, b)) for a, b in self._common), default=0.0)
 
 
-def _turned(weights: Real, angles: Real) -> tuple[Real, Real]:
-    """Sum weights·e^{i·angle}, as real and imaginary parts: real functions take a third of the time of complex ones."""
+def _weighted_phase_sum(weights: Real, angles: Real) -> tuple[Real, Real]:
+    """Return Σ weight·e^{i·angle} as real and imaginary parts: real functions take a third of the time of
+    complex ones.
+    """
     return (weights * np.cos(angles)).sum(0), (weights * np.sin(angles)).sum(0)
 
 
 def excess_power(b: float, y: float, order: float) -> float:
-    """Compute b·(x^α − 1 − α(x − 1)) at x = e^y, or its limit at order 1; by logarithms where a power overflows."""
+    """Return b·(x^α − 1 − α(x − 1)) at x = e^y, or its limit at order 1; by logarithms where a power overflows."""
     if order * abs(y) <= LARGE:
         return b * convex_excess(y, order)
     if b == 0:
@@ -507,6 +517,6 @@ def excess_power(b: float, y: float, order: float) -> float:
     return math.exp(log_b + order * y) - b - order * (math.exp(log_b + y) - b)
 
 
-def _rounded_up(value: float) -> Fraction:
-    """Round a computed logarithm to an exact number that is surely not below it."""
+def _round_up(value: float) -> Fraction:
+    """Return an exact number that is surely not below a computed logarithm."""
     return Fraction(max(0.0, value) * (1 + 2.0**-49))

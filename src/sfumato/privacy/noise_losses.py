@@ -1,4 +1,4 @@
-"""Additive noise has losses that are known exactly, one coordinate at a time."""
+"""Exact losses of additive noise, one coordinate at a time."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact, whole
 from sfumato.privacy.stable_functions import excess_exp, log_theta_ratio, mean_excess, mills, shrink, shrink_real
 
 
-def _lifted(y: float, beta: float) -> float:
-    """Compute e^{−β}(e^y − 1), also where e^y alone would overflow."""
+def _scaled_expm1(y: float, beta: float) -> float:
+    """Return e^{−β}(e^y − 1), also where e^y alone would overflow."""
     return math.exp(-beta) * math.expm1(y) if y < 30 else math.exp(min(700.0, y - beta)) - math.exp(-beta)
 
 
 @codec.value("laplace-loss")
 @dataclass(frozen=True, repr=False)
 class LaplaceLoss(FamilyLoss):
-    """This is the loss of Laplace noise of scale b on one coordinate moved by Δ: ``epsilon`` = Δ/b.
+    """The loss of Laplace noise of scale b on one coordinate moved by Δ: ``epsilon`` = Δ/b.
 
     ``step`` = 1/b when noise and shift are whole numbers (the discrete Laplace, P(x) ∝ e^{−|x|/b}), 0 when they are
     real. With β the step and z = α − 1, M(z) = A·e^{zε} + B·e^{−(z+1)ε}, where A : B = sinh β(z+1) : sinh βz and
@@ -62,8 +62,8 @@ class LaplaceLoss(FamilyLoss):
         x, beta = self.parameters
         z = order - 1
         if z == 0:
-            spread = 1.0 if beta == 0 else beta / math.sinh(beta) if beta < 700 else 0.0
-            return x * (1 - spread) + spread * (x * x * excess_exp(-x) if x < 1 else x + math.expm1(-x))
+            lattice_factor = 1.0 if beta == 0 else beta / math.sinh(beta) if beta < 700 else 0.0
+            return x * (1 - lattice_factor) + lattice_factor * (x * x * excess_exp(-x) if x < 1 else x + math.expm1(-x))
         if max(z, 1.0) * x > LARGE:
             share = (
                 math.exp(-beta) / (1 + math.exp(-beta)) * shrink_real(2 * beta * z) / shrink_real(beta * (2 * z + 1))
@@ -72,13 +72,13 @@ class LaplaceLoss(FamilyLoss):
             return x + math.log1p(weight * math.expm1(-(2 * z + 1) * x)) / z
         # All terms are positive: no cancellation however small ε is.
         s1, s0 = mean_excess(beta * (z + 1)), mean_excess(beta * z)
-        rest = (1 + s1) * z * excess_exp(z * x) + (1 + s0) * (z + 1) * excess_exp(-(z + 1) * x)
+        quadratic = (1 + s1) * z * excess_exp(z * x) + (1 + s0) * (z + 1) * excess_exp(-(z + 1) * x)
         scale = z * (z + 1) * x / ((1 + mean_excess(beta * (z + 0.5))) * (2 * z + 1))
-        return math.log1p(scale * ((s1 - s0) + x * rest) / math.cosh(beta / 2)) / z
+        return math.log1p(scale * ((s1 - s0) + x * quadratic) / math.cosh(beta / 2)) / z
 
     @staticmethod
     def _weight(z: Complex, beta: Real) -> Complex:
-        """Compute B(z), the weight of the second exponential."""
+        """Return B(z), the weight of the second exponential."""
         if not beta.any():
             return z / (2 * z + 1)
         share = shrink(2 * beta * z) / shrink(beta * (2 * z + 1))
@@ -92,19 +92,21 @@ class LaplaceLoss(FamilyLoss):
 
     @classmethod
     def log_bound(cls, c: float, t: float, *parameters: Any) -> Real:
-        """For continuous noise |A| falls and |B| rises to 1/2 along the line; the lattice has no decay."""
+        """Use that for continuous noise |A| falls and |B| rises to 1/2 along the line; on the lattice there is no
+        decay.
+        """
         x, beta = parameters
-        flat = super().log_bound(c, t, x, beta)
-        first = abs(complex(c + 1, t)) / abs(complex(2 * c + 1, 2 * t))
-        along = c * x + np.log(first + 0.5 * np.exp(-(2 * c + 1) * x))
-        return np.where(beta == 0, np.minimum(flat, along), flat)
+        undecayed = super().log_bound(c, t, x, beta)
+        a_bound = abs(complex(c + 1, t)) / abs(complex(2 * c + 1, 2 * t))
+        decaying = c * x + np.log(a_bound + 0.5 * np.exp(-(2 * c + 1) * x))
+        return np.where(beta == 0, np.minimum(undecayed, decaying), undecayed)
 
     @classmethod
     def log_decay(cls, c: float, heights: Real, *parameters: Any) -> Real:
-        """The two rays outside the shift are atoms at ±ε, of mass 1/(1 + e^{−β}) and e^{−ε} times that."""
+        """Use that the two rays outside the shift are atoms at ±ε, of mass 1/(1 + e^{−β}) and e^{−ε} times that."""
         x, beta = parameters
-        rest = -np.log1p(np.exp(-beta)) - cls.log_moment(np.array([c + 0j]), x, beta).real
-        return two_atoms(np.exp(c * x + rest), np.exp(-(c + 1) * x + rest), x * heights)
+        log_scale = -np.log1p(np.exp(-beta)) - cls.log_moment(np.array([c + 0j]), x, beta).real
+        return two_atoms(np.exp(c * x + log_scale), np.exp(-(c + 1) * x + log_scale), x * heights)
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         x, beta = self.parameters
@@ -114,10 +116,10 @@ class LaplaceLoss(FamilyLoss):
             return (value := -math.expm1(min(0.0, epsilon - x) / 2)), ROUNDING * (value + x * (1 - value))
         # The likelihood ratio is monotone: the best event is a ray {noise ≤ t}; t's float may be off by one.
         shift = int(self.epsilon / self.step)
-        near = math.ceil((shift - epsilon / beta) / 2) - 1
+        best_t = math.ceil((shift - epsilon / beta) / 2) - 1
         rays = (
-            -math.expm1(-beta * (t + 1)) - _lifted(epsilon - beta * (shift - t - 1), beta)
-            for t in {max(0, min(shift - 1, near + d)) for d in (-1, 0, 1)}
+            -math.expm1(-beta * (t + 1)) - _scaled_expm1(epsilon - beta * (shift - t - 1), beta)
+            for t in {max(0, min(shift - 1, best_t + d)) for d in (-1, 0, 1)}
         )
         value = max(0.0, *rays) / (1 + math.exp(-beta))
         return value, ROUNDING * min(1.0, value + x + beta)
@@ -129,7 +131,8 @@ class LaplaceLoss(FamilyLoss):
 @codec.value("gaussian-loss")
 @dataclass(frozen=True, repr=False)
 class GaussianLoss(Loss):
-    """Gaussian noise, or μ-GDP, has L ~ N(μ²/2, μ²) with μ = Δ₂/σ, held as its exact square (Dong, Roth & Su 2022).
+    """The loss of Gaussian noise, or of μ-GDP: L ~ N(μ²/2, μ²) with μ = Δ₂/σ, held as its exact square (Dong, Roth & Su
+    2022).
 
     δ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) (Balle & Wang 2018, Thm 8); D_α = αμ²/2.
     """
@@ -151,12 +154,12 @@ class GaussianLoss(Loss):
         near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
         # Both tails as multiples of the density at ``near``, which is e^ε times that at ``far``.
         density = math.exp(-near * near / 2) / math.sqrt(2 * math.pi)
-        first = density * mills(near) if near >= 0 else math.erfc(near / math.sqrt(2)) / 2
-        second = density * mills(far)
-        value = max(0.0, first - second)
-        # The density's own error multiplies the difference alone where both tails share it.
-        shared = value if near >= 0 else second
-        return value, ROUNDING * (first + second + shared * (4 + near * near)) + 5e-324
+        p_tail = density * mills(near) if near >= 0 else math.erfc(near / math.sqrt(2)) / 2
+        q_tail = density * mills(far)
+        value = max(0.0, p_tail - q_tail)
+        # Where both tails share the density, its error multiplies only their difference.
+        density_error = value if near >= 0 else q_tail
+        return value, ROUNDING * (p_tail + q_tail + density_error * (4 + near * near)) + 5e-324
 
     def group(self, k: int) -> GaussianLoss:
         return GaussianLoss(k * k * self.mu_squared)
@@ -165,7 +168,7 @@ class GaussianLoss(Loss):
 @codec.value("discrete-gaussian-loss")
 @dataclass(frozen=True, repr=False)
 class DiscreteGaussianLoss(FamilyLoss):
-    """This is the loss of the discrete Gaussian, P(x) ∝ e^{−x²/2σ²} on ℤ, one coordinate moved by a whole ``shift`` s.
+    """The loss of the discrete Gaussian, P(x) ∝ e^{−x²/2σ²} on ℤ, with one coordinate moved by a whole ``shift`` s.
 
     M(z) = e^{z(z+1)s²/2σ²}·Θ(zs)/Θ(0) with Θ(u) = Σ_x e^{−(x+u)²/2σ²}, of period 1 and largest at 0 on the real
     line: so D_α ≤ αs²/2σ² (Canonne, Kamath & Steinke 2020, Prop. 5). The pmf is log-concave, so smaller shifts are
@@ -207,15 +210,15 @@ class DiscreteGaussianLoss(FamilyLoss):
         variance, s = np.broadcast_arrays(*parameters)
         # M has the lattice's period along the imaginary axis up to sign: bring Im z into the middle period.
         period = 2 * math.pi * variance / s
-        turns = np.round(z.imag / period)
-        near = z - 1j * turns * period
-        sign = 1j * math.pi * ((turns * s) % 2)
-        theta = np.zeros(near.shape, complex)
+        periods = np.round(z.imag / period)
+        reduced = z - 1j * periods * period
+        log_sign = 1j * math.pi * ((periods * s) % 2)
+        theta = np.zeros(reduced.shape, complex)
         # Where the waves of the dual sum are below e^{−50} beside 1 the ratio is 1 to the last bit.
-        waves = 2 * math.pi * (np.abs(near.imag).max(1, initial=0.0) * s[:, 0] - math.pi * variance[:, 0])
+        waves = 2 * math.pi * (np.abs(reduced.imag).max(1, initial=0.0) * s[:, 0] - math.pi * variance[:, 0])
         for row in np.flatnonzero((waves > -50) | (variance[:, 0] < 1)):
-            theta[row] = log_theta_ratio(near[row] * s[row, 0], float(variance[row, 0]))
-        return near * (near + 1) * s * s / (2 * variance) + theta + sign
+            theta[row] = log_theta_ratio(reduced[row] * s[row, 0], float(variance[row, 0]))
+        return reduced * (reduced + 1) * s * s / (2 * variance) + theta + log_sign
 
     @classmethod
     def log_decay(cls, c: float, heights: Real, *parameters: Any) -> Real:
@@ -227,8 +230,8 @@ class DiscreteGaussianLoss(FamilyLoss):
         if (variance < 1).any():
             return super().log_decay(c, heights, *parameters)
         period = 2 * math.pi * variance / s
-        near = heights - np.round(heights / period) * period
-        return -(near * near) * s * s / (2 * variance) + math.log(2.5)
+        reduced = heights - np.round(heights / period) * period
+        return -(reduced * reduced) * s * s / (2 * variance) + math.log(2.5)
 
     @property
     def magnitude(self) -> float:

@@ -1,4 +1,4 @@
-"""The number rule says what a public number means, and how computed reals are rounded.
+"""The number rule: what a public number means, and how computed reals are rounded.
 
 A public number is an int, a Fraction, a Decimal, a decimal string (or "p/q"), or a float; a float means
 its shortest decimal, so 0.1 is 1/10. Everything a user types is held as an exact ``Fraction``. Reals that
@@ -25,15 +25,15 @@ UNIT = 10**30
 
 # Every number is 0 or between these in size, and not absurdly long: beyond them nothing is meaningful, floats end, and
 # time and memory could be spent on digits alone.
-_LEAST, _MOST = Fraction(1, 10**300), Fraction(10**300)
-_BITS = 4096
+_SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)
+_MAX_BITS = 4096
 _FRACTION = re.compile(r"[+-]?[0-9]+/[0-9]+")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range is an interval of allowed values, in words and as a test."""
+    """An interval of allowed values, with its description for messages."""
 
     words: str
     low: Fraction | None = None
@@ -60,17 +60,17 @@ ABOVE_ONE = Range("a finite number > 1", Fraction(1), low_open=True)
 
 
 def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
-    """Read the exact value of a public number, or raise ``InvalidParameter`` naming it and what is allowed."""
+    """Return the exact value of a public number, or raise ``InvalidParameter`` naming it and what is allowed."""
     number = _parse(value)
     if number is None or number not in allowed:
-        raise InvalidParameter(name, value, allowed.words, fix=_meant(value, number, name, allowed))
-    if not _sized(number):
+        raise InvalidParameter(name, value, allowed.words, fix=_suggest_spelling(value, number, name, allowed))
+    if not _is_in_size_limits(number):
         raise InvalidParameter(name, value, f"{allowed.words}, and 0 or between 1e-300 and 1e300 in size")
     return number
 
 
-def _meant(value: object, number: Fraction | None, name: str, allowed: Range) -> str:
-    """Say how a number is written that has a decimal comma or was meant in hundredths; nothing where neither is so."""
+def _suggest_spelling(value: object, number: Fraction | None, name: str, allowed: Range) -> str:
+    """Suggest a spelling for a decimal comma or a percentage; "" for anything else."""
     if isinstance(value, str) and _COMMA.fullmatch(value.strip()):
         return f"write {name} with a decimal point: {value.strip().replace(',', '.')}"
     if number is not None and 1 < number <= 100 and allowed.high is not None and number / 100 in allowed:
@@ -82,17 +82,17 @@ _COMMA = re.compile(r"[0-9]{1,20},[0-9]{1,20}")
 
 
 def whole(value: Number, name: str, *, at_least: int = 0) -> int:
-    """Read the exact value of a public whole number ≥ ``at_least``."""
+    """Return the exact value of a public whole number ≥ ``at_least``."""
     if type(value) is int and at_least <= value < 1 << 64:
         return value
     number = _parse(value)
-    if number is None or number.denominator != 1 or number < at_least or not _sized(number):
+    if number is None or number.denominator != 1 or number < at_least or not _is_in_size_limits(number):
         raise InvalidParameter(name, value, f"a whole number ≥ {at_least}")
     return number.numerator
 
 
 def is_infinite(value: object) -> bool:
-    """Tell whether this is plus infinity, however it is written: an order may be."""
+    """Return whether this is plus infinity, in any spelling: a Rényi order may be."""
     if isinstance(value, Decimal):
         return value.is_infinite() and value > 0
     if isinstance(value, str):
@@ -100,13 +100,13 @@ def is_infinite(value: object) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational) and float(value) == math.inf
 
 
-def _sized(number: Fraction) -> bool:
-    long = number.numerator.bit_length() > _BITS or number.denominator.bit_length() > _BITS
-    return not long and (number == 0 or _LEAST <= abs(number) <= _MOST)
+def _is_in_size_limits(number: Fraction) -> bool:
+    is_too_long = number.numerator.bit_length() > _MAX_BITS or number.denominator.bit_length() > _MAX_BITS
+    return not is_too_long and (number == 0 or _SMALLEST <= abs(number) <= _LARGEST)
 
 
 def _parse(value: object) -> Fraction | None:
-    """Read one finite number; anything else gives None."""
+    """Parse one finite number; return None for anything else."""
     if isinstance(value, Fraction):
         return value
     if isinstance(value, bool):
@@ -142,22 +142,22 @@ def _from_decimal(value: Decimal) -> Fraction | None:
 
 
 def text(value: Fraction) -> str:
-    """Write an exact string that ``exact`` reads back: a decimal where one exists, else "p/q"."""
-    rest = value.denominator
-    twos = (rest & -rest).bit_length() - 1
-    rest >>= twos
+    """Format a number exactly, so that ``exact`` reads it back: as a decimal where one exists, else "p/q"."""
+    cofactor = value.denominator
+    twos = (cofactor & -cofactor).bit_length() - 1
+    cofactor >>= twos
     fives = 0
-    while rest % 5 == 0:
-        rest //= 5
+    while cofactor % 5 == 0:
+        cofactor //= 5
         fives += 1
     places = max(twos, fives)
     digits = str(abs(value.numerator) * 10**places // value.denominator)
-    short = digits.rstrip("0") or "0"
+    significant = digits.rstrip("0") or "0"
     sign = "-" if value < 0 else ""
-    if rest != 1 or len(short) > 60:
+    if cofactor != 1 or len(significant) > 60:
         return f"{value.numerator}/{value.denominator}"
-    if places > 20 or len(digits) - len(short) > 20:
-        return f"{sign}{short}e{len(digits) - len(short) - places}"
+    if places > 20 or len(digits) - len(significant) > 20:
+        return f"{sign}{significant}e{len(digits) - len(significant) - places}"
     if places == 0:
         return f"{sign}{digits}"
     digits = digits.rjust(places + 1, "0")
@@ -165,7 +165,7 @@ def text(value: Fraction) -> str:
 
 
 def above(value: Fraction) -> float:
-    """Find a float whose meaning under the number rule is at least ``value``: the least not below its nearest."""
+    """Return a float whose meaning under the number rule is at least ``value``: the least not below its nearest."""
     nearest = max(_nearest(value), -sys.float_info.max)
     while math.isfinite(nearest) and Fraction(Decimal(str(nearest))) < value:
         nearest = math.nextafter(nearest, math.inf)
@@ -173,30 +173,32 @@ def above(value: Fraction) -> float:
 
 
 def below(value: Fraction) -> float:
-    """Find a float whose meaning under the number rule is at most ``value``."""
+    """Return a float whose meaning under the number rule is at most ``value``."""
     return -above(-value)
 
 
 def float_above(value: Fraction) -> float:
-    """Find the least float that is at least ``value`` as a binary number, for computing on: 0.3 as a float is below
-    3/10.
+    """Return the least float that is at least ``value`` as a binary number, for further computation: 0.3 as a float is
+    below 3/10.
     """
     nearest = max(_nearest(value), -sys.float_info.max)
     return math.nextafter(nearest, math.inf) if math.isfinite(nearest) and Fraction(nearest) < value else nearest
 
 
 def float_below(value: Fraction) -> float:
-    """Find the largest float that is at most ``value`` as a binary number."""
+    """Return the largest float that is at most ``value`` as a binary number."""
     return -float_above(-value)
 
 
 def raised(computed: float) -> float:
-    """Go one float further up: a sum that was rounded is not above it, nor is the decimal that a float stands for."""
+    """Return the next float up: not below the true value of a rounded sum, nor below the decimal that a float stands
+    for.
+    """
     return math.nextafter(computed, math.inf)
 
 
 def lowered(computed: float) -> float:
-    """Go one float further down."""
+    """Return the next float down."""
     return math.nextafter(computed, -math.inf)
 
 
@@ -208,12 +210,12 @@ def _nearest(value: Fraction) -> float:
 
 
 def charge_units(value: Fraction) -> int:
-    """Write a cost as whole units of 1e-30, rounded up."""
+    """Convert a cost to whole units of 1e-30, rounded up."""
     return math.ceil(value * UNIT)
 
 
 def allowance_units(value: Fraction) -> int:
-    """Write an allowance as whole units of 1e-30, rounded down."""
+    """Convert an allowance to whole units of 1e-30, rounded down."""
     return math.floor(value * UNIT)
 
 
@@ -222,7 +224,7 @@ def from_units(units: int | Fraction) -> Fraction:
 
 
 def shown(value: float, digits: int = 4) -> str:
-    """Write a computed number for people: a few significant digits, thousands apart.
+    """Format a computed number for people: a few significant digits, thousands separated.
 
     >>> shown(125817.3), shown(0.04166), shown(599.0), shown(2.5e-9)
     ('125,800', '0.04166', '599', '2.5e-09')
@@ -232,12 +234,12 @@ def shown(value: float, digits: int = 4) -> str:
     decimals = digits - 1 - math.floor(math.log10(abs(value)))
     if not -12 <= decimals <= digits + 3:
         return f"{value:.{digits}g}"
-    whole, _, part = f"{round(value, decimals):,.{max(0, decimals)}f}".partition(".")
-    return f"{whole}.{part}".rstrip("0").rstrip(".") if part else whole
+    integer_part, _, fraction_part = f"{round(value, decimals):,.{max(0, decimals)}f}".partition(".")
+    return f"{integer_part}.{fraction_part}".rstrip("0").rstrip(".") if fraction_part else integer_part
 
 
 def chance(value: Fraction) -> str:
-    """Write a small probability such as δ in one way everywhere: as it is typed, or in full where that is longer.
+    """Format a small probability such as δ in one way everywhere: as it is typed, or in full where that is longer.
 
     >>> chance(Fraction(1, 10**6)), chance(Fraction(1, 1000)), chance(Fraction("0.00000012345"))
     ('1e-06', '0.001', '0.00000012345')
@@ -247,12 +249,12 @@ def chance(value: Fraction) -> str:
 
 
 def percent(share: Number) -> str:
-    """Write a share from 0 to 1 as people write it: all its digits up to 30, or else six of them, rounded down.
+    """Format a share from 0 to 1 as a percentage: all its digits up to 30, or else six of them, rounded down.
 
     >>> percent("0.95"), percent("0.999"), percent("0." + "9" * 27), percent("2/3")
     ('95 %', '99.9 %', '99.9999999999999999999999999 %', '66.666666 %')
     """
     hundredths = exact(share, "share", PROBABILITY) * 100
     digits = 30 if 10**30 % hundredths.denominator == 0 else 6
-    whole_part, rest = divmod(hundredths.numerator * 10**digits // hundredths.denominator, 10**digits)
-    return f"{whole_part}.{rest:0{digits}d}".rstrip("0").rstrip(".") + " %"
+    whole_part, fraction_part = divmod(hundredths.numerator * 10**digits // hundredths.denominator, 10**digits)
+    return f"{whole_part}.{fraction_part:0{digits}d}".rstrip("0").rstrip(".") + " %"

@@ -1,4 +1,4 @@
-"""An odometer tells how much has been spent so far: two lines that answer two different questions."""
+"""Odometers: the privacy loss of a series of releases so far, as a tight and as an adaptive line."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ ADAPTIVE = "holds at all times at once, parameters chosen along the way"
 
 Real = NDArray[np.floating[Any]]
 
-_UP = 1 + 2.0**-40  # sums of floats are known to far better than this
-_POINTS = 100  # the tight line recomposes everything at each of its points
+_ROUND_UP = 1 + 2.0**-40  # sums of floats are known to far better than this
+_MAX_POINTS = 100  # the tight line recomposes everything at each of its points
 
 
 @codec.value("odometer")
 @dataclass(frozen=True)
 class Odometer:
-    """An odometer gives ε at one δ after some of the releases, on the tight and on the adaptive line."""
+    """ε at one δ after each of some releases, on the tight and on the adaptive line."""
 
     delta: Fraction
     order: Fraction
     """The Rényi order of the adaptive line, fixed before the first release."""
     margin: Fraction
-    """What the adaptive line adds once releases can fail, fixed before the first release."""
+    """Added to the adaptive line once releases can fail; fixed before the first release."""
     steps: tuple[int, ...]
     tight: tuple[float, ...]
     """ε of the recorded releases composed: true if their parameters were fixed in advance."""
@@ -57,23 +57,23 @@ class Odometer:
         object.__setattr__(self, "exceptions", tuple(float(share) for share in self.exceptions))
 
     def __str__(self) -> str:
-        head = [
+        heading = [
             f"ε at δ = {float(self.delta):.3g}",
             f"  tight:    {TIGHT}",
             f"  adaptive: {ADAPTIVE} (order {float(self.order):.4g})",
         ]
-        shown = sorted({*range(0, len(self.steps), max(1, len(self.steps) // 10)), len(self.steps) - 1} - {-1})
+        indices = sorted({*range(0, len(self.steps), max(1, len(self.steps) // 10)), len(self.steps) - 1} - {-1})
         rows = [
             f"{self.steps[i]:>10,}  {self.tight[i]:>12.6g}  {self.adaptive[i]:>12.6g}  {self.exceptions[i]:>12.3g}"
-            for i in shown
+            for i in indices
         ]
-        return "\n".join([*head, f"{'releases':>10}  {'tight':>12}  {'adaptive':>12}  {'except with':>12}", *rows])
+        return "\n".join([*heading, f"{'releases':>10}  {'tight':>12}  {'adaptive':>12}  {'except with':>12}", *rows])
 
 
 def odometer(
     curves: Iterable[Curve | tuple[Curve, int]], delta: Number, *, order: Number | None = None, margin: Number = 1
 ) -> Odometer:
-    """Compute what releases, in this order, have cost together after each step (each of 100 steps when there are more).
+    """Compute the cost of a series of releases after each step (at 100 steps when there are more).
 
     The tight line composes the record; it is a statement about a plan, not a stopping rule. The adaptive line bounds
     the privacy loss L_t for any adaptive choice and at all times at once, except with probability δ: L_t ≤ b_t =
@@ -87,40 +87,50 @@ def odometer(
 
     Order and margin must not depend on the releases. The default order is best when about ε = 1 is spent in all.
     """
-    spare = exact(delta, "delta", INSIDE_UNIT)
-    alpha = exact(order, "order", ABOVE_ONE) if order is not None else _default_order(spare)
-    slack = exact(margin, "margin", POSITIVE)
-    items = [(curve, count) for curve, count in counted(curves) if count]
-    compose(items)  # refuses mixed relations before anything is computed
-    many = len(items)
-    steps = sorted({round(x) for x in np.linspace(1, many, min(many, _POINTS))}) if many else []
-    tight = [compose(items[:step]).epsilon(spare) for step in steps]
-    lines, exceptions = _adaptive(items, spare, alpha, slack, steps)
-    return Odometer(spare, alpha, slack, tuple(steps), tuple(tight), tuple(lines), tuple(exceptions))
+    exact_delta = exact(delta, "delta", INSIDE_UNIT)
+    renyi_order = exact(order, "order", ABOVE_ONE) if order is not None else _default_order(exact_delta)
+    exact_margin = exact(margin, "margin", POSITIVE)
+    releases = [(curve, count) for curve, count in counted(curves) if count]
+    compose(releases)  # refuses mixed relations before anything is computed
+    release_count = len(releases)
+    steps = (
+        sorted({round(x) for x in np.linspace(1, release_count, min(release_count, _MAX_POINTS))})
+        if release_count
+        else []
+    )
+    tight = [compose(releases[:step]).epsilon(exact_delta) for step in steps]
+    lines, exceptions = _adaptive_line(releases, exact_delta, renyi_order, exact_margin, steps)
+    return Odometer(exact_delta, renyi_order, exact_margin, tuple(steps), tuple(tight), tuple(lines), tuple(exceptions))
 
 
 def _default_order(delta: Fraction) -> Fraction:
     return 1 + Fraction(f"{max(0.1, -2 * math.log(delta)):.4g}")
 
 
-def _adaptive(
-    items: list[tuple[Curve, int]], delta: Fraction, order: Fraction, margin: Fraction, steps: list[int]
+def _adaptive_line(
+    releases: list[tuple[Curve, int]], delta: Fraction, order: Fraction, margin: Fraction, steps: list[int]
 ) -> tuple[list[float], list[float]]:
-    """Compute the line and what it excepts, at each of these steps."""
-    pure = _totals([math.inf if c.max_divergence is None else float(c.max_divergence) for c, _ in items], items)
-    renyi = _totals([float(c.renyi_above(order)) for c, _ in items], items)
-    failure = _totals([float(c.failure) for c, _ in items], items)
-    apart = _totals([-math.log1p(-float(c.failure)) if c.failure < 1 else math.inf for c, _ in items], items)
-    tail = -math.log(delta) / float(order - 1) * _UP
-    added = np.where(failure > 0, float(margin) + apart, 0.0)
-    failing = accumulate((count * charge_amount(c.failure) for c, count in items), amounts.add)
-    fits = [from_units(total) <= delta for total in failing]
-    line = np.where(fits, np.minimum(pure, renyi + tail) + added, math.inf)
-    excepted = np.minimum(1.0, (float(delta) + failure / -math.expm1(-float(margin))) * np.where(failure > 0, _UP, 1.0))
-    return [float(line[step - 1]) for step in steps], [float(excepted[step - 1]) for step in steps]
+    """Return the adaptive line and its exceptional probabilities, at each of these steps."""
+    pure = _cumulative(
+        [math.inf if c.max_divergence is None else float(c.max_divergence) for c, _ in releases], releases
+    )
+    renyi = _cumulative([float(c.renyi_above(order)) for c, _ in releases], releases)
+    failure = _cumulative([float(c.failure) for c, _ in releases], releases)
+    log_success = _cumulative(
+        [-math.log1p(-float(c.failure)) if c.failure < 1 else math.inf for c, _ in releases], releases
+    )
+    tail = -math.log(delta) / float(order - 1) * _ROUND_UP
+    margins = np.where(failure > 0, float(margin) + log_success, 0.0)
+    failures = accumulate((count * charge_amount(c.failure) for c, count in releases), amounts.add)
+    is_claimed = [from_units(total) <= delta for total in failures]
+    line = np.where(is_claimed, np.minimum(pure, renyi + tail) + margins, math.inf)
+    exceptions = np.minimum(
+        1.0, (float(delta) + failure / -math.expm1(-float(margin))) * np.where(failure > 0, _ROUND_UP, 1.0)
+    )
+    return [float(line[step - 1]) for step in steps], [float(exceptions[step - 1]) for step in steps]
 
 
-def _totals(amounts: list[float], items: list[tuple[Curve, int]]) -> Real:
-    """Sum up all releases so far, after each of them, rounded up."""
-    each = [count * amount for amount, (_, count) in zip(amounts, items, strict=True)]
-    return np.cumsum(np.array(each, dtype=float)) * _UP
+def _cumulative(amounts: list[float], releases: list[tuple[Curve, int]]) -> Real:
+    """Return the cumulative sums over the releases, rounded up."""
+    per_release = [count * amount for amount, (_, count) in zip(amounts, releases, strict=True)]
+    return np.cumsum(np.array(per_release, dtype=float)) * _ROUND_UP

@@ -1,4 +1,4 @@
-"""Finite pairs of distributions are read here, and chained over several neighbours."""
+"""Finite pairs of distributions: parsing, trade-off curves, and chains of several neighbours."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
 Distribution = Mapping[Hashable, Number] | Sequence[Number]
 Exact = tuple[Fraction, ...]
 
-_NONE = Fraction(0)
+_ZERO = Fraction(0)
 _TOLERANCE = Fraction(1, 10**9)  # numbers that should sum to one may miss it by rounding, not by more
 
 
 def aligned(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
-    """Read two distributions over the same outcomes as exact probabilities, which sum to exactly 1.
+    """Return two distributions over the same outcomes as exact probabilities, which sum to exactly 1.
 
     Nothing is known about mass that rounding took away, so what P misses becomes an outcome that Q never has, and the
     other way round: wherever the mass truly lies, that can only raise P(S) − e^ε·Q(S), in both directions. Mass beyond
     1 is refused: scaling it down could lower what leaks.
     """
-    first, second = joined(p, q)
-    missing, lacking = _missing(first, "p"), _missing(second, "q")
-    if missing or lacking:
-        first, second = (*first, missing, _NONE), (*second, _NONE, lacking)
-    return first, second
+    p_masses, q_masses = joined(p, q)
+    p_missing, q_missing = _missing_mass(p_masses, "p"), _missing_mass(q_masses, "q")
+    if p_missing or q_missing:
+        p_masses, q_masses = (*p_masses, p_missing, _ZERO), (*q_masses, _ZERO, q_missing)
+    return p_masses, q_masses
 
 
 def normalised(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
     """Divide two distributions over the same outcomes, each by its sum, which may miss 1 by rounding: for reading a
     definition, not for stating what a release leaks.
     """
-    first, second = joined(p, q)
-    return _scaled(first, "p"), _scaled(second, "q")
+    p_masses, q_masses = joined(p, q)
+    return _scaled(p_masses, "p"), _scaled(q_masses, "q")
 
 
 def joined(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
-    """Read the exact numbers of both, outcome by outcome; mappings are joined by key."""
+    """Return the exact numbers of both, outcome by outcome; mappings are joined by key."""
     if isinstance(p, Mapping) and isinstance(q, Mapping):
         keys = list(dict.fromkeys([*p, *q]))
-        left: Iterable[Number] = [p.get(key, 0) for key in keys]
-        right: Iterable[Number] = [q.get(key, 0) for key in keys]
+        p_values: Iterable[Number] = [p.get(key, 0) for key in keys]
+        q_values: Iterable[Number] = [q.get(key, 0) for key in keys]
     elif isinstance(p, Mapping) or isinstance(q, Mapping):
         raise InvalidParameter("p and q", (type(p).__name__, type(q).__name__), "both mappings or both sequences")
     else:
-        left, right = _items(p, "p"), _items(q, "q")
-    first = tuple(exact(value, "p", NONNEGATIVE) for value in left)
-    second = tuple(exact(value, "q", NONNEGATIVE) for value in right)
-    if len(first) != len(second):
-        raise InvalidParameter("q", f"{len(second)} outcomes", f"as long as p ({len(first)} outcomes)")
-    return first, second
+        p_values, q_values = _items(p, "p"), _items(q, "q")
+    p_masses = tuple(exact(value, "p", NONNEGATIVE) for value in p_values)
+    q_masses = tuple(exact(value, "q", NONNEGATIVE) for value in q_values)
+    if len(p_masses) != len(q_masses):
+        raise InvalidParameter("q", f"{len(q_masses)} outcomes", f"as long as p ({len(p_masses)} outcomes)")
+    return p_masses, q_masses
 
 
 def _items(values: object, name: str) -> list[Number]:
@@ -61,21 +61,21 @@ def _items(values: object, name: str) -> list[Number]:
     return list(values)
 
 
-def _missing(values: Exact, name: str) -> Fraction:
-    """Compute what the probabilities lack of 1."""
-    lacking = 1 - sum(values, _NONE)
-    if not 0 <= lacking <= _TOLERANCE:
+def _missing_mass(values: Exact, name: str) -> Fraction:
+    """Return how much the probabilities lack of 1."""
+    missing = 1 - sum(values, _ZERO)
+    if not 0 <= missing <= _TOLERANCE:
         raise InvalidParameter(
             name,
-            f"{len(values)} numbers that sum to {abs(float(lacking)):.3g} {'more' if lacking < 0 else 'less'} than 1",
+            f"{len(values)} numbers that sum to {abs(float(missing)):.3g} {'more' if missing < 0 else 'less'} than 1",
             "probabilities that sum to exactly 1",
             fix="write exact numbers, such as Fraction(1, 3) or '1/3': the float 1/3 is 0.3333333333333333",
         )
-    return lacking
+    return missing
 
 
 def _scaled(values: Exact, name: str) -> Exact:
-    total = sum(values, _NONE)
+    total = sum(values, _ZERO)
     if abs(total - 1) > _TOLERANCE:
         raise InvalidParameter(name, f"{len(values)} numbers with sum {float(total)!r}", "probabilities that sum to 1")
     return tuple(value / total for value in values)
@@ -85,39 +85,40 @@ Corner = tuple[Fraction, Fraction]
 
 
 def tradeoff_corners(p: Exact, q: Exact) -> list[Corner]:
-    """Find the corners (false positive, true positive) of the best tests of P against Q: reject P where Q/P is largest.
+    """Return the corners (false positive, true positive) of the best tests of P against Q: reject P where Q/P is
+    largest.
 
     The true positive rate is a concave, piecewise linear function of the false positive rate between them.
     """
     outcomes = sorted(
         zip(p, q, strict=True), key=lambda pq: (pq[0] == 0, pq[1] / pq[0] if pq[0] else Fraction(0)), reverse=True
     )
-    corners, a, b = [(Fraction(0), Fraction(0))], Fraction(0), Fraction(0)
-    for x, y in outcomes:
-        a, b = a + x, b + y
-        corners.append((a, b))
+    corners, false_positive, true_positive = [(Fraction(0), Fraction(0))], Fraction(0), Fraction(0)
+    for p_mass, q_mass in outcomes:
+        false_positive, true_positive = false_positive + p_mass, true_positive + q_mass
+        corners.append((false_positive, true_positive))
     return hull(corners)
 
 
 def hull(corners: Iterable[Corner]) -> list[Corner]:
-    """Find the least concave function above the corners, as its corners from left to right."""
-    kept: list[Corner] = []
+    """Return the least concave function above the corners, as its corners from left to right."""
+    upper: list[Corner] = []
     for x, y in sorted(set(corners)):
-        if kept and kept[-1][0] == x and len(kept) > 1:
-            kept.pop()  # the same false positive rate, more power
-        while len(kept) > 1 and _below(kept[-2], kept[-1], (x, y)):
-            kept.pop()
-        kept.append((x, y))
-    return kept
+        if upper and upper[-1][0] == x and len(upper) > 1:
+            upper.pop()  # the same false positive rate, more power
+        while len(upper) > 1 and _is_below_chord(upper[-2], upper[-1], (x, y)):
+            upper.pop()
+        upper.append((x, y))
+    return upper
 
 
-def _below(a: Corner, b: Corner, c: Corner) -> bool:
-    """Tell whether b lies on or under the line from a to c."""
+def _is_below_chord(a: Corner, b: Corner, c: Corner) -> bool:
+    """Return whether b lies on or under the line from a to c."""
     return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])
 
 
 def symmetrised(p: Exact, q: Exact) -> tuple[Exact, Exact]:
-    """Find the least pair whose hockey-stick divergence is at least that of (p, q) and of (q, p) at every real ε.
+    """Return the least pair whose hockey-stick divergence is at least that of (p, q) and of (q, p) at every real ε.
 
     The divergence at ε is the most that a power curve rises above the line of slope e^ε through the origin, so that
     of the concave hull of both power curves is the larger of the two (Dong, Roth & Su 2022, Prop. 2.12).
@@ -126,7 +127,7 @@ def symmetrised(p: Exact, q: Exact) -> tuple[Exact, Exact]:
 
 
 def chained(p: Exact, q: Exact, k: int) -> tuple[Exact, Exact]:
-    """Make a pair whose trade-off is 1 − (1−f)^{∘k}, f the weaker of both directions of (p, q)."""
+    """Return a pair whose trade-off is 1 − (1−f)^{∘k}, f the weaker of both directions of (p, q)."""
     power = hull([*tradeoff_corners(p, q), *tradeoff_corners(q, p)])
     chain = power
     for _ in range(k - 1):
@@ -135,7 +136,7 @@ def chained(p: Exact, q: Exact, k: int) -> tuple[Exact, Exact]:
 
 
 def _steps(power: list[Corner]) -> tuple[Exact, Exact]:
-    """Make the pair with this power curve. A vertical first step is mass of Q where P is 0; a flat last one the
+    """Return the pair with this power curve. A vertical first step is mass of Q where P is 0; a flat last one is the
     reverse.
     """
     steps = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(power)]

@@ -1,7 +1,7 @@
-"""Precedents are real deployments beside which a promise is read: what others promised, to whom, and what that means.
+"""Precedents: real deployments of differential privacy, to compare a guarantee with.
 
-An ε by itself does not compare two promises: it is about a unit. Where the unit is a person for one day, a year of days
-may cost that person 365 times as much (composition). So every ε stands beside what it protects.
+Two values of ε compare only for the same privacy unit. Where the unit is a person for one day, a year of days may cost
+that person 365 times as much (composition). So every ε is listed with the unit that it protects.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from sfumato.privacy.reading import Reading, posterior, reading
 if TYPE_CHECKING:
     from sfumato.plots.picture import Picture
 
-_USUAL_DELTA = Fraction(1, 10**6)
-"""The δ at which a ρ is told as an ε, where the promise itself has none."""
+_DEFAULT_DELTA = Fraction(1, 10**6)
+"""The δ at which a ρ is converted to an ε, where the guarantee itself has none."""
 _CAVEAT = (
     "The same ε is a weaker promise where it protects one person in one period, or one record, than where it "
     "protects all of one person: periods and records add up."
 )
 COLUMNS = ("", "ε", "δ", "belief", "protects", "deployment")
-_LONGEST = 60
+_MAX_NAME_LENGTH = 60
 """Letters of a deployment's name in the table."""
 
 
 @dataclass(frozen=True)
 class Precedent:
-    """A precedent is a deployment whose promise is told as an ε and a δ, with what it means for one person."""
+    """A deployment whose guarantee is stated as an ε and a δ, with what it means for one person."""
 
     deployment: Deployment
     promise: Guarantee
@@ -48,17 +48,17 @@ class Precedent:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Write it as a line of the table."""
-        of = self.deployment
-        converted = "" if of.epsilon is not None else f" (ρ = {text(of.rho or Fraction(0))})"
-        delta = "a formula" if of.note else _amount(self.promise.delta) + converted
-        belief = "" if of.note else _percent(self.belief)
-        return "", _amount(self.promise.epsilon), delta, belief, _protected(of), _named(of)
+        """The deployment as a row of the table."""
+        deployment = self.deployment
+        converted = "" if deployment.epsilon is not None else f" (ρ = {text(deployment.rho or Fraction(0))})"
+        delta = "a formula" if deployment.note else _format_amount(self.promise.delta) + converted
+        belief = "" if deployment.note else _percent_up(self.belief)
+        return "", _format_amount(self.promise.epsilon), delta, belief, _unit_words(deployment), _short_name(deployment)
 
 
 @dataclass(frozen=True)
 class Precedents:
-    """Precedents show a promise beside what others promised: as text, as a table, as a picture."""
+    """A guarantee beside those of real deployments: as text, as a table, as a picture."""
 
     promise: Guarantee
     reading: Reading
@@ -72,80 +72,87 @@ class Precedents:
 
     @property
     def smaller(self) -> tuple[Precedent, ...]:
-        """List the deployments that promise a smaller ε: more privacy, where the unit is the same."""
-        return tuple(each for each in self.stated if each.promise.epsilon < self.promise.epsilon)
+        """The deployments that promise a smaller ε: more privacy, where the unit is the same."""
+        return tuple(precedent for precedent in self.stated if precedent.promise.epsilon < self.promise.epsilon)
 
     @property
     def larger(self) -> tuple[Precedent, ...]:
-        """List the deployments that promise a larger ε: less privacy, where the unit is the same."""
-        return tuple(each for each in self.stated if each.promise.epsilon > self.promise.epsilon)
+        """The deployments that promise a larger ε: less privacy, where the unit is the same."""
+        return tuple(precedent for precedent in self.stated if precedent.promise.epsilon > self.promise.epsilon)
 
     @property
     def lines(self) -> list[str]:
-        """Say in words what the promise means for one person, and how many others promise more or less."""
-        known, every = len(self.stated), len(self.stated) + len(self.unstated)
-        of_persons = [sum(each.deployment.scope == "person" for each in some) for some in (self.smaller, self.larger)]
+        """The meaning of the guarantee for one person, and how many deployments promise more or less, in words."""
+        stated_count, total_count = len(self.stated), len(self.stated) + len(self.unstated)
+        persons = [
+            sum(precedent.deployment.scope == "person" for precedent in side) for side in (self.smaller, self.larger)
+        ]
         return [
             f"The promise {promised(self.promise.epsilon, self.promise.delta)} protects {self.protects}.",
             *str(self.reading).splitlines(),
-            f"Of {every} real deployments {known} state what they promise: the ε is smaller than "
+            f"Of {total_count} real deployments {stated_count} state what they promise: the ε is smaller than "
             f"{text(self.promise.epsilon)} in {len(self.smaller)} of them, larger in {len(self.larger)}.",
-            f"Of those that protect all of one person, it is smaller in {of_persons[0]}, larger in {of_persons[1]}.",
+            f"Of those that protect all of one person, it is smaller in {persons[0]}, larger in {persons[1]}.",
             _CAVEAT,
         ]
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Write every deployment as a line of text, the promise itself among them, and below those that state no ε."""
+        """Return a row of text for every deployment, with the guarantee itself among them; those that state no ε come
+        last.
+        """
         belief = believed(self.promise, Fraction(self.reading.prior))
-        promised = _amount(self.promise.epsilon), _amount(self.promise.delta)
-        own = ("→", *promised, _percent(belief), self.protects, "this promise")
-        silent = [("", "not stated", "", "", _protected(each), _named(each)) for each in self.unstated]
-        first = [each for each in self.stated if each.promise.epsilon <= self.promise.epsilon]
-        return [*(each.words for each in first), own, *(each.words for each in self.larger), *silent]
+        own_promise = _format_amount(self.promise.epsilon), _format_amount(self.promise.delta)
+        own_row = ("→", *own_promise, _percent_up(belief), self.protects, "this promise")
+        unstated_rows = [("", "not stated", "", "", _unit_words(each), _short_name(each)) for each in self.unstated]
+        not_larger = [each for each in self.stated if each.promise.epsilon <= self.promise.epsilon]
+        return [*(each.words for each in not_larger), own_row, *(each.words for each in self.larger), *unstated_rows]
 
     @property
     def caption(self) -> str:
-        """Say what the beliefs of the table are, and why the promise has another one above, where it has."""
-        before, after = _percent(self.reading.prior), "becomes at most, except with probability 10 · δ"
-        found = f"belief: what one of {before} that a unit is in the data {after}."
-        told, listed = self.reading.membership, believed(self.promise, Fraction(self.reading.prior))
-        if told is None:
-            return f"{found} Of this promise it is about a value of theirs: who is in the data is public."
-        if _percent(told) == _percent(listed):
-            return found
-        apart = f"{_percent(told)} above, which holds except with probability {self.reading.delta:.3g}"
-        return f"{found} For this promise it is {apart}, and {_percent(listed)} here, except with probability " + (
-            f"{float(10 * self.promise.delta):.3g}: the rarer the exception, the larger the belief."
+        """The caption of the table: what its beliefs mean, and why the guarantee's differs from the one above, if it
+        does.
+        """
+        before, after = _percent_up(self.reading.prior), "becomes at most, except with probability 10 · δ"
+        meaning = f"belief: what one of {before} that a unit is in the data {after}."
+        read_belief, listed = self.reading.membership, believed(self.promise, Fraction(self.reading.prior))
+        if read_belief is None:
+            return f"{meaning} Of this promise it is about a value of theirs: who is in the data is public."
+        if _percent_up(read_belief) == _percent_up(listed):
+            return meaning
+        difference = f"{_percent_up(read_belief)} above, which holds except with probability {self.reading.delta:.3g}"
+        return (
+            f"{meaning} For this promise it is {difference}, and {_percent_up(listed)} here, except with probability "
+            + (f"{float(10 * self.promise.delta):.3g}: the rarer the exception, the larger the belief.")
         )
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
-        """Draw where the promise stands among the others; with a path (.svg, .png, .html) the picture is saved, too."""
+        """Draw the guarantee among the deployments; with a path (.svg, .png, .html) the picture is saved, too."""
         from sfumato.plots.picture import saved
         from sfumato.privacy.pictures import Dot, draw_precedents  # most promises are never drawn
 
         dots = [
             Dot(
-                f"{each.deployment.curator} {each.deployment.year}: {each.deployment.name}",
-                float(each.promise.epsilon),
-                each.deployment.scope,
+                f"{precedent.deployment.curator} {precedent.deployment.year}: {precedent.deployment.name}",
+                float(precedent.promise.epsilon),
+                precedent.deployment.scope,
             )
-            for each in self.stated
+            for precedent in self.stated
         ]
-        own = {f"this promise: ε = {text(self.promise.epsilon)}": float(self.promise.epsilon), **self.marks}
-        return saved(draw_precedents(dots, own, SCOPES, len(self.unstated)), path)
+        guarantee_lines = {f"this promise: ε = {text(self.promise.epsilon)}": float(self.promise.epsilon), **self.marks}
+        return saved(draw_precedents(dots, guarantee_lines, SCOPES, len(self.unstated)), path)
 
     def to_json(self) -> str:
-        """Write the reading and all deployments as JSON text; exact numbers are strings."""
-        told = {
+        """Return the reading and all deployments as JSON text; exact numbers are strings."""
+        document = {
             "epsilon": text(self.promise.epsilon),
             "delta": text(self.promise.delta),
             "reading": json.loads(codec.dumps(self.reading)),
             "smaller": len(self.smaller),
             "larger": len(self.larger),
-            "deployments": [_told(each.deployment, each.promise) for each in self.stated]
-            + [_told(each, None) for each in self.unstated],
+            "deployments": [_deployment_fields(each.deployment, each.promise) for each in self.stated]
+            + [_deployment_fields(each, None) for each in self.unstated],
         }
-        return json.dumps(told, ensure_ascii=False)
+        return json.dumps(document, ensure_ascii=False)
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -154,8 +161,8 @@ class Precedents:
 
     def _repr_html_(self) -> str:
         first, *others = self.lines
-        listed = table(COLUMNS, self.rows(), ("ε", "δ", "belief"), self.caption)
-        return paragraph(first, strong=True) + paragraphs(others) + listed + self.plot().svg
+        deployment_table = table(COLUMNS, self.rows(), ("ε", "δ", "belief"), self.caption)
+        return paragraph(first, strong=True) + paragraphs(others) + deployment_table + self.plot().svg
 
 
 def precedents(
@@ -166,18 +173,24 @@ def precedents(
     marks: Mapping[str, float] | None = None,
     protects: str = "whom you say",
 ) -> Precedents:
-    """Read a promise for one person, beside what real deployments promise. A ρ is told as the ε that it gives at the
-    promise's own δ, or at one in a million where it has none.
+    """Read a guarantee for one person, beside those of real deployments. A ρ is converted to an ε at the guarantee's
+    own δ, or at one in a million where it has none.
 
     >>> found = precedents(Guarantee(1, "1e-6"))
     >>> len(found.smaller), len(found.larger), len(found.unstated)
     (5, 28, 6)
     """
-    own = Guarantee.of(promise, "promise")
-    known = [_precedent(each, own.delta or _USUAL_DELTA, prior) for each in deployments() if each.is_stated]
-    stated = tuple(sorted(known, key=lambda each: (each.promise.epsilon, each.deployment.name)))
-    silent = tuple(each for each in deployments() if not each.is_stated)
-    return Precedents(own, reading(own, prior, neighbours=neighbours), stated, silent, dict(marks or {}), protects)
+    guarantee = Guarantee.of(promise, "promise")
+    converted = [
+        _precedent(deployment, guarantee.delta or _DEFAULT_DELTA, prior)
+        for deployment in deployments()
+        if deployment.is_stated
+    ]
+    stated = tuple(sorted(converted, key=lambda precedent: (precedent.promise.epsilon, precedent.deployment.name)))
+    unstated = tuple(deployment for deployment in deployments() if not deployment.is_stated)
+    return Precedents(
+        guarantee, reading(guarantee, prior, neighbours=neighbours), stated, unstated, dict(marks or {}), protects
+    )
 
 
 def _precedent(deployment: Deployment, delta: Fraction, prior: Number) -> Precedent:
@@ -198,18 +211,18 @@ def believed(promise: Guarantee, prior: Number) -> float:
     return posterior(float(exact(prior, "prior", INSIDE_UNIT)), float_above(promise.epsilon) + slack)
 
 
-def _protected(deployment: Deployment) -> str:
+def _unit_words(deployment: Deployment) -> str:
     local = ", on each device" if deployment.model == "Local" else ""
     return SCOPES[deployment.scope] + local
 
 
-def _named(deployment: Deployment) -> str:
+def _short_name(deployment: Deployment) -> str:
     name = deployment.name
-    short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1].rstrip()}…"
+    short = name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1].rstrip()}…"
     return f"{short} ({deployment.curator}, {deployment.year})"
 
 
-def _told(deployment: Deployment, promise: Guarantee | None) -> dict[str, object]:
+def _deployment_fields(deployment: Deployment, promise: Guarantee | None) -> dict[str, object]:
     return {
         "name": deployment.name,
         "curator": deployment.curator,
@@ -224,11 +237,11 @@ def _told(deployment: Deployment, promise: Guarantee | None) -> dict[str, object
     }
 
 
-def _amount(amount: Fraction) -> str:
+def _format_amount(amount: Fraction) -> str:
     return shown(float(amount), 3) if amount else "0"
 
 
-def _percent(share: Number) -> str:
-    """Write a share in per cent, rounded up: it is a bound."""
+def _percent_up(share: Number) -> str:
+    """Format a share as a percentage, rounded up: it is a bound."""
     tenths = math.ceil(1000 * exact(share, "share"))
     return f"{tenths / 10:.1f} %" if tenths < 1000 else "above 99.9 %"

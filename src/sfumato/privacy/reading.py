@@ -1,4 +1,4 @@
-"""A reading says what a guarantee means for one person, in numbers and in words.
+"""What a guarantee means for one person, in numbers and in words.
 
 (ε, δ)-DP does not say that the privacy loss L stays below ε outside an event of probability δ: a Gaussian calibrated
 to (1, 1e-6) has P(L > 1) = 2.0e-5. What follows from δ(ε), for every mechanism that has it and all neighbours:
@@ -23,16 +23,14 @@ from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.numbers import BELOW_ONE, INSIDE_UNIT, Number, exact, float_above, percent
 
-_LEAST = Fraction(1, 10**300)
-_UP = 1 + 2.0**-45  # what is computed here is known to far better than this
+_SMALLEST_SHARE = Fraction(1, 10**300)
+_ROUND_UP = 1 + 2.0**-45  # what is computed here is known to far better than this
 
 
 @codec.value("reading")
 @dataclass(frozen=True)
 class Reading:
-    """A reading says how far anyone's belief about one unit can move, whatever else they know (Kasiviswanathan & Smith
-    2014).
-    """
+    """How far anyone's belief about one unit can move, whatever else they know (Kasiviswanathan & Smith 2014)."""
 
     epsilon: float
     """Except with probability ``delta`` the odds that the unit is in the data (where membership is public: that a value
@@ -53,20 +51,20 @@ class Reading:
     """The most true positives a test for one unit can have at that false positive rate, without exception."""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            object.__setattr__(self, each.name, None if value is None else float(value))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            object.__setattr__(self, field.name, None if value is None else float(value))
 
     def __str__(self) -> str:
         head = f"Except with probability {self.delta:.3g}" if self.delta else f"At ε = {self.epsilon:.4g}"
         lines = [f"{head}, for any one unit:"]
         belief = f"a belief of {percent(self.prior)} becomes at most"
         if self.membership is not None:
-            lines.append(f"- being in the data: {belief} {_up_to(self.membership)}")
-        lines.append(f"- a value of theirs: {belief} {_up_to(self.attribute)}")
+            lines.append(f"- being in the data: {belief} {_percent_up(self.membership)}")
+        lines.append(f"- a value of theirs: {belief} {_percent_up(self.attribute)}")
         test = (
             f"a test that is wrong {percent(self.false_positive_rate)} of the time when they are absent "
-            f"finds them at most {_up_to(self.true_positive_rate)} of the time"
+            f"finds them at most {_percent_up(self.true_positive_rate)} of the time"
         )
         return "\n".join([*lines, f"Without exception, {test}" if self.delta else f"- {test}"])
 
@@ -84,8 +82,7 @@ def reading(
     neighbours: Neighbours | str | None = None,
     false_positive_rate: Number = "0.05",
 ) -> Reading:
-    """Read a guarantee, or a curve, for one person who was believed with probability ``prior`` to be or to have
-    something.
+    """Interpret a guarantee, or a curve, for one person about whom something was believed with probability ``prior``.
 
     What is said about beliefs holds except with probability ``delta``. It can be left out for what is pure, where
     there is no exception, and for a bare (ε, δ), where it is ten times the δ of what is said about values: it must be
@@ -98,27 +95,27 @@ def reading(
     - a test that is wrong 5 % of the time when they are absent finds them at most 13.6 % of the time
     """
     belief = float(exact(prior, "prior", INSIDE_UNIT))
-    curve = _curve(promise, neighbours)
-    replaced = curve.neighbours is Neighbours.REPLACE
-    swapped = curve if replaced else _swapped(curve)
-    usual = _usual(curve, swapped) if isinstance(promise, Guarantee) else Fraction(0)
-    except_with = usual if delta is None else exact(delta, "delta", BELOW_ONE)
-    epsilon = _log_odds(curve, except_with)
+    curve = _curve_of(promise, neighbours)
+    is_replace = curve.neighbours is Neighbours.REPLACE
+    swapped = curve if is_replace else _swapped(curve)
+    default_exception = _default_exception(curve, swapped) if isinstance(promise, Guarantee) else Fraction(0)
+    exception = default_exception if delta is None else exact(delta, "delta", BELOW_ONE)
+    epsilon = _log_odds(curve, exception)
     if epsilon == math.inf:
         raise InvalidParameter("delta", delta, f"above {float(curve.failure):.3g} for this promise: it is not pure")
-    attribute = epsilon if replaced else _log_odds(swapped, except_with)
+    attribute = epsilon if is_replace else _log_odds(swapped, exception)
     return Reading(
         epsilon=epsilon,
-        delta=float(except_with),
+        delta=float(exception),
         prior=belief,
-        membership=None if replaced else posterior(belief, epsilon),
+        membership=None if is_replace else posterior(belief, epsilon),
         attribute=posterior(belief, attribute),
         false_positive_rate=float(exact(false_positive_rate, "false_positive_rate", INSIDE_UNIT)),
-        true_positive_rate=min(1.0, (1 - curve.tradeoff(false_positive_rate)) * _UP),
+        true_positive_rate=min(1.0, (1 - curve.tradeoff(false_positive_rate)) * _ROUND_UP),
     )
 
 
-def _curve(promise: Guarantee | Curve, neighbours: Neighbours | str | None) -> Curve:
+def _curve_of(promise: Guarantee | Curve, neighbours: Neighbours | str | None) -> Curve:
     if isinstance(promise, Curve):
         if neighbours is not None and Neighbours.of(neighbours) is not promise.neighbours:
             raise InvalidParameter("neighbours", neighbours, "left out for a curve, which knows its own")
@@ -131,32 +128,32 @@ def _curve(promise: Guarantee | Curve, neighbours: Neighbours | str | None) -> C
 
 
 def _swapped(curve: Curve) -> Curve | None:
-    """Give what is known when one unit is exchanged for another; None where that is nothing."""
+    """Return the curve for exchanging one unit for another; None where nothing is known."""
     try:
         return curve.for_neighbours(Neighbours.REPLACE)
     except InvalidParameter:
         return None
 
 
-def _usual(curve: Curve, swapped: Curve | None) -> Fraction:
-    """Take ten times the δ of the exchange, or of the one unit where that is too much to say."""
-    shares = [10 * each.failure for each in (swapped, curve) if each is not None]
+def _default_exception(curve: Curve, swapped: Curve | None) -> Fraction:
+    """Return ten times the δ of an exchange, or of one unit where that is 1 or more."""
+    shares = [10 * candidate.failure for candidate in (swapped, curve) if candidate is not None]
     return next((share for share in shares if share < 1), (1 + curve.failure) / 2)
 
 
 def _log_odds(curve: Curve | None, share: Fraction) -> float:
-    """Find the least ε − ln(1 − δ(ε)/share): what the loss stays below, except with this probability.
+    """Return the least ε − ln(1 − δ(ε)/share): a bound of the loss, except with this probability.
 
-    Any ε gives a bound. The best is searched for by what δ(ε) is of the share, in thirds of its log-odds.
+    Any ε gives a bound. The best is found by ternary search over the log-odds of δ(ε)/share.
     """
     if curve is None or (share and share <= curve.failure):
         return math.inf
     if not share:
         return curve.epsilon(0)
-    floor = max(curve.failure, _LEAST)
+    floor = max(curve.failure, _SMALLEST_SHARE)
 
     def bound(log_odds: float) -> float:
-        spent = floor + max(_LEAST, Fraction(1 / (1 + math.exp(-log_odds))) * (share - floor))
+        spent = floor + max(_SMALLEST_SHARE, Fraction(1 / (1 + math.exp(-log_odds))) * (share - floor))
         return curve.epsilon(spent) - math.log1p(-float_above(spent / share)) if spent < share else math.inf
 
     low, high = -20.0, 7.0
@@ -166,16 +163,18 @@ def _log_odds(curve: Curve | None, share: Fraction) -> float:
         a, b = bound(left), bound(right)
         best = min(best, a, b)
         low, high = (low, right) if a < b else (left, high)
-    return best * _UP if curve.failure or curve.max_divergence is None else min(best * _UP, curve.epsilon(0))
+    return (
+        best * _ROUND_UP if curve.failure or curve.max_divergence is None else min(best * _ROUND_UP, curve.epsilon(0))
+    )
 
 
 def posterior(prior: float, log_odds: float) -> float:
-    """Compute the probability whose odds are e^{log_odds} times those of ``prior``, rounded up."""
-    return min(1.0, _UP / (1 + (1 - prior) / prior * math.exp(-log_odds)))
+    """Return the probability whose odds are e^{log_odds} times those of ``prior``, rounded up."""
+    return min(1.0, _ROUND_UP / (1 + (1 - prior) / prior * math.exp(-log_odds)))
 
 
-def _up_to(share: float) -> str:
-    """Write a share in per cent that is not below it: one digit after the point, and three of what is below 1 %."""
+def _percent_up(share: float) -> str:
+    """Format a share as a percentage rounded up: one decimal, or three below 1 %."""
     decimals = 1 if share >= 0.01 else 3
     scale = 10**decimals
     return f"{min(100.0, math.ceil(share * 100 * scale * (1 - 2.0**-40)) / scale):.{decimals}f} %"

@@ -1,4 +1,4 @@
-"""A sensitivity bounds how much one unit can change a vector of exact totals."""
+"""Sensitivity: how much one unit can change a vector of exact totals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, text, whole
 @codec.value("sensitivity")
 @dataclass(frozen=True)
 class Sensitivity:
-    """One unit changes at most ``groups`` coordinates, each by at most ``per_group``.
+    """Bounds on one unit's change: at most ``groups`` coordinates, each by at most ``per_group``.
 
     ``total`` bounds the sum of all changes (the L1 norm) and ``squares`` the sum of their squares (L2 squared)
     where more is known than the first two say: rows limited to ``m`` per unit give ``total=m``. Both are
@@ -40,30 +40,30 @@ class Sensitivity:
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
     ) -> None:
         count = whole(groups, "groups", at_least=1)
-        cap = exact(per_group, "per_group", NONNEGATIVE)
-        l1 = count * cap
+        linf = exact(per_group, "per_group", NONNEGATIVE)
+        l1 = count * linf
         if total is not None:
             l1 = min(l1, exact(total, "total", NONNEGATIVE))
-        cap = min(cap, l1)
+        linf = min(linf, l1)
         if squares is not None:
-            energy = exact(squares, "squares", NONNEGATIVE)
-            if energy < cap**2:
-                cap = Fraction(_root_above(energy))
-            if count * energy < l1**2:
-                l1 = Fraction(_root_above(count * energy))
-            cap = min(cap, l1)
-            most = min(_concentrated_squares(cap, l1), energy)
+            squared_l2 = exact(squares, "squares", NONNEGATIVE)
+            if squared_l2 < linf**2:
+                linf = Fraction(_root_above(squared_l2))
+            if count * squared_l2 < l1**2:
+                l1 = Fraction(_root_above(count * squared_l2))
+            linf = min(linf, l1)
+            tight_squares = min(_concentrated_squares(linf, l1), squared_l2)
         else:
-            most = _concentrated_squares(cap, l1)
+            tight_squares = _concentrated_squares(linf, l1)
         object.__setattr__(self, "groups", count)
-        object.__setattr__(self, "per_group", cap)
+        object.__setattr__(self, "per_group", linf)
         object.__setattr__(self, "total", l1)
-        object.__setattr__(self, "squares", exact(most, "per_group squared", NONNEGATIVE))
+        object.__setattr__(self, "squares", exact(tight_squares, "per_group squared", NONNEGATIVE))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
 
     @classmethod
     def of(cls, value: Sensitivity | Number) -> Sensitivity:
-        """A number is the change of one coordinate."""
+        """Return a Sensitivity; a number is the change of one coordinate."""
         if isinstance(value, Sensitivity):
             return value
         return cls(per_group=exact(value, "sensitivity", NONNEGATIVE))
@@ -78,7 +78,7 @@ class Sensitivity:
 
     @property
     def l2(self) -> float:
-        """Give the Euclidean norm, rounded up; ``squares`` is its exact square."""
+        """The L2 norm, rounded up; ``squares`` is its exact square."""
         return _root_above(self.squares)
 
     @property
@@ -87,49 +87,49 @@ class Sensitivity:
 
     @property
     def coordinates(self) -> tuple[tuple[Fraction, int], ...]:
-        """Give the most concentrated change, as (size, how often): as many full coordinates as ``total`` pays for, then
-        the rest.
+        """The most concentrated change, as pairs (size, count): as many coordinates at ``per_group`` as ``total``
+        allows, then one with the remainder.
 
         Among all changes within the bounds it is the worst for Laplace noise (``noise_losses.LaplaceLoss``) and has
         the largest Euclidean norm.
         """
         if not self.per_group:
             return ()
-        full, rest = divmod(self.total, self.per_group)
-        parts = ((self.per_group, int(full)), (rest, 1))
-        return tuple((size, count) for size, count in parts if size and count)
+        full_count, remainder = divmod(self.total, self.per_group)
+        size_counts = ((self.per_group, int(full_count)), (remainder, 1))
+        return tuple((size, count) for size, count in size_counts if size and count)
 
     def times(self, k: int) -> Sensitivity:
-        """Multiply for k units at once: each norm grows k-fold, and the groups they touch with it."""
+        """Return the sensitivity to k units at once: each norm, and the number of groups, grows k-fold."""
         k = whole(k, "k", at_least=1)
         return Sensitivity(k * self.groups, k * self.per_group, k * self.total, k * k * self.squares, self.neighbours)
 
     def for_neighbours(self, neighbours: Neighbours | str, *, signed: bool = True) -> Sensitivity:
-        """Take the same contributions with one unit replaced by another instead of added or removed.
+        """Return the sensitivity to replacing one unit, given the contributions of one that is added or removed.
 
         Two contributions differ by at most their sum: every norm doubles. When all contributions have
         one sign (counts, sums of values ≥ 0: ``signed=False``) a coordinate moves by at most one
         contribution, and the squares only double.
         """
-        wanted = Neighbours.of(neighbours)
-        if wanted is self.neighbours:
+        relation = Neighbours.of(neighbours)
+        if relation is self.neighbours:
             return self
-        if wanted is Neighbours.ADD_REMOVE:
+        if relation is Neighbours.ADD_REMOVE:
             raise NeighboursDiffer(
                 self.neighbours.value,
-                wanted.value,
+                relation.value,
                 place="Sensitivity.for_neighbours",
                 fix="state the sensitivity for add-remove neighbours from the start",
             )
         if not isinstance(signed, bool):
             raise InvalidParameter("signed", signed, "True or False")
-        spread = 2 if signed else 1
+        per_coordinate = 2 if signed else 1
         return Sensitivity(
             2 * self.groups,
-            spread * self.per_group,
+            per_coordinate * self.per_group,
             2 * self.total,
-            2 * spread * self.squares,
-            wanted,
+            2 * per_coordinate * self.squares,
+            relation,
         )
 
     def __repr__(self) -> str:
@@ -139,18 +139,20 @@ class Sensitivity:
         )
 
 
-def _concentrated_squares(cap: Fraction, total: Fraction) -> Fraction:
-    """Find the largest Σv² with Σ|v| ≤ total and |v| ≤ cap: convex, so attained by full coordinates and a rest."""
-    if not cap:
+def _concentrated_squares(linf: Fraction, total: Fraction) -> Fraction:
+    """Return the largest Σv² with Σ|v| ≤ total and |v| ≤ linf: convex, so attained by full coordinates and a
+    remainder.
+    """
+    if not linf:
         return Fraction(0)
-    full, rest = divmod(total, cap)
-    return full * cap**2 + rest**2
+    full_count, remainder = divmod(total, linf)
+    return full_count * linf**2 + remainder**2
 
 
 def _root_above(square: Fraction) -> float:
-    """Find a float at least the square root of an exact number."""
-    big = square > Fraction(10**300)
-    root = math.isqrt(math.ceil(square)) + 1.0 if big else math.sqrt(square)
+    """Return a float at least the square root of an exact number."""
+    is_beyond_floats = square > Fraction(10**300)
+    root = math.isqrt(math.ceil(square)) + 1.0 if is_beyond_floats else math.sqrt(square)
     while Fraction(root) ** 2 < square:
         root = math.nextafter(root, math.inf)
     return root

@@ -1,6 +1,7 @@
-"""A loss has shapes beyond ε and δ: its distribution, its least ρ, and what a test can make of it.
+"""Readings of a product of dominating pairs in one direction: δ(ε), ε(δ), its loss distribution, its least ρ and its
+trade-off.
 
-Many dominating pairs are read together, one direction: by sums where sums are exact, by inversion elsewhere.
+Divergences that add are summed exactly; δ(ε) and ε(δ) come from a closed form where there is one, else by inversion.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ def failure(parts: Parts) -> Fraction:
 
 
 def failure_range(parts: Parts) -> tuple[Fraction, Fraction]:
-    """Bound 1 − Π(1 − failureᵢ) from both sides: equal while the powers are short, a rounding apart beyond."""
-    failing = [(loss.failure, count) for loss, count in parts if loss.failure]
-    if sum(count for _, count in failing) <= 64 or any(mass == 1 for mass, _ in failing):
-        kept = Fraction(1)
-        for mass, count in failing:
-            kept *= (1 - mass) ** min(count, 64)
-        return 1 - kept, 1 - kept
-    total = -math.expm1(math.fsum(count * math.log1p(-mass) for mass, count in failing))
+    """Bound 1 − Π(1 − failureᵢ) from both sides: equal while the powers are short, a rounding apart otherwise."""
+    failures = [(loss.failure, count) for loss, count in parts if loss.failure]
+    if sum(count for _, count in failures) <= 64 or any(mass == 1 for mass, _ in failures):
+        success = Fraction(1)
+        for mass, count in failures:
+            success *= (1 - mass) ** min(count, 64)
+        return 1 - success, 1 - success
+    total = -math.expm1(math.fsum(count * math.log1p(-mass) for mass, count in failures))
     return Fraction(total * (1 - 2.0**-40)), min(Fraction(1), Fraction(total * (1 + 2.0**-40)))
 
 
@@ -52,56 +53,58 @@ def renyi(parts: Parts, order: float) -> float:
 
 def epsilon_range(parts: Parts, delta: Fraction) -> tuple[float, float]:
     """Bound the least ε ≥ 0 with δ(ε) ≤ ``delta`` from both sides."""
-    if len(parts) == 1 and parts[0][1] == 1 and (found := parts[0][0].alternatives):
-        return _worst_epsilon(found, delta)
-    least, most = failure_range(parts)
+    if len(parts) == 1 and parts[0][1] == 1 and (alternatives := parts[0][0].alternatives):
+        return _worst_epsilon(alternatives, delta)
+    failure_low, failure_high = failure_range(parts)
     top = sum_above((loss.top, count) for loss, count in parts)
-    ends = (math.inf, math.inf) if top is None else (below(top), above(top))
-    if delta < least:
+    top_bounds = (math.inf, math.inf) if top is None else (below(top), above(top))
+    if delta < failure_low:
         return math.inf, math.inf
     if not parts or top == 0:
-        return 0.0, 0.0 if delta >= most else math.inf
-    if (profile := _closed_form(parts)) is not None and delta > most:
+        return 0.0, 0.0 if delta >= failure_high else math.inf
+    if (profile := _closed_form(parts)) is not None and delta > failure_high:
         low, high = _invert(profile, delta)
-        return min(_not_above(low), ends[0]), min(_not_below(high), ends[1])
-    if delta == least:
-        return ends[0], math.inf if delta < most else ends[1]
-    # What the failure leaves of δ: the most of it for the lower bound, the least of it for the upper.
-    spare = float_below(delta - most) if delta > most else 0.0
-    low, high = epsilon_range_of(Moments.of(parts), spare, float_above(delta - least))
-    return min(_not_above(low), ends[0]), math.inf if delta < most else min(_not_below(high), ends[1])
+        return min(_round_down(low), top_bounds[0]), min(_round_up(high), top_bounds[1])
+    if delta == failure_low:
+        return top_bounds[0], math.inf if delta < failure_high else top_bounds[1]
+    # The δ that remains beside the failure: its upper bound gives the lower ε, its lower bound the upper ε.
+    spare_delta = float_below(delta - failure_high) if delta > failure_high else 0.0
+    low, high = epsilon_range_of(Moments.of(parts), spare_delta, float_above(delta - failure_low))
+    return min(_round_down(low), top_bounds[0]), math.inf if delta < failure_high else min(
+        _round_up(high), top_bounds[1]
+    )
 
 
-def _not_above(low: float) -> float:
-    """Lower a computed lower bound of a number ≥ 0 until it is one in its decimal meaning too."""
+def _round_down(low: float) -> float:
+    """Round a computed lower bound of a number ≥ 0 down, so that its decimal meaning is a lower bound too."""
     return max(0.0, lowered(low))
 
 
-def _not_below(high: float) -> float:
-    """Raise a computed upper bound of a number ≥ 0 until it is one in its decimal meaning too."""
+def _round_up(high: float) -> float:
+    """Round a computed upper bound of a number ≥ 0 up, so that its decimal meaning is an upper bound too."""
     return raised(high) if high else 0.0
 
 
 def delta_range(parts: Parts, epsilon: Fraction) -> tuple[float, float]:
     """Bound δ(ε) from both sides."""
-    if len(parts) == 1 and parts[0][1] == 1 and (found := parts[0][0].alternatives):
-        return _worst_delta(found, epsilon)
-    least, most = failure_range(parts)
+    if len(parts) == 1 and parts[0][1] == 1 and (alternatives := parts[0][0].alternatives):
+        return _worst_delta(alternatives, epsilon)
+    failure_low, failure_high = failure_range(parts)
     top = sum_above((loss.top, count) for loss, count in parts)
-    if least == 1:
+    if failure_low == 1:
         return 1.0, 1.0
     if top is not None and epsilon >= top:
-        return below(least), above(most)
+        return below(failure_low), above(failure_high)
     if (profile := _closed_form(parts)) is not None:
-        below_it, above_it = profile(float_above(epsilon)), profile(float_below(epsilon))
-        return _not_above(lowered(below_it[0] - below_it[1])), min(1.0, raised(raised(sum(above_it))))
+        profile_low, profile_high = profile(float_above(epsilon)), profile(float_below(epsilon))
+        return _round_down(lowered(profile_low[0] - profile_low[1])), min(1.0, raised(raised(sum(profile_high))))
     low, high = _inverted_delta_range(parts, float(epsilon))
-    return min(1.0, _not_above(low + float_below(least))), min(1.0, raised(high + float_above(most)))
+    return min(1.0, _round_down(low + float_below(failure_low))), min(1.0, raised(high + float_above(failure_high)))
 
 
 @lru_cache(maxsize=4096)
 def _inverted_delta_range(parts: Parts, epsilon: float) -> tuple[float, float]:
-    """Bound δ(ε) by inversion; a price that is explained, forecast and paid searches through equal curves each time."""
+    """Bound δ(ε) by inversion; cached because explaining, forecasting and charging a price evaluate equal curves."""
     return delta_range_of(Moments.of(parts), epsilon)
 
 
@@ -109,24 +112,24 @@ Alternatives = tuple[tuple[Loss, Parts], ...]
 
 
 def _worst_delta(alternatives: Alternatives, epsilon: Fraction) -> tuple[float, float]:
-    """Bound the largest δ(ε) of several products; what a quick bound proves to be no larger is not looked at."""
+    """Bound the largest δ(ε) of several products; a product is skipped if its quick bound shows it is no larger."""
     low = high = 0.0
     for bound, parts in alternatives:
-        most = bound.delta(float_below(epsilon))
-        if most is None or sum(most) > low:
-            found = delta_range(parts, epsilon)
-            low, high = max(low, found[0]), max(high, found[1])
+        quick_bound = bound.delta(float_below(epsilon))
+        if quick_bound is None or sum(quick_bound) > low:
+            bounds = delta_range(parts, epsilon)
+            low, high = max(low, bounds[0]), max(high, bounds[1])
     return low, high
 
 
 def _worst_epsilon(alternatives: Alternatives, delta: Fraction) -> tuple[float, float]:
-    """Bound the largest ε with δ(ε) ≤ ``delta`` of several products, in the same way."""
+    """Bound the largest least ε with δ(ε) ≤ ``delta`` of several products, skipping as ``_worst_delta`` does."""
     low = high = 0.0
     for bound, parts in alternatives:
-        most = bound.delta(low)
-        if most is None or sum(most) > delta:
-            found = epsilon_range(parts, delta)
-            low, high = max(low, found[0]), max(high, found[1])
+        quick_bound = bound.delta(low)
+        if quick_bound is None or sum(quick_bound) > delta:
+            bounds = epsilon_range(parts, delta)
+            low, high = max(low, bounds[0]), max(high, bounds[1])
     return low, high
 
 
@@ -134,7 +137,7 @@ Profile = Callable[[float], tuple[float, float]]
 
 
 def _closed_form(parts: Parts) -> Profile | None:
-    """Compute δ(ε) with its rounding error, when there is a single pair that knows it."""
+    """Return δ(ε) with its rounding error, if a single pair has it in closed form."""
     if len(parts) != 1 or parts[0][1] != 1:
         return None
     loss = parts[0][0]
@@ -142,16 +145,16 @@ def _closed_form(parts: Parts) -> Profile | None:
 
 
 def _invert(profile: Profile, delta: Fraction) -> tuple[float, float]:
-    """Bound the least ε ≥ 0 at which a falling profile is ≤ δ, from the two ends of its rounding error."""
-    least, most = float_below(delta), float_above(delta)
+    """Bound the least ε ≥ 0 at which a falling profile is ≤ δ, using both ends of its rounding error."""
+    delta_low, delta_high = float_below(delta), float_above(delta)
     return (
-        _last(lambda epsilon: lowered(profile(epsilon)[0] - profile(epsilon)[1]) > most)[0],
-        _last(lambda epsilon: raised(sum(profile(epsilon))) > least)[1],
+        _bisect_floats(lambda epsilon: lowered(profile(epsilon)[0] - profile(epsilon)[1]) > delta_high)[0],
+        _bisect_floats(lambda epsilon: raised(sum(profile(epsilon))) > delta_low)[1],
     )
 
 
-def _last(holds: Callable[[float], bool]) -> tuple[float, float]:
-    """Find neighbouring floats between which a condition stops holding: (0, 0) when it never did."""
+def _bisect_floats(holds: Callable[[float], bool]) -> tuple[float, float]:
+    """Return adjacent floats between which a condition stops holding: (0, 0) if it never held."""
     if not holds(0.0):
         return 0.0, 0.0
     low, high = 0.0, 1.0
@@ -164,14 +167,14 @@ def _last(holds: Callable[[float], bool]) -> tuple[float, float]:
     return low, high
 
 
-_FURTHEST = 1e200
+_LARGEST_LOSS = 1e200
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True)
 class PrivacyLoss:
-    """The privacy loss L of a dominating pair is a random variable: it says how much an outcome favours one of two
-    worlds.
+    """The privacy loss L of a dominating pair, a random variable: how much an outcome favours one of the two
+    neighbouring databases.
 
     Its δ(ε) bounds that of every mechanism it stands for; its tail and quantiles are its own (see ``Curve.loss``).
     """
@@ -181,7 +184,7 @@ class PrivacyLoss:
 
     @property
     def mean(self) -> float:
-        """Compute E[L], the KL divergence; infinite when the loss can be."""
+        """E[L], the KL divergence; infinite if the loss can be."""
         return math.inf if failure(self.forward) else renyi(self.forward, 1.0)
 
     def tail(self, epsilon: Number) -> float:
@@ -189,35 +192,35 @@ class PrivacyLoss:
         return self._tail(float(exact(epsilon, "epsilon")))
 
     def quantile(self, probability: Number) -> float:
-        """Find the least ε with P(L > ε) ≤ 1 − probability, found on the upper bound; infinite inside the failure."""
-        beyond = 1 - exact(probability, "probability", INSIDE_UNIT)
-        if beyond <= failure(self.forward):
+        """Return the least ε at which the upper bound of P(L > ε) is ≤ 1 − probability; infinite inside the failure."""
+        tail_probability = 1 - exact(probability, "probability", INSIDE_UNIT)
+        if tail_probability <= failure(self.forward):
             return math.inf
         low, high = -1.0, 1.0
-        while self._tail(low) <= beyond and low > -_FURTHEST:
+        while self._tail(low) <= tail_probability and low > -_LARGEST_LOSS:
             low *= 2
-        while self._tail(high) > beyond and high < _FURTHEST:
+        while self._tail(high) > tail_probability and high < _LARGEST_LOSS:
             high *= 2
         while high - low > 1e-9 * max(1.0, abs(high)):
             middle = (low + high) / 2
-            low, high = (middle, high) if self._tail(middle) > beyond else (low, middle)
+            low, high = (middle, high) if self._tail(middle) > tail_probability else (low, middle)
         return high
 
     def _tail(self, x: float) -> float:
-        """δ(x) = P(L > x) − e^x·Q(L > x), and −Q(L > x) is the slope of the convex e^x ↦ δ: a chord from the left
-        is steeper.
+        """Bound P(L > x): δ(x) = P(L > x) − e^x·Q(L > x), and −Q(L > x) is the slope of the convex e^x ↦ δ, so a chord
+        from the left is steeper.
         """
         spread = math.sqrt(2 * renyi(self.forward, 1.0))
-        near = x - max(1e-4 * min(spread, 1e6), 1e-10 * abs(x), 1e-13)
-        least, most = self._delta_range(x)
+        left = x - max(1e-4 * min(spread, 1e6), 1e-10 * abs(x), 1e-13)
+        delta_low, delta_high = self._delta_range(x)
         if not all(loss.moments_known for loss, _ in self.forward):
-            least = 0.0  # no pair is known, only bounds: nothing forces the profile up here
+            delta_low = 0.0  # no pair is known, only bounds: nothing forces the profile up here
         rounding = 2.0**-50  # of the two differences below
-        steep = (self._delta_range(near)[1] - least + rounding) / -math.expm1(near - x)
-        return min(1.0, (most + max(0.0, steep)) * (1 + rounding))
+        slope = (self._delta_range(left)[1] - delta_low + rounding) / -math.expm1(left - x)
+        return min(1.0, (delta_high + max(0.0, slope)) * (1 + rounding))
 
     def _delta_range(self, x: float) -> tuple[float, float]:
-        """Bound δ at any real x: below zero through the other direction, (P − yQ)⁺ = P − yQ + (yQ − P)⁺."""
+        """Bound δ at any real x; for x < 0 from the other direction, by (P − yQ)⁺ = P − yQ + (yQ − P)⁺."""
         if x >= 0:
             return delta_range(self.forward, Fraction(x))
         low, high = delta_range(self.backward, Fraction(-x))
@@ -225,7 +228,7 @@ class PrivacyLoss:
 
 
 def least_rho(loss: Loss) -> Fraction:
-    """Find the least ρ with D_α ≤ ρα for all α > 1: exact where it is known, else rounded up by at most one part in
+    """Return the least ρ with D_α ≤ ρα for all α > 1: exact where it is known, else rounded up by at most one part in
     10⁶.
 
     With s = α − 1, ψ(s) = s·D_α is convex and ψ(0) = 0, so chords bound ψ(s)/(s(s+1)) on an interval from above;
@@ -237,62 +240,65 @@ def least_rho(loss: Loss) -> Fraction:
         return loss.rho
     if isinstance(loss, DiscreteGaussianLoss):  # attained at orders where (α − 1)·shift is whole
         return loss.shift**2 / (2 * loss.sigma_squared)
-    ceiling = float(loss.pure or 0)
-    if ceiling == 0:
+    max_divergence = float(loss.pure or 0)
+    if max_divergence == 0:
         return Fraction(0)
-    reach = max(4.0, min(1e250, 4 * ceiling / loss.renyi(1.0)))  # beyond it D∞/α is smaller than what is found before
-    grid = [1e-7, *(2.0**n for n in range(-20, math.ceil(math.log2(reach)) + 1))]
+    largest_s = max(
+        4.0, min(1e250, 4 * max_divergence / loss.renyi(1.0))
+    )  # beyond it D∞/α is below the value at order 1
+    grid = [1e-7, *(2.0**n for n in range(-20, math.ceil(math.log2(largest_s)) + 1))]
     psi = {s: s * loss.renyi(1 + s) for s in grid}
     best = max(psi[s] / (s * (s + 1)) for s in grid)
-    open_: list[tuple[float, float, float]] = [(-psi[grid[0]] / grid[0], 0.0, grid[0])]
-    open_ += [(-_chord(a, b, psi[a], psi[b]), a, b) for a, b in pairwise(grid)]
-    heapq.heapify(open_)
-    while -open_[0][0] > best * (1 + 1e-9) and open_[0][1] > 0 and len(psi) < 2000:
-        _, a, b = heapq.heappop(open_)
+    intervals: list[tuple[float, float, float]] = [(-psi[grid[0]] / grid[0], 0.0, grid[0])]
+    intervals += [(-_chord(a, b, psi[a], psi[b]), a, b) for a, b in pairwise(grid)]
+    heapq.heapify(intervals)
+    while -intervals[0][0] > best * (1 + 1e-9) and intervals[0][1] > 0 and len(psi) < 2000:
+        _, a, b = heapq.heappop(intervals)
         middle = math.sqrt(a * b)
         psi[middle] = middle * loss.renyi(1 + middle)
         best = max(best, psi[middle] / (middle * (middle + 1)))
         for left, right in ((a, middle), (middle, b)):
-            heapq.heappush(open_, (-_chord(left, right, psi[left], psi[right]), left, right))
-    return Fraction(max(-open_[0][0], ceiling / (1 + grid[-1])) * (1 + 2.0**-40))
+            heapq.heappush(intervals, (-_chord(left, right, psi[left], psi[right]), left, right))
+    return Fraction(max(-intervals[0][0], max_divergence / (1 + grid[-1])) * (1 + 2.0**-40))
 
 
 def _chord(a: float, b: float, at_a: float, at_b: float) -> float:
-    """Find the maximum over [a, b] of (line through (a, at_a), (b, at_b))/(s(s+1)), a line with intercept ≤ 0."""
+    """Return the maximum over [a, b] of (line through (a, at_a), (b, at_b))/(s(s+1)), a line with intercept ≤ 0."""
     slope = (at_b - at_a) / (b - a)
-    start = at_a - slope * a
+    intercept = at_a - slope * a
     ratios = [at_a / (a * (a + 1)), at_b / (b * (b + 1))]
-    if start < 0 < slope:
-        inner = (-start + math.sqrt(start * start - start * slope)) / slope
+    if intercept < 0 < slope:
+        inner = (-intercept + math.sqrt(intercept * intercept - intercept * slope)) / slope
         if a < inner < b:
-            ratios.append((start + slope * inner) / (inner * (inner + 1)))
+            ratios.append((intercept + slope * inner) / (inner * (inner + 1)))
     return max(ratios)
 
 
 def best_line(delta: Callable[[float], float], most: float, alpha: float) -> float:
-    """Find the highest of the lines max(1 − δ − e^ε·α, e^{−ε}(1 − δ − α)) at a false positive rate α, over 0 ≤ ε ≤
-    most.
+    """Return the largest of max(1 − δ − e^ε·α, e^{−ε}(1 − δ − α)) at a false positive rate α, over 0 ≤ ε ≤ most.
 
-    Any ε gives a true lower bound of the false negative rate; both families are quasi-concave in e^ε, so golden
-    sections find the best.
+    Any ε gives a true lower bound of the false negative rate; both families are quasi-concave in e^ε, so golden-section
+    search finds the best.
     """
 
-    def first(epsilon: float) -> float:
+    def steep_side(epsilon: float) -> float:
         return 1 - delta(epsilon) - math.exp(min(700.0, epsilon)) * alpha
 
-    def second(epsilon: float) -> float:
+    def flat_side(epsilon: float) -> float:
         return math.exp(-epsilon) * (1 - delta(epsilon) - alpha)
 
-    return max(0.0, max(_peak(first, most), _peak(second, most)) - 2.0**-50)
+    return max(0.0, max(_golden_maximum(steep_side, most), _golden_maximum(flat_side, most)) - 2.0**-50)
 
 
-def _peak(height: Callable[[float], float], most: float) -> float:
-    """Find the largest height by golden sections: each looks at one new place, and keeps 0.618 of the rest."""
-    low, high = 0.0, most
+def _golden_maximum(height: Callable[[float], float], upper_end: float) -> float:
+    """Return the maximum of ``height`` on [0, most] by golden-section search: one new evaluation per step, which keeps
+    0.618 of the interval.
+    """
+    low, high = 0.0, upper_end
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = height(left), height(right)
     best = max(height(low), height(high), at_left, at_right)
-    while high - low >= 1e-7 * max(1.0, most):
+    while high - low >= 1e-7 * max(1.0, upper_end):
         if at_left < at_right:
             low, left, at_left = left, right, at_right
             right = low + _GOLDEN * (high - low)

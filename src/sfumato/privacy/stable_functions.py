@@ -1,4 +1,4 @@
-"""These functions would cancel if written plainly; here they are computed to the last few bits."""
+"""Functions that would cancel catastrophically if written plainly, computed to the last few bits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 
 
 def excess_exp(y: float) -> float:
-    """Compute (e^y − 1 − y)/y², which is 1/2 at 0."""
+    """Return (e^y − 1 − y)/y², which is 1/2 at 0."""
     if abs(y) > 0.3:
         return (math.expm1(y) - y) / (y * y)
     total, term = 0.0, 0.5
@@ -24,7 +24,7 @@ def excess_exp(y: float) -> float:
 
 
 def mean_excess(y: float) -> float:
-    """Compute sinh(y)/y − 1, which is y²/6 near 0."""
+    """Return sinh(y)/y − 1, which is y²/6 near 0."""
     if abs(y) > 1:
         return math.sinh(y) / y - 1
     total, term = 0.0, y * y / 6
@@ -35,7 +35,7 @@ def mean_excess(y: float) -> float:
 
 
 def convex_excess(y: float, order: float) -> float:
-    """Compute x^α − 1 − α(x − 1) at x = e^y, or its limit x·ln x − x + 1 per unit of α − 1 at order 1; both are ≥ 0."""
+    """Return x^α − 1 − α(x − 1) at x = e^y, or its limit x·ln x − x + 1 per unit of α − 1 at order 1; both are ≥ 0."""
     if order == 1:
         phi = excess_exp(y)
         return y * y * (1 + y * phi - phi)
@@ -43,7 +43,7 @@ def convex_excess(y: float, order: float) -> float:
 
 
 def log_ratio(p: Fraction, q: Fraction) -> float:
-    """Compute ln(p/q) of exact positive numbers, accurate when they are close and when they are far apart."""
+    """Return ln(p/q) of exact positive numbers, accurate when they are close and when they are far apart."""
     change = (p - q) / q
     if 2 * abs(change) < 1:
         return math.log1p(float(change))
@@ -54,12 +54,12 @@ def log_ratio(p: Fraction, q: Fraction) -> float:
 
 
 def shrink_real(y: float) -> float:
-    """Compute (1 − e^{−y})/y, continuous at 0."""
+    """Return (1 − e^{−y})/y, continuous at 0."""
     return -math.expm1(-y) / y if y else 1.0
 
 
 def log_shrink_gap(low: float, high: float) -> float:
-    """Compute ln(shrink(low)/shrink(high)) for 0 ≤ low ≤ high, accurate when both are small and when both are large."""
+    """Return ln(shrink(low)/shrink(high)) for 0 ≤ low ≤ high, accurate when both are small and when both are large."""
     if high < 0.01:  # ln shrink(y) = −y/2 + y²/24 − y⁴/2880 + O(y⁶)
         return (high - low) * (0.5 - (high + low) / 24 + (high + low) * (high**2 + low**2) / 2880)
     if low > 40:
@@ -68,7 +68,7 @@ def log_shrink_gap(low: float, high: float) -> float:
 
 
 def mills(x: float) -> float:
-    """Compute (1 − Φ(x))/φ(x) for x ≥ 0: the normal tail beside its density."""
+    """Return Mills' ratio (1 − Φ(x))/φ(x) for x ≥ 0."""
     if x < 5:
         return math.sqrt(math.pi / 2) * math.exp(x * x / 2) * math.erfc(x / math.sqrt(2))
     tail = 0.0
@@ -78,23 +78,23 @@ def mills(x: float) -> float:
 
 
 def shrink(y: Complex) -> Complex:
-    """Compute (1 − e^{−y})/y for complex arrays, continuous at 0."""
-    small = np.abs(y) < 1e-8
-    safe = np.where(small, 1.0, y)
-    return np.where(small, 1 - y / 2, -np.expm1(-safe) / safe)
+    """Return (1 − e^{−y})/y for complex arrays, continuous at 0."""
+    is_small = np.abs(y) < 1e-8
+    nonzero = np.where(is_small, 1.0, y)
+    return np.where(is_small, 1 - y / 2, -np.expm1(-nonzero) / nonzero)
 
 
 def log_theta_ratio(u: Complex, variance: float) -> Complex:
-    """Compute ln Θ(u)/Θ(0) for |Im u| ≤ πσ²: the sum itself for small σ, its Poisson dual for large."""
+    """Return ln Θ(u)/Θ(0) for |Im u| ≤ πσ²: the sum itself for small σ, its Poisson dual for large."""
     u = u - np.round(u.real)
     if variance < 1:
         x = np.arange(-12, 13)[:, None]
         lift = (u.real**2 - u.imag**2) / (2 * variance)  # x = 0 is the largest term
         terms = np.exp(lift - (x + u) ** 2 / (2 * variance)).sum(0)
-        logs: Complex = np.log(terms)
-        return logs - lift - math.log(np.exp(-(x**2) / (2 * variance)).sum())
+        log_sum: Complex = np.log(terms)
+        return log_sum - lift - math.log(np.exp(-(x**2) / (2 * variance)).sum())
     # The second harmonic is e^{−4π²σ²} < 1e-17 of the rest, even where |Im u| is largest.
     decay = -2 * math.pi**2 * variance
     waves = np.exp(decay + 2j * math.pi * u) + np.exp(decay - 2j * math.pi * u)
-    whole: Complex = np.log1p(waves)
-    return whole - math.log1p(2 * math.exp(decay))
+    log_dual: Complex = np.log1p(waves)
+    return log_dual - math.log1p(2 * math.exp(decay))

@@ -1,6 +1,6 @@
-"""Textbook results are functions here, each with its statement and source.
+"""Textbook theorems as functions, each with its statement and source.
 
-They are here to be read, taught and compared. The accounting of the system itself is ``Curve``, ``compose`` and
+They are for reading, teaching and comparison. The system's own accounting is ``Curve``, ``compose`` and
 ``Budget``, which are tighter. Results are rounded toward privacy.
 """
 
@@ -29,25 +29,25 @@ from sfumato.privacy.numbers import (
     whole,
 )
 
-_MOST_COMPOSED = 4000
-_UP = 1 + 2.0**-40  # computed reals are known to far better than this
+_MAX_COMPOSED = 4000
+_ROUND_UP = 1 + 2.0**-40  # computed reals are known to far better than this
 
 
-def _guarantees(items: Iterable[Guarantee]) -> list[Guarantee]:
+def _checked_guarantees(items: Iterable[Guarantee]) -> list[Guarantee]:
     if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
         raise InvalidParameter("guarantees", items, "a sequence of Guarantee")
-    return [Guarantee.of(each, "guarantees") for each in items]
+    return [Guarantee.of(guarantee, "guarantees") for guarantee in items]
 
 
-def _guarantee(epsilon: Fraction, delta: Fraction, place: str) -> Guarantee:
+def _combined_guarantee(epsilon: Fraction, delta: Fraction, place: str) -> Guarantee:
     if delta >= 1:
         raise InvalidParameter(place, f"δ = {float(delta):.3g}", "a combination whose δ stays below 1")
     return Guarantee(epsilon, delta)
 
 
-def _probability(log: float) -> float:
-    """Compute e^log as an upper bound of a probability: rounded up, and above 0 where it is below all floats."""
-    return min(1.0, max(5e-324, math.exp(min(0.0, log)) * _UP))
+def _upper_probability(log: float) -> float:
+    """Return an upper bound of e^log as a probability: rounded up, and positive even below the smallest float."""
+    return min(1.0, max(5e-324, math.exp(min(0.0, log)) * _ROUND_UP))
 
 
 # ── composition ────────────────────────────────────────────────────────────────────────────────
@@ -55,9 +55,9 @@ def _probability(log: float) -> float:
 
 def basic(guarantees: Iterable[Guarantee]) -> Guarantee:
     """Releases on the same data together are (Σεᵢ, Σδᵢ)-DP (Dwork & Roth 2014, Thm 3.16)."""
-    items = _guarantees(guarantees)
-    epsilon = sum((g.epsilon for g in items), Fraction(0))
-    return _guarantee(epsilon, sum((g.delta for g in items), Fraction(0)), "guarantees")
+    checked = _checked_guarantees(guarantees)
+    epsilon = sum((g.epsilon for g in checked), Fraction(0))
+    return _combined_guarantee(epsilon, sum((g.delta for g in checked), Fraction(0)), "guarantees")
 
 
 def parallel(guarantees: Iterable[Guarantee], neighbours: Neighbours | str) -> Guarantee:
@@ -67,11 +67,11 @@ def parallel(guarantees: Iterable[Guarantee], neighbours: Neighbours | str) -> G
     part (McSherry 2009, Thm 4). A replaced unit may leave one part and enter another, so two parts change (Kifer &
     Machanavajjhala 2011, Sec. 2).
     """
-    items = _guarantees(guarantees)
-    many = 1 if Neighbours.of(neighbours) is Neighbours.ADD_REMOVE else 2
-    epsilon = sum(sorted((g.epsilon for g in items), reverse=True)[:many], Fraction(0))
-    delta = sum(sorted((g.delta for g in items), reverse=True)[:many], Fraction(0))
-    return _guarantee(epsilon, delta, "guarantees")
+    checked = _checked_guarantees(guarantees)
+    parts_changed = 1 if Neighbours.of(neighbours) is Neighbours.ADD_REMOVE else 2
+    epsilon = sum(sorted((g.epsilon for g in checked), reverse=True)[:parts_changed], Fraction(0))
+    delta = sum(sorted((g.delta for g in checked), reverse=True)[:parts_changed], Fraction(0))
+    return _combined_guarantee(epsilon, delta, "guarantees")
 
 
 def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
@@ -79,12 +79,12 @@ def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
     (Dwork & Roth 2014, Thm 3.20).
     """
     count = whole(k, "k", at_least=1)
-    extra = exact(slack, "slack", INSIDE_UNIT)
+    slack_delta = exact(slack, "slack", INSIDE_UNIT)
     epsilon = float(Guarantee.of(guarantee).epsilon)
     if epsilon > 300:
         raise InvalidParameter("guarantee", guarantee, "one with ε ≤ 300, where this theorem could say anything")
-    total = math.sqrt(-2 * count * math.log(extra)) * epsilon + count * epsilon * math.expm1(epsilon)
-    return _guarantee(Fraction(total * _UP), count * guarantee.delta + extra, "k")
+    total_epsilon = math.sqrt(-2 * count * math.log(slack_delta)) * epsilon + count * epsilon * math.expm1(epsilon)
+    return _combined_guarantee(Fraction(total_epsilon * _ROUND_UP), count * guarantee.delta + slack_delta, "k")
 
 
 def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
@@ -93,15 +93,15 @@ def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
     δᵢ = Σ_{l<i} C(k,l)·(e^{(k−l)ε} − e^{(k−2i+l)ε})/(1 + e^ε)^k: none can be improved for randomised response.
     """
     x, count = exact(epsilon, "epsilon", NONNEGATIVE), whole(k, "k", at_least=1)
-    if count > _MOST_COMPOSED:
-        raise InvalidParameter("k", k, f"at most {_MOST_COMPOSED}", fix="use compose([(Curve.pure(epsilon), k)])")
+    if count > _MAX_COMPOSED:
+        raise InvalidParameter("k", k, f"at most {_MAX_COMPOSED}", fix="use compose([(Curve.pure(epsilon), k)])")
     e, m = float(x), np.arange(count // 2 + 1)
     log_all = count * (e + math.log1p(math.exp(-e)))
-    chosen = np.array([math.log(math.comb(count, int(each))) for each in m])
-    masses = np.exp(chosen + (count - m) * e - log_all)
+    log_choices = np.array([math.log(math.comb(count, int(successes))) for successes in m])
+    masses = np.exp(log_choices + (count - m) * e - log_all)
     deltas = [math.fsum(masses[:i] * -np.expm1(-2 * (i - m[:i]) * e)) for i in m]
     return tuple(
-        Guarantee((count - 2 * i) * x, min(Fraction(delta * _UP), 1 - Fraction(1, 10**300)))
+        Guarantee((count - 2 * i) * x, min(Fraction(delta * _ROUND_UP), 1 - Fraction(1, 10**300)))
         for i, delta in enumerate(deltas)
     )
 
@@ -127,17 +127,17 @@ def renyi_to_delta(order: Number, divergence: Number, epsilon: Number) -> float:
     """D_α ≤ r gives δ(ε) = e^{(α−1)(r−ε)}·(1 − 1/α)^α/(α − 1) (Canonne, Kamath & Steinke 2020, Prop. 12)."""
     z = float(exact(order, "order", ABOVE_ONE) - 1)
     gap = exact(divergence, "divergence", NONNEGATIVE) - exact(epsilon, "epsilon", NONNEGATIVE)
-    lead = max(Fraction(-10000), min(Fraction(10000), (exact(order, "order") - 1) * gap))
-    terms = float(lead), -(1 + z) * math.log1p(1 / z), -math.log(z)
-    power = math.fsum(terms) + 2.0**-50 * sum(map(abs, terms))
-    return _probability(power)
+    exponent = max(Fraction(-10000), min(Fraction(10000), (exact(order, "order") - 1) * gap))
+    terms = float(exponent), -(1 + z) * math.log1p(1 / z), -math.log(z)
+    log_delta = math.fsum(terms) + 2.0**-50 * sum(map(abs, terms))
+    return _upper_probability(log_delta)
 
 
 def renyi_to_epsilon(order: Number, divergence: Number, delta: Number) -> float:
-    """Find the ε at which ``renyi_to_delta`` is δ."""
+    """Return the ε at which ``renyi_to_delta`` is δ."""
     alpha, r = exact(order, "order", ABOVE_ONE), exact(divergence, "divergence", NONNEGATIVE)
     spare = exact(delta, "delta", INSIDE_UNIT)
-    return max(0.0, (float(r) + float(_conversion_cost(alpha, spare, ROUND_CEILING))) * _UP)
+    return max(0.0, (float(r) + float(_conversion_cost(alpha, spare, ROUND_CEILING))) * _ROUND_UP)
 
 
 def rho_to_epsilon(rho: Number, delta: Number) -> float:
@@ -156,13 +156,13 @@ def mu_to_delta(mu: Number, epsilon: Number) -> float:
 
 
 def mu_to_epsilon(mu: Number, delta: Number) -> float:
-    """Find the ε at which μ-GDP has this δ, by ``mu_to_delta``."""
+    """Return the ε at which μ-GDP has this δ, by ``mu_to_delta``."""
     return Curve.gdp(mu).epsilon(delta)
 
 
 @dataclass(frozen=True)
 class RenyiAllowance:
-    """Rényi divergence of one order may be spent up to this: D_order ≤ divergence implies the guarantee it is for."""
+    """An allowance of Rényi divergence of one order: D_order ≤ divergence implies the guarantee it was derived from."""
 
     order: Fraction
     divergence: Fraction
@@ -171,12 +171,12 @@ class RenyiAllowance:
 
     @property
     def rho(self) -> Fraction:
-        """Give it as zCDP: ρ·order = divergence."""
+        """The same allowance as zCDP: ρ·order = divergence."""
         return self.divergence / self.order
 
 
 def renyi_allowance(guarantee: Guarantee, order: Number | None = None) -> RenyiAllowance:
-    """Find the largest r with D_α ≤ r ⇒ (ε, δ)-DP, at the given order or at the one that is best for Gaussian noise
+    """Return the largest r with D_α ≤ r ⇒ (ε, δ)-DP, at the given order or at the one that is best for Gaussian noise
     (largest r/α).
 
     r = ε − [ln(1/(δ(α−1))) + α ln(1 − 1/α)]/(α − 1), in 50 digits, rounded down.
@@ -194,11 +194,11 @@ def renyi_allowance(guarantee: Guarantee, order: Number | None = None) -> RenyiA
 
 def _conversion_cost(alpha: Fraction, delta: Fraction, rounding: str) -> Fraction:
     """Compute [ln(1/(δ(α−1))) + α ln(1 − 1/α)]/(α − 1) to 50 digits, then round at the fortieth."""
-    wide = Context(prec=50)
+    context = Context(prec=50)
     ratio = 1 - 1 / alpha
-    first = _decimal(1 / (delta * (alpha - 1)), wide).ln(wide)
-    second = wide.multiply(_decimal(alpha, wide), _decimal(ratio, wide).ln(wide))
-    cost = wide.divide(wide.add(first, second), _decimal(alpha - 1, wide))
+    log_term = _decimal(1 / (delta * (alpha - 1)), context).ln(context)
+    ratio_term = context.multiply(_decimal(alpha, context), _decimal(ratio, context).ln(context))
+    cost = context.divide(context.add(log_term, ratio_term), _decimal(alpha - 1, context))
     return Fraction(cost.quantize(Decimal(1).scaleb(max(-40, cost.adjusted() - 40)), rounding, Context(prec=90)))
 
 
@@ -207,7 +207,7 @@ def _decimal(value: Fraction, context: Context) -> Decimal:
 
 
 def _best_order(guarantee: Guarantee) -> Fraction:
-    """Find the order with the largest r(α)/α, to six digits: one valley in ln(α − 1), narrowed by thirds."""
+    """Return the order with the largest r(α)/α, to six digits: one peak in ln(α − 1), found by ternary search."""
     epsilon, log_delta = float(guarantee.epsilon), math.log(guarantee.delta)
 
     def rho(log_z: float) -> float:
@@ -232,7 +232,7 @@ def chernoff_additive(samples: int, deviation: Number) -> float:
     (Dwork & Roth 2014, Thm 3.1; Hoeffding 1963).
     """
     m, t = whole(samples, "samples", at_least=1), float(exact(deviation, "deviation", NONNEGATIVE))
-    return _probability(-2 * m * t * t)
+    return _upper_probability(-2 * m * t * t)
 
 
 def chernoff_multiplicative(samples: int, mean: Number, ratio: Number) -> float:
@@ -241,7 +241,7 @@ def chernoff_multiplicative(samples: int, mean: Number, ratio: Number) -> float:
     """
     m, mu = whole(samples, "samples", at_least=1), float(exact(mean, "mean", PROBABILITY))
     r = float(exact(ratio, "ratio", _UNIT_RATIO))
-    return _probability(-m * mu * r * r / (3 if r >= 0 else 2))
+    return _upper_probability(-m * mu * r * r / (3 if r >= 0 else 2))
 
 
 def azuma(effects: Iterable[Number], deviation: Number) -> float:
@@ -254,15 +254,15 @@ def azuma(effects: Iterable[Number], deviation: Number) -> float:
     t = exact(deviation, "deviation", NONNEGATIVE)
     if t == 0:
         return 1.0
-    return _probability(-float(min(Fraction(10000), 2 * t * t / squares))) if squares else 0.0
+    return _upper_probability(-float(min(Fraction(10000), 2 * t * t / squares))) if squares else 0.0
 
 
 def stirling(n: int) -> tuple[float, float]:
     """Bound ln n! by ln √(2πn) + n ln n − n plus something between 1/(12n+1) and 1/(12n) (Robbins 1955)."""
     count = whole(n, "n", at_least=1)
-    middle = math.log(2 * math.pi * count) / 2 + count * math.log(count) - count
+    log_leading = math.log(2 * math.pi * count) / 2 + count * math.log(count) - count
     slack = 2.0**-50 * (1 + count + count * math.log(count))
-    return middle + 1 / (12 * count + 1) - slack, middle + 1 / (12 * count) + slack
+    return log_leading + 1 / (12 * count + 1) - slack, log_leading + 1 / (12 * count) + slack
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Key thresholds have losses of their own: a failure, and the noise on counts that somebody else holds up too.
+"""Losses of key thresholds: a failure, and the noise on counts of keys that other units hold too.
 
 A unit holds a few keys. A key is shown when its noisy count of units passes a threshold, and a key without units never
 is. Theorem, for a unit that is added or removed (add-remove): let f be at least the probability that some key passes
@@ -29,15 +29,15 @@ from sfumato.privacy.losses import Loss, ResponseLoss
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, LaplaceLoss
 from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, exact, whole
 
-_MOST_WEIGHTS = 4096
+_MAX_WEIGHT = 4096
 _DIGITS = Context(prec=50)
-_LAST = Fraction(1, 10**40)
+_ROUND_UP = Fraction(1, 10**40)
 
 
 @codec.value("laplace-threshold-loss")
 @dataclass(frozen=True, repr=False)
 class LaplaceThresholdLoss(Loss):
-    """This is the loss of a key threshold with discrete Laplace noise.
+    """The loss of a key threshold with discrete Laplace noise.
 
     The units that change hold keys with weights of at most ``weight`` in all and ``most`` for each key: g keys of
     weight 1, or weights that sum to g where they are spread at will. ``moved`` says whether they come or go (1), or
@@ -87,7 +87,7 @@ class LaplaceThresholdLoss(Loss):
     def group(self, k: int) -> Loss:
         if k == 1:
             return self
-        if k * self.most > _MOST_WEIGHTS:
+        if k * self.most > _MAX_WEIGHT:
             return ResponseLoss(self.pure, 2, self.reveal).group(k)
         reveal = most_passing(self.scale, self.threshold, k * self.weight, k * self.most)
         if reveal >= 1:
@@ -98,9 +98,9 @@ class LaplaceThresholdLoss(Loss):
 @codec.value("gaussian-threshold-loss")
 @dataclass(frozen=True, repr=False)
 class GaussianThresholdLoss(Loss):
-    """This is the loss of a key threshold with discrete Gaussian noise on every count, as many of which move as
-    ``keys`` says: half of ``delta`` is the probability that a key passes which one unit holds alone, and with the other
-    half the noise is (ε, δ/2)-DP.
+    """The loss of a key threshold with discrete Gaussian noise on every count, of which ``keys`` move: half of
+    ``delta_in_all`` is the probability that a key passes which one unit holds alone, and with the other half the noise
+    is (ε, δ/2)-DP.
 
     An account is charged ε in its pure currency and all of δ, as any (ε, δ)-DP release, and in its Rényi currency what
     the same decomposition proves. With (p, q) the noise's pair, cut p to min(p, e^ε·q) and q to min(q, e^ε·p): by
@@ -141,35 +141,35 @@ class GaussianThresholdLoss(Loss):
 
     def renyi(self, order: float) -> float:
         alpha, epsilon, rho = max(2.0, order), float(self.epsilon), float(self.keys / (2 * self.sigma_squared))
-        power = (alpha - 1) * self.keys * self._noise.renyi(alpha)
-        rare = -alpha * epsilon - max(0.0, epsilon - rho) ** 2 / (4 * rho)
-        extra = math.log1p(math.exp(rare - power)) - math.log1p(-float(self.delta_in_all) / 2)
-        return min(ResponseLoss(self.epsilon).renyi(order), (power + extra) / (alpha - 1))
+        log_power_sum = (alpha - 1) * self.keys * self._noise.renyi(alpha)
+        log_cut = -alpha * epsilon - max(0.0, epsilon - rho) ** 2 / (4 * rho)
+        correction = math.log1p(math.exp(log_cut - log_power_sum)) - math.log1p(-float(self.delta_in_all) / 2)
+        return min(ResponseLoss(self.epsilon).renyi(order), (log_power_sum + correction) / (alpha - 1))
 
     def group(self, k: int) -> Loss:
         return self if k == 1 else ResponseLoss(self.epsilon, 2, self.delta_in_all).group(k)
 
 
 def laplace_tail(scale: Fraction, t: int) -> Decimal:
-    """Compute P(Y ≥ t) of the discrete Laplace, to 50 digits."""
+    """Return P(Y ≥ t) of the discrete Laplace, to 50 digits."""
     if t <= 0:
         return _DIGITS.subtract(Decimal(1), laplace_tail(scale, 1 - t))
-    return _DIGITS.divide(_power(scale, t), _DIGITS.add(Decimal(1), _power(scale, 1)))
+    return _DIGITS.divide(_exp_decay(scale, t), _DIGITS.add(Decimal(1), _exp_decay(scale, 1)))
 
 
-def _power(scale: Fraction, t: int) -> Decimal:
+def _exp_decay(scale: Fraction, t: int) -> Decimal:
     exponent = -t / scale
     return _DIGITS.divide(Decimal(exponent.numerator), Decimal(exponent.denominator)).exp(_DIGITS)
 
 
 @lru_cache(maxsize=256)
 def most_passing(scale: Fraction, threshold: int, weight: int, most: int) -> Fraction:
-    """Bound the probability that some key passes which only a few units hold, with so much weight in all and on each
-    key; rounded up at 40 digits.
+    """Bound the probability that some key passes which only a few units hold, with ``weight`` in all and at most
+    ``most`` on each key; rounded up at 40 digits.
     """
-    hidden = [_DIGITS.subtract(Decimal(1), laplace_tail(scale, threshold - w)) for w in range(1, most + 1)]
-    if min(hidden) <= 0:
+    hidden_chances = [_DIGITS.subtract(Decimal(1), laplace_tail(scale, threshold - w)) for w in range(1, most + 1)]
+    if min(hidden_chances) <= 0:
         return Fraction(1)
-    steepest = min(_DIGITS.divide(each.ln(_DIGITS), Decimal(w)) for w, each in enumerate(hidden, 1))
-    kept = _DIGITS.multiply(steepest, Decimal(weight)).exp(_DIGITS)
-    return Fraction(_DIGITS.subtract(Decimal(1), kept)) + _LAST
+    steepest = min(_DIGITS.divide(chance.ln(_DIGITS), Decimal(w)) for w, chance in enumerate(hidden_chances, 1))
+    all_hidden = _DIGITS.multiply(steepest, Decimal(weight)).exp(_DIGITS)
+    return Fraction(_DIGITS.subtract(Decimal(1), all_hidden)) + _ROUND_UP

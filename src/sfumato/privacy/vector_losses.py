@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise on several coordinates has no worst change that is known in general: here is what is proven.
+"""The loss of discrete Gaussian noise on several coordinates, whose worst change is not known in general.
 
 A unit moves a vector of whole numbers by some v within its sensitivity. Each v has a pair of its own: the product of
 the discrete Gaussians of its coordinates.
@@ -33,14 +33,14 @@ from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import POSITIVE, exact, whole
 
 SLACK = 6e-17
-"""4h: by how much a moved coordinate raises the loss of the continuous pair, rounded up."""
-_LOST = 2
-"""τ²: what rounding takes from the variance."""
+"""4h: the most by which a moved coordinate raises the loss of the continuous pair, rounded up."""
+_ROUNDING_VARIANCE = 2
+"""τ²: the variance lost to rounding."""
 _LEAST_VARIANCE = 32
-"""From here on rounding costs less than what is known from Rényi divergence alone."""
-_MOST_SHIFTS = 24
-_MOST_STEPS = 2000
-_MOST_TOTAL = 64
+"""The σ² above which the rounding bound is tighter than Rényi divergence alone."""
+_MAX_SHIFTS = 24
+_MAX_STEPS = 2000
+_MAX_TOTAL = 64
 
 Shift = tuple[int, ...]
 
@@ -48,8 +48,8 @@ Shift = tuple[int, ...]
 @codec.value("discrete-gaussian-vector-loss")
 @dataclass(frozen=True, repr=False)
 class DiscreteGaussianVectorLoss(Loss):
-    """This is the loss of discrete Gaussian noise on a vector of which at most ``groups`` coordinates move, each by at
-    most ``per_group``, by ``total`` in all and with at most ``squares`` as the sum of squares, all of them whole.
+    """The loss of discrete Gaussian noise on a vector: at most ``groups`` coordinates move, each by at most
+    ``per_group``, by ``total`` in all and with at most ``squares`` as the sum of squares, all of them integers.
     """
 
     sigma_squared: Fraction
@@ -69,7 +69,7 @@ class DiscreteGaussianVectorLoss(Loss):
 
     @property
     def rho(self) -> Fraction:
-        """Give the least ρ with D_α ≤ ρα."""
+        """The least ρ with D_α ≤ ρα."""
         return self.squares / (2 * self.sigma_squared)
 
     def renyi(self, order: float) -> float:
@@ -77,17 +77,17 @@ class DiscreteGaussianVectorLoss(Loss):
 
     @property
     def near(self) -> bool:
-        """Tell whether it is taken as a rounding of the continuous Gaussian."""
+        """Whether it is treated as a rounding of the continuous Gaussian."""
         return self.sigma_squared >= _LEAST_VARIANCE
 
     @property
     def mu_squared(self) -> Fraction:
-        """Give the μ² of the continuous Gaussian of which it is nearly a rounding."""
-        return self.squares / (self.sigma_squared - _LOST)
+        """The μ² of the continuous Gaussian of which it is nearly a rounding."""
+        return self.squares / (self.sigma_squared - _ROUNDING_VARIANCE)
 
     @property
     def slack(self) -> float:
-        """Say by how much its loss is above that of the continuous Gaussian: each coordinate moves by a whole step."""
+        """How much its loss may exceed that of the continuous Gaussian: each moved coordinate moves by at least 1."""
         return SLACK * min(self.groups, self.total, self.squares)
 
     @property
@@ -96,13 +96,13 @@ class DiscreteGaussianVectorLoss(Loss):
 
     @property
     def alternatives(self) -> tuple[tuple[Loss, tuple[tuple[Loss, int], ...]], ...]:
-        """Give each v that counts, the longest first, as a loss with a quick bound and as its product; none where there
-        are too many of them.
+        """Each maximal shift v, the longest first, as a loss with a quick bound and as a product of pairs; empty where
+        there are too many.
         """
         shifts = largest_shifts(self.groups, self.per_group, self.total, self.squares)
-        return tuple((self._of(shift), self._product(shift)) for shift in shifts)
+        return tuple((self._loss_at(shift), self._product(shift)) for shift in shifts)
 
-    def _of(self, shift: Shift) -> Loss:
+    def _loss_at(self, shift: Shift) -> Loss:
         squares = sum(size * size for size in shift)
         return DiscreteGaussianVectorLoss(self.sigma_squared, len(shift), shift[0], sum(shift), squares)
 
@@ -113,38 +113,47 @@ class DiscreteGaussianVectorLoss(Loss):
     def delta(self, epsilon: float) -> tuple[float, float] | None:
         if not self.near:
             return None
-        lower = math.nextafter(epsilon - self.slack, -math.inf)  # at least the slack lower, in floating point too
-        value, error = GaussianLoss(self.mu_squared).delta(max(0.0, lower))
-        below_zero = max(0.0, -lower)  # δ(−x) ≤ δ(0) + x
+        shifted_epsilon = math.nextafter(
+            epsilon - self.slack, -math.inf
+        )  # at least the slack lower, in floating point too
+        value, error = GaussianLoss(self.mu_squared).delta(max(0.0, shifted_epsilon))
+        below_zero = max(0.0, -shifted_epsilon)  # δ(−x) ≤ δ(0) + x
         return value, (error + below_zero) * (1 + ROUNDING) + value * (self.slack + ROUNDING)
 
     def group(self, k: int) -> DiscreteGaussianVectorLoss:
-        moved = k * self.groups, k * self.per_group, k * self.total, k * k * self.squares
-        return DiscreteGaussianVectorLoss(self.sigma_squared, *moved)
+        shift_bounds = k * self.groups, k * self.per_group, k * self.total, k * k * self.squares
+        return DiscreteGaussianVectorLoss(self.sigma_squared, *shift_bounds)
 
 
 @lru_cache(maxsize=1024)
 def largest_shifts(groups: int, per_group: int, total: int, squares: int) -> tuple[Shift, ...]:
-    """List the vectors of falling whole numbers ≥ 1 within these bounds of which no number can grow and to which none
-    can be added, the longest first; none at all where there are too many to look at.
+    """List the maximal non-increasing integer vectors within these bounds (no entry can grow and none can be added),
+    the longest first; empty where there are too many to enumerate.
     """
-    if min(total, squares) > _MOST_TOTAL and min(groups * per_group, squares) > _MOST_TOTAL:
+    if min(total, squares) > _MAX_TOTAL and min(groups * per_group, squares) > _MAX_TOTAL:
         return ()
-    found: list[Shift] = []
-    todo: list[tuple[Shift, int, int]] = [((), total, squares)]
-    for _ in range(_MOST_STEPS):
-        if not todo:
-            return tuple(sorted(found, key=lambda shift: -sum(size * size for size in shift)))
-        shift, left, energy = todo.pop()
-        most = min(shift[-1] if shift else per_group, left, math.isqrt(energy)) if len(shift) < groups else 0
-        todo += [((*shift, size), left - size, energy - size * size) for size in range(1, most + 1)]
-        if not most and shift and not _grows(shift, per_group, left, energy):
-            found.append(shift)
-            if len(found) > _MOST_SHIFTS:
+    maximal: list[Shift] = []
+    pending: list[tuple[Shift, int, int]] = [((), total, squares)]
+    for _ in range(_MAX_STEPS):
+        if not pending:
+            return tuple(sorted(maximal, key=lambda shift: -sum(size * size for size in shift)))
+        shift, remaining_total, remaining_squares = pending.pop()
+        largest_next = (
+            min(shift[-1] if shift else per_group, remaining_total, math.isqrt(remaining_squares))
+            if len(shift) < groups
+            else 0
+        )
+        pending += [
+            ((*shift, size), remaining_total - size, remaining_squares - size * size)
+            for size in range(1, largest_next + 1)
+        ]
+        if not largest_next and shift and not _can_grow(shift, per_group, remaining_total, remaining_squares):
+            maximal.append(shift)
+            if len(maximal) > _MAX_SHIFTS:
                 return ()
     return ()
 
 
-def _grows(shift: Shift, per_group: int, left: int, energy: int) -> bool:
-    """Tell whether some number of the vector can be one larger."""
-    return left > 0 and any(size < per_group and 2 * size + 1 <= energy for size in set(shift))
+def _can_grow(shift: Shift, per_group: int, remaining_total: int, remaining_squares: int) -> bool:
+    """Return whether some entry of the vector can be one larger."""
+    return remaining_total > 0 and any(size < per_group and 2 * size + 1 <= remaining_squares for size in set(shift))
