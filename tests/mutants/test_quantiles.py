@@ -45,7 +45,7 @@ MUTANTS = (
         "engine.lowering.total_lowering:values",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=(*is_present, is_kept))))",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=is_present)))",
-        (_LAW, "engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
+        (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
     ),
     Mutant(
         "rows of units beyond their limit count twice in ranks",
@@ -53,7 +53,7 @@ MUTANTS = (
         "engine.lowering.total_lowering:values",
         "(*is_present, Exists(Named('h'), 'h', same_unit, negated=True))",
         "is_present",
-        (_LAW, "engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
+        (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
     ),
     Mutant(
         "a range around a quantile is shown however surely it is asked for",
@@ -149,7 +149,7 @@ MUTANTS = (
         "engine.arrays:_Groups.of",
         "prefix_index = np.where(is_known, candidate, -1)",
         "prefix_index = np.where(is_known, candidate, 0)",
-        ("engine/arrays/test_dense_arrays.py::test_groups_of_several_keys_are_found",),
+        ("engine/test_dense_arrays.py::test_groups_of_several_keys_are_found",),
     ),
 )
 

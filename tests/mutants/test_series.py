@@ -91,7 +91,7 @@ MUTANTS = (
         "engine.lowering.total_lowering:values",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=(*is_present, is_kept))))",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=is_present)))",
-        ("engine/arrays/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
+        ("engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
     ),
     Mutant(
         "a tree with one row too many is not limited",
