@@ -39,7 +39,7 @@ from sfumato.release.answers.receipts import for_life
 
 @dataclass(frozen=True)
 class ReadingTime:
-    """This is how long a release of one question took here, from its charge on. PRIVATE."""
+    """How long a release of one question took here, from its charge on. PRIVATE."""
 
     question: str
     seconds: float
@@ -86,7 +86,7 @@ def _measured(policy: Policy, engine: Engine, catalog: Catalog, asked: Suggestio
 
 @dataclass
 class _Stopwatch:
-    """This is told the phases of a release, and keeps how long it took between those that a server's clock looks at."""
+    """Told the phases of a release, and keeps how long it took between those that a server's clock looks at."""
 
     seconds: float | None = None
     _begun: float = field(default=0.0, init=False)
@@ -121,13 +121,13 @@ class CheckedTable:
 
     @property
     def whose_rows(self) -> str:
-        """Say whose a row is, in words."""
+        """Describe whose a row is, in words."""
         table = self.table
         return "public" if table.public else "every row a unit" if table.every_row else f"id {table.id}"
 
     @property
     def declared(self) -> dict[str, str]:
-        """Say what the policy declares of each column that questions may name, in words."""
+        """Return what the policy declares of each column that questions may name, in words."""
         cells = {name: cell_words(self.table.codings.get(name)) for name in self.columns}
         return {name: "; ".join([domain_words(domain), *cells[name]]) for name, domain in self.columns.items()}
 
@@ -162,12 +162,12 @@ class CheckReport:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Give what the policy promises for life."""
+        """Return what the policy promises for life."""
         return Guarantee(self.policy.budget.epsilon, self.policy.budget.delta)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Say what is allowed, and is hardly meant."""
+        """Describe what is allowed, and is hardly meant."""
         nothing = "With ε = 0 every question is refused: give the budget an ε above 0."
         return () if self.policy.budget.epsilon else (nothing,)
 
@@ -178,7 +178,7 @@ class CheckReport:
 
     @property
     def promise(self) -> str:
-        """Say in words what the policy promises: for life, or of each unit in its period."""
+        """Describe what the policy promises: for life, or of each unit in its period."""
         return for_life(self.policy)
 
     def require_kept(self, acknowledged: Collection[str] = ()) -> None:
@@ -218,7 +218,7 @@ def check(policy: Policy | PathOrText, *, private: bool = True) -> CheckReport:
 
 
 def typical_advice(policy: Policy) -> tuple[Advice, ...]:
-    """Say for typical questions which limit or bound makes their noise, and what a tighter one would gain.
+    """Return for typical questions which limit or bound makes their noise, and what a tighter one would gain.
 
     No source is opened: the questions are put to the policy alone, over empty tables.
     """

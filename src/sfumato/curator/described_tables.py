@@ -84,7 +84,7 @@ class TableDescription:
 @codec.written_as("tables")
 @dataclass(frozen=True, repr=False)
 class Tables(Mapping[str, TableDescription]):
-    """These are the tables that can be asked about, by name: printed, they say all that the policy does."""
+    """The tables that can be asked about, by name: printed, they say all that the policy does."""
 
     heading: str
     tables: Mapping[str, TableDescription]
@@ -102,7 +102,7 @@ class Tables(Mapping[str, TableDescription]):
         return list(self.tables)
 
     def named(self, name: str) -> TableDescription:
-        """Give one table by its name in letters of any case."""
+        """Return one table by its name in letters of any case."""
         for each in self.tables.values():
             if each.name.lower() == name.lower():
                 return each

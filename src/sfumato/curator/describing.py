@@ -139,7 +139,7 @@ def _columns(policy: Policy, table: Described) -> dict[str, str]:
 
 
 def _uses(domain: Domain, *, grouped: bool) -> Iterator[str]:
-    """Say what a column is good for, where that is not plain: what stands in the way of it."""
+    """Return what a column is good for, where that is not plain: what stands in the way of it."""
     if domain.type is Type.TEXT and domain.values is None:
         yield (
             "to group by it takes a δ, since its values are not listed"
@@ -151,7 +151,7 @@ def _uses(domain: Domain, *, grouped: bool) -> Iterator[str]:
 
 
 def _forecast(asked: Suggestion, ask: Ask) -> Suggestion | None:
-    """Give a question to copy with its error, or nothing where the policy does not allow it."""
+    """Assign a question to copy with its error, or nothing where the policy does not allow it."""
     try:
         found = ask(asked.sql).error(epsilon=1, delta=asked.delta)
     except SfumatoError:
@@ -195,7 +195,7 @@ def suggestions(policy: Policy, table: Described) -> tuple[Suggestion, ...]:
 
 
 def _ends(policy: Policy, table: Described) -> bool:
-    """Tell whether the accounts of a table can be listed: its periods have bounds."""
+    """Return whether the accounts of a table can be listed: its periods have bounds."""
     column = policy.period_column(table.name)
     return column is None or table.columns[column].bounds is not None
 
@@ -277,12 +277,12 @@ def _groups(domain: Domain) -> int:
 
 
 def _measured(domain: Domain) -> bool:
-    """Tell whether a column is one of numbers that people add up: with bounds, and no list of codes."""
+    """Return whether a column is one of numbers that people add up: with bounds, and no list of codes."""
     return domain.type.numeric and domain.bounds is not None and domain.values is None
 
 
 def _of_years(name: str, domain: Domain) -> bool:
-    """Tell whether a column holds years, by its name or its bounds: nobody adds these up."""
+    """Return whether a column holds years, by its name or its bounds: nobody adds these up."""
     if domain.type is not Type.INTEGER or domain.bounds is None:
         return False
     low, high = domain.bounds
@@ -291,7 +291,7 @@ def _of_years(name: str, domain: Domain) -> bool:
 
 
 def _spanned(domain: Domain) -> bool:
-    """Tell whether the months of a column of dates can be listed."""
+    """Return whether the months of a column of dates can be listed."""
     if not domain.type.temporal or domain.bounds is None:
         return False
     low, high = domain.bounds
@@ -301,7 +301,7 @@ def _spanned(domain: Domain) -> bool:
 
 
 def domain_words(domain: Domain) -> str:
-    """Say in words what may be in a column, and what happens to anything else."""
+    """Describe what may be in a column, and what happens to anything else."""
     kind = domain.type.value
     if domain.values is not None:
         kind += f": {_listed(domain.values)}"

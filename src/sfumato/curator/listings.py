@@ -70,11 +70,11 @@ class Listing:
         return 0.0
 
     def release(self, **_: Any) -> Listing:
-        """Give the listing itself, whatever price is named: nothing is charged."""
+        """Return the listing itself, whatever price is named: nothing is charged."""
         return self
 
     def rehearse(self, **_: Any) -> Listing:
-        """Give the listing itself: nothing in it has to be invented."""
+        """Return the listing itself: nothing in it has to be invented."""
         return self
 
     def column(self, name: str) -> list[str]:

@@ -94,19 +94,19 @@ class Standing:
 
     @property
     def lines(self) -> list[str]:
-        """Say in words what is left for ordinary answers, for answers with Gaussian noise, and what is promised."""
+        """Describe what is left for ordinary answers, for answers with Gaussian noise, and what is promised."""
         life = f"for life: {promised(self.epsilon, self.delta)}"
         return [f"budget left for ordinary answers: {self.ordinary}", *self._gaussian(), *self._found(), life]
 
     def _found(self) -> list[str]:
-        """Say how much δ is left for answers that find their groups in the data."""
+        """Describe how much δ is left for answers that find their groups in the data."""
         whole, left = self.allowed.get("failure"), self.left.get("failure")
         if not whole or left is None:
             return []
         return [f"δ left for groups that nobody listed: {at_most(left)} of {at_most(whole)}"]
 
     def _gaussian(self) -> list[str]:
-        """Say how much an answer with Gaussian noise may take now, and what it ends or has ended."""
+        """Describe how much an answer with Gaussian noise may take now, and what it ends or has ended."""
         if not self.delta:
             return []
         most = exact(self.largest.get("Gaussian", 0.0), "largest")
@@ -116,7 +116,7 @@ class Standing:
         return [f"budget left for answers with Gaussian noise: {said}", *([after] if most else [])]
 
     def details(self) -> list[str]:
-        """Say what it would accept of each kind of noise, and what it means that a currency is closed, where one is."""
+        """Describe what it would accept of each kind of noise, and what it means that a currency is closed, where one is."""
         at = {"Laplace": "", "Gaussian": f" at δ = {chance(self.delta)}"}
         offers = " or ".join(
             f"{name} ε = {at_most(exact(most, 'largest'))}{at[name]}" for name, most in self.largest.items() if most
@@ -163,7 +163,7 @@ def _short(amount: Fraction | None) -> str:
 @codec.value("period-standings")
 @dataclass(frozen=True)
 class PeriodStandings:
-    """These are the standings of the accounts of all periods that were asked about, and of one that was not yet."""
+    """The standings of the accounts of all periods that were asked about, and of one that was not yet."""
 
     per: str
     promise: str
@@ -180,7 +180,7 @@ class PeriodStandings:
             raise InvalidParameter("standings", self.standings, "a standing for each period")
 
     def __getitem__(self, period: str) -> Standing:
-        """Give the standing of one period, such as "2024-03"."""
+        """Return the standing of one period, such as "2024-03"."""
         account_periods.counted(period, self.per)
         return dict(zip(self.periods, self.standings, strict=True)).get(period, self.fresh)
 
@@ -200,13 +200,13 @@ class PeriodStandings:
 
     @property
     def lines(self) -> list[str]:
-        """Say in words what is left for ordinary answers of each period, and what is promised."""
+        """Describe what is left for ordinary answers of each period, and what is promised."""
         every = [*zip(self.periods, self.standings, strict=True), (f"any other {self.per}", self.fresh)]
         left = [f"  {period}: {standing.ordinary}" for period, standing in every]
         return ["budget left for ordinary answers:", *left, f"an account for each {self.per}; {self.promise}"]
 
     def details(self) -> list[str]:
-        """Say how the currencies of all periods are meant."""
+        """Describe how the currencies of all periods are meant."""
         return [f"each {self.per} has these currencies of its own"]
 
     def __str__(self) -> str:

@@ -99,7 +99,7 @@ class Ladder:
         return call("CASE", beyond, self._between(value, middle, last), self._between(value, first, middle - 1))
 
     def ends(self, span: Span) -> tuple[Value, Value]:
-        """Give the least and the greatest value of a range of steps."""
+        """Return the least and the greatest value of a range of steps."""
         first, last = span
         low = self.low if first == 0 else self.cuts[first - 1][0]
         return low, self.high if last == len(self.cuts) else self._upper(last)
@@ -152,17 +152,17 @@ def _years(kind: Type) -> list[tuple[Value, bool]]:
 
 
 def filled_above(noise: Laplace, steps: int) -> int:
-    """Give τ: no count of so many empty steps is above it, but for a small probability."""
+    """Return τ: no count of so many empty steps is above it, but for a small probability."""
     return math.ceil(noise.error(1 - _MISS, k=steps))
 
 
 def heavy_above(noise: Laplace, steps: int) -> float:
-    """Give τ₂: no run of so many empty steps has a sum above it, the toll taken off, but for a small probability."""
+    """Return τ₂: no run of so many empty steps has a sum above it, the toll taken off, but for a small probability."""
     return float(max(noise.sizes)) * math.log(steps / float(_MISS)) / _RATE
 
 
 def surely_inside(noise: Laplace, steps: int, confidence: Number) -> int:
-    """Say how many values a step holds that is inside the range with this confidence, at either end.
+    """Return how many values a step holds that is inside the range with this confidence, at either end.
 
     Both outermost steps with so many are filled unless the noise on one of them is further below 0 than its error.
     """
@@ -209,13 +209,13 @@ def _heaviest(above: NDArray[np.float64], enough: float) -> Span | None:
 
 
 def _taken(further: NDArray[np.float64], toll: float) -> int:
-    """Say how many further steps to take: up to where what they hold beyond the toll is the most."""
+    """Return how many further steps to take: up to where what they hold beyond the toll is the most."""
     sums = np.concatenate([[0.0], np.cumsum(further - toll)])
     return int(np.argmax(sums))
 
 
 def _left_out(ends: NDArray[np.float64], allowed: float) -> int:
-    """Say how many steps from an end on hold no more than is allowed, all of them together."""
+    """Return how many steps from an end on hold no more than is allowed, all of them together."""
     beyond = np.flatnonzero(np.cumsum(ends) > allowed)
     return int(beyond[0]) if beyond.size else int(ends.size)
 
@@ -227,7 +227,7 @@ _COUNTING = Fraction(1, 5)
 @codec.value("step-counts")
 @dataclass(frozen=True)
 class StepCounts:
-    """These are noisy numbers of units on each step of a ladder, the steps that were chosen, and noisy numbers of the
+    """Noisy numbers of units on each step of a ladder, the steps that were chosen, and noisy numbers of the
     units on these and on the others.
     """
 
@@ -248,7 +248,7 @@ class StepCounts:
 
     @property
     def span(self) -> Span | None:
-        """Give both ends of the chosen steps."""
+        """Return both ends of the chosen steps."""
         return None if self.first is None or self.last is None else (self.first, self.last)
 
     def rank_error(self, confidence: Number = "0.95") -> int:
@@ -256,7 +256,7 @@ class StepCounts:
         return int(self.counter.error(confidence))
 
     def covered(self, confidence: Number = "0.95") -> tuple[Fraction, Fraction]:
-        """Say which share of the units lies inside, with this confidence: both numbers are within their errors then."""
+        """Return which share of the units lies inside, with this confidence: both numbers are within their errors then."""
         reach = int(self.counter.error(confidence, k=2))
         least, most = max(0, self.inside - reach), max(0, self.inside) + reach
         fewest, many = max(0, self.outside - reach), max(0, self.outside) + reach
@@ -269,7 +269,7 @@ def _share(inside: int, outside: int) -> Fraction:
 
 @dataclass(frozen=True)
 class StepSearch:
-    """This says what is measured of one ladder: the counts of its steps, and the numbers inside the chosen ones and
+    """What is measured of one ladder: the counts of its steps, and the numbers inside the chosen ones and
     outside.
     """
 
@@ -304,11 +304,11 @@ class StepSearch:
         return self.steps, self.split
 
     def error(self, confidence: Number) -> int:
-        """Say how many units a step holds that is surely chosen, unless its share may be left out."""
+        """Return how many units a step holds that is surely chosen, unless its share may be left out."""
         return surely_inside(self.steps.mechanism, max(self.place) + 1, confidence)
 
     def rank_error(self, confidence: Number) -> int:
-        """Say how well the numbers inside and outside will be known."""
+        """Return how well the numbers inside and outside will be known."""
         return int(self.split.mechanism.error(confidence))
 
     def operators(self, what: str, chosen: str, confidence: Number) -> tuple[Operator, ...]:

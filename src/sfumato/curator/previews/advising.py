@@ -106,7 +106,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class _Tried:
-    """This is one change that was tried, with what the question would be told."""
+    """One change that was tried, with what the question would be told."""
 
     cause: str
     share: Fraction
@@ -114,7 +114,7 @@ class _Tried:
     widths: Widths
 
     def helps(self, now: Widths) -> bool:
-        """Tell whether it is worth telling: whether much of the error would be gone."""
+        """Return whether it is worth telling: whether much of the error would be gone."""
         return min(_ratios(now, self.widths).values(), default=1.0) <= _LEFT
 
     def tip(self, now: Widths, ranks: Collection[str], whole: Collection[str]) -> Tip:
@@ -207,7 +207,7 @@ def _of_bound(place: int, query: Query, limits: Limits, now: Widths, again: Agai
 
 
 def _narrower(measure: Sum | Mean) -> tuple[str, Value, Value] | None:
-    """Say which end of a value's range to move, from where to where: the one that is farther from 0, or for a mean,
+    """Describe which end of a value's range to move, from where to where: the one that is farther from 0, or for a mean,
     whose error follows the width of the range, the upper one.
     """
     domain, value = measure.value.domain, measure.value
@@ -248,12 +248,12 @@ def _tried(query: Query, limits: Limits, again: Again) -> Widths:
 
 
 def _gone(now: Widths, then: Widths) -> Fraction:
-    """Say which part of the error would be gone, in whole hundredths, for the column that gains most."""
+    """Return which part of the error would be gone, in whole hundredths, for the column that gains most."""
     return Fraction(round(100 * (1 - min([1.0, *_ratios(now, then).values()]))), 100)
 
 
 def _ratios(now: Widths, then: Widths) -> dict[str, float]:
-    """Say for every column with a finite error how many times its error it would have."""
+    """Return for every column with a finite error how many times its error it would have."""
     found = {name: (_number(now[name]), _number(then[name])) for name in now if name in then}
     return {name: after / before for name, (before, after) in found.items() if before and math.isfinite(before)}
 

@@ -53,7 +53,7 @@ def names(query: Query, found: tuple[int, ...]) -> str:
 
 
 def without_delta(query: Query, found: tuple[int, ...], catalog: Catalog) -> str:
-    """Say how to ask so that no δ is needed: by a public table that lists the values, if there is one."""
+    """Describe how to ask so that no δ is needed: by a public table that lists the values, if there is one."""
     read = {each.name for index in found for each in columns(query.plan.keys[index]) if isinstance(each, Field)}
     for listing in catalog.tables.values():
         named = sorted(read.intersection(listing.columns)) if listing.public else []
@@ -87,13 +87,13 @@ def require_delta(keys: str, price: Price, budget: Budget, other: str) -> None:
 
 
 def appearing(threshold: KeyThreshold) -> str:
-    """Say how large a group must be to be shown."""
+    """Describe how large a group must be to be shown."""
     size = int(threshold.error(_OFTEN))
     return f"a group of {size:,} units is shown with {percent(_OFTEN)} confidence, a smaller one less often"
 
 
 def foretold(threshold: KeyThreshold, in_one_group: KeyThreshold | None, size: int | None) -> str:
-    """Say before anything is spent which groups will hardly be shown, that the price is spent even where none is, and
+    """Describe before anything is spent which groups will hardly be shown, that the price is spent even where none is, and
     what shows smaller ones.
 
     ``in_one_group`` is the threshold where a unit is in one group alone, if that can be asked; ``size`` is the number
@@ -113,13 +113,13 @@ def foretold(threshold: KeyThreshold, in_one_group: KeyThreshold | None, size: i
 
 
 def adds_up(query: Query) -> bool:
-    """Tell whether noisy rows are put together: what is then said is of the groups that are shown alone."""
+    """Return whether noisy rows are put together: what is then said is of the groups that are shown alone."""
     finishes = (query.finish, *(each.finish for each in query.outer))
     return any(each.totals for each in query.outer) or any(each.windows for each in finishes)
 
 
 def notes(threshold: KeyThreshold, shown: int, most: int, *, together: bool = False) -> tuple[str, ...]:
-    """Say what an answer says of the groups it shows, from those alone; ``together`` where it puts them together."""
+    """Describe what an answer says of the groups it shows, from those alone; ``together`` where it puts them together."""
     found = [f"Groups are found in the data: {appearing(threshold)}."]
     found += [_TOGETHER] if together else []
     found += ["No group has enough units to be shown."] if not shown else []
@@ -344,7 +344,7 @@ def _select(prepared: Prepared, keys: str, otherwise: str) -> Operator:
 
 
 def _share(share: Fraction, price: str, whole: str | None = None) -> str:
-    """Say which part of a price is paid: 1/3 of it, or 37 % of it."""
+    """Describe which part of a price is paid: 1/3 of it, or 37 % of it."""
     if share == 1:
         return whole or f"the whole {price.removeprefix('the ')}"
     return f"{share} of {price}" if share.numerator == 1 else f"{shown(100 * float(share), 3)} % of {price}"

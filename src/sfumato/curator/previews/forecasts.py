@@ -129,7 +129,7 @@ class Forecast:
 
 
 def supposed(query: Query) -> tuple[str, ...]:
-    """Say for which values half-widths of spreads and pairs were computed: others are known less well, or better."""
+    """Describe for which values half-widths of spreads and pairs were computed: others are known less well, or better."""
     if any(isinstance(each, (Variance, Pairs)) for each in query.plan.measures):
         return (
             "The half-widths of spreads, correlations and lines are of values spread evenly over their declared range: "
@@ -153,7 +153,7 @@ def half_widths(
     confidence: Number,
     size: int | None,
 ) -> dict[str, Width]:
-    """Give every numeric column's half-width at this confidence: of the widest row, where there are subtotals.
+    """Return every numeric column's half-width at this confidence: of the widest row, where there are subtotals.
 
     A column whose width depends on what is in the group is evaluated as if a group held so many rows, spread evenly
     over the range of what is averaged, and added up at the middle of its range.
@@ -212,7 +212,7 @@ def _widths(
 
 
 def _rounding(expression: Expression, measured: Measured, terms: int) -> float:
-    """Say how far the number that is shown may lie from the one that was drawn.
+    """Return how far the number that is shown may lie from the one that was drawn.
 
     Weighted counts are drawn in parts of one and shown as the nearest whole number, which moves each by up to a half; a
     total is the sum of what is shown.
@@ -280,11 +280,11 @@ class MarginalsForecast:
 
     @property
     def worst(self) -> float:
-        """Give the half-width of the marginal that is known least well."""
+        """Return the half-width of the marginal that is known least well."""
         return max(self.widths)
 
     def __getitem__(self, columns: str | Sequence[str]) -> float:
-        """Give the half-width of one marginal, named by its columns in any order."""
+        """Return the half-width of one marginal, named by its columns in any order."""
         wanted = frozenset((columns,) if isinstance(columns, str) else columns)
         for each, found in zip(self.sets, self.widths, strict=True):
             if wanted == frozenset(each):
@@ -385,7 +385,7 @@ _ABOVE = 3.0
 
 
 def draw_terms(unit: PrivacyUnit, delta: Number, confidence: Number) -> list[str]:
-    """Say in words what the picture is of."""
+    """Describe what the picture is of."""
     beside = f"beside δ = {chance(exact(delta, 'delta'))}" if exact(delta, "delta") else ""
     sure = f"half-widths at {percent(confidence)} confidence, for the noise alone"
     return [f"protects {unit}", beside, sure, "nothing was spent"]
@@ -431,7 +431,7 @@ def _panels(drawn: Mapping[str, Sequence[PlottedLine]], marked: tuple[tuple[floa
 
 
 def _lines(column: str, epsilons: Sequence[Fraction], every: Sequence[Mapping[str, Width]]) -> list[PlottedLine]:
-    """Give the line of a column, or of a mean one for each size of a group; none where no error is finite."""
+    """Return the line of a column, or of a mean one for each size of a group; none where no error is finite."""
     widths = [each.get(column) for each in every]
     sizes = next((tuple(each) for each in widths if isinstance(each, Mapping)), (0,))
     found = []

@@ -49,7 +49,7 @@ def moved(proposal: P, here: Context) -> P:
 
 
 def policy_of(proposal: object) -> Policy | None:
-    """Give the policy under which something was proposed; None for what is no proposal of a curator."""
+    """Return the policy under which something was proposed; None for what is no proposal of a curator."""
     here = getattr(proposal, "_context", None)
     return here.policy if isinstance(here, Context) else None
 

@@ -29,7 +29,7 @@ from sfumato.release.requests import RequestedSeries, given_again
 
 @dataclass(frozen=True)
 class AskedSession:
-    """This is a proposal of a session with its questions: only ``release`` spends."""
+    """A proposal of a session with its questions: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     session: ProposedSession
@@ -38,23 +38,23 @@ class AskedSession:
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is proposed. A session is never found again: what it says is bought each time."""
+        """Return the hash of what is proposed. A session is never found again: what it says is bought each time."""
         return digest("asked-session", self.session.identity, *(each.identity for each in self.questions.values()))
 
     @property
     def columns(self) -> Columns:
-        """Say what each question is answered with: above or below, and a value where that is paid for."""
+        """Return what each question is answered with: above or below, and a value where that is paid for."""
         return self.session.columns
 
     def explain(
         self, epsilon: Number = 1, *, values_epsilon: Number | None = None, confidence: Number = "0.95"
     ) -> Explanation:
-        """Say what the session does at this price, step by step. This is free."""
+        """Describe what the session does at this price, step by step. This is free."""
         many = len(self.questions)
         return self.session.explain(epsilon, values_epsilon=values_epsilon, questions=many, confidence=confidence)
 
     def error(self, epsilon: Number, *, values_epsilon: Number | None = None, confidence: Number = "0.95") -> float:
-        """Give a distance from the threshold: with this confidence every answer is right about numbers further from
+        """Return a distance from the threshold: with this confidence every answer is right about numbers further from
         it. Free.
         """
         many = len(self.questions)
@@ -101,7 +101,7 @@ class AskedSession:
         return made
 
     def _again(self, found: StoredAnswer) -> SessionAnswers:
-        """Give what the same request bought."""
+        """Return what the same request bought."""
         bought = codec.loads_as(SessionAnswers, found.body, longest=len(found.body))
         return replace(bought, receipt=given_again(bought.receipt, self._context))
 

@@ -85,7 +85,7 @@ _SHOWN_SETS = 6
 
 @dataclass(frozen=True)
 class MarginalsProposal:
-    """This is a proposal: only ``release`` spends."""
+    """A proposal: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     query: Query = field(repr=False)
@@ -122,7 +122,7 @@ class MarginalsProposal:
 
     @cached_property
     def question(self) -> str:
-        """Say in words what is asked, as the ledger keeps it."""
+        """Describe what is asked, as the ledger keeps it."""
         told = ", ".join(f"({', '.join(each)})" for each in self.sets[:_SHOWN_SETS])
         more = f" and {len(self.sets) - _SHOWN_SETS:,} more" if len(self.sets) > _SHOWN_SETS else ""
         held = f" where {self.condition[:1000]}" if self.condition else ""
@@ -130,7 +130,7 @@ class MarginalsProposal:
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is measured, cells, sets and limits among it, below that of what may be published of
+        """Return the hash of what is measured, cells, sets and limits among it, below that of what may be published of
         the table: questions find it there.
         """
         own = self.query.plan.source, self.query.plan.keys, self.attributes
@@ -146,7 +146,7 @@ class MarginalsProposal:
         confidence: Number = "0.95",
         mechanism: NamedNoise | None = None,
     ) -> Explanation:
-        """Say what is done at this price, with the plan as a table; at ρ = 1/2 when none is named. This is free."""
+        """Describe what is done at this price, with the plan as a table; at ρ = 1/2 when none is named. This is free."""
         named = epsilon is not None or rho is not None
         draw = self._draw(Price(epsilon, delta, rho) if named else Price(rho="0.5"), mechanism)
         sure = float(exact(confidence, "confidence", CONFIDENCE))
@@ -167,7 +167,7 @@ class MarginalsProposal:
         return Explanation(self.question, str(draw.total), operators, f"{kind}, for {self._aim(draw.plan)}", said)
 
     def _aim(self, plan: Plan) -> str:
-        """Say what the plan makes least: of columns with levels sums over ranges count, and not single cells."""
+        """Describe what the plan makes least: of columns with levels sums over ranges count, and not single cells."""
         if self.objective == "worst":
             return "the least largest variance"
         ranged = " and ".join(self._named(() if plan.marginals else self._ranged.ranges))
@@ -193,7 +193,7 @@ class MarginalsProposal:
         return [*found, Operator("measure", f"{len(rest):,} more", more)] if rest else found
 
     def _alone(self, plan: Plan, confidence: float) -> dict[Set, float]:
-        """Give the half-width of each marginal if each were measured by itself, with Gaussian noise at this price."""
+        """Return the half-width of each marginal if each were measured by itself, with Gaussian noise at this price."""
         if plan.marginals:
             return {}
         variances = independent_variances(self.workload, self.attributes, plan.rows, plan.rho, self.objective)
@@ -212,7 +212,7 @@ class MarginalsProposal:
         mechanism: NamedNoise | None = None,
         fresh: bool = False,
     ) -> MarginalsForecast:
-        """Give the half-width of every cell of each marginal at this price. This is free."""
+        """Return the half-width of every cell of each marginal at this price. This is free."""
         sure = exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(Price(epsilon, delta, rho), mechanism)
         stored = not fresh and is_stored(draw, self.identity, self._context)
@@ -301,7 +301,7 @@ class MarginalsProposal:
         rho: Number | None = None,
         mechanism: NamedNoise | None = None,
     ) -> Synopsis:
-        """Give a synopsis of this shape with invented numbers, from the policy alone. This is free."""
+        """Return a synopsis of this shape with invented numbers, from the policy alone. This is free."""
         return rehearsed(
             self,
             self._context,
@@ -340,7 +340,7 @@ class MarginalsProposal:
         raise InvalidParameter("price", str(price), rule, fix="ask for fewer marginals, or give more")
 
     def draw_of(self, plan: Plan, reading: Marginals, batch: Batch, price: Price) -> PublishDraw:
-        """Say what is released of a plan: the batch, on what is read."""
+        """Return what is released of a plan: the batch, on what is read."""
         table = self.query.plan.table
         own = plan, reading, batch, price, self._context.version, table, self.condition
         return PublishDraw(*own, self.face)
@@ -353,7 +353,7 @@ class MarginalsProposal:
 
     @property
     def face(self) -> TableFace:
-        """Give what readers of the synopsis need to know of the policy."""
+        """Return what readers of the synopsis need to know of the policy."""
         declared = self._context.policy.tables[self.query.plan.table]
         if self.selected:  # what no row of the table can be says nothing of columns that were computed
             return TableFace(self.selected, (), self._context.policy.account_name)
@@ -385,7 +385,7 @@ class MarginalsProposal:
 
     @property
     def _ranged(self) -> MarginalWorkload:
-        """Give the workload with all ranges of the columns that have levels, for whose sums levels are declared; they
+        """Return the workload with all ranges of the columns that have levels, for whose sums levels are declared; they
         count as much together as the cells would.
         """
         sizes = {place: each.attribute.size for place, each in enumerate(self.coded) if each.attribute.levels}
@@ -441,7 +441,7 @@ class MarginalsProposal:
 
 
 class _Normal:
-    """This is Gaussian noise without steps: what blocks of many steps leak is hardly more."""
+    """Gaussian noise without steps: what blocks of many steps leak is hardly more."""
 
     def __init__(self, sigma: Fraction) -> None:
         self.sigma = sigma
@@ -464,7 +464,7 @@ def _pure(price: Price) -> Fraction:
 
 
 def _paid(price: Price, family: Family | None) -> Price:
-    """Say which price is spent with a kind of noise: a pure one where that is Laplace."""
+    """Return which price is spent with a kind of noise: a pure one where that is Laplace."""
     if family is Gaussian and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", GAUSSIAN_NEEDS, fix=GIVE_DELTA)
     if family is Laplace and price.rho is not None:

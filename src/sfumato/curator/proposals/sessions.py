@@ -56,7 +56,7 @@ Ask = Callable[[str, Parameters | None], Question]
 
 @dataclass(frozen=True)
 class ProposedSession:
-    """This is a proposal: only ``release`` spends, and gives a session that is asked question by question."""
+    """A proposal: only ``release`` spends, and gives a session that is asked question by question."""
 
     _context: Context = field(repr=False)
     _ask: Ask = field(repr=False)
@@ -69,20 +69,20 @@ class ProposedSession:
 
     @property
     def grid(self) -> Fraction:
-        """Give the step in which questions are compared: the largest of which 1, threshold and sensitivity are whole
+        """Return the step in which questions are compared: the largest of which 1, threshold and sensitivity are whole
         multiples.
         """
         return Fraction(1, math.lcm(self.threshold.denominator, self.sensitivity.denominator))
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is proposed. A session is never found again: what it says is bought each time."""
+        """Return the hash of what is proposed. A session is never found again: what it says is bought each time."""
         said = (text(self.threshold), self.positives, text(self.sensitivity), self.monotone)
         return digest("above", *said, self._context.declared)
 
     @property
     def columns(self) -> Columns:
-        """Say what a question is answered with: above or below, and the value of an "above" where that is paid for."""
+        """Return what a question is answered with: above or below, and the value of an "above" where that is paid for."""
         return AnswerColumn("above", Type.BOOLEAN), AnswerColumn("value", Type.REAL)
 
     def explain(
@@ -93,7 +93,7 @@ class ProposedSession:
         questions: int = 100,
         confidence: Number = "0.95",
     ) -> Explanation:
-        """Say what a session at this price does, step by step. This is free."""
+        """Describe what a session at this price does, step by step. This is free."""
         mechanism, policy = self.mechanism(epsilon, values_epsilon), self._context.policy
         first, second, third = (shown(float(scale * self.grid), 4) for scale in mechanism.scales)
         sure = percent(exact(confidence, "confidence", CONFIDENCE))
@@ -126,7 +126,7 @@ class ProposedSession:
         questions: int = 100,
         confidence: Number = "0.95",
     ) -> float:
-        """Give a distance from the threshold: with this confidence, of so many questions each answer is right about
+        """Return a distance from the threshold: with this confidence, of so many questions each answer is right about
         numbers further from it. Free.
         """
         return self.mechanism(epsilon, values_epsilon).error(questions, confidence) * float(self.grid)
@@ -223,7 +223,7 @@ class ProposedSession:
         return asked
 
     def mechanism(self, epsilon: Number, values_epsilon: Number | None = None) -> AboveThreshold:
-        """Give the mechanism that is run at this price, in steps of the grid."""
+        """Return the mechanism that is run at this price, in steps of the grid."""
         paid = exact(epsilon, "epsilon", POSITIVE)
         values = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
         if values is not None and values >= paid:
@@ -241,7 +241,7 @@ class ProposedSession:
 
     @property
     def words(self) -> str:
-        """Say in words what is asked."""
+        """Describe what is asked."""
         return f"which questions are above {text(self.threshold)}, up to {self.positives} of them"
 
     @property
@@ -288,7 +288,7 @@ class ThresholdSession(SecretSession):
         self._session = mechanism.start()
 
     def ask(self, question: str | Question, parameters: Parameters | None = None) -> ThresholdAnswer:
-        """Tell whether a count or a sum is, noisily, above the threshold; nothing more is charged for it.
+        """Return whether a count or a sum is, noisily, above the threshold; nothing more is charged for it.
 
         The question is SQL with one COUNT, COUNT(DISTINCT …) of units or SUM, or one made by ``curator.sql`` or
         ``curator.table``. What cannot be asked is refused before anything is read, and the session goes on.
@@ -326,12 +326,12 @@ class ThresholdSession(SecretSession):
 
     @property
     def tab(self) -> Tab:
-        """Give the tab that it was charged on."""
+        """Return the tab that it was charged on."""
         return self._tab
 
     @property
     def left(self) -> int:
-        """Say how many times it may still say "above"; 0 where it has ended."""
+        """Return how many times it may still say "above"; 0 where it has ended."""
         return self._session.remaining
 
     @property
@@ -341,7 +341,7 @@ class ThresholdSession(SecretSession):
 
     @property
     def receipt(self) -> Receipt:
-        """Say what the session cost and whom it protects."""
+        """Return what the session cost and whom it protects."""
         here, line, proposal = self._context, self._tab.opening, self.proposal
         each_by = f"one unit changes each question by at most {text(proposal.sensitivity)}"
         weak = weak_words(self._price)
@@ -424,7 +424,7 @@ def _counted(table: Table) -> int:
 
 
 def compared_total(asked: Question, grid: Fraction) -> SteppedTotal:
-    """Give what is compared of a question, with the least that one unit changes; refuse what is not one count or sum as
+    """Return what is compared of a question, with the least that one unit changes; refuse what is not one count or sum as
     it is, since nothing of it may be computed from noisy numbers.
     """
     plan, finish, parts = asked.query.plan, asked.query.finish, asked.shared.parts

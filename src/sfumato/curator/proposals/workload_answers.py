@@ -22,7 +22,7 @@ from sfumato.untrusted import printable
 @codec.value("answers")
 @dataclass(frozen=True)
 class Answers:
-    """These are the answers to several questions, by name and by place: ``found["q1"]`` and ``found[0]`` are one."""
+    """The answers to several questions, by name and by place: ``found["q1"]`` and ``found[0]`` are one."""
 
     names: tuple[str, ...]
     """Of the questions, in order."""
@@ -36,17 +36,17 @@ class Answers:
 
     @property
     def rehearsed(self) -> bool:
-        """Tell whether the numbers are invented, from the policy alone."""
+        """Return whether the numbers are invented, from the policy alone."""
         return any(each.rehearsed for each in self.answers)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Say why what was paid for all of them promises little, where it does, and what single answers may miss."""
+        """Describe why what was paid for all of them promises little, where it does, and what single answers may miss."""
         paid = () if self.receipt is None else self.receipt.weak
         return tuple(dict.fromkeys([*paid, *(said for each in self.answers for said in each.warnings)]))
 
     def items(self) -> list[tuple[str, Answer]]:
-        """Give names and answers side by side."""
+        """Return names and answers side by side."""
         return list(zip(self.names, self.answers, strict=True))
 
     @overload
@@ -65,12 +65,12 @@ class Answers:
         return len(self.answers)
 
     def as_answer(self) -> Answer:
-        """Give all answers as one: below each other, with the name of its question in every row."""
+        """Return all answers as one: below each other, with the name of its question in every row."""
         return stacked(self.names, self.answers, self._last_receipt, self.warnings)
 
     @property
     def _last_receipt(self) -> Receipt:
-        """Give the receipt of all, or the last of theirs where all were bought before."""
+        """Return the receipt of all, or the last of theirs where all were bought before."""
         if not self.answers:
             raise InvalidParameter("answers", (), "at least one: rows are given of what was asked")
         return self.receipt or max((each.receipt for each in self.answers), key=attrgetter("line"))

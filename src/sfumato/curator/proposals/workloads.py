@@ -49,7 +49,7 @@ Goals = Number | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Workload:
-    """This is a proposal of several questions: only ``release`` spends."""
+    """A proposal of several questions: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     questions: Mapping[str, Question]
@@ -57,7 +57,7 @@ class Workload:
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is measured, of all questions together."""
+        """Return the hash of what is measured, of all questions together."""
         return digest("workload", *(each.identity for each in self.measured.values()))
 
     @property
@@ -85,7 +85,7 @@ class Workload:
         mechanism: NamedNoise | None = None,
         weights: Mapping[str, Number] | None = None,
     ) -> Explanation:
-        """Say what is done for which question, at which part of the price; at ε = 1 when no price is named. Free."""
+        """Describe what is done for which question, at which part of the price; at ε = 1 when no price is named. Free."""
         named = not (epsilon is None and rho is None and within is None)
         found = self._priced(Request(epsilon if named else 1, delta, rho, None, confidence, mechanism), within, weights)
         together, policy = Together(self._kinds(found)), self._context.policy
@@ -104,7 +104,7 @@ class Workload:
 
     @property
     def _warnings(self) -> tuple[str, ...]:
-        """Say once what any of the answers may miss."""
+        """Describe once what any of the answers may miss."""
         return tuple(dict.fromkeys(each for question in self.questions.values() for each in question.warnings))
 
     def error(
@@ -119,7 +119,7 @@ class Workload:
         weights: Mapping[str, Number] | None = None,
         fresh: bool = False,
     ) -> WorkloadForecast:
-        """Give the half-widths of every answer, the price, and whether the account would accept it now. Free.
+        """Return the half-widths of every answer, the price, and whether the account would accept it now. Free.
 
         What is ``stored`` already, and as good, is not in the price.
         """
@@ -188,12 +188,12 @@ class Workload:
 
     @property
     def _named_identity(self) -> str:
-        """Give the hash of the questions with their names: what a request id stands for."""
+        """Return the hash of the questions with their names: what a request id stands for."""
         named = (f"{len(name)}:{name}{each.identity}" for name, each in self.questions.items())
         return digest("named-workload", *named)
 
     def _again(self, found: StoredAnswer) -> Answers:
-        """Give what the same request bought."""
+        """Return what the same request bought."""
         bought, here = codec.loads_as(Answers, found.body, longest=len(found.body)), self._context
         each = tuple(replace(one, receipt=given_again(one.receipt, here)) for one in bought.answers)
         own = None if bought.receipt is None else given_again(bought.receipt, here)
@@ -211,7 +211,7 @@ class Workload:
         weights: Mapping[str, Number] | None = None,
         joint: bool = False,
     ) -> Answers:
-        """Give answers of this shape with invented numbers, from the policy alone. This is free."""
+        """Return answers of this shape with invented numbers, from the policy alone. This is free."""
         price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "within": within}
         how: dict[str, Any] = {"confidence": confidence, "mechanism": mechanism, "weights": weights, "joint": joint}
         return rehearsed(self, self._context, lambda there: there.release(**price, **how))
@@ -233,7 +233,7 @@ class Workload:
         return priced(offers, price, request.family, budget)
 
     def _offers(self, weights: Mapping[str, Number] | None, request: Request) -> list[Offer]:
-        """Give each question a share by what it measures, times its weight."""
+        """Assign each question a share by what it measures, times its weight."""
         weighed, own = self._weights(weights or {}), Request(confidence=request.confidence, joint=request.joint)
         parts = {identity: weighed[identity] * _shares(each) for identity, each in self.measured.items()}
         whole = sum(parts.values(), Fraction(0))
@@ -411,7 +411,7 @@ class Workload:
 
     @property
     def words(self) -> str:
-        """Say in words what is asked."""
+        """Describe what is asked."""
         return f"a workload of {len(self.questions)} questions: {shorten(', '.join(self.questions), 200)}"
 
     def __len__(self) -> int:
@@ -423,7 +423,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class _Bought:
-    """This is what was bought now: what is of each question, and the charge of all."""
+    """What was bought now: what is of each question, and the charge of all."""
 
     each: dict[str, StoredResult[Measured]]
     made: StoredResult[MeasuredTogether] | None = None

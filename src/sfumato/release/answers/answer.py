@@ -130,7 +130,7 @@ class Answer:
 
     @property
     def rehearsed(self) -> bool:
-        """Tell whether its numbers are invented, from the policy alone: nothing was read, charged or written down."""
+        """Return whether its numbers are invented, from the policy alone: nothing was read, charged or written down."""
         return self.receipt.rehearsed
 
     def _read_sampling(self) -> dict[str, tuple[float | None, ...]] | None:
@@ -176,7 +176,7 @@ class Answer:
         return {name: _pair(ends) for name, ends in self.possible.items()}
 
     def column(self, name: str) -> list[Any]:
-        """Give the cells of one column, in the order of the rows."""
+        """Return the cells of one column, in the order of the rows."""
         if name not in self.columns:
             near = get_close_matches(str(name), self.columns, 1)
             known = "a column of the answer: " + ", ".join(self.columns)
@@ -185,7 +185,7 @@ class Answer:
         return [row[index] for row in self.rows]
 
     def cells(self, most: int | None = None) -> list[list[str]]:
-        """Give the rows as text, each number with ± its half-width and no more digits than that leaves meaningful."""
+        """Return the rows as text, each number with ± its half-width and no more digits than that leaves meaningful."""
         return [
             [self._cell(name, index, value) for name, value in zip(self.columns, row, strict=True)]
             for index, row in enumerate(self.rows[:most])
@@ -223,7 +223,7 @@ class Answer:
         return self.basis is not None and name in self.basis and self.basis[name][index] in _BETWEEN
 
     def _tells_nothing(self, name: str, index: int) -> bool:
-        """Tell whether a mean is of a group so small that its range is all that is possible."""
+        """Return whether a mean is of a group so small that its range is all that is possible."""
         if name not in self.possible:
             return False
         interval, (low, high) = self.intervals[name][index], self.possible[name]
@@ -242,7 +242,7 @@ class Answer:
         return replace(self, rows=rows, intervals=cut)
 
     def to_arrow(self, *, ranges: bool = True) -> pyarrow.Table:
-        """Give a table with a column for each column, and two more for the range of each number.
+        """Return a table with a column for each column, and two more for the range of each number.
 
         Types are those of the columns, whatever the cells are: whole numbers have 64 bits, or are decimals where one of
         them is larger.
@@ -257,18 +257,18 @@ class Answer:
         return made.replace_schema_metadata({"sfumato": REHEARSED}) if self.rehearsed else made
 
     def to_pandas(self, *, ranges: bool = True) -> pandas.DataFrame:
-        """Give the same as ``to_arrow``, as a data frame."""
+        """Return the same as ``to_arrow``, as a data frame."""
         frame = _frames("pandas").DataFrame(self._columns(ranges))
         if self.rehearsed:
             frame.attrs["sfumato"] = REHEARSED
         return frame
 
     def to_polars(self, *, ranges: bool = True) -> polars.DataFrame:
-        """Give the same as ``to_arrow``, as a data frame."""
+        """Return the same as ``to_arrow``, as a data frame."""
         return _frames("polars").DataFrame(self._columns(ranges))
 
     def _columns(self, ranges: bool) -> dict[str, list[Any]]:
-        """Give every column by its name, and the ends of ranges."""
+        """Return every column by its name, and the ends of ranges."""
         found = {name: self.column(name) for name in self.columns}
         if not ranges:
             return found
@@ -344,7 +344,7 @@ class Answer:
         return page
 
     def to_altair(self) -> Any:
-        """Give bars with their ranges as an Altair chart, to go on drawing with."""
+        """Return bars with their ranges as an Altair chart, to go on drawing with."""
         return bar_chart(self._charts())
 
     def _charts(self) -> list[ChartData]:
@@ -354,7 +354,7 @@ class Answer:
         return [keyed(name, self.column(name)) for name in self.columns if name in self.keys]
 
     def chart_data(self, column: str) -> ChartData:
-        """Give one column of numbers as it is drawn."""
+        """Return one column of numbers as it is drawn."""
         if column not in self.intervals:
             raise InvalidParameter("column", column, "a column of numbers: " + ", ".join(self.intervals))
         place, cells = self.columns.index(column), self.cells()
@@ -371,7 +371,7 @@ class Answer:
         )
 
     def _drawn_ranges(self, column: str) -> tuple[Interval, ...]:
-        """Give the ranges that are drawn: a quantile whose rank alone is known has none, as in the table."""
+        """Return the ranges that are drawn: a quantile whose rank alone is known has none, as in the table."""
         ranges = self.intervals[column]
         if column not in self.ranks:
             return ranges
@@ -390,7 +390,7 @@ class Answer:
         return [f"{printable(name)}: within {rows:,.0f} rows of its rank {sure}" for name, rows in self.ranks.items()]
 
     def ranked(self) -> list[str]:
-        """Say of every column of quantiles how many rows off it may be, of chosen values how good the choice is, and
+        """Describe of every column of quantiles how many rows off it may be, of chosen values how good the choice is, and
         what marks mean.
         """
         chosen = (f"{printable(name)}: {printable(said)}" for name, said in self.chosen.items())
@@ -467,7 +467,7 @@ def _arrow(kind: Type, cells: list[Any]) -> pyarrow.Array:
 
 
 def _possible(query: Query) -> dict[str, tuple[float, float]]:
-    """Give the bounds of every column that is a result and nothing else, where the result has bounds."""
+    """Return the bounds of every column that is a result and nothing else, where the result has bounds."""
     if query.outer:
         return {}
     known: dict[Reference, tuple[Fraction, Fraction] | None] = {
@@ -512,7 +512,7 @@ def _ranges(made: Numbers, shown: NDArray[np.intp]) -> tuple[Interval, ...]:
 
 
 def _with_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
-    """Give the values of what is not missing, and None elsewhere."""
+    """Return the values of what is not missing, and None elsewhere."""
     if not missing.any():
         return values
     known = iter(values)
@@ -581,7 +581,7 @@ def as_table(made: Answer) -> str:
 
 
 def _more_rows(made: Answer) -> list[str]:
-    """Say how many rows are not shown."""
+    """Describe how many rows are not shown."""
     return [f"… {len(made.rows) - _SHOWN:,} more rows"] if len(made.rows) > _SHOWN else []
 
 
@@ -627,14 +627,14 @@ def stacked(names: Sequence[str], answers: Sequence[Answer], receipt: Receipt, w
 
 
 def free(name: str, taken: Iterable[str]) -> str:
-    """Give a name that none of these has."""
+    """Return a name that none of these has."""
     while name in taken:
         name += "_"
     return name
 
 
 def _called(names: Sequence[str], answers: Sequence[Answer]) -> list[dict[str, str]]:
-    """Say how each column of each answer is called beside the others: also by its question, where they differ."""
+    """Return how each column of each answer is called beside the others: also by its question, where they differ."""
     known = {column for each in answers for column in each.columns}
     alike = {column for column in known if _is_one(column, answers)}
     found = []
@@ -646,7 +646,7 @@ def _called(names: Sequence[str], answers: Sequence[Answer]) -> list[dict[str, s
 
 
 def _is_one(column: str, answers: Sequence[Answer]) -> bool:
-    """Tell whether a column means the same wherever it is: of one type, and a number at the same rank, if at any."""
+    """Return whether a column means the same wherever it is: of one type, and a number at the same rank, if at any."""
     kinds = {
         (each.types[each.columns.index(column)], each.ranks.get(column), each.possible.get(column))
         for each in answers
@@ -656,7 +656,7 @@ def _is_one(column: str, answers: Sequence[Answer]) -> bool:
 
 
 def _merged(answers: Sequence[Answer], called: Sequence[Mapping[str, str]], what: str) -> dict[str, Any]:
-    """Give what answers say of their columns, under the names that these have here."""
+    """Return what answers say of their columns, under the names that these have here."""
     return {
         own[column]: said
         for each, own in zip(answers, called, strict=True)

@@ -42,7 +42,7 @@ Columns = tuple[AnswerColumn, ...]
 
 
 def with_counts(keys: Iterable[AnswerColumn]) -> Columns:
-    """Give the columns of a marginal: its keys, and the count under a name that no key has."""
+    """Return the columns of a marginal: its keys, and the count under a name that no key has."""
     found = tuple(keys)
     called = "count"
     while called in {each.name for each in found}:
@@ -54,7 +54,7 @@ _D = TypeVar("_D", bound=dt.date)
 
 
 def is_typed(values: Iterable[Any], kind: Type) -> bool:
-    """Tell whether each of these is a value of the type as Python holds it, or None."""
+    """Return whether each of these is a value of the type as Python holds it, or None."""
     return set(map(type, values)) <= {_TYPES[kind][0], type(None)}
 
 

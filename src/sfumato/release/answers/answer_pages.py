@@ -40,7 +40,7 @@ NOT_SHOWN = "The text of the question is not shown, and what it calls its column
 
 
 class PageAnswer(Protocol):
-    """This is what a page reads of an answer."""
+    """What a page reads of an answer."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -87,7 +87,7 @@ A = TypeVar("A", bound=PageAnswer)
 
 
 def concealed(answer: A) -> A:
-    """Give the noisy numbers and their ranges alone: every name, key, word and constant that a question could have
+    """Return the noisy numbers and their ranges alone: every name, key, word and constant that a question could have
     typed is left out.
     """
     kept = [name for name in answer.columns if name in answer.intervals and not _typed(answer, name)]
@@ -114,7 +114,7 @@ def concealed(answer: A) -> A:
 
 
 def _typed(answer: PageAnswer, name: str) -> bool:
-    """Tell whether a column has no noise: then its numbers may stand in the question."""
+    """Return whether a column has no noise: then its numbers may stand in the question."""
     return all(each is None or each[0] == each[1] for each in answer.intervals[name])
 
 
@@ -177,7 +177,7 @@ def answer_parts(answer: PageAnswer) -> Iterator[str]:
 
 
 def protected(unit: str, neighbours: str) -> str:
-    """Say who is protected, and what that means, in words."""
+    """Describe who is protected, and what that means, in words."""
     if neighbours == Neighbours.REPLACE.value:
         change = "had been replaced by any others. How many units there are in all is public"
     else:
@@ -193,7 +193,7 @@ def protected(unit: str, neighbours: str) -> str:
 
 
 def gained(receipt: Receipt) -> Iterator[str]:
-    """Say what an attacker could gain from one answer alone, where its promise is an ε or an ε with a δ."""
+    """Return what an attacker could gain from one answer alone, where its promise is an ε or an ε with a δ."""
     found = _PURE.fullmatch(receipt.guarantee)
     if found:
         promise = Guarantee(found[1], found[2] or 0)
@@ -201,7 +201,7 @@ def gained(receipt: Receipt) -> Iterator[str]:
 
 
 def attacker(promise: Guarantee, neighbours: str, what: str) -> str:
-    """Say how far anyone's belief about one unit can move, as a table, in words and as a picture."""
+    """Describe how far anyone's belief about one unit can move, as a table, in words and as a picture."""
     read = reading(promise, _RARE, neighbours=neighbours)
     beliefs = _beliefs(read)
     rows = [(percent(prior), *(_up(_after(prior, odds)) for odds in beliefs.values())) for prior in _PRIORS]
@@ -260,7 +260,7 @@ def _beliefs_drawn(promise: Guarantee, neighbours: str, beliefs: Mapping[str, fl
 
 
 def limits_of_it() -> str:
-    """Say what a report does not promise, whoever reads it."""
+    """Describe what a report does not promise, whoever reads it."""
     return listed(
         [
             "What people tell others, or what other data about them tell, is outside of this promise.",
@@ -275,7 +275,7 @@ ENDINGS = (".csv", ".json", ".parquet")
 
 
 class Writable(Protocol):
-    """This is whatever can be written in each of the forms."""
+    """Whatever can be written in each of the forms."""
 
     def to_arrow(self) -> Any: ...
     def to_json(self) -> str: ...

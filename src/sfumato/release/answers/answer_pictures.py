@@ -28,7 +28,7 @@ otherwise."""
 
 
 def foot(receipt: Receipt) -> list[str]:
-    """Give what stands below a picture, in words."""
+    """Return what stands below a picture, in words."""
     sure = (
         f"ranges hold with {percent(receipt.confidence)} confidence, for the noise alone" if receipt.confidence else ""
     )
@@ -39,7 +39,7 @@ def foot(receipt: Receipt) -> list[str]:
 
 
 def keyed(name: str, values: Sequence[Any]) -> GroupColumn:
-    """Give one column of keys as it is drawn."""
+    """Return one column of keys as it is drawn."""
     return GroupColumn(printable(name), tuple(values), tuple(map(key, values)))
 
 
@@ -49,14 +49,14 @@ def threshold(above: Number) -> str:
 
 
 def too_noisy(value: Any, interval: Interval, above: Fraction = HALF) -> bool:
-    """Tell whether a number's range reaches further to one side than this part of the number itself."""
+    """Return whether a number's range reaches further to one side than this part of the number itself."""
     if value is None or interval is None:
         return False
     return max(value - interval[0], interval[1] - value) > float(above) * abs(value)
 
 
 def notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
-    """Say how the marks of a picture are read that are not plain: of numbers that are too noisy, and of sampling."""
+    """Describe how the marks of a picture are read that are not plain: of numbers that are too noisy, and of sampling."""
     noisy = any(any(each.noisy) for each in charts)
     sampled = any(each.sampling for each in charts)
     unknown = any(
@@ -77,7 +77,7 @@ def _reaching(above: Fraction) -> str:
 
 
 def explained(above: Fraction) -> str:
-    """Say what the mark means."""
+    """Describe what the mark means."""
     return f"{MARK} {_reaching(above)}"
 
 
@@ -88,12 +88,12 @@ _STEP, _PAGE = 20, 800
 
 
 def bar_chart(columns: Sequence[ChartData]) -> Any:
-    """Give bars with their ranges, a panel for each column."""
+    """Return bars with their ranges, a panel for each column."""
     return _chart(columns, _altair())
 
 
 def line_chart(lines: Sequence[ChartData], kind: str) -> Any:
-    """Give a line with a band for its ranges, over what comes one after the other: dates, or numbers (Vega's ``kind``
+    """Return a line with a band for its ranges, over what comes one after the other: dates, or numbers (Vega's ``kind``
     T or Q). Each line has its own name.
     """
     return _lines(lines, kind, _altair())

@@ -115,13 +115,13 @@ class Receipt:
         )
 
     def short(self) -> str:
-        """Give the lines that everybody should read: three, what is promised of periods, and what ranges leave out."""
+        """Return the lines that everybody should read: three, what is promised of periods, and what ranges leave out."""
         lines = str(self).splitlines()[: 3 + bool(self.promise) + bool(self.rehearsed) + len(self.weak)]
         return "\n".join([*lines, *([f"{'counted':<11}  {self._counted}"] if self._cuts else [])])
 
     @property
     def _cuts(self) -> bool:
-        """Tell whether rows of one unit may be left out, or weighted down: no range knows of them."""
+        """Return whether rows of one unit may be left out, or weighted down: no range knows of them."""
         return bool(self.confidence) and self.strategy not in ("", "whole")
 
     @property
@@ -156,12 +156,12 @@ class Receipt:
 
 
 def for_life(policy: Policy) -> str:
-    """Say what the policy promises: for life, or of each unit in its period."""
+    """Describe what the policy promises: for life, or of each unit in its period."""
     return promise(policy) or f"{promised(policy.budget.epsilon, policy.budget.delta)} for life"
 
 
 def promise(policy: Policy) -> str:
-    """Say what the accounts of periods promise, and what they do not; nothing where there is one account for life."""
+    """Describe what the accounts of periods promise, and what they do not; nothing where there is one account for life."""
     if policy.per is None:
         return ""
     unit, budget = policy.unit, policy.budget
@@ -176,7 +176,7 @@ def promise(policy: Policy) -> str:
 
 
 def paying(policy: Policy, periods: tuple[str, ...]) -> str:
-    """Say whose budget is meant: that of each period's account, and of which ones."""
+    """Describe whose budget is meant: that of each period's account, and of which ones."""
     if policy.per is None:
         return ""
     about = account_periods.words(periods, policy.per) if periods else "none of them"

@@ -57,7 +57,7 @@ def half_widths(
     share: Fraction,
     confidence: Number,
 ) -> dict[str, tuple[float | None, ...]]:
-    """Give the half-width of sampling for every column that is a count or a mean: at most ``rows`` of one unit count in
+    """Return the half-width of sampling for every column that is a count or a mean: at most ``rows`` of one unit count in
     a group.
     """
     sure = float(exact(confidence, "confidence", CONFIDENCE))
@@ -77,7 +77,7 @@ def half_widths(
 
 
 def _asked(query: Query) -> dict[str, AggregateRequest]:
-    """Give the columns that are what was measured and nothing else."""
+    """Return the columns that are what was measured and nothing else."""
     if query.outer:
         return {}
     return {

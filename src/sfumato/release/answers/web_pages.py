@@ -72,7 +72,7 @@ class HtmlPage:
 
     @property
     def html(self) -> str:
-        """Give the text of the page."""
+        """Return the text of the page."""
         head = f"{escaped(self.title)}</title><style>{_STYLE}</style>"
         return f"{_BEGINNING}{head}</head>\n<body>\n{self.body}\n</body></html>\n"
 
@@ -99,7 +99,7 @@ class HtmlPage:
 
 
 def loads_nothing(text: str) -> bool:
-    """Tell whether a browser that shows this page loads nothing, runs nothing and goes nowhere by itself."""
+    """Return whether a browser that shows this page loads nothing, runs nothing and goes nowhere by itself."""
     return text.startswith(_BEGINNING) and not _ELSEWHERE.search(text, len(_BEGINNING))
 
 

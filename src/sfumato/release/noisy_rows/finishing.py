@@ -55,7 +55,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Presence:
-    """This says which rows are there, and for which of them that is so for all numbers within the ranges."""
+    """Which rows are there, and for which of them that is so for all numbers within the ranges."""
 
     here: Bools
     sure: Bools
@@ -66,12 +66,12 @@ class Presence:
 
     @property
     def surely(self) -> Bools:
-        """Give rows that are there in any case."""
+        """Return rows that are there in any case."""
         return self.here & self.sure
 
     @property
     def possibly(self) -> Bools:
-        """Give rows that may be there."""
+        """Return rows that may be there."""
         return self.here | ~self.sure
 
     def where(self, test: TruthColumn) -> Presence:
@@ -87,7 +87,7 @@ class Presence:
 
 
 def group_codes(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, Places]:
-    """Give for each row the number of its group, and for each group one of its rows.
+    """Return for each row the number of its group, and for each group one of its rows.
 
     Groups are in the order of their first rows, those with a row that is there before others.
     """
@@ -275,7 +275,7 @@ def _dense(kept: Bools, new: Bools, starts: Bools) -> Floats:
 
 @dataclass(frozen=True)
 class Finished:
-    """This holds the answer's columns over all rows, and which rows are shown in which order."""
+    """The answer's columns over all rows, and which rows are shown in which order."""
 
     columns: tuple[Evaluated, ...]
     shown: Places
@@ -313,14 +313,14 @@ def finish(query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool)
 
 
 def _column(found: GroupEstimate) -> Evaluated:
-    """Give a result as a column: of numbers, or of values that a choice among them has decided on."""
+    """Return a result as a column: of numbers, or of values that a choice among them has decided on."""
     if found.labels is None:
         return Numbers(found.value, found.low, found.high, found.sum_width)
     return Keys(objects([found.labels[place] for place in found.value.astype(int).tolist()]), decided=True)
 
 
 def picks(query: Query) -> bool:
-    """Tell whether rows are chosen by what their noisy numbers are, or put together."""
+    """Return whether rows are chosen by what their noisy numbers are, or put together."""
     first = query.finish
     cut = first.having is not None or (bool(first.order) and (first.limit is not None or first.offset > 0))
     return cut or bool(first.windows or query.outer)

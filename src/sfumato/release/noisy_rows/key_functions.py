@@ -29,7 +29,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class AnswerRows:
-    """These are the keys of an answer's rows, and they say which groups each row is the sum of."""
+    """The keys of an answer's rows, and they say which groups each row is the sum of."""
 
     keys: Sequence[GroupKey]
     """None is NULL, and stands for a key that is summed over."""
@@ -129,7 +129,7 @@ def parted(query: Query) -> tuple[Query, Parts]:
 
 
 def _finishes(expression: Expression) -> bool:
-    """Tell whether every function in it is one that numbers are finished with, and is applied to numbers."""
+    """Return whether every function in it is one that numbers are finished with, and is applied to numbers."""
     calls = [node for node in walk(expression) if isinstance(node, Call)]
     return all(each.function in FINISHING and (each.function not in _OF_NUMBERS or _numbers(each)) for each in calls)
 

@@ -26,7 +26,7 @@ _SMALLEST, _LARGEST = float(SMALLEST_REAL), float(LARGEST_REAL)
 
 @dataclass(frozen=True)
 class Numbers:
-    """This is a column of numbers; NaN is NULL."""
+    """A column of numbers; NaN is NULL."""
 
     value: Floats
     low: Floats
@@ -37,7 +37,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class TruthColumn:
-    """This is a column of true, false and unknown."""
+    """A column of true, false and unknown."""
 
     true: Bools
     known: Bools
@@ -47,7 +47,7 @@ class TruthColumn:
 
 @dataclass(frozen=True)
 class Keys:
-    """This is a column of public values; None is NULL."""
+    """A column of public values; None is NULL."""
 
     value: NDArray[Any]
     decided: bool = False
@@ -228,7 +228,7 @@ def is_sure(column: Evaluated) -> Bools:
 
 
 def _surely(left: Numbers, right: Numbers, operate: Callable[[Any, Any], Any]) -> Bools:
-    """Tell whether all corners of two ranges compare alike, and equality is not in between."""
+    """Return whether all corners of two ranges compare alike, and equality is not in between."""
     with np.errstate(invalid="ignore"):
         corners = [operate(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
         apart = (left.high < right.low) | (left.low > right.high)
@@ -374,7 +374,7 @@ _FUNCTIONS: dict[str, Callable[[Call, list[Evaluated]], Evaluated]] = {
 
 
 def ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.intp]:
-    """Give positions that sort a column, equal for equal values."""
+    """Return positions that sort a column, equal for equal values."""
     gone = missing(column)
     places = _places(column, ~gone)
     last = places.max(initial=-1) + 1

@@ -79,7 +79,7 @@ class ChosenRanks:
         return ValueCounts(self.bounded, groups)
 
     def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
-        """Give the quantiles, with a range the numbers around them, and then the ends."""
+        """Return the quantiles, with a range the numbers around them, and then the ends."""
         view = Ranks(self.reading(()))
         settings = (view.ends, view.in_all, view.neighbours, bool(self.bounded.plan.keys))
         found: list[Quantiles] = []

@@ -80,7 +80,7 @@ class GroupKeys:
 
     @property
     def groups(self) -> tuple[GroupKey, ...]:
-        """Give every group's key."""
+        """Return every group's key."""
         values = [column.values for column in self.columns]
         if not self.codes:
             return tuple(itertools.product(*values)) * self.count
@@ -97,7 +97,7 @@ class NoiseScale(Protocol):
 
     @property
     def unit_value(self) -> Fraction:
-        """Say what one whole number is worth."""
+        """Return what one whole number is worth."""
         ...
 
     @property
@@ -107,15 +107,15 @@ class NoiseScale(Protocol):
 
     @property
     def labels(self) -> Sequence[Any] | None:
-        """Give what the numbers are the places of; None where they are numbers."""
+        """Return what the numbers are the places of; None where they are numbers."""
         ...
 
     def width(self, confidence: Number, parts: int) -> float:
-        """Give the half-width within which all of so many numbers are with this confidence."""
+        """Return the half-width within which all of so many numbers are with this confidence."""
         ...
 
     def sum_width(self, terms: int, confidence: Number, parts: int) -> float:
-        """Give the half-width for so many sums, of so many numbers each."""
+        """Return the half-width for so many sums, of so many numbers each."""
         ...
 
     def rank(self, confidence: Number) -> float | None:
@@ -125,7 +125,7 @@ class NoiseScale(Protocol):
         ...
 
     def words(self) -> str:
-        """Say in words what was drawn."""
+        """Describe what was drawn."""
         ...
 
 
@@ -180,7 +180,7 @@ class NamedScale:
         return self.values.values
 
     def promise(self, confidence: Number) -> str:
-        """Say in words how good a choice is."""
+        """Describe how good a choice is."""
         return self.mechanism.promise(len(self.labels), confidence)
 
     def width(self, confidence: Number, parts: int) -> float:  # noqa: ARG002
@@ -219,7 +219,7 @@ class ChosenScale:
         return 1 if self.ends is None else 3
 
     def width(self, confidence: Number, parts: int) -> float:
-        """Give 0 where the exact value lies on the right side of what was chosen, with this confidence."""
+        """Return 0 where the exact value lies on the right side of what was chosen, with this confidence."""
         around = self.ends if self.probability not in (0, 1) else self.mechanism
         enough = around is not None and abs(around.offset) >= around.rows_to_lean(confidence, parts)
         return 0.0 if enough else float("inf")
@@ -258,7 +258,7 @@ class CombinedScale:
         return self.scale.unit_value
 
     def width(self, confidence: Number, parts: int) -> float:
-        """Give the half-width of the combination. A sum of noises fails with at most β(1 − β)/n among n statements, as
+        """Return the half-width of the combination. A sum of noises fails with at most β(1 − β)/n among n statements, as
         where sums are read beside single noises; a single noise is as likely to be wide as any other.
         """
         if not min(self.first, self.second):

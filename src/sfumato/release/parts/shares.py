@@ -63,7 +63,7 @@ class Wanted:
 
 
 def split(sizes: Sequence[float], wanted: Sequence[Wanted], order: int) -> tuple[Fraction, ...]:
-    """Give each total its share of the price, so that the wanted results have the least error; they add up to one.
+    """Assign each total its share of the price, so that the wanted results have the least error; they add up to one.
 
     ``sizes`` are how far one unit moves each total, and ``order`` is the norm of the noise: 1 or 2.
     """
@@ -79,12 +79,12 @@ def split(sizes: Sequence[float], wanted: Sequence[Wanted], order: int) -> tuple
 
 
 def even(count: int) -> tuple[Fraction, ...]:
-    """Give every total the same share."""
+    """Assign every total the same share."""
     return (Fraction(1, count),) * count
 
 
 def times_alone(sizes: Sequence[float], result: Wanted, shares: Sequence[Fraction], order: int) -> float:
-    """Say how many times as wrong a result is with these shares as it would be alone at the whole price."""
+    """Return how many times as wrong a result is with these shares as it would be alone at the whole price."""
     unit = _alone(sizes, result, order)
     found = sum(effect * sizes[each] / float(shares[each]) ** (1 / order) for each, effect in result.effects.items())
     return found / unit if unit else 1.0
@@ -104,7 +104,7 @@ _TILT = Fraction(1, 4)
 
 @dataclass(frozen=True)
 class WeightedRequest:
-    """This is what is asked, each with a weight: how much its error counts."""
+    """What is asked, each with a weight: how much its error counts."""
 
     made: tuple[Made, ...]
     weights: tuple[Fraction, ...]
@@ -122,7 +122,7 @@ class PriceSplit:
 
     @property
     def even(self) -> bool:
-        """Tell whether all shares are equal."""
+        """Return whether all shares are equal."""
         return len({each for part in self.shares for each in part}) <= 1
 
 
@@ -150,7 +150,7 @@ def _by_part(shares: Sequence[Fraction], counts: Sequence[int]) -> tuple[tuple[F
 
 
 def _wanted(made: Made, weight: Fraction, parts: Sequence[QuestionPart]) -> Wanted:
-    """Say which measurements a result reads. What reads one alone is as wrong as that is, whatever its terms."""
+    """Return which measurements a result reads. What reads one alone is as wrong as that is, whatever its terms."""
     own, totals = parts[made.part], parts[0]
     if not isinstance(own, NoisyTotals):
         start, (place,) = sum(each.shares for each in parts[: made.part]), made.measures
@@ -170,7 +170,7 @@ def _selection(totals: NoisyTotals) -> list[Wanted]:
 
 
 def _supposed(scaled: ScaledMeasure) -> tuple[Fraction, ...]:
-    """Give the totals of many rows."""
+    """Return the totals of many rows."""
     totals = [_ROWS * each for each in scaled.middle]
     if len(totals) == 1:
         return tuple(totals)
@@ -179,7 +179,7 @@ def _supposed(scaled: ScaledMeasure) -> tuple[Fraction, ...]:
 
 
 def _moving(scaled: ScaledMeasure) -> Fraction:
-    """Give a little noise, in the measure's own terms."""
+    """Return a little noise, in the measure's own terms."""
     return Fraction(_NOISE) * _ROWS * scaled.size * scaled.step
 
 
