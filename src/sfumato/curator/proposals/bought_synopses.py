@@ -245,7 +245,7 @@ def best(asked: SynopsisQuestion, context: Context) -> FreeAnswer | None:
 
 
 def taken(asked: SynopsisQuestion, context: Context, within: Within | None) -> Answer:
-    """Return the answer of the best synopsis that was bought, if it is within what is wanted; else nothing is charged."""
+    """Return the best bought synopsis's answer, if it meets the accuracy goal; nothing is ever charged."""
     found, refusals = _answers(asked, context)
     if not found:
         why = f": {refusals[0]}" if refusals else ""
@@ -294,7 +294,7 @@ def _answers(asked: SynopsisQuestion, context: Context) -> tuple[list[FreeAnswer
 
 
 def _fixed(query: Query, found: Answer) -> bool:
-    """Return whether noise has no part in how wide ranges are: counts and sums that were measured, shown as they are."""
+    """Return whether interval widths are free of noise: measured counts and sums, shown as they are."""
     finish = query.finish
     picked = query.outer or finish.windows or finish.having is not None or finish.limit is not None or finish.offset
     plain = all(isinstance(each.expression, Column) for each in query.outputs)

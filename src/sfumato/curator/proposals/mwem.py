@@ -176,8 +176,9 @@ class MwemProposal:
         rho: Number | None = None,
         confidence: Number = "0.95",
     ) -> float:
-        """Return the half-width of every count that a round measures, in rows; how far the model is off elsewhere depends
-        on the data, and nothing says so for free.
+        """Return the half-width of every count that a round measures, in rows.
+
+        The model's error elsewhere depends on the data, and is not available for free.
         """
         price = Price(epsilon, delta, rho)
         step = self._reading(price).bounded.measures[0].unit_value
@@ -316,8 +317,9 @@ class MwemProposal:
         raise InvalidParameter("price", str(price), "one that so many steps can keep", fix="run fewer rounds")
 
     def _pure(self, price: Price, epsilon: Fraction) -> MwemSteps:
-        """Return every step a price of fifteen decimals and the number of rows what is left, so that all add up to ε: the
-        ledger rounds each charge up.
+        """Split ε over the steps in prices of fifteen decimals; the count of rows gets the rest, so that all sum to ε.
+
+        The ledger rounds each charge up.
         """
         each = Fraction(math.floor(epsilon * (1 - _FOR_ROWS) / (2 * self.rounds) * 10**15), 10**15)
         all_rows, measured = Counted(self._reading(price), ()), self._measured(price)

@@ -225,8 +225,9 @@ class ScoreProposal:
 
     @property
     def _public(self) -> Fraction | None:
-        """Return the number of rows where nobody has to buy it: as the caller knows it, or as replace neighbours make it
-        public where each row is a unit and all of them count.
+        """Return the number of rows where it is public: given by the caller, or fixed by replace neighbours.
+
+        The latter needs that each row is a unit and all rows count.
         """
         if self.total is not None:
             return self.total

@@ -46,8 +46,9 @@ class SessionAnswers:
         return self.as_answer()._repr_html_()
 
     def as_answer(self) -> Answer:
-        """Return a row for each question, with the noisy value and its range where values were paid for; a question that
-        was not asked any more has no answer in its row.
+        """Return a row for each question, with the noisy value and its interval where values were paid for.
+
+        A question after the end of the session has no answer in its row.
         """
         sure, paid = self.receipt.confidence or "0.95", any(each.value is not None for each in self.answers)
         found = list(zip_longest(self.questions, self.answers))

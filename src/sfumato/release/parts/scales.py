@@ -74,10 +74,10 @@ class GroupKeys:
         if math.prod(map(len, distinct)) == len(groups) and all(map(operator.eq, groups, itertools.product(*distinct))):
             return cls(columns)
         value_codes = [{value: index for index, value in enumerate(values)} for values in distinct]
-        return cls(
-            columns,
-            tuple(tuple(map(code_of.get, column)) for code_of, column in zip(value_codes, key_lists, strict=True)),
-        )  # type: ignore[arg-type]
+        codes = [
+            tuple(map(code_of.__getitem__, column)) for code_of, column in zip(value_codes, key_lists, strict=True)
+        ]
+        return cls(columns, tuple(codes))
 
     @property
     def groups(self) -> tuple[GroupKey, ...]:
