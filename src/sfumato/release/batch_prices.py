@@ -101,7 +101,7 @@ def priced(offers: Sequence[Offer], price: Price, family: Family | None, account
     if family is not None or price.rho is not None:
         return gaussian
     laplace = _split_epsilon(offers, price)
-    gain = math.exp(_mean_log_width(laplace) - _mean_log_width(gaussian))
+    gain = math.exp(_log_noise(laplace) - _log_noise(gaussian))
     return gaussian if gain >= _required_gain(laplace, account) else laplace
 
 
@@ -216,7 +216,7 @@ def _required_gain(laplace: PricedBatch, account: Budget | None) -> float:
     return 2.0 if stays_pure else 1.0
 
 
-def _mean_log_width(batch: PricedBatch) -> float:
+def _log_noise(batch: PricedBatch) -> float:
     """Return the mean logarithm of all half-widths."""
     widths = [width for question in batch.prepared for width in question.half_widths()]
     return sum(math.log(float(max(width, Fraction(1, 10**9)))) for width in widths) / max(1, len(widths))

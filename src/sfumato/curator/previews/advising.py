@@ -113,11 +113,11 @@ class _TriedChange:
 
     def helps(self, now: Widths) -> bool:
         """Return whether the change removes enough of the error to be reported."""
-        return min(_width_ratios(now, self.widths).values(), default=1.0) <= _MAX_RATIO
+        return min(_ratios(now, self.widths).values(), default=1.0) <= _MAX_RATIO
 
     def tip(self, now: Widths, ranks: Collection[str], whole: Collection[str]) -> Tip:
         """Return the tip for the column that gains most."""
-        ratios = _width_ratios(now, self.widths)
+        ratios = _ratios(now, self.widths)
         column = min(ratios, key=lambda name: ratios[name])
         size = _size(now[column])
         group_text = "" if size is None else f" in a group of {size:,}"
@@ -182,7 +182,7 @@ def _try_limit(name: str, query: Query, limits: Limits, current: Widths, again: 
     widths_at_one, widths = (
         _forecast_change(query, _tighten(limits, name, value), again) for value in (1, tried_limit)
     )
-    share = _removed_share(current, widths_at_one)
+    share = _improvement(current, widths_at_one)
     if share < _MIN_SHARE:
         return None
     is_policy_limit = getattr(query.plan.limits, name) == limit
@@ -209,7 +209,7 @@ def _try_bound(index: int, query: Query, limits: Limits, current: Widths, again:
     cause = f"the {'upper' if function == 'LEAST' else 'lower'} bound {_format_bound(end)} of {words(measure.value)}"
     aggregate = "AVG" if isinstance(measure, Mean) else "SUM"
     return _TriedChange(
-        f"{cause} sets this error", _removed_share(current, widths), f"{aggregate}({words(value)})", widths
+        f"{cause} sets this error", _improvement(current, widths), f"{aggregate}({words(value)})", widths
     )
 
 
@@ -255,12 +255,12 @@ def _forecast_change(query: Query, limits: Limits, again: Again) -> Widths:
         return {}
 
 
-def _removed_share(current: Widths, changed: Widths) -> Fraction:
+def _improvement(current: Widths, changed: Widths) -> Fraction:
     """Return the share of the error that would be removed, in percent steps, for the column that gains most."""
-    return Fraction(round(100 * (1 - min([1.0, *_width_ratios(current, changed).values()]))), 100)
+    return Fraction(round(100 * (1 - min([1.0, *_ratios(current, changed).values()]))), 100)
 
 
-def _width_ratios(current: Widths, changed: Widths) -> dict[str, float]:
+def _ratios(current: Widths, changed: Widths) -> dict[str, float]:
     """Return the ratio of changed to current half-width of every column with a finite error."""
     pairs = {name: (_number(current[name]), _number(changed[name])) for name in current if name in changed}
     return {name: after / before for name, (before, after) in pairs.items() if before and math.isfinite(before)}

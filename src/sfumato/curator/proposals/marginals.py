@@ -173,7 +173,7 @@ class MarginalsProposal:
         """Describe the plan's objective: for columns with levels it covers sums over ranges, not single cells."""
         if self.objective == "worst":
             return "the least largest variance"
-        range_columns = " and ".join(self._column_names(() if plan.marginals else self._range_workload.ranges))
+        range_columns = " and ".join(self._column_names(() if plan.marginals else self._with_ranges.ranges))
         range_note = (
             f", over all ranges of {range_columns}: a single cell of these has more noise" if range_columns else ""
         )
@@ -396,7 +396,7 @@ class MarginalsProposal:
         """Return the best plan in whole rows, which is the same at every price up to its scale."""
         if pure not in self._base_plans:
             bounded = self._bounded(0)
-            optimize, workload = (plan_laplace, self.workload) if pure else (plan_gaussian, self._range_workload)
+            optimize, workload = (plan_laplace, self.workload) if pure else (plan_gaussian, self._with_ranges)
             self._base_plans[pure] = optimize(
                 workload,
                 self.attributes,
@@ -408,7 +408,7 @@ class MarginalsProposal:
         return self._base_plans[pure]
 
     @property
-    def _range_workload(self) -> MarginalWorkload:
+    def _with_ranges(self) -> MarginalWorkload:
         """The workload extended by all ranges of columns with levels, whose sums levels are declared for.
 
         The ranges together weigh as much as the cells would.

@@ -72,7 +72,7 @@ def half_widths(
             count_column = next((column for column, request in measures.items() if request == measure.rows), None)
             if count_column is not None:
                 least_counts = _nonnegative_ends(intervals[count_column], 0)
-                widths[name] = _mean_half_widths(
+                widths[name] = _bound_means(
                     measure, values[name], intervals[name], least_counts, spread * math.sqrt(rows_per_unit)
                 )
     return widths
@@ -93,7 +93,7 @@ def _nonnegative_ends(intervals: Sequence[Interval], end_index: int) -> list[flo
     return [0.0 if interval is None else max(0.0, interval[end_index]) for interval in intervals]
 
 
-def _mean_half_widths(
+def _bound_means(
     measure: Mean, values: Sequence[Any], intervals: Sequence[Interval], counts: Sequence[float], spread: float
 ) -> tuple[float | None, ...]:
     """Bound the half-widths of means; None where the group may be empty."""

@@ -67,7 +67,7 @@ def split(sizes: Sequence[float], wanted: Sequence[Wanted], order: int) -> tuple
     """
     costs = [0.0] * len(sizes)
     for result in wanted:
-        alone_error = _error_alone(sizes, result, order)
+        alone_error = _optimum_alone(sizes, result, order)
         for total, effect in result.effects.items():
             costs[total] += float(result.weight) * effect * sizes[total] / alone_error if alone_error else 0.0
     optimal_shares = [cost ** (order / (order + 1)) for cost in costs]
@@ -86,14 +86,14 @@ def even(count: int) -> tuple[Fraction, ...]:
 
 def times_alone(sizes: Sequence[float], result: Wanted, shares: Sequence[Fraction], order: int) -> float:
     """Return the ratio of a result's error with these shares to its error alone at the whole price."""
-    alone_error = _error_alone(sizes, result, order)
+    alone_error = _optimum_alone(sizes, result, order)
     shared_error = sum(
         effect * sizes[total] / float(shares[total]) ** (1 / order) for total, effect in result.effects.items()
     )
     return shared_error / alone_error if alone_error else 1.0
 
 
-def _error_alone(sizes: Sequence[float], result: Wanted, order: int) -> float:
+def _optimum_alone(sizes: Sequence[float], result: Wanted, order: int) -> float:
     power = order / (order + 1)
     return math.fsum((effect * sizes[total]) ** power for total, effect in result.effects.items()) ** (1 / power)
 
@@ -195,7 +195,7 @@ def _effects(
     columns = [np.array([float(total)]) for totals in reference_totals for total in totals]
     measure_of_column = [measure_index for measure_index, totals in enumerate(reference_totals) for _ in totals]
 
-    def half_width(moved_measure: int | None) -> float:
+    def reach(moved_measure: int | None) -> float:
         widths: list[float | Floats] = [
             float(reference_noise[measure_index]) if measure_index == moved_measure else 0.0
             for measure_index in measure_of_column
@@ -203,6 +203,6 @@ def _effects(
         estimate = estimator.estimate(columns, widths)
         return float(estimate.high[0] - estimate.low[0]) / 2
 
-    baseline = half_width(None)
-    effects = [(half_width(index) - baseline) / float(noise) for index, noise in enumerate(reference_noise)]
+    baseline = reach(None)
+    effects = [(reach(index) - baseline) / float(noise) for index, noise in enumerate(reference_noise)]
     return tuple(max(effect, 0.0) if np.isfinite(effect) else 0.0 for effect in effects)
