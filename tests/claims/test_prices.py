@@ -72,7 +72,7 @@ def _priced(priced: PricedBatch) -> Claims:
 def test_workloads(name: str, patients: Curator) -> None:
     questions, request, within, weights = WORKLOADS[name]
     workload = patients.workload(questions)
-    check_claims(f"prices/workload {name}", _priced(workload._priced(request, within, weights)))
+    check_claims(f"prices/workload {name}", _priced(workload._price_batch(request, within, weights)))
 
 
 @pytest.mark.filterwarnings("ignore::sfumato.WeakPrivacy")

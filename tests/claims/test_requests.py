@@ -396,7 +396,7 @@ def test_prices_in_rho() -> None:
         found |= claims_of(f"rho {price}", marginals.rho_of(price))
     for price in (Price(1), Price(1, "1e-7"), Price(rho="0.3")):
         for family in (None, Laplace, Gaussian):
-            paid = str(outcome(lambda: marginals._paid(price, family)))
+            paid = str(outcome(lambda: marginals._effective_price(price, family)))
             found |= claims_of(f"paid {price} {family}", paid, words=True)
     for value in (Fraction(2), Fraction(1, 3), Fraction(10**20, 7), Fraction(4)):
         found |= {f"above {value}": str(mwem._root_above(value)), f"below {value}": str(online._root(value))}
@@ -478,7 +478,7 @@ def test_steps_of_weights_at_small_prices(clinics: dict[str, sf.Curator], world:
     model = here.synthesize("visits", columns=["sex", "age"], ways=2)
     counts = here.marginals("visits", 2, columns=["sex", "age"])
     fitted = here.mwem("visits", ["sex", "age"], 2, rounds=3)
-    found |= claims_of("uncut", counts._uncut_bits(counts._base(False)))
+    found |= claims_of("uncut", counts._unclipped_bits(counts._base_plan(False)))
     for power in range(12):
         price = Price(rho=Fraction(1, 10**power))
         found |= claims_of(f"synthesis {power}", outcome(lambda: model.setting(price).unit_value))

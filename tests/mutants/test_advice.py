@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "exact figures are found where only what is public was asked for",
         Kind.REUSE,
-        "curator.checking:_checked",
+        "curator.checking:_check_table",
         "private and (not table.public)",
         "not table.public",
         ("curator/test_checking.py::test_opening_and_asking_do_not_depend_on_it",),
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "what a tighter limit gives is told of the limit as it is",
         Kind.LIMITS,
-        "curator.previews.advising:_tightened",
+        "curator.previews.advising:_tighten",
         "return limits.tighten(rows, groups, rows_per_group)",
         "return limits.tighten(None, None, rows_per_group)",
         ("curator/previews/test_advising.py",),
@@ -32,9 +32,9 @@ MUTANTS = (
     Mutant(
         "a bound that is advised leaves the range of its column",
         Kind.SENSITIVITY,
-        "curator.previews.advising:_narrower",
-        "if not low < to < high:",
-        "if not to < high:",
+        "curator.previews.advising:_narrower_bound",
+        "if not low < moved < high:",
+        "if not moved < high:",
         ("curator/previews/test_advising.py::test_a_bound_is_not_moved_out_of_the_range",),
     ),
     Mutant(

@@ -170,7 +170,10 @@ MUTANTS = (
         "audit.invented_tables:_shapes",
         "_Shape('one row more than the limit', rows + 1)",
         "_Shape('one row more than the limit', rows)",
-        ("audit/test_neighbouring_tables.py::test_units_are_at_every_limit_and_one_below_and_one_beyond",),
+        (
+            ""
+            "audit/invented_tables/test_neighbouring_tables.py::test_units_are_at_every_limit_and_one_below_and_one_beyond",
+        ),
     ),
     Mutant(
         "replaced units are compared with nobody alone",
@@ -251,6 +254,7 @@ MUTANTS = (
         "f'{self._seed} {next(self._thrown)}'",
         """f"{__import__('uuid').uuid4()} {next(self._thrown)}\"""",
         (
+            ""
             "audit/asked_questions/test_drawn_questions.py::test_a_seed_draws_the_same_questions_and_another_seed_others",
         ),
     ),
@@ -266,7 +270,7 @@ MUTANTS = (
         "a proposal is made again under wider limits",
         Kind.SENSITIVITY,
         "curator.previews.rehearsing:proposed_again",
-        "if _promised(policy) != _promised(here.policy):",
+        "if _declarations(policy) != _declarations(here.policy):",
         "if policy.unit != here.policy.unit:",
         ("audit/asked_questions/test_asked_worlds.py::test_a_proposal_is_made_again_only_where_the_same_is_declared",),
     ),
@@ -334,11 +338,11 @@ MUTANTS = (
         "measures of one mechanism share their noise, and no audit sees it",
         Kind.REUSE,
         "release.parts.question_parts:NoisyTotals.draw",
-        "drawn = [each.draw(each.reading.of(exact)) for each in measurements]",
+        "noisy_totals = [measurement.draw(measurement.reading.of(exact)) for measurement in measurements]",
         "kept: dict[Any, Any] = {}\n"
-        "    own = [(each, each.reading.of(exact)) for each in measurements]\n"
-        "    drawn = [part + kept.setdefault((each.mechanism, part.shape), each.draw(0 * part)) for"
-        " each, part in own]",
+        "    own = [(measurement, measurement.reading.of(exact)) for measurement in measurements]\n"
+        "    noisy_totals = [part + kept.setdefault((measurement.mechanism, part.shape), "
+        "measurement.draw(0 * part)) for measurement, part in own]",
         (f"{_WHOLE}::test_a_sound_release_has_noises_of_its_own",),
     ),
 )

@@ -15,8 +15,8 @@ MUTANTS = (
         "the numbers of different values of all groups share their noise",
         Kind.REUSE,
         "release.parts.other_parts:DifferentCounts.draw",
-        "drawn: Integers = measurement.draw(measurement.reading.of(exact))",
-        "own = measurement.reading.of(exact)\n    drawn: Integers = own + measurement.draw(0 * own[:1])",
+        "noisy_counts: Integers = measurement.draw(measurement.reading.of(exact))",
+        "own = measurement.reading.of(exact)\n    noisy_counts: Integers = own + measurement.draw(0 * own[:1])",
         (f"{_KINDS}[different_values]",),
     ),
     Mutant(
@@ -52,11 +52,11 @@ MUTANTS = (
         "measures of one mechanism and one shape share their noise",
         Kind.REUSE,
         "release.parts.question_parts:NoisyTotals.draw",
-        "drawn = [each.draw(each.reading.of(exact)) for each in measurements]",
+        "noisy_totals = [measurement.draw(measurement.reading.of(exact)) for measurement in measurements]",
         "kept: dict[Any, Any] = {}\n"
-        "    own = [(each, each.reading.of(exact)) for each in measurements]\n"
-        "    drawn = [part + kept.setdefault((each.mechanism, part.shape), each.draw(0 * part)) for"
-        " each, part in own]",
+        "    own = [(measurement, measurement.reading.of(exact)) for measurement in measurements]\n"
+        "    noisy_totals = [part + kept.setdefault((measurement.mechanism, part.shape), "
+        "measurement.draw(0 * part)) for measurement, part in own]",
         (_EQUAL_MEASURES,),
     ),
     Mutant(
@@ -72,20 +72,20 @@ MUTANTS = (
         "questions of a workload share their numbers where they have as many",
         Kind.REUSE,
         "release.batch_prices:Together.draw",
-        "return MeasuredTogether(tuple((kind.draw(already) for kind in self.kinds)))",
+        "return MeasuredTogether(tuple((kind.draw(read_shared) for kind in self.kinds)))",
         "from dataclasses import replace\n"
-        "    found = [kind.draw(already) for kind in self.kinds]\n"
-        "    first = {len(each.columns[0]): each.columns for each in reversed(found)}\n"
-        "    return MeasuredTogether(tuple((replace(each, columns=first[len(each.columns[0])]) for each"
-        " in found)))",
+        "    found = [kind.draw(read_shared) for kind in self.kinds]\n"
+        "    first = {len(statement.columns[0]): statement.columns for statement in reversed(found)}\n"
+        "    return MeasuredTogether(tuple((replace(statement, "
+        "columns=first[len(statement.columns[0])]) for statement in found)))",
         (f"{_EQUAL_KINDS}[workload]",),
     ),
     Mutant(
         "the numbers inside and outside of found bounds share their noise",
         Kind.REUSE,
         "curator.step_counts:StepSearch.draw",
-        "inside, outside = self.split.draw(reading.split(reading.of(totals), self._inside(first, last)))",
-        "own = reading.split(reading.of(totals), self._inside(first, last))\n"
+        "inside, outside = self.split.draw(reading.split(reading.of(totals), self._is_inside(first, last)))",
+        "own = reading.split(reading.of(totals), self._is_inside(first, last))\n"
         "    inside, outside = own + self.split.draw(0 * own[:1])[0]",
         (f"{_EQUAL_KINDS}[bounds]",),
     ),
@@ -101,10 +101,10 @@ MUTANTS = (
         "two series of running totals share their noise",
         Kind.REUSE,
         "release.running_totals:RunningDraw.made",
-        "noisy = measurement.draw(measurement.reading.of(totals)).astype(np.float64)",
+        "noisy_encoded = measurement.draw(measurement.reading.of(totals)).astype(np.float64)",
         "own = measurement.reading.of(totals)\n"
-        "    noisy = (own + np.resize(measurement.draw(0 * own)[:len(own) // 2],"
-        " own.shape)).astype(np.float64)",
+        "    noisy_encoded = (own + np.resize(measurement.draw(0 * own)[:len(own) // 2], "
+        "own.shape)).astype(np.float64)",
         (f"{_EQUAL_KINDS}[running totals]",),
     ),
 )

@@ -43,7 +43,7 @@ MUTANTS = (
         "what Python alone takes is read from others",
         Kind.CONSENT,
         "curator.release_kinds:spec_fields",
-        "if not each.metadata.get('local')",
+        "if not spec_field.metadata.get('local')",
         "if True",
         _STRUCTS,
     ),

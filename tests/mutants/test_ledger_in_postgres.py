@@ -390,6 +390,7 @@ MEMORY = (
         "'always'",
         "'ignore'",
         (
+            ""
             "server/people/test_told_errors.py::test_what_is_weak_about_the_ledger_is_printed_where_the_server_runs_and_in_its_log",
         ),
     ),

@@ -43,8 +43,8 @@ MUTANTS = (
         "shares add up to more than the price",
         Kind.CHARGE_ORDER,
         "release.parts.shares:split",
-        "Fraction(each, sum(whole))",
-        "Fraction(each, max(whole))",
+        "Fraction(units, sum(share_units))",
+        "Fraction(units, max(share_units))",
         ("release/parts/test_splitting.py::test_shares_are_positive_and_add_up_to_one",),
     ),
     Mutant(

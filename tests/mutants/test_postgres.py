@@ -179,6 +179,7 @@ MUTANTS = (
         "if not _is_equal(computed_rows[row_index][case_index], case.means(row), near=case.near)",
         "if False",
         (
+            ""
             "engine/postgres/test_postgres_meanings.py::test_a_server_that_computes_otherwise_is_refused_by_the_functions_name",
         ),
     ),
@@ -237,6 +238,7 @@ MUTANTS = (
         "SUM, i, apply(ScalarFunction.GREATER, i, whole(0)))), lambda _: sum((max(row['i'] or 0, 0) for row",
         "SUM, i)), lambda _: sum((row['i'] or 0 for row",
         (
+            ""
             "engine/postgres/test_postgres_meanings.py::test_a_server_that_computes_otherwise_is_refused_by_the_functions_name",
         ),
     ),

@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a price is kept whatever the batch leaks",
         Kind.CHARGE_ORDER,
-        "curator.proposals.marginals:MarginalsProposal._prepared",
+        "curator.proposals.marginals:MarginalsProposal._prepare_draw",
         "if price.kept_by(batch.curve):",
         "if batch.curve:",
         ("publish/marginals/test_measuring.py::test_a_price_is_kept_by_what_is_run",),
@@ -77,8 +77,8 @@ MUTANTS = (
         "tighter limits are stored under the same name",
         Kind.REUSE,
         "curator.proposals.marginals:MarginalsProposal.identity",
-        "digest('marginals', *own, self.workload, self.objective, self.limits)",
-        "digest('marginals', *own, self.workload, self.objective)",
+        "digest('marginals', *reading, self.workload, self.objective, self.limits)",
+        "digest('marginals', *reading, self.workload, self.objective)",
         ("publish/marginals/test_measuring.py::test_what_was_bought_is_free",),
     ),
     Mutant(

@@ -35,8 +35,8 @@ MUTANTS = (
         "numbers around quantiles are bought with the whole share again",
         Kind.CHARGE_ORDER,
         "release.parts.other_parts:ChosenRanks.measurements",
-        "found += [estimate, *estimate.ends(epsilon * (1 - _ESTIMATE) / 2, self.confidence)]",
-        "found += [estimate, *estimate.ends(epsilon, self.confidence)]",
+        "mechanisms += [estimate, *estimate.ends(epsilon * (1 - _ESTIMATE_SHARE) / 2, self.confidence)]",
+        "mechanisms += [estimate, *estimate.ends(epsilon, self.confidence)]",
         (_LAW,),
     ),
     Mutant(
@@ -59,8 +59,8 @@ MUTANTS = (
         "a range around a quantile is shown however surely it is asked for",
         Kind.ROUNDING,
         "release.parts.scales:ChosenScale.width",
-        "0.0 if enough else float('inf')",
-        "0.0 if around is not None else float('inf')",
+        "0.0 if is_covered else float('inf')",
+        "0.0 if end_mechanism is not None else float('inf')",
         (_SURE,),
     ),
     Mutant(

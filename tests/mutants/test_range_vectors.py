@@ -131,10 +131,10 @@ MUTANTS = (
     Mutant(
         "a number below zero is shown as certain to be zero",
         Kind.RANGES,
-        "release.answers.answer:_at_least_zero",
+        "release.answers.answer:_clip_at_zero",
         "max(0.0, high - min(0, value or 0))",
         "max(0.0, high)",
-        ("vectors/test_release_vectors.py::test_vectors[release.answers.answer._at_least_zero]",),
+        ("vectors/test_release_vectors.py::test_vectors[release.answers.answer._clip_at_zero]",),
     ),
     Mutant(
         "a revenue below zero is certain",

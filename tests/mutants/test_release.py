@@ -186,8 +186,8 @@ MUTANTS = (
         "the size of Gaussian noise is rounded down to digits that print",
         Kind.ROUNDING,
         "release.parts.question_parts:noise",
-        "return family.of_size(max(size if exactly else rounded_up(size), LEAST_STEPS))",
-        "return family.of_size(max(size if exactly else rounded_down(size), LEAST_STEPS))",
+        "return family.of_size(max(size if keeps_exact_size else rounded_up(size), LEAST_STEPS))",
+        "return family.of_size(max(size if keeps_exact_size else rounded_down(size), LEAST_STEPS))",
         ("release/test_preparing.py::test_gaussian_noise_is_rounded_up_where_rounding_down_would_be_seen",),
     ),
     Mutant(

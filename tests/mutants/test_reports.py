@@ -63,7 +63,7 @@ MUTANTS = (
         "a page about one answer shows numbers that the question typed",
         Kind.CONSENT,
         "release.answers.answer_pages:concealed",
-        "name in answer.intervals and (not _typed(answer, name))",
+        "name in answer.intervals and (not _has_no_noise(answer, name))",
         "name in answer.intervals",
         (f"{_PAGE}::test_one_answer_is_a_page",),
     ),
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "what an attacker gains is rounded down",
         Kind.ROUNDING,
-        "release.answers.answer_pages:_up",
+        "release.answers.answer_pages:_percent_rounded_up",
         "math.ceil(share * 1000) / 10",
         "math.floor(share * 1000) / 10",
         (f"{_PAGE}::test_what_an_attacker_gains_is_never_told_too_small",),

@@ -233,6 +233,7 @@ MUTANTS = (
         "self._questions.owe(caller.user, more, for_what_was_sent(act, spec))",
         "",
         (
+            ""
             "server/test_counter.py::test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_one_is_refused",
         ),
     ),

@@ -190,6 +190,7 @@ MUTANTS = (
         "model_quality(self.drawn_model, ",
         "model_quality(self.model, ",
         (
+            ""
             "publish/synthesis/test_implications.py::test_the_mass_of_what_is_missing_goes_to_the_declared_cells_by_their_shares",
         ),
     ),
@@ -216,6 +217,7 @@ MUTANTS = (
         "if decided not in dict(pairs):",
         "if decided:",
         (
+            ""
             "publish/synthesis/test_implications.py::test_levels_that_say_how_are_kept_where_the_decided_column_is_asked_for",
         ),
     ),

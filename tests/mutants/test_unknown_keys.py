@@ -106,8 +106,8 @@ MUTANTS = (
         "a group is said to be shown rarely where it is shown often",
         Kind.KEYS,
         "curator.previews.explaining:foretold",
-        "least = int(threshold.error(_RARELY))",
-        "least = int(threshold.error(_OFTEN))",
+        "rarely_shown_size = int(threshold.error(_RARELY_SHOWN))",
+        "rarely_shown_size = int(threshold.error(_USUALLY_SHOWN))",
         ("curator/previews/test_unknown_groups.py::test_who_asks_is_told_before_spending_which_groups_will_not_show",),
     ),
     Mutant(

@@ -580,7 +580,7 @@ def test_the_total_is_fixed_only_where_every_row_is_a_unit_and_all_count() -> No
         with closing(DuckDB(policy)) as engine:
             context = Context(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
             asked = marginals(context, engine.catalog(), "people", 1, columns=["sex"], where=where)
-            plan = asked._base(False)
+            plan = asked._base_plan(False)
             total = next(each for each in plan.blocks if not each.block)
             found[units, where is None] = (plan.fixed_total, plan.sensitivity(total).total > 0)
             assert has_fixed_total(asked._bounded(0)) is plan.fixed_total

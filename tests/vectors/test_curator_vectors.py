@@ -54,8 +54,8 @@ REGISTRY = Registry(
     {
         "curator.previews.forecasts.draw_errors": "it draws a line through what forecasts say",
         "curator.previews.explaining.explain": _SAID,
-        "curator.previews.explaining._share": _SAID,
-        "curator.previews.explaining._subtotals": _SAID,
+        "curator.previews.explaining._share_text": _SAID,
+        "curator.previews.explaining._subtotal_operators": _SAID,
         "curator.previews.forecasts._widths": "it measures a stand-in by the estimators of answers, which have vectors",
         "curator.proposals.found_bounds.Bounds.words": _SAID,
         "curator.proposals.marginals.MarginalsProposal._plan_table": _SAID,
@@ -203,7 +203,7 @@ def _synopsis_width() -> Iterator[Vector]:
     yield exact(0.75, bought_synopses._width, [(-1.0, 0.5)])
 
 
-@formula("curator.proposals.marginals.MarginalsProposal._alone")
+@formula("curator.proposals.marginals.MarginalsProposal._independent_widths")
 def _alone() -> Iterator[Vector]:
     """z·σ of noise on whole marginals, whose variances share ρ by the cube roots of their cells."""
     own = attributes((2, 3, 4))
@@ -215,7 +215,7 @@ def _alone() -> Iterator[Vector]:
         wanted = {places: z * math.sqrt(v) for places, v in zip(workload.sets, each, strict=True)}
         stub = SimpleNamespace(workload=workload, attributes=own, objective="total")
         low, high = ({places: w * (1 + sign * 2e-6) for places, w in wanted.items()} for sign in (-1, 1))
-        yield between(low, high, MarginalsProposal._alone, stub, plan, sure)
+        yield between(low, high, MarginalsProposal._independent_widths, stub, plan, sure)
 
 
 @formula("curator.proposals.mwem.MwemProposal.error")
@@ -307,12 +307,12 @@ def _auction_error() -> Iterator[Vector]:
         yield between(loss - 0.5, most + 0.5, PriceDraw.error, own, sure)
 
 
-@formula("curator.proposals.workloads._shares")
+@formula("curator.proposals.workloads._share_count")
 def _workload_shares() -> Iterator[Vector]:
     for measures, others, wanted in ((2, (1, 3), 6), (0, (), 1), (1, (), 1)):
         options = [SimpleNamespace(measures=range(measures))]
         own = SimpleNamespace(options=options, others=[SimpleNamespace(shares=each) for each in others])
-        yield exact(wanted, workloads._shares, own)
+        yield exact(wanted, workloads._share_count, own)
 
 
 # ── steps of ladders ───────────────────────────────────────────────────────────────────────────

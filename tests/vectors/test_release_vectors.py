@@ -22,7 +22,7 @@ from sfumato.policy import Domain
 from sfumato.privacy import codec
 from sfumato.release import measured as measuring
 from sfumato.release.answers import sampling_errors
-from sfumato.release.answers.answer import _at_least_zero
+from sfumato.release.answers.answer import _clip_at_zero
 from sfumato.release.comparisons import ThresholdAnswer
 from sfumato.release.parts.other_parts import ChosenRanks
 from sfumato.release.parts.scales import ChosenScale, CombinedScale, NoisyScale
@@ -209,13 +209,13 @@ def _summed() -> Iterator[Vector]:
     yield exact(wanted, ends, CombinedEstimate(2, 1, False, Fraction(1, 100)), pairs)
 
 
-@formula("release.answers.answer._at_least_zero")
+@formula("release.answers.answer._clip_at_zero")
 def _nonnegative_range() -> Iterator[Vector]:
     """A number that noise put below zero keeps its reach above it: never [0, 0]."""
-    yield exact((0.0, 5.0), _at_least_zero, -7, (-12.0, -2.0))
-    yield exact((0.0, 6.0), _at_least_zero, 1, (-4.0, 6.0))
-    yield exact((3.0, 9.0), _at_least_zero, 6, (3.0, 9.0))
-    yield exact((0.0, 2.0), _at_least_zero, None, (-1.0, 2.0))
+    yield exact((0.0, 5.0), _clip_at_zero, -7, (-12.0, -2.0))
+    yield exact((0.0, 6.0), _clip_at_zero, 1, (-4.0, 6.0))
+    yield exact((3.0, 9.0), _clip_at_zero, 6, (3.0, 9.0))
+    yield exact((0.0, 2.0), _clip_at_zero, None, (-1.0, 2.0))
 
 
 @formula("release.preparing.Prepared.half_widths")
@@ -242,14 +242,16 @@ def _rank_shares() -> Iterator[Vector]:
         ((Fraction(1, 2),), (0,), 2),
         ((Fraction(1, 4), Fraction(1, 2)), (), 1),
     ):
-        own = SimpleNamespace(_inner=inner, _outer=outer)
+        own = SimpleNamespace(_quantiles=inner, _extremes=outer)
         yield exact(wanted, lambda each: int(ChosenRanks.shares.fget(each)), own)  # type: ignore[attr-defined]
 
 
 @formula("release.parts.other_parts.ChosenRanks.share_of")
 def _rank_share_of() -> Iterator[Vector]:
     asked = [SimpleNamespace(probability=Fraction(each)) for each in ("0", "1/2", "1", "1/4")]
-    own = SimpleNamespace(asked=asked, _inner=[Fraction(1, 4), Fraction(1, 2)], _outer=[Fraction(0), Fraction(1)])
+    own = SimpleNamespace(
+        asked=asked, _quantiles=[Fraction(1, 4), Fraction(1, 2)], _extremes=[Fraction(0), Fraction(1)]
+    )
     for place, wanted in enumerate((1, 0, 2, 0)):
         yield exact(wanted, lambda own, place: int(ChosenRanks.share_of(own, place)), own, place)
 

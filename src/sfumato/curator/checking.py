@@ -39,7 +39,7 @@ from sfumato.release.answers.receipts import for_life
 
 @dataclass(frozen=True)
 class ReadingTime:
-    """This is how long a release of one question took here, from its charge on. PRIVATE."""
+    """How long a release of one question took here, from its charge on. PRIVATE."""
 
     question: str
     seconds: float
@@ -61,32 +61,37 @@ def reading_times(policy: Policy) -> tuple[ReadingTime, ...]:
     engine = open_engine(policy, threads=max(1, (os.cpu_count() or 1) - 1))
     try:
         catalog = engine.catalog()
-        asked = [each for table in catalog.tables.values() if not table.public for each in suggestions(policy, table)]
-        found = (_measured(policy, engine, catalog, each) for each in asked)
-        return tuple(each for each in found if each is not None)
+        typical_questions = [
+            suggestion
+            for table in catalog.tables.values()
+            if not table.public
+            for suggestion in suggestions(policy, table)
+        ]
+        timings = (_time_question(policy, engine, catalog, suggestion) for suggestion in typical_questions)
+        return tuple(timing for timing in timings if timing is not None)
     finally:
         engine.close()
 
 
-def _measured(policy: Policy, engine: Engine, catalog: Catalog, asked: Suggestion) -> ReadingTime | None:
-    """Release one question and forget its answer; None for what this policy does not allow."""
+def _time_question(policy: Policy, engine: Engine, catalog: Catalog, suggestion: Suggestion) -> ReadingTime | None:
+    """Release one question and discard its answer; None where this policy refuses it."""
     watch = _Stopwatch()
     with tempfile.TemporaryDirectory(prefix="sfumato-") as folder, Ledger.open(Path(folder) / "scratch") as ledger:
         budget = policy.account_budget
         account = ledger.account(policy.account_name, unit=policy.unit, budget=budget, per=policy.per or "")
-        here = Context(policy, engine, account, watch, "measured", rehearsed=True)
+        context = Context(policy, engine, account, watch, "measured", rehearsed=True)
         try:
-            query = parse(asked.sql, catalog)
-            half = min(Fraction(1), budget.epsilon / 2)
-            Question(here, asked.sql, query, query.plan.limits).release(epsilon=half, delta=asked.delta)
+            query = parse(suggestion.sql, catalog)
+            epsilon = min(Fraction(1), budget.epsilon / 2)
+            Question(context, suggestion.sql, query, query.plan.limits).release(epsilon=epsilon, delta=suggestion.delta)
         except SfumatoError:
             return None
-    return None if watch.seconds is None else ReadingTime(asked.sql, watch.seconds)
+    return None if watch.seconds is None else ReadingTime(suggestion.sql, watch.seconds)
 
 
 @dataclass
 class _Stopwatch:
-    """This is told the phases of a release, and keeps how long it took between those that a server's clock looks at."""
+    """A progress callback that measures the time between the phases that a server's clock covers."""
 
     seconds: float | None = None
     _begun: float = field(default=0.0, init=False)
@@ -104,7 +109,7 @@ MOST_LOST = 0.5
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """A checked table shows what the policy says of it, and what limits and bounds cost."""
+    """What the policy declares of a table, and what limits and bounds cost."""
 
     table: Table
     columns: Mapping[str, Domain]
@@ -121,28 +126,26 @@ class CheckedTable:
 
     @property
     def whose_rows(self) -> str:
-        """Say whose a row is, in words."""
+        """Describe whose row each row is."""
         table = self.table
         return "public" if table.public else "every row a unit" if table.every_row else f"id {table.id}"
 
     @property
     def declared(self) -> dict[str, str]:
-        """Say what the policy declares of each column that questions may name, in words."""
+        """Describe each column that questions may name, as the policy declares it."""
         cells = {name: cell_words(self.table.codings.get(name)) for name in self.columns}
         return {name: "; ".join([domain_words(domain), *cells[name]]) for name, domain in self.columns.items()}
 
     @property
     def emptied(self) -> dict[str, float]:
-        """Name the columns more than half of whose values are made NULL, with the share of them. PRIVATE."""
+        """Return the columns with more than half of their values made NULL, with that share. PRIVATE."""
         costs = {} if self.costs is None else self.costs.columns
-        return {f"{self.table.name}.{name}": each.lost for name, each in costs.items() if each.lost > MOST_LOST}
+        return {f"{self.table.name}.{name}": cost.lost for name, cost in costs.items() if cost.lost > MOST_LOST}
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """A report says what was found of a policy and its sources. What is PRIVATE in it is exact, protected by no noise,
-    and the owner's.
-    """
+    """What was found of a policy and its sources. PRIVATE parts are exact, without noise, for the owner alone."""
 
     policy: Policy
     tables: tuple[CheckedTable, ...]
@@ -156,20 +159,20 @@ class CheckReport:
     """How long the rows of typical questions took to be read, which a server is to hide. PRIVATE."""
 
     def __repr__(self) -> str:
-        found = "a source was refused" if self.refusal else f"{len(self.tables)} tables were opened"
-        listed = [f"{table!r} {name}: {words}" for table in self.tables for name, words in table.declared.items()]
-        return "\n".join([f"{found}; what .tables say of rows is exact, and the owner's alone", *listed])
+        summary = "a source was refused" if self.refusal else f"{len(self.tables)} tables were opened"
+        column_lines = [f"{table!r} {name}: {words}" for table in self.tables for name, words in table.declared.items()]
+        return "\n".join([f"{summary}; what .tables say of rows is exact, and the owner's alone", *column_lines])
 
     @property
     def guarantee(self) -> Guarantee:
-        """Give what the policy promises for life."""
+        """The policy's lifetime guarantee."""
         return Guarantee(self.policy.budget.epsilon, self.policy.budget.delta)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Say what is allowed, and is hardly meant."""
-        nothing = "With ε = 0 every question is refused: give the budget an ε above 0."
-        return () if self.policy.budget.epsilon else (nothing,)
+        """Warn of declarations that are allowed but hardly intended."""
+        zero_epsilon = "With ε = 0 every question is refused: give the budget an ε above 0."
+        return () if self.policy.budget.epsilon else (zero_epsilon,)
 
     @property
     def answer_after(self) -> int | None:
@@ -178,18 +181,19 @@ class CheckReport:
 
     @property
     def promise(self) -> str:
-        """Say in words what the policy promises: for life, or of each unit in its period."""
+        """Describe the policy's guarantee: for life, or of each unit in its period."""
         return for_life(self.policy)
 
     def require_kept(self, acknowledged: Collection[str] = ()) -> None:
-        """Refuse a policy that makes most values of a column NULL, unless its owner has acknowledged that column, such
-        as "visits.ward". Whether it is refused depends on the data: it is for the owner alone.
+        """Refuse a policy that makes most values of a column NULL, unless the owner acknowledged it ("visits.ward").
+
+        Whether it is refused depends on the data: it is for the owner alone.
         """
         emptied = {name: share for table in self.tables for name, share in table.emptied.items()}
-        known = [f"{each.table.name}.{name}" for each in self.tables for name in each.columns]
+        column_names = [f"{checked.table.name}.{name}" for checked in self.tables for name in checked.columns]
         for name in acknowledged:
-            if name not in known:
-                fix = f"name one of {', '.join(known)}"
+            if name not in column_names:
+                fix = f"name one of {', '.join(column_names)}"
                 raise InvalidPolicy(f"{name[:130]} is no column of this policy", place="acknowledged", fix=fix)
         for name, share in emptied.items():
             if name not in acknowledged:
@@ -210,7 +214,7 @@ def check(policy: Policy | PathOrText, *, private: bool = True) -> CheckReport:
     declared = read_policy(policy)
     try:
         with open_inspector(declared) as sources:
-            tables = tuple(_checked(sources, each, private) for each in declared.tables.values())
+            tables = tuple(_check_table(sources, table, private) for table in declared.tables.values())
     except InvalidPolicy as refusal:
         return CheckReport(declared, (), refusal, tuple(misquoted_lines(declared)) if private else ())
     times = reading_times(declared) if private else ()
@@ -218,26 +222,26 @@ def check(policy: Policy | PathOrText, *, private: bool = True) -> CheckReport:
 
 
 def typical_advice(policy: Policy) -> tuple[Advice, ...]:
-    """Say for typical questions which limit or bound makes their noise, and what a tighter one would gain.
+    """Advise on typical questions: which limit or bound causes their noise, and what a tighter one would gain.
 
     No source is opened: the questions are put to the policy alone, over empty tables.
     """
     with policy_alone(policy) as alone:
-        private = [each for each in alone.catalog.tables.values() if not each.public]
-        return tuple(each for table in private for each in _advised(alone, table))
+        private_tables = [table for table in alone.catalog.tables.values() if not table.public]
+        return tuple(advice for table in private_tables for advice in _advise_table(alone, table))
 
 
-def _advised(alone: PolicyAlone, table: Described) -> list[Advice]:
-    found = []
-    for each in suggestions(alone.context.policy, table):
+def _advise_table(alone: PolicyAlone, table: Described) -> list[Advice]:
+    advice = []
+    for suggestion in suggestions(alone.context.policy, table):
         try:
-            found.append(alone.question(each.sql).advise(epsilon=1, delta=each.delta))
+            advice.append(alone.question(suggestion.sql).advise(epsilon=1, delta=suggestion.delta))
         except SfumatoError:  # what the policy does not allow is no typical question
             continue
-    return found
+    return advice
 
 
-def _checked(sources: Inspector, table: Table, private: bool) -> CheckedTable:
+def _check_table(sources: Inspector, table: Table, private: bool) -> CheckedTable:
     content = sources.fingerprint(table.name)[:16] if table.public or private else None
     costs = sources.inspect(table.name) if private and not table.public else None
     return CheckedTable(table, sources.columns(table.name), content, costs, sources.remarks(table.name))

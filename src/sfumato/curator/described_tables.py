@@ -1,4 +1,4 @@
-"""Descriptions of tables are read without the engine that made them: what there is to ask, with questions to copy."""
+"""Descriptions of tables, with example questions; they can be read without an engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUESTIONS = 3
 @codec.value("suggestion")
 @dataclass(frozen=True)
 class Suggestion:
-    """A suggestion is a question to copy: what it tells, how it is written, and what it costs."""
+    """An example question: what it tells, its SQL, and its cost."""
 
     tells: str
     sql: str
@@ -37,7 +37,7 @@ class Suggestion:
 @codec.value("table-description")
 @dataclass(frozen=True, repr=False)
 class TableDescription:
-    """A description of a table says whose rows it holds, what its columns may hold, and what can be asked of it."""
+    """A table's privacy unit, its columns' domains, and example questions."""
 
     name: str
     about: str
@@ -53,38 +53,38 @@ class TableDescription:
 
     @property
     def lines(self) -> list[str]:
-        """Write the table and its columns."""
+        """The table and its columns, as lines of text."""
         width = max(map(len, self.columns), default=0)
-        shown = [f"  {printable(name):<{width}}  {words}" for name, words in self.columns.items()]
-        return [f"{printable(self.name)}: {self.about}", *shown]
+        column_lines = [f"  {printable(name):<{width}}  {words}" for name, words in self.columns.items()]
+        return [f"{printable(self.name)}: {self.about}", *column_lines]
 
     def copied(self, most: int | None = None) -> list[str]:
-        """Write the questions to copy."""
-        found = []
-        for each in self.questions[:most]:
-            error = f" ({each.error} at {each.price})" if each.error else ""
-            found += [f"  -- {each.tells}{error}", f"  {each.sql}"]
-        return found
+        """Return the example questions as lines of text."""
+        lines = []
+        for suggestion in self.questions[:most]:
+            error = f" ({suggestion.error} at {suggestion.price})" if suggestion.error else ""
+            lines += [f"  -- {suggestion.tells}{error}", f"  {suggestion.sql}"]
+        return lines
 
     def __str__(self) -> str:
-        asked = self.copied()
-        return "\n".join([*self.lines, *(["", "Questions to copy:", *asked] if asked else [])])
+        question_lines = self.copied()
+        return "\n".join([*self.lines, *(["", "Questions to copy:", *question_lines] if question_lines else [])])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return self.listed_html() + _copied_html(self.copied())
+        return self.listed_html() + _questions_html(self.copied())
 
     def listed_html(self) -> str:
-        """Write the table and its columns as HTML."""
-        listed = table(("column", "what it may hold"), self.columns.items()) if self.columns else ""
-        return paragraph(f"{self.name}: {self.about}", strong=True) + listed
+        """Render the table and its columns as HTML."""
+        column_table = table(("column", "what it may hold"), self.columns.items()) if self.columns else ""
+        return paragraph(f"{self.name}: {self.about}", strong=True) + column_table
 
 
 @codec.written_as("tables")
 @dataclass(frozen=True, repr=False)
 class Tables(Mapping[str, TableDescription]):
-    """These are the tables that can be asked about, by name: printed, they say all that the policy does."""
+    """The tables that can be asked about, by name; printed, they state all that the policy declares."""
 
     heading: str
     tables: Mapping[str, TableDescription]
@@ -102,50 +102,50 @@ class Tables(Mapping[str, TableDescription]):
         return list(self.tables)
 
     def named(self, name: str) -> TableDescription:
-        """Give one table by its name in letters of any case."""
-        for each in self.tables.values():
-            if each.name.lower() == name.lower():
-                return each
+        """Return one table by its case-insensitive name."""
+        for description in self.tables.values():
+            if description.name.lower() == name.lower():
+                return description
         from sfumato.plan.sql.text_positions import nearest  # who only reads descriptions needs no parser
 
         rule = f"no declared table is called {printable(name[:60])}"
         raise Unsupported("unknown-table", rule, fix=nearest(name, self.tables))
 
     def to_json(self) -> str:
-        """Write the descriptions as JSON text, with a kind and a version."""
+        """Serialize the descriptions as JSON text, with a kind and a version."""
         return codec.dumps(_WrittenTables(self.heading, tuple(self.tables), tuple(self.tables.values())))
 
     @classmethod
     def from_json(cls, source: str) -> Tables:
-        """Read back what ``to_json`` wrote; any other text is refused."""
-        found = codec.loads_as(_WrittenTables, source)
-        return cls(found.heading, dict(zip(found.names, found.tables, strict=True)))
+        """Parse what ``to_json`` wrote; any other text is refused."""
+        written = codec.loads_as(_WrittenTables, source)
+        return cls(written.heading, dict(zip(written.names, written.tables, strict=True)))
 
     def brief(self) -> str:
-        """Write it all with a few questions of each table."""
-        return self._written(_QUESTIONS)
+        """Return all descriptions, with a few example questions per table."""
+        return self._format_all(_QUESTIONS)
 
-    def _written(self, most: int | None) -> str:
-        tables = ["\n".join(each.lines) for each in self.tables.values()]
-        asked = [line for each in self.tables.values() for line in each.copied(most)]
-        copied = "\n".join(["Questions to copy:", *asked])
-        return "\n\n".join([self.heading, *tables, *([copied] if asked else [])])
+    def _format_all(self, most: int | None) -> str:
+        tables = ["\n".join(description.lines) for description in self.tables.values()]
+        question_lines = [line for description in self.tables.values() for line in description.copied(most)]
+        questions = "\n".join(["Questions to copy:", *question_lines])
+        return "\n\n".join([self.heading, *tables, *([questions] if question_lines else [])])
 
     def __str__(self) -> str:
-        return self._written(None)
+        return self._format_all(None)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        asked = [line for each in self.tables.values() for line in each.copied()]
-        listed = "".join(each.listed_html() for each in self.tables.values())
-        return paragraph(self.heading) + listed + _copied_html(asked)
+        question_lines = [line for description in self.tables.values() for line in description.copied()]
+        tables_html = "".join(description.listed_html() for description in self.tables.values())
+        return paragraph(self.heading) + tables_html + _questions_html(question_lines)
 
 
 @codec.value("tables")
 @dataclass(frozen=True)
 class _WrittenTables:
-    """Descriptions are written so: the names beside them, in their order."""
+    """The serialized form of ``Tables``: the names beside the descriptions, in their order."""
 
     heading: str
     names: tuple[str, ...]
@@ -153,10 +153,10 @@ class _WrittenTables:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        known = type(self.tables) is tuple and {*map(type, self.tables)} <= {TableDescription}
-        if not known or len(self.tables) != len(self.names):
+        is_typed = type(self.tables) is tuple and {*map(type, self.tables)} <= {TableDescription}
+        if not is_typed or len(self.tables) != len(self.names):
             raise InvalidParameter("tables", self.tables, "a description for each name")
 
 
-def _copied_html(asked: list[str]) -> str:
-    return folded("Questions to copy", preformatted("\n".join(asked))) if asked else ""
+def _questions_html(question_lines: list[str]) -> str:
+    return folded("Questions to copy", preformatted("\n".join(question_lines))) if question_lines else ""

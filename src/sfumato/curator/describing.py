@@ -1,11 +1,9 @@
-"""Descriptions say what there is to ask, in words, from the policy alone, with questions that can be copied.
+"""Describe tables from the policy alone, with example questions and their prices.
 
-No row, file or statistic of a private table is looked at: what stands here is what the owner wrote down.
+No row, file or statistic of a private table is read: everything here is what the owner declared.
 
-A policy alone is asked what questions would cost: over empty tables, with an account that nobody has spent from.
-
-Prices and errors follow from the policy, so they are what the curator of the data would tell; and since no source is
-opened, nothing about anybody can be in them.
+Prices are computed over empty tables, with an account that has spent nothing. They follow from the policy, so they
+equal those of the curator of the data; and since no source is opened, nothing about anybody can be in them.
 """
 
 from __future__ import annotations
@@ -41,13 +39,13 @@ from sfumato.untrusted import printable
 
 @dataclass(frozen=True)
 class PolicyAlone:
-    """This understands questions to a policy, whose prices and errors can be asked for; a release is of no data."""
+    """Questions to a policy without data: their prices and errors are available, a release reads nothing."""
 
     context: Context
     catalog: Catalog
 
     def question(self, text: str) -> Question:
-        """Understand a question in SQL."""
+        """Parse a question in SQL."""
         query = parse(text, self.catalog)
         return Question(self.context, text, query, query.plan.limits)
 
@@ -66,9 +64,9 @@ def policy_alone(policy: Policy) -> Iterator[PolicyAlone]:
         engine.close()
 
 
-_LONGEST = 60
+_MAX_VALUES_WIDTH = 60
 """Letters that the values of one column may take on a line."""
-_FEW = 50
+_MAX_GROUPS = 50
 """Groups that a question to copy may have."""
 _YEARS = (1000, 2200)
 """Whole numbers between these may be years."""
@@ -78,16 +76,14 @@ Ask = Callable[[str], Question]
 
 
 def describe(policy: Policy, catalog: Catalog, ask: Ask | None = None) -> Tables:
-    """Describe all tables of a policy; with ``ask``, every question to copy is told its error, and none that is refused
-    is left.
-    """
-    tables = {name: _described(policy, each, ask) for name, each in catalog.tables.items()}
-    hidden = {name: _unread(name) for name in policy.tables if name not in tables}
+    """Describe all tables of a policy; with ``ask``, example questions are forecast and refused ones dropped."""
+    tables = {name: _describe_table(policy, table, ask) for name, table in catalog.tables.items()}
+    hidden = {name: _describe_unread(name) for name in policy.tables if name not in tables}
     return Tables(_heading(policy), tables | hidden)
 
 
 def describe_policy(policy: Policy | PathOrText) -> Tables:
-    """Describe a policy without opening its data: every question to copy is told its error, from the policy alone."""
+    """Describe a policy without opening its data, with the error of every example question."""
     declared = read_policy(policy)
     with policy_alone(declared) as alone:
         return describe(declared, alone.catalog, alone.question)
@@ -97,49 +93,55 @@ def _heading(policy: Policy) -> str:
     return f"{policy.account_name} protects {policy.unit}, {policy.neighbours.value} neighbours: {for_life(policy)}"
 
 
-def _unread(name: str) -> TableDescription:
-    """Describe a public table whose columns only its rows tell."""
+def _describe_unread(name: str) -> TableDescription:
+    """Describe a public table whose columns are only known from its rows."""
     return TableDescription(name, "public; all its columns can be joined: DESCRIBE lists them", {}, ())
 
 
-def _described(policy: Policy, table: Described, ask: Ask | None) -> TableDescription:
+def _describe_table(policy: Policy, table: Described, ask: Ask | None) -> TableDescription:
     if table.public:
-        declared = {name: domain_words(each) for name, each in table.columns.items()}
+        declared = {name: domain_words(domain) for name, domain in table.columns.items()}
         return TableDescription(
             table.name, "public; its columns can be joined to those of private tables", declared, ()
         )
-    tried = [each if ask is None else _forecast(each, ask) for each in suggestions(policy, table)]
-    return TableDescription(table.name, _whose(policy, table), _columns(policy, table), tuple(filter(None, tried)))
+    examples = [suggestion if ask is None else _forecast(suggestion, ask) for suggestion in suggestions(policy, table)]
+    return TableDescription(
+        table.name, _describe_rows(policy, table), _describe_columns(policy, table), tuple(filter(None, examples))
+    )
 
 
-def _whose(policy: Policy, table: Described) -> str:
+def _describe_rows(policy: Policy, table: Described) -> str:
     unit = policy.unit.name
     if table.every_row:
         return f"private; every row is one {unit}"
     limits = table.limits
-    within = "" if table.period is None else f" in one {table.period.every}"
-    counted = (
-        f"private; of one {unit}{within} at most {many(limits.rows, 'row')} count{'s' if limits.rows == 1 else ''}"
+    per_period = "" if table.period is None else f" in one {table.period.every}"
+    limit_text = (
+        f"private; of one {unit}{per_period} at most {many(limits.rows, 'row')} count{'s' if limits.rows == 1 else ''}"
     )
-    counted += f", in at most {many(limits.groups, 'group')}" if limits.groups < limits.rows else ""
-    return f"{counted}; what one {unit} has beyond is left out, and no range tells how much that is"
+    limit_text += f", in at most {many(limits.groups, 'group')}" if limits.groups < limits.rows else ""
+    return f"{limit_text}; what one {unit} has beyond is left out, and no range tells how much that is"
 
 
-def _columns(policy: Policy, table: Described) -> dict[str, str]:
-    found = {}
+def _describe_columns(policy: Policy, table: Described) -> dict[str, str]:
+    descriptions = {}
     if table.id is not None:
-        counted = f": COUNT(DISTINCT {quoted(table.id)}) counts each {policy.unit.name} once"
-        found[table.id] = "says whose a row is" + (counted if table.period is None else "")
+        unit_count = f": COUNT(DISTINCT {quoted(table.id)}) counts each {policy.unit.name} once"
+        descriptions[table.id] = "says whose a row is" + (unit_count if table.period is None else "")
     for name, domain in table.columns.items():
         cells = cell_words(table.codings.get(name))
-        found[name] = "; ".join([domain_words(domain), *cells, *_uses(domain, grouped=bool(policy.budget.delta))])
-    for name, each in table.lists.items():
-        found[name] = f"list of at most {many(each.most_items, 'item')}, for UNNEST: {domain_words(each.items)}"
-    return found
+        descriptions[name] = "; ".join(
+            [domain_words(domain), *cells, *_describe_uses(domain, grouped=bool(policy.budget.delta))]
+        )
+    for name, list_column in table.lists.items():
+        descriptions[name] = (
+            f"list of at most {many(list_column.most_items, 'item')}, for UNNEST: {domain_words(list_column.items)}"
+        )
+    return descriptions
 
 
-def _uses(domain: Domain, *, grouped: bool) -> Iterator[str]:
-    """Say what a column is good for, where that is not plain: what stands in the way of it."""
+def _describe_uses(domain: Domain, *, grouped: bool) -> Iterator[str]:
+    """Describe what prevents an obvious use of a column, where something does."""
     if domain.type is Type.TEXT and domain.values is None:
         yield (
             "to group by it takes a δ, since its values are not listed"
@@ -150,122 +152,125 @@ def _uses(domain: Domain, *, grouped: bool) -> Iterator[str]:
         yield "it has no bounds, so write LEAST(GREATEST(…, low), high) to add it up"
 
 
-def _forecast(asked: Suggestion, ask: Ask) -> Suggestion | None:
-    """Give a question to copy with its error, or nothing where the policy does not allow it."""
+def _forecast(suggestion: Suggestion, ask: Ask) -> Suggestion | None:
+    """Return an example question with its error; None where the policy refuses it."""
     try:
-        found = ask(asked.sql).error(epsilon=1, delta=asked.delta)
+        forecast = ask(suggestion.sql).error(epsilon=1, delta=suggestion.delta)
     except SfumatoError:
         return None
-    error = "; ".join(replace(found, columns=_typical(found.columns)).parts())
-    return replace(asked, error=error, price=found.price)
+    error = "; ".join(replace(forecast, columns=_middle_size(forecast.columns)).parts())
+    return replace(suggestion, error=error, price=forecast.price)
 
 
-def _typical(columns: Mapping[str, Width]) -> dict[str, Width]:
-    """Keep one group size, the middle one, where a half-width depends on it."""
-    sized = {name: sorted(each)[len(each) // 2] for name, each in columns.items() if isinstance(each, Mapping)}
+def _middle_size(columns: Mapping[str, Width]) -> dict[str, Width]:
+    """Keep only the middle group size where a half-width depends on the size."""
+    middle_sizes = {
+        name: sorted(width)[len(width) // 2] for name, width in columns.items() if isinstance(width, Mapping)
+    }
     return {
-        name: {sized[name]: each[sized[name]]} if isinstance(each, Mapping) else each for name, each in columns.items()
+        name: {middle_sizes[name]: width[middle_sizes[name]]} if isinstance(width, Mapping) else width
+        for name, width in columns.items()
     }
 
 
 def suggestions(policy: Policy, table: Described) -> tuple[Suggestion, ...]:
-    """Write questions that this policy answers: each by what its columns are declared to hold."""
-    of = quoted(table.name)
-    if policy.per is not None and not _ends(policy, table):
-        return (_one_month(table, of),)
-    few = [name for name, domain in table.columns.items() if 1 < _groups(domain) <= _FEW]
-    keys = sorted(few, key=lambda name: table.columns[name].type.numeric)  # codes that are words read best
-    measured = [name for name, domain in table.columns.items() if name not in few and _measured(domain)]
-    years = [name for name in measured if _of_years(name, table.columns[name])]
-    numbers = [name for name in measured if name not in years]
-    dates = [name for name, domain in table.columns.items() if _spanned(domain)]
+    """Return example questions that this policy answers, chosen by the declared domains of the columns."""
+    table_name = quoted(table.name)
+    if policy.per is not None and not _has_bounded_periods(policy, table):
+        return (_one_month(table, table_name),)
+    key_columns = [name for name, domain in table.columns.items() if 1 < _group_count(domain) <= _MAX_GROUPS]
+    keys = sorted(key_columns, key=lambda name: table.columns[name].type.numeric)  # codes that are words read best
+    summable = [name for name, domain in table.columns.items() if name not in key_columns and _is_summable(domain)]
+    years = [name for name in summable if _holds_years(name, table.columns[name])]
+    numbers = [name for name in summable if name not in years]
+    dates = [name for name, domain in table.columns.items() if _has_listable_months(domain)]
     texts = [name for name, domain in table.columns.items() if domain.type is Type.TEXT and domain.values is None]
     return (
-        Suggestion("how many rows there are", f"SELECT COUNT(*) AS n FROM {of}"),
-        *(_units(policy, table, of) if table.id is not None and table.period is None else ()),
-        *(_by(name, of) for name in keys[:1]),
-        *(_average(name, keys, of) for name in numbers[:1]),
-        *(_total(name, of) for name in numbers[:1]),
-        *(_median(name, of) for name in (*numbers, *years)[:1]),
-        *(_decades(name, of) for name in years[:1]),
-        *(_monthly(name, of) for name in dates[:1]),
-        *(_where(name, table.columns[name], of) for name in keys[:1]),
-        *(_found(name, of) for name in texts[:1] if policy.budget.delta >= SMALL_DELTA),
+        Suggestion("how many rows there are", f"SELECT COUNT(*) AS n FROM {table_name}"),
+        *(_unit_count(policy, table, table_name) if table.id is not None and table.period is None else ()),
+        *(_grouped_count(name, table_name) for name in keys[:1]),
+        *(_average(name, keys, table_name) for name in numbers[:1]),
+        *(_total(name, table_name) for name in numbers[:1]),
+        *(_median(name, table_name) for name in (*numbers, *years)[:1]),
+        *(_decades(name, table_name) for name in years[:1]),
+        *(_monthly(name, table_name) for name in dates[:1]),
+        *(_filtered_count(name, table.columns[name], table_name) for name in keys[:1]),
+        *(_discovered_groups(name, table_name) for name in texts[:1] if policy.budget.delta >= SMALL_DELTA),
     )
 
 
-def _ends(policy: Policy, table: Described) -> bool:
-    """Tell whether the accounts of a table can be listed: its periods have bounds."""
+def _has_bounded_periods(policy: Policy, table: Described) -> bool:
+    """Return whether the accounts of a table can be listed: its periods are bounded."""
     column = policy.period_column(table.name)
     return column is None or table.columns[column].bounds is not None
 
 
-def _one_month(table: Described, of: str) -> Suggestion:
-    """Write a question to a table whose periods have no end: it names those that it reads."""
+def _one_month(table: Described, table_name: str) -> Suggestion:
+    """Return an example question for a table with unbounded periods: it names those that it reads."""
     assert table.period is not None
     day = quoted(table.period.column)
     month = f"{day} >= DATE '2024-01-01' AND {day} < DATE '2024-02-01'"
-    return Suggestion("how many rows there are in one month", f"SELECT COUNT(*) AS n FROM {of} WHERE {month}")
+    return Suggestion("how many rows there are in one month", f"SELECT COUNT(*) AS n FROM {table_name} WHERE {month}")
 
 
-def _units(policy: Policy, table: Described, of: str) -> Iterator[Suggestion]:
-    sql = f"SELECT COUNT(DISTINCT {quoted(str(table.id))}) AS n FROM {of}"
+def _unit_count(policy: Policy, table: Described, table_name: str) -> Iterator[Suggestion]:
+    sql = f"SELECT COUNT(DISTINCT {quoted(str(table.id))}) AS n FROM {table_name}"
     yield Suggestion(f"of how many units ({policy.unit.name}) there are rows", sql)
 
 
-def _by(name: str, of: str) -> Suggestion:
+def _grouped_count(name: str, table_name: str) -> Suggestion:
     key = quoted(name)
-    return Suggestion(f"how many rows for each {name}", f"SELECT {key}, COUNT(*) AS n FROM {of} GROUP BY {key}")
+    return Suggestion(f"how many rows for each {name}", f"SELECT {key}, COUNT(*) AS n FROM {table_name} GROUP BY {key}")
 
 
-def _average(name: str, keys: list[str], of: str) -> Suggestion:
-    by = quoted(keys[0]) if keys else ""
-    sql = f"SELECT {by}, AVG({quoted(name)}) AS average FROM {of} GROUP BY {by}" if keys else ""
-    told = f"the average {name}" + (f" for each {keys[0]}" if keys else "")
-    return Suggestion(told, sql or f"SELECT AVG({quoted(name)}) AS average FROM {of}")
+def _average(name: str, keys: list[str], table_name: str) -> Suggestion:
+    key = quoted(keys[0]) if keys else ""
+    sql = f"SELECT {key}, AVG({quoted(name)}) AS average FROM {table_name} GROUP BY {key}" if keys else ""
+    description = f"the average {name}" + (f" for each {keys[0]}" if keys else "")
+    return Suggestion(description, sql or f"SELECT AVG({quoted(name)}) AS average FROM {table_name}")
 
 
-def _total(name: str, of: str) -> Suggestion:
-    return Suggestion(f"the sum of {name}", f"SELECT SUM({quoted(name)}) AS total FROM {of}")
+def _total(name: str, table_name: str) -> Suggestion:
+    return Suggestion(f"the sum of {name}", f"SELECT SUM({quoted(name)}) AS total FROM {table_name}")
 
 
-def _median(name: str, of: str) -> Suggestion:
-    return Suggestion(f"the median of {name}", f"SELECT MEDIAN({quoted(name)}) AS middle FROM {of}")
+def _median(name: str, table_name: str) -> Suggestion:
+    return Suggestion(f"the median of {name}", f"SELECT MEDIAN({quoted(name)}) AS middle FROM {table_name}")
 
 
-def _decades(name: str, of: str) -> Suggestion:
+def _decades(name: str, table_name: str) -> Suggestion:
     decade = f"{quoted(name)} - {quoted(name)} % 10"
-    sql = f"SELECT {decade} AS decade, COUNT(*) AS n FROM {of} GROUP BY {decade}"
+    sql = f"SELECT {decade} AS decade, COUNT(*) AS n FROM {table_name} GROUP BY {decade}"
     return Suggestion(f"how many rows in each decade of {name}", sql)
 
 
-def _monthly(name: str, of: str) -> Suggestion:
+def _monthly(name: str, table_name: str) -> Suggestion:
     month = f"DATE_TRUNC('month', {quoted(name)})"
-    sql = f"SELECT {month} AS month, COUNT(*) AS n FROM {of} GROUP BY {month}"
+    sql = f"SELECT {month} AS month, COUNT(*) AS n FROM {table_name} GROUP BY {month}"
     return Suggestion(f"how many rows in each month of {name}", sql)
 
 
-def _where(name: str, domain: Domain, of: str) -> Suggestion:
-    value = _first(domain)
-    sql = f"SELECT COUNT(*) AS n FROM {of} WHERE {quoted(name)} = {value}"
+def _filtered_count(name: str, domain: Domain, table_name: str) -> Suggestion:
+    value = _first_literal(domain)
+    sql = f"SELECT COUNT(*) AS n FROM {table_name} WHERE {quoted(name)} = {value}"
     return Suggestion(f"how many rows have this {name}", sql)
 
 
-def _found(name: str, of: str) -> Suggestion:
+def _discovered_groups(name: str, table_name: str) -> Suggestion:
     key = quoted(name)
-    sql = f"SELECT {key}, COUNT(*) AS n FROM {of} GROUP BY {key}"
+    sql = f"SELECT {key}, COUNT(*) AS n FROM {table_name} GROUP BY {key}"
     return Suggestion(f"how many rows for each {name} that is frequent enough to show", sql, SMALL_DELTA)
 
 
-def _first(domain: Domain) -> str:
+def _first_literal(domain: Domain) -> str:
     if domain.type is Type.BOOLEAN:
         return "TRUE"
     value = domain.values[0] if domain.values is not None else domain.bounds[0]  # type: ignore[index]
     return f"{domain.type.value.upper()} " * domain.type.temporal + literal_words(value, domain.type)
 
 
-def _groups(domain: Domain) -> int:
-    """Count what a column can be grouped by, from what is declared; 0 where that is not listed."""
+def _group_count(domain: Domain) -> int:
+    """Count the declared groups of a column; 0 where they are not listed."""
     if domain.values is not None:
         return len(domain.values)
     if domain.type is Type.BOOLEAN:
@@ -276,55 +281,55 @@ def _groups(domain: Domain) -> int:
     return 0
 
 
-def _measured(domain: Domain) -> bool:
-    """Tell whether a column is one of numbers that people add up: with bounds, and no list of codes."""
+def _is_summable(domain: Domain) -> bool:
+    """Return whether a column holds numbers to sum: bounded, and not a list of codes."""
     return domain.type.numeric and domain.bounds is not None and domain.values is None
 
 
-def _of_years(name: str, domain: Domain) -> bool:
-    """Tell whether a column holds years, by its name or its bounds: nobody adds these up."""
+def _holds_years(name: str, domain: Domain) -> bool:
+    """Return whether a column holds years, by its name or its bounds: nobody sums these."""
     if domain.type is not Type.INTEGER or domain.bounds is None:
         return False
     low, high = domain.bounds
-    dated = _YEARS[0] <= low <= high <= _YEARS[1]  # type: ignore[operator]
-    return dated and ("year" in name.lower() or _YEARS[0] + 500 <= low)  # type: ignore[operator]
+    is_year_range = _YEARS[0] <= low <= high <= _YEARS[1]  # type: ignore[operator]
+    return is_year_range and ("year" in name.lower() or _YEARS[0] + 500 <= low)  # type: ignore[operator]
 
 
-def _spanned(domain: Domain) -> bool:
-    """Tell whether the months of a column of dates can be listed."""
+def _has_listable_months(domain: Domain) -> bool:
+    """Return whether the months of a date column can be listed."""
     if not domain.type.temporal or domain.bounds is None:
         return False
     low, high = domain.bounds
     assert isinstance(low, dt.date)
     assert isinstance(high, dt.date)
-    return 12 * (high.year - low.year) + high.month - low.month < _FEW * 12
+    return 12 * (high.year - low.year) + high.month - low.month < _MAX_GROUPS * 12
 
 
 def domain_words(domain: Domain) -> str:
-    """Say in words what may be in a column, and what happens to anything else."""
-    kind = domain.type.value
+    """Describe a column's domain, and what happens to values outside it."""
+    type_text = domain.type.value
     if domain.values is not None:
-        kind += f": {_listed(domain.values)}"
+        type_text += f": {_format_values(domain.values)}"
     elif domain.bounds is not None:
-        kind += " from {} to {}".format(*map(_value, domain.bounds))
-    parts = [
+        type_text += " from {} to {}".format(*map(_format_value, domain.bounds))
+    details = [
         "" if domain.grid is None else f"in steps of {text(domain.grid)}",
         "" if domain.max_length is None else f"cut at {many(domain.max_length, 'letter')}",
-        "" if domain.other is None else f"anything else counts as {_value(domain.other)}",
+        "" if domain.other is None else f"anything else counts as {_format_value(domain.other)}",
         "a missing value is a group of its own" if domain.nullable else "",
     ]
-    return "; ".join([kind, *filter(None, parts)])
+    return "; ".join([type_text, *filter(None, details)])
 
 
-def _listed(values: tuple[object, ...]) -> str:
-    """Name as many values as fit on a line, and say how many more there are."""
-    words = [_value(each) for each in values[:_LONGEST]]
-    while len(", ".join(words)) > _LONGEST and len(words) > 1:
-        words.pop()
-    more = len(values) - len(words)
-    return ", ".join(words) + (f" and {more:,} more" if more else "")
+def _format_values(values: tuple[object, ...]) -> str:
+    """Format as many values as fit on a line, and the number of the others."""
+    texts = [_format_value(value) for value in values[:_MAX_VALUES_WIDTH]]
+    while len(", ".join(texts)) > _MAX_VALUES_WIDTH and len(texts) > 1:
+        texts.pop()
+    more = len(values) - len(texts)
+    return ", ".join(texts) + (f" and {more:,} more" if more else "")
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     words = text(value) if isinstance(value, Fraction) else printable(str(value))
-    return words if len(words) <= _LONGEST // 2 else words[: _LONGEST // 2 - 1] + "…"
+    return words if len(words) <= _MAX_VALUES_WIDTH // 2 else words[: _MAX_VALUES_WIDTH // 2 - 1] + "…"

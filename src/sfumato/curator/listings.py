@@ -1,6 +1,6 @@
-"""Listings answer SHOW TABLES and DESCRIBE: what the policy declares, which is public. They cost nothing.
+"""Listings for SHOW TABLES and DESCRIBE: what the policy declares, which is public and free.
 
-No file, catalog or statistic of a private table is looked at: what stands here is what the owner wrote down.
+No file, catalog or statistic of a private table is read.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import text as digits
 from sfumato.untrusted import defused, printable
 
-_SHOWN, _LINE = 20, 80
+_MAX_VALUES, _MAX_LINE = 20, 80
 _FREE = "free: from the policy alone, no data are read"
 
 
 @codec.value("listing")
 @dataclass(frozen=True)
 class Listing:
-    """A listing is rows of public text: an answer that is there already. ``release`` gives it, and spends nothing."""
+    """Rows of public text, which need no release: ``release`` returns them and spends nothing."""
 
     question: str
     columns: tuple[str, ...]
@@ -45,7 +45,7 @@ class Listing:
 
     @property
     def identity(self) -> str:
-        """Nothing is measured, so nothing is stored under it."""
+        """Empty: nothing is measured, so nothing is stored."""
         return ""
 
     @property
@@ -54,7 +54,7 @@ class Listing:
 
     @property
     def free(self) -> bool:
-        """It needs no price."""
+        """Always True: a listing needs no price."""
         return True
 
     def explain(self, **_: Any) -> Explanation:
@@ -70,11 +70,11 @@ class Listing:
         return 0.0
 
     def release(self, **_: Any) -> Listing:
-        """Give the listing itself, whatever price is named: nothing is charged."""
+        """Return the listing itself, whatever the price: nothing is charged."""
         return self
 
     def rehearse(self, **_: Any) -> Listing:
-        """Give the listing itself: nothing in it has to be invented."""
+        """Return the listing itself: it contains nothing private."""
         return self
 
     def column(self, name: str) -> list[str]:
@@ -89,7 +89,7 @@ class Listing:
 
     @classmethod
     def from_json(cls, source: str) -> Listing:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
     def to_csv(self) -> str:
@@ -100,10 +100,10 @@ class Listing:
     def __str__(self) -> str:
         lines = [list(self.columns), *self.cells()]
         widths = [max(len(line[index]) for line in lines) for index in range(len(self.columns))]
-        shown = [
+        text_lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
         ]
-        return "\n".join([shown[0], "  ".join("─" * width for width in widths), *shown[1:]])
+        return "\n".join([text_lines[0], "  ".join("─" * width for width in widths), *text_lines[1:]])
 
     __repr__ = __str__
 
@@ -117,62 +117,64 @@ def listed(question: str, table: str, policy: Policy, catalog: Catalog) -> Listi
     from sfumato.plan.sql.text_positions import nearest
 
     if table == TABLES:
-        rows = tuple((each.name, *_about(policy, each)) for each in catalog.tables.values())
+        rows = tuple(
+            (description.name, *_describe_table(policy, description)) for description in catalog.tables.values()
+        )
         return Listing(question, ("table", "kind", "about"), rows)
-    for each in catalog.tables.values():
-        if each.name.lower() == table.lower():
-            return Listing(question, ("column", "type", "declared"), tuple(_columns(each)))
+    for description in catalog.tables.values():
+        if description.name.lower() == table.lower():
+            return Listing(question, ("column", "type", "declared"), tuple(_column_rows(description)))
     rule = f"no declared table is called {table[:60]}"
     raise Unsupported("unknown-table", rule, fix=nearest(table, catalog.tables))
 
 
-def _about(policy: Policy, table: Described) -> tuple[str, str]:
+def _describe_table(policy: Policy, table: Described) -> tuple[str, str]:
     if table.public:
         return "public", "protects nobody"
     return "private", f"protects {policy.unit}; {limits(Limits.of(policy.tables[table.name]))}"
 
 
-def _columns(table: Described) -> list[tuple[str, str, str]]:
-    declared = [
-        (name, domain.type.value, ", ".join([_declared(domain), *cell_words(table.codings.get(name))]))
+def _column_rows(table: Described) -> list[tuple[str, str, str]]:
+    column_rows = [
+        (name, domain.type.value, ", ".join([_describe_domain(domain), *cell_words(table.codings.get(name))]))
         for name, domain in table.columns.items()
     ]
-    declared += [
+    column_rows += [
         (
             name,
-            f"{each.items.type.value} list",
-            f"at most {each.most_items:,} items, for UNNEST: {_declared(each.items)}",
+            f"{list_column.items.type.value} list",
+            f"at most {list_column.most_items:,} items, for UNNEST: {_describe_domain(list_column.items)}",
         )
-        for name, each in table.lists.items()
+        for name, list_column in table.lists.items()
     ]
     if table.id is None or table.id.lower() in {name.lower() for name in table.columns}:
-        return declared
-    return [(table.id, "id", "says whose row it is: COUNT(DISTINCT …) of it counts units"), *declared]
+        return column_rows
+    return [(table.id, "id", "says whose row it is: COUNT(DISTINCT …) of it counts units"), *column_rows]
 
 
-def _declared(domain: Domain) -> str:
-    found = []
+def _describe_domain(domain: Domain) -> str:
+    parts = []
     if domain.values is not None:
-        found.append(f"one of {_listed(domain.values)}")
+        parts.append(f"one of {_format_values(domain.values)}")
     if domain.bounds is not None:
-        found.append(f"from {_value(domain.bounds[0])} to {_value(domain.bounds[1])}")
+        parts.append(f"from {_format_value(domain.bounds[0])} to {_format_value(domain.bounds[1])}")
     if domain.grid is not None:
-        found.append(f"in steps of {_value(domain.grid)}")
+        parts.append(f"in steps of {_format_value(domain.grid)}")
     if domain.type is Type.TEXT and domain.values is None:
-        found.append(f"at most {domain.letters:,} letters")
+        parts.append(f"at most {domain.letters:,} letters")
     if domain.nullable:
-        found.append("missing is a group")
-    return ", ".join(found) or "nothing"
+        parts.append("missing is a group")
+    return ", ".join(parts) or "nothing"
 
 
-def _listed(values: tuple[object, ...]) -> str:
-    """Name at most twenty values, and no more than fit on a line."""
-    named = [_value(each) for each in values[:_SHOWN]]
-    while len(named) > 1 and len(", ".join(named)) > _LINE:
-        named.pop()
-    more = len(values) - len(named)
-    return ", ".join(named) + (f", … {more:,} more" if more else "")
+def _format_values(values: tuple[object, ...]) -> str:
+    """Format at most twenty values, and no more than fit on a line."""
+    texts = [_format_value(value) for value in values[:_MAX_VALUES]]
+    while len(texts) > 1 and len(", ".join(texts)) > _MAX_LINE:
+        texts.pop()
+    more = len(values) - len(texts)
+    return ", ".join(texts) + (f", … {more:,} more" if more else "")
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     return digits(value) if isinstance(value, Fraction) else str(value)

@@ -108,7 +108,7 @@ def _possible_keys(columns: Columns) -> list[str]:
 
 
 def is_key(name: str) -> bool:
-    """Tell whether a column is called as ids and foreign keys are."""
+    """Return whether a column is called as ids and foreign keys are."""
     letters = _letters(name)
     return letters == "id" or (
         letters.endswith(("id", "uuid", "key"))
@@ -117,7 +117,7 @@ def is_key(name: str) -> bool:
 
 
 def names_people(column: str) -> bool:
-    """Tell whether a column is called as what names one person, or as a key: nobody needs to ask about it."""
+    """Return whether a column is called as what names one person, or as a key: nobody needs to ask about it."""
     return is_key(column) or _letters(column) in _NAMING | _KEYS_OF_PEOPLE
 
 
@@ -133,7 +133,7 @@ def suggested_path(name: str, unit: str, tables: Mapping[str, Columns]) -> Via |
 
 
 def suggested_bounds(name: str, kind: Type) -> str:
-    """Give bounds that the name of a column of whole numbers or reals says by itself; nothing where it does not."""
+    """Return bounds that the name of a column of whole numbers or reals says by itself; nothing where it does not."""
     words = {*_words(name), _letters(name)}
     return next((ends for word, ends in _RANGES.items() if word in words), "") if kind.numeric else ""
 
@@ -159,7 +159,7 @@ _KEYS_OF_PEOPLE = {key for word in _PEOPLE for key in _keys_of(word)} - {*_PEOPL
 
 
 def own_names(proposed: Sequence[str]) -> list[str]:
-    """Give every table a name of its own: the second of two that are called alike has a number."""
+    """Assign every table a name of its own: the second of two that are called alike has a number."""
     found: list[str] = []
     for name in proposed:
         called, number = name, 1
@@ -222,7 +222,7 @@ class FoundTable:
 
     @property
     def label(self) -> str:
-        """Say which table it is, as people would."""
+        """Describe which table it is, as people would."""
         return self.file.name if self.relation is None else f"{self.relation} in {self.file.name}"
 
     @property
@@ -290,7 +290,7 @@ def _text_table(path: Path, how: HowWritten, rows: bool) -> FoundTable:
 
 
 def _named(columns: dict[str, Type | None]) -> tuple[dict[str, Type | None], tuple[str, ...]]:
-    """Give the columns that a question can name, and then the names of the others."""
+    """Return the columns that a question can name, and then the names of the others."""
     usable = set(file_copies.usable(list(columns)))
     kept = {name: kind for name, kind in columns.items() if name in usable}
     return kept, tuple(name for name in columns if name not in usable)

@@ -185,10 +185,10 @@ class ReleaseKind:
         return (self.spec.__doc__ or "").partition("\n")[0].rstrip(".")
 
     def proposal_class(self) -> type[Any]:
-        return _imported(self.proposal)
+        return _import_path(self.proposal)
 
     def answer_class(self) -> type[Any]:
-        return _imported(self.answer)
+        return _import_path(self.answer)
 
 
 @dataclass(frozen=True)
@@ -205,17 +205,17 @@ class SpecField:
 def spec_fields(spec: type[Spec[Any]]) -> tuple[SpecField, ...]:
     """List the fields of a spec that can be sent; those of Python alone are left out."""
     hints = get_type_hints(spec, include_extras=True)
-    described = spec.__dataclass_fields__.values()  # type: ignore[attr-defined]
+    dataclass_fields = spec.__dataclass_fields__.values()  # type: ignore[attr-defined]
     return tuple(
         SpecField(
-            each.name,
-            hints[each.name],
-            each.default is MISSING,
-            None if each.default is MISSING else each.default,
-            each.metadata["help"],
+            spec_field.name,
+            hints[spec_field.name],
+            spec_field.default is MISSING,
+            None if spec_field.default is MISSING else spec_field.default,
+            spec_field.metadata["help"],
         )
-        for each in described
-        if not each.metadata.get("local")
+        for spec_field in dataclass_fields
+        if not spec_field.metadata.get("local")
     )
 
 
@@ -226,25 +226,25 @@ def kind_modules() -> Iterator[str]:
 
 def load_kind(module: str) -> ReleaseKind:
     """Import the kind of one module."""
-    found: ReleaseKind = import_module(f"{KINDS}.{module}").KIND
-    return found
+    kind: ReleaseKind = import_module(f"{KINDS}.{module}").KIND
+    return kind
 
 
 def all_kinds() -> dict[str, ReleaseKind]:
     """Import every kind, by name."""
-    found = (load_kind(module) for module in kind_modules())
-    return {kind.name: kind for kind in found}
+    kinds = (load_kind(module) for module in kind_modules())
+    return {kind.name: kind for kind in kinds}
 
 
 def kind_of(spec: Spec[Any]) -> ReleaseKind:
     """Return the kind whose spec this is: its module holds both."""
-    found = getattr(import_module(type(spec).__module__), "KIND", None)
-    if not isinstance(found, ReleaseKind) or type(spec) is not found.spec:
+    kind = getattr(import_module(type(spec).__module__), "KIND", None)
+    if not isinstance(kind, ReleaseKind) or type(spec) is not kind.spec:
         rule = 'what a kind of release takes, such as BoundsSpec("visits", "cost") of sfumato.curator.kinds.bounds'
         raise InvalidParameter("spec", spec, rule)
-    return found
+    return kind
 
 
-def _imported(path: str) -> Any:
+def _import_path(path: str) -> Any:
     module, _, name = path.partition(":")
     return getattr(import_module(f"sfumato.{module}"), name)

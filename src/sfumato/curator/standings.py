@@ -1,6 +1,6 @@
-"""A standing says where a budget stands: what it allows, what is spent, what is left, what it would accept now.
+"""Budget standings: what a budget allows, what is spent, what remains, and the largest release it would accept.
 
-A standing is told for each period that was asked about, where every period has an account of its own.
+Where every period has its own account, there is a standing per period.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sfumato.privacy import Budget, Sensitivity, codec
 from sfumato.privacy.budget_words import closing, promised
 from sfumato.privacy.numbers import NONNEGATIVE, chance, exact, shown
 
-_KINDS = ("Laplace", "Gaussian")
+_NOISE_KINDS = ("Laplace", "Gaussian")
 CURRENCIES = ("currency", "allowed", "spent", "left")
 """What ``rows`` has in each column."""
 
@@ -26,7 +26,7 @@ CURRENCIES = ("currency", "allowed", "spent", "left")
 @codec.value("standing")
 @dataclass(frozen=True)
 class Standing:
-    """A standing says, for each currency, what a budget allows and has spent, and what it would accept now."""
+    """For each currency, what a budget allows and has spent, and the largest release it would accept."""
 
     epsilon: Fraction
     delta: Fraction
@@ -45,48 +45,53 @@ class Standing:
         for name in ("epsilon", "delta"):
             object.__setattr__(self, name, exact(getattr(self, name), name, NONNEGATIVE))
         for name in ("allowed", "spent", "left"):
-            object.__setattr__(self, name, _amounts(getattr(self, name), name))
+            object.__setattr__(self, name, _parse_amounts(getattr(self, name), name))
         names = set(self.allowed)
         if set(self.spent) != names or not set(self.left) <= names or None in self.left.values():
             raise InvalidParameter("spent", self.spent, "an amount for each currency that is allowed")
-        if not isinstance(self.largest, Mapping) or not set(self.largest) <= set(_KINDS):
-            raise InvalidParameter("largest", self.largest, "numbers by kind of noise: " + ", ".join(_KINDS))
-        largest = {name: codec.real(each, name) for name, each in self.largest.items()}
+        if not isinstance(self.largest, Mapping) or not set(self.largest) <= set(_NOISE_KINDS):
+            raise InvalidParameter("largest", self.largest, "numbers by kind of noise: " + ", ".join(_NOISE_KINDS))
+        largest = {name: codec.real(amount, name) for name, amount in self.largest.items()}
         object.__setattr__(self, "largest", largest)
 
     @classmethod
     def of(cls, *budgets: Budget) -> Standing:
-        """Compute the last budget's standing, such as an analyst's share; what it would accept, all of them must."""
+        """Compute the last budget's standing, such as an analyst's share; all budgets must accept a release."""
         budget = budgets[-1]
-        kinds: dict[str, Any] = {"Laplace": Laplace, "Gaussian": Gaussian} if budget.delta else {"Laplace": Laplace}
-        change = Sensitivity(1, 1, neighbours=budget.neighbours)
+        mechanisms: dict[str, Any] = (
+            {"Laplace": Laplace, "Gaussian": Gaussian} if budget.delta else {"Laplace": Laplace}
+        )
+        unit_sensitivity = Sensitivity(1, 1, neighbours=budget.neighbours)
         return cls(
             budget.epsilon,
             budget.delta,
             budget.allowances.amounts,
             budget.spent,
             budget.remaining,
-            {name: min(each.largest(kind, sensitivity=change) for each in budgets) for name, kind in kinds.items()},
+            {
+                name: min(payer.largest(mechanism, sensitivity=unit_sensitivity) for payer in budgets)
+                for name, mechanism in mechanisms.items()
+            },
             budget.left_beside(*budgets[:-1]),
         )
 
     def to_json(self) -> str:
-        """Write the standing as JSON text; amounts are exact, and so written as strings."""
+        """Serialize the standing as JSON text; amounts are exact, and so written as strings."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> Standing:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """Write currency, allowed, spent and left of each currency that is in use, as text."""
+        """Return currency, allowed, spent and left of each currency in use, as text."""
         return [
             (
                 name,
-                _short(allowed),
-                _short(self.spent[name]),
-                _short(self.left[name]) if name in self.left else "closed",
+                _format_amount(allowed),
+                _format_amount(self.spent[name]),
+                _format_amount(self.left[name]) if name in self.left else "closed",
             )
             for name, allowed in self.allowed.items()
             if allowed != 0
@@ -94,34 +99,43 @@ class Standing:
 
     @property
     def lines(self) -> list[str]:
-        """Say in words what is left for ordinary answers, for answers with Gaussian noise, and what is promised."""
+        """Describe what is left for ordinary answers, for Gaussian answers, and the lifetime guarantee."""
         life = f"for life: {promised(self.epsilon, self.delta)}"
-        return [f"budget left for ordinary answers: {self.ordinary}", *self._gaussian(), *self._found(), life]
+        return [
+            f"budget left for ordinary answers: {self.ordinary}",
+            *self._gaussian_lines(),
+            *self._discovery_lines(),
+            life,
+        ]
 
-    def _found(self) -> list[str]:
-        """Say how much δ is left for answers that find their groups in the data."""
-        whole, left = self.allowed.get("failure"), self.left.get("failure")
-        if not whole or left is None:
+    def _discovery_lines(self) -> list[str]:
+        """Describe how much δ is left for answers that discover their groups."""
+        allowed, left = self.allowed.get("failure"), self.left.get("failure")
+        if not allowed or left is None:
             return []
-        return [f"δ left for groups that nobody listed: {at_most(left)} of {at_most(whole)}"]
+        return [f"δ left for groups that nobody listed: {at_most(left)} of {at_most(allowed)}"]
 
-    def _gaussian(self) -> list[str]:
-        """Say how much an answer with Gaussian noise may take now, and what it ends or has ended."""
+    def _gaussian_lines(self) -> list[str]:
+        """Describe the largest Gaussian answer accepted now, and which currency it closes or has closed."""
         if not self.delta:
             return []
-        most = exact(self.largest.get("Gaussian", 0.0), "largest")
-        said = f"up to ε = {at_most(most)} at δ = {chance(self.delta)} in one answer" if most else "nothing"
-        ended = "pure" not in self.left
-        after = "Every answer is paid from what is left for Gaussian noise now." if ended else closing(self.left)
-        return [f"budget left for answers with Gaussian noise: {said}", *([after] if most else [])]
+        largest = exact(self.largest.get("Gaussian", 0.0), "largest")
+        offer = f"up to ε = {at_most(largest)} at δ = {chance(self.delta)} in one answer" if largest else "nothing"
+        is_pure_closed = "pure" not in self.left
+        consequence = (
+            "Every answer is paid from what is left for Gaussian noise now." if is_pure_closed else closing(self.left)
+        )
+        return [f"budget left for answers with Gaussian noise: {offer}", *([consequence] if largest else [])]
 
     def details(self) -> list[str]:
-        """Say what it would accept of each kind of noise, and what it means that a currency is closed, where one is."""
-        at = {"Laplace": "", "Gaussian": f" at δ = {chance(self.delta)}"}
+        """Describe the largest release accepted per noise kind, and any closed currency."""
+        delta_text = {"Laplace": "", "Gaussian": f" at δ = {chance(self.delta)}"}
         offers = " or ".join(
-            f"{name} ε = {at_most(exact(most, 'largest'))}{at[name]}" for name, most in self.largest.items() if most
+            f"{name} ε = {at_most(exact(epsilon, 'largest'))}{delta_text[name]}"
+            for name, epsilon in self.largest.items()
+            if epsilon
         )
-        return [f"largest release accepted now: {offers or 'none'}", *self._closed()]
+        return [f"largest release accepted now: {offers or 'none'}", *self._closed_currency_lines()]
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -131,39 +145,43 @@ class Standing:
     def _repr_html_(self) -> str:
         """Show the words first, and the currencies folded away."""
         first, *others = self.lines
-        counted = table(CURRENCIES, self.rows(), CURRENCIES[1:])
-        return paragraph(first, strong=True) + paragraphs(others) + folded("details", counted)
+        currency_table = table(CURRENCIES, self.rows(), CURRENCIES[1:])
+        return paragraph(first, strong=True) + paragraphs(others) + folded("details", currency_table)
 
-    def _closed(self) -> list[str]:
+    def _closed_currency_lines(self) -> list[str]:
         """Explain what it means that a currency is closed, where one is."""
-        either = [name for name in ("pure", "renyi") if self.allowed.get(name) != 0 and name in self.allowed]
-        closed = [name for name in either if name not in self.left]
+        payment_currencies = [
+            name for name in ("pure", "renyi") if self.allowed.get(name) != 0 and name in self.allowed
+        ]
+        closed = [name for name in payment_currencies if name not in self.left]
         if not closed:
             return []
-        rule = f"A release is accepted while it fits one of {' and '.join(either)}, and failure too."
-        rest = [name for name in either if name in self.left]
-        after = f"only what fits {rest[0]} is accepted" if rest else "nothing more is accepted"
-        named = f"The currency {closed[0]} is" if len(closed) == 1 else "Both are"
-        return [rule, f"{named} closed: more is spent than was allowed, so {after}."]
+        rule = f"A release is accepted while it fits one of {' and '.join(payment_currencies)}, and failure too."
+        open_currencies = [name for name in payment_currencies if name in self.left]
+        consequence = (
+            f"only what fits {open_currencies[0]} is accepted" if open_currencies else "nothing more is accepted"
+        )
+        subject = f"The currency {closed[0]} is" if len(closed) == 1 else "Both are"
+        return [rule, f"{subject} closed: more is spent than was allowed, so {consequence}."]
 
 
-def _amounts(found: object, name: str) -> dict[str, Fraction | None]:
-    if not isinstance(found, Mapping):
-        raise InvalidParameter(name, found, "amounts by currency")
+def _parse_amounts(amounts: object, name: str) -> dict[str, Fraction | None]:
+    if not isinstance(amounts, Mapping):
+        raise InvalidParameter(name, amounts, "amounts by currency")
     return {
         currency: None if amount is None else exact(amount, f"{name} {currency}", NONNEGATIVE)
-        for currency, amount in found.items()
+        for currency, amount in amounts.items()
     }
 
 
-def _short(amount: Fraction | None) -> str:
+def _format_amount(amount: Fraction | None) -> str:
     return "unbounded" if amount is None else shown(float(amount), 6)
 
 
 @codec.value("period-standings")
 @dataclass(frozen=True)
 class PeriodStandings:
-    """These are the standings of the accounts of all periods that were asked about, and of one that was not yet."""
+    """The standings of all periods that have been asked about, and of a fresh period."""
 
     per: str
     promise: str
@@ -175,38 +193,41 @@ class PeriodStandings:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        known = (*self.standings, self.fresh) if type(self.standings) is tuple else (None,)
-        if not all(isinstance(each, Standing) for each in known) or len(known) != len(self.periods) + 1:
+        all_standings = (*self.standings, self.fresh) if type(self.standings) is tuple else (None,)
+        if (
+            not all(isinstance(standing, Standing) for standing in all_standings)
+            or len(all_standings) != len(self.periods) + 1
+        ):
             raise InvalidParameter("standings", self.standings, "a standing for each period")
 
     def __getitem__(self, period: str) -> Standing:
-        """Give the standing of one period, such as "2024-03"."""
+        """Return the standing of one period, such as "2024-03"."""
         account_periods.counted(period, self.per)
         return dict(zip(self.periods, self.standings, strict=True)).get(period, self.fresh)
 
     def to_json(self) -> str:
-        """Write the standings as JSON text; amounts are exact, and so written as strings."""
+        """Serialize the standings as JSON text; amounts are exact, and so written as strings."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> PeriodStandings:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Write period, currency, allowed, spent and left of each currency of each period, as text."""
-        every = [*zip(self.periods, self.standings, strict=True), (f"any other {self.per}", self.fresh)]
-        return [(period, *row) for period, standing in every for row in standing.rows()]
+        """Return period, currency, allowed, spent and left of each currency of each period, as text."""
+        named_standings = [*zip(self.periods, self.standings, strict=True), (f"any other {self.per}", self.fresh)]
+        return [(period, *row) for period, standing in named_standings for row in standing.rows()]
 
     @property
     def lines(self) -> list[str]:
-        """Say in words what is left for ordinary answers of each period, and what is promised."""
-        every = [*zip(self.periods, self.standings, strict=True), (f"any other {self.per}", self.fresh)]
-        left = [f"  {period}: {standing.ordinary}" for period, standing in every]
-        return ["budget left for ordinary answers:", *left, f"an account for each {self.per}; {self.promise}"]
+        """Describe what is left for ordinary answers of each period, and the guarantee."""
+        named_standings = [*zip(self.periods, self.standings, strict=True), (f"any other {self.per}", self.fresh)]
+        period_lines = [f"  {period}: {standing.ordinary}" for period, standing in named_standings]
+        return ["budget left for ordinary answers:", *period_lines, f"an account for each {self.per}; {self.promise}"]
 
     def details(self) -> list[str]:
-        """Say how the currencies of all periods are meant."""
+        """Explain that each period has its own currencies."""
         return [f"each {self.per} has these currencies of its own"]
 
     def __str__(self) -> str:
@@ -216,5 +237,5 @@ class PeriodStandings:
 
     def _repr_html_(self) -> str:
         """Show the words first, and the currencies of each period folded away."""
-        counted = table(("period", *CURRENCIES), self.rows(), CURRENCIES[1:])
-        return preformatted(str(self)) + folded("details", counted)
+        currency_table = table(("period", *CURRENCIES), self.rows(), CURRENCIES[1:])
+        return preformatted(str(self)) + folded("details", currency_table)

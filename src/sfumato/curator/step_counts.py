@@ -75,7 +75,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Ladder:
-    """A ladder is what a value may be, cut into steps in rising order."""
+    """The range of a type, cut into public steps in increasing order."""
 
     type: Type
     low: Value
@@ -87,19 +87,19 @@ class Ladder:
         return len(self.cuts) + 1
 
     def place(self, value: Column) -> Expression:
-        """Find the step of a value, from 0 on, by halving: the number of cuts that it lies beyond."""
+        """Return the expression for a value's step, from 0: a binary search over the cuts."""
         return self._between(value, 0, len(self.cuts))
 
     def _between(self, value: Column, first: int, last: int) -> Expression:
         if first == last:
             return literal(Type.INTEGER, first)
         middle = (first + last + 1) // 2
-        cut, below = self.cuts[middle - 1]
-        beyond = call(">" if below else ">=", value, literal(self.type, cut))
+        cut, is_below = self.cuts[middle - 1]
+        beyond = call(">" if is_below else ">=", value, literal(self.type, cut))
         return call("CASE", beyond, self._between(value, middle, last), self._between(value, first, middle - 1))
 
     def ends(self, span: Span) -> tuple[Value, Value]:
-        """Give the least and the greatest value of a range of steps."""
+        """Return the least and the greatest value of a span of steps."""
         first, last = span
         low = self.low if first == 0 else self.cuts[first - 1][0]
         return low, self.high if last == len(self.cuts) else self._upper(last)
@@ -110,23 +110,23 @@ class Ladder:
 
 
 def ladder(domain: Domain) -> Ladder:
-    """Make the ladder of a column's type, within the bounds that are declared for it, if any."""
-    low, high = domain.bounds or _WIDEST[domain.type]
-    cuts = _years(domain.type) if domain.type.temporal else _numbers(domain.type)
-    inside = tuple((cut, below) for cut, below in cuts if (low <= cut < high if below else low < cut <= high))  # type: ignore[operator]
+    """Return the ladder of a column's type, within its declared bounds, if any."""
+    low, high = domain.bounds or _TYPE_RANGES[domain.type]
+    cuts = _year_cuts(domain.type) if domain.type.temporal else _number_cuts(domain.type)
+    inside = tuple((cut, is_below) for cut, is_below in cuts if (low <= cut < high if is_below else low < cut <= high))  # type: ignore[operator]
     return Ladder(domain.type, low, high, inside)
 
 
 def counting_ladder(most: int) -> Ladder:
-    """Make the ladder of limits: every number up to 10, then 15, 20, 30, 50, 70, 100 … up to a public number.
+    """Return the ladder of limits: every number up to 10, then 15, 20, 30, 50, 70, 100 … up to a public number.
 
     It is finer than that of values: noise grows with a limit, and most limits are small.
     """
-    large = [digits * 10**power for power in range(len(str(most))) for digits in (15, 20, 30, 50, 70, 100)]
-    return Ladder(Type.INTEGER, 1, most, tuple((cut, True) for cut in [*range(1, 11), *large] if cut < most))
+    large_cuts = [digits * 10**power for power in range(len(str(most))) for digits in (15, 20, 30, 50, 70, 100)]
+    return Ladder(Type.INTEGER, 1, most, tuple((cut, True) for cut in [*range(1, 11), *large_cuts] if cut < most))
 
 
-_WIDEST: dict[Type, tuple[Value, Value]] = {
+_TYPE_RANGES: dict[Type, tuple[Value, Value]] = {
     Type.INTEGER: (-LARGEST_INTEGER, LARGEST_INTEGER),
     Type.REAL: (-(Fraction(10) ** 150), Fraction(10) ** 150),  # all of the size that a real may have, roundly
     Type.DATE: (dt.date.min, dt.date.max),
@@ -134,35 +134,35 @@ _WIDEST: dict[Type, tuple[Value, Value]] = {
 }
 
 
-def _numbers(kind: Type) -> list[tuple[Value, bool]]:
-    smallest = 0 if kind is Type.INTEGER else _SMALLEST
-    sizes = [digit * Fraction(10) ** power for power in range(smallest, _LARGEST) for digit in (1, 2, 5)]
-    sizes.append(Fraction(10) ** _LARGEST)
-    below: list[tuple[Fraction, bool]] = [(-size, False) for size in reversed(sizes)]
-    every = [*below, (Fraction(0), False), (Fraction(0), True), *((size, True) for size in sizes)]
-    return [(int(cut) if kind is Type.INTEGER else cut, own) for cut, own in every]
+def _number_cuts(value_type: Type) -> list[tuple[Value, bool]]:
+    smallest = 0 if value_type is Type.INTEGER else _SMALLEST
+    magnitudes = [digit * Fraction(10) ** power for power in range(smallest, _LARGEST) for digit in (1, 2, 5)]
+    magnitudes.append(Fraction(10) ** _LARGEST)
+    negative_cuts: list[tuple[Fraction, bool]] = [(-size, False) for size in reversed(magnitudes)]
+    cuts = [*negative_cuts, (Fraction(0), False), (Fraction(0), True), *((size, True) for size in magnitudes)]
+    return [(int(cut) if value_type is Type.INTEGER else cut, is_below) for cut, is_below in cuts]
 
 
-def _years(kind: Type) -> list[tuple[Value, bool]]:
+def _year_cuts(value_type: Type) -> list[tuple[Value, bool]]:
     years = [*range(100, 1800, 100), *range(1800, 1900, 10), *range(1900, 2100), *range(2100, 2200, 10)]
     years += range(2200, 10_000, 100)
-    if kind is Type.DATE:
+    if value_type is Type.DATE:
         return [(dt.date(year, 1, 1), False) for year in years]
     return [(dt.datetime(year, 1, 1), False) for year in years]
 
 
 def filled_above(noise: Laplace, steps: int) -> int:
-    """Give τ: no count of so many empty steps is above it, but for a small probability."""
+    """Return τ: with high probability no count of so many empty steps exceeds it."""
     return math.ceil(noise.error(1 - _MISS, k=steps))
 
 
 def heavy_above(noise: Laplace, steps: int) -> float:
-    """Give τ₂: no run of so many empty steps has a sum above it, the toll taken off, but for a small probability."""
+    """Return τ₂: with high probability no run of so many empty steps has a toll-reduced sum above it."""
     return float(max(noise.sizes)) * math.log(steps / float(_MISS)) / _RATE
 
 
 def surely_inside(noise: Laplace, steps: int, confidence: Number) -> int:
-    """Say how many values a step holds that is inside the range with this confidence, at either end.
+    """Return the count from which a step is inside the range with this confidence, at either end.
 
     Both outermost steps with so many are filled unless the noise on one of them is further below 0 than its error.
     """
@@ -170,66 +170,68 @@ def surely_inside(noise: Laplace, steps: int, confidence: Number) -> int:
 
 
 def seen(counts: Any, noise: Laplace) -> Span | None:
-    """Find the steps that hold values, from noisy counts with this noise: None where nothing is above the noise."""
-    noisy = np.asarray(counts, np.float64)
-    toll, enough = _TOLL * float(max(noise.sizes)), heavy_above(noise, noisy.size)
-    base = _filled(noisy, noise) or _heaviest(noisy - toll, enough)
-    if base is None:
+    """Return the span of steps that hold values, from noisy counts; None where nothing exceeds the noise."""
+    noisy_counts = np.asarray(counts, np.float64)
+    toll, heavy_threshold = _TOLL * float(max(noise.sizes)), heavy_above(noise, noisy_counts.size)
+    span = _filled_span(noisy_counts, noise) or _heaviest_run(noisy_counts - toll, heavy_threshold)
+    if span is None:
         return None
-    first, last = base
-    while (further := _heaviest(noisy[:first] - toll, enough)) is not None:
-        first = further[0]
-    while (further := _heaviest(noisy[last + 1 :] - toll, enough)) is not None:
-        last += 1 + further[1]
-    return first - _taken(noisy[:first][::-1], toll), last + _taken(noisy[last + 1 :], toll)
+    first, last = span
+    while (run := _heaviest_run(noisy_counts[:first] - toll, heavy_threshold)) is not None:
+        first = run[0]
+    while (run := _heaviest_run(noisy_counts[last + 1 :] - toll, heavy_threshold)) is not None:
+        last += 1 + run[1]
+    return first - _extension_length(noisy_counts[:first][::-1], toll), last + _extension_length(
+        noisy_counts[last + 1 :], toll
+    )
 
 
 def trimmed(counts: Any, span: Span, low: Fraction, high: Fraction) -> Span:
-    """Leave out end steps that hold no more than these shares of what the range holds, by noisy counts."""
-    noisy = np.asarray(counts, np.float64)
+    """Drop end steps that hold no more than these shares of the span's noisy total."""
+    noisy_counts = np.asarray(counts, np.float64)
     first, last = span
-    total = max(0.0, float(noisy[first : last + 1].sum()))
-    below = _left_out(noisy[first:last], total * float(low))
-    return first + below, last - _left_out(noisy[first + below + 1 : last + 1][::-1], total * float(high))
+    total = max(0.0, float(noisy_counts[first : last + 1].sum()))
+    dropped_below = _trim_length(noisy_counts[first:last], total * float(low))
+    return first + dropped_below, last - _trim_length(
+        noisy_counts[first + dropped_below + 1 : last + 1][::-1], total * float(high)
+    )
 
 
-def _filled(noisy: NDArray[np.float64], noise: Laplace) -> Span | None:
-    places = np.flatnonzero(noisy > filled_above(noise, noisy.size))
-    return (int(places[0]), int(places[-1])) if places.size else None
+def _filled_span(noisy_counts: NDArray[np.float64], noise: Laplace) -> Span | None:
+    filled_steps = np.flatnonzero(noisy_counts > filled_above(noise, noisy_counts.size))
+    return (int(filled_steps[0]), int(filled_steps[-1])) if filled_steps.size else None
 
 
-def _heaviest(above: NDArray[np.float64], enough: float) -> Span | None:
-    """Find the run of the largest sum, if that is more than empty steps would have."""
-    if not above.size:
+def _heaviest_run(reduced_counts: NDArray[np.float64], threshold: float) -> Span | None:
+    """Return the run with the largest sum, if it exceeds the threshold for empty steps."""
+    if not reduced_counts.size:
         return None
-    sums = np.concatenate([[0.0], np.cumsum(above)])
-    last = int(np.argmax(sums[1:] - np.minimum.accumulate(sums[:-1])))
-    first = int(np.argmin(sums[: last + 1]))
-    return (first, last) if sums[last + 1] - sums[first] > enough else None
+    prefix_sums = np.concatenate([[0.0], np.cumsum(reduced_counts)])
+    last = int(np.argmax(prefix_sums[1:] - np.minimum.accumulate(prefix_sums[:-1])))
+    first = int(np.argmin(prefix_sums[: last + 1]))
+    return (first, last) if prefix_sums[last + 1] - prefix_sums[first] > threshold else None
 
 
-def _taken(further: NDArray[np.float64], toll: float) -> int:
-    """Say how many further steps to take: up to where what they hold beyond the toll is the most."""
-    sums = np.concatenate([[0.0], np.cumsum(further - toll)])
-    return int(np.argmax(sums))
+def _extension_length(noisy_counts: NDArray[np.float64], toll: float) -> int:
+    """Return how many further steps to include: up to the largest sum beyond the toll."""
+    prefix_sums = np.concatenate([[0.0], np.cumsum(noisy_counts - toll)])
+    return int(np.argmax(prefix_sums))
 
 
-def _left_out(ends: NDArray[np.float64], allowed: float) -> int:
-    """Say how many steps from an end on hold no more than is allowed, all of them together."""
-    beyond = np.flatnonzero(np.cumsum(ends) > allowed)
-    return int(beyond[0]) if beyond.size else int(ends.size)
+def _trim_length(noisy_counts: NDArray[np.float64], allowed: float) -> int:
+    """Return how many steps from an end hold no more than is allowed in total."""
+    exceeding = np.flatnonzero(np.cumsum(noisy_counts) > allowed)
+    return int(exceeding[0]) if exceeding.size else int(noisy_counts.size)
 
 
-_COUNTING = Fraction(1, 5)
-"""The share of the price that pays for the numbers inside and outside."""
+_COUNTING_SHARE = Fraction(1, 5)
+"""The share of the price that pays for the counts inside and outside."""
 
 
 @codec.value("step-counts")
 @dataclass(frozen=True)
 class StepCounts:
-    """These are noisy numbers of units on each step of a ladder, the steps that were chosen, and noisy numbers of the
-    units on these and on the others.
-    """
+    """Noisy counts of units per step of a ladder, the selected steps, and noisy counts inside and outside them."""
 
     counts: tuple[int, ...]
     first: int | None
@@ -243,24 +245,24 @@ class StepCounts:
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", tuple(self.counts))
         codec.check_fields(self)
-        if not self.counts or not all(type(each) is int for each in self.counts):
+        if not self.counts or not all(type(count) is int for count in self.counts):
             raise InvalidParameter("counts", "something else", "whole numbers")
 
     @property
     def span(self) -> Span | None:
-        """Give both ends of the chosen steps."""
+        """The first and the last selected step."""
         return None if self.first is None or self.last is None else (self.first, self.last)
 
     def rank_error(self, confidence: Number = "0.95") -> int:
-        """The numbers inside and outside are each within this of the exact one, with this confidence."""
+        """Return the half-width of each of the counts inside and outside, with this confidence."""
         return int(self.counter.error(confidence))
 
     def covered(self, confidence: Number = "0.95") -> tuple[Fraction, Fraction]:
-        """Say which share of the units lies inside, with this confidence: both numbers are within their errors then."""
-        reach = int(self.counter.error(confidence, k=2))
-        least, most = max(0, self.inside - reach), max(0, self.inside) + reach
-        fewest, many = max(0, self.outside - reach), max(0, self.outside) + reach
-        return _share(least, many), _share(most, fewest)
+        """Return bounds on the share of units inside, with this confidence: both counts hold simultaneously."""
+        half_width = int(self.counter.error(confidence, k=2))
+        least_inside, most_inside = max(0, self.inside - half_width), max(0, self.inside) + half_width
+        least_outside, most_outside = max(0, self.outside - half_width), max(0, self.outside) + half_width
+        return _share(least_inside, most_outside), _share(most_inside, least_outside)
 
 
 def _share(inside: int, outside: int) -> Fraction:
@@ -269,9 +271,7 @@ def _share(inside: int, outside: int) -> Fraction:
 
 @dataclass(frozen=True)
 class StepSearch:
-    """This says what is measured of one ladder: the counts of its steps, and the numbers inside the chosen ones and
-    outside.
-    """
+    """The measurements of one ladder: the counts of its steps, and the counts inside and outside the selected ones."""
 
     steps: Measurement
     split: Measurement
@@ -292,69 +292,74 @@ class StepSearch:
         *,
         from_first: bool = False,
     ) -> StepSearch:
-        """Calibrate both measurements: together they cost ε."""
+        """Calibrate both measurements so that together they cost ε."""
         totals = Totals(bounded)
-        counts, chosen = _on_steps(totals, place), ChosenGroups(totals)
-        noise = Laplace(counts.sensitivity.l1 / (epsilon * (1 - _COUNTING)))
-        counter = Laplace(chosen.sensitivity.l1 / (epsilon * _COUNTING))
-        return cls(Measurement(counts, noise), Measurement(chosen, counter), place, uncovered, from_first)
+        counts, selected = _step_totals(totals, place), ChosenGroups(totals)
+        noise = Laplace(counts.sensitivity.l1 / (epsilon * (1 - _COUNTING_SHARE)))
+        counter = Laplace(selected.sensitivity.l1 / (epsilon * _COUNTING_SHARE))
+        return cls(Measurement(counts, noise), Measurement(selected, counter), place, uncovered, from_first)
 
     @property
     def measurements(self) -> tuple[Measurement, Measurement]:
         return self.steps, self.split
 
     def error(self, confidence: Number) -> int:
-        """Say how many units a step holds that is surely chosen, unless its share may be left out."""
+        """Return the count from which a step is surely selected, unless its share may be left out."""
         return surely_inside(self.steps.mechanism, max(self.place) + 1, confidence)
 
     def rank_error(self, confidence: Number) -> int:
-        """Say how well the numbers inside and outside will be known."""
+        """Return the half-width of the counts inside and outside."""
         return int(self.split.mechanism.error(confidence))
 
     def operators(self, what: str, chosen: str, confidence: Number) -> tuple[Operator, ...]:
-        """Tell the steps of the search in words: what is counted, and which steps are chosen."""
-        sure = f"with {percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
-        counts, split = (each.mechanism.words() for each in self.measurements)
-        missed = f"no step with {self.error(confidence):,} or more {what} lies outside, but for the share left out"
+        """Describe the steps of the search: what is counted, and which steps are selected."""
+        coverage = f"with {percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
+        counts, split = (measurement.mechanism.words() for measurement in self.measurements)
+        claim = f"no step with {self.error(confidence):,} or more {what} lies outside, but for the share left out"
         return (
             Operator("count", f"{what} on each step", f"{counts}: one unit is on one step"),
-            Operator("choose", f"the {chosen}, from noisy counts alone", f"{sure} {missed}"),
-            Operator("count", f"{what} inside and outside, {split}", f"±{self.rank_error(confidence):,} {sure}"),
+            Operator("choose", f"the {chosen}, from noisy counts alone", f"{coverage} {claim}"),
+            Operator("count", f"{what} inside and outside, {split}", f"±{self.rank_error(confidence):,} {coverage}"),
         )
 
     def draw(self, totals: Integers) -> StepCounts:
-        """Draw the counts, choose from them, and draw the numbers inside and outside."""
-        noisy = self.steps.draw(self.steps.reading.of(totals)).reshape(-1)
-        first, last = self._chosen(noisy) or (None, None)
+        """Draw the step counts, select from them, and draw the counts inside and outside."""
+        noisy_counts = self.steps.draw(self.steps.reading.of(totals)).reshape(-1)
+        first, last = self._select_span(noisy_counts) or (None, None)
         reading = self.split.reading
         assert isinstance(reading, ChosenGroups)
-        inside, outside = self.split.draw(reading.split(reading.of(totals), self._inside(first, last)))
+        inside, outside = self.split.draw(reading.split(reading.of(totals), self._is_inside(first, last)))
         noise, counter = self.steps.mechanism, self.split.mechanism
-        return StepCounts(tuple(map(int, noisy)), first, last, int(inside), int(outside), noise, counter)
+        return StepCounts(tuple(map(int, noisy_counts)), first, last, int(inside), int(outside), noise, counter)
 
-    def _chosen(self, noisy: Integers) -> Span | None:
-        found = seen(noisy, self.steps.mechanism)
-        if found is None:
+    def _select_span(self, noisy_counts: Integers) -> Span | None:
+        span = seen(noisy_counts, self.steps.mechanism)
+        if span is None:
             return None
-        return trimmed(noisy, (0, found[1]) if self.from_first else found, *self.uncovered)
+        return trimmed(noisy_counts, (0, span[1]) if self.from_first else span, *self.uncovered)
 
-    def _inside(self, first: int | None, last: int | None) -> NDArray[np.bool_]:
-        place = np.array(self.place)
-        return np.full(place.size, False) if first is None else (place >= first) & (place <= last)
+    def _is_inside(self, first: int | None, last: int | None) -> NDArray[np.bool_]:
+        step_of_group = np.array(self.place)
+        return (
+            np.full(step_of_group.size, False) if first is None else (step_of_group >= first) & (step_of_group <= last)
+        )
 
 
 @lru_cache(maxsize=16)
-def _on_steps(totals: Totals, place: tuple[int, ...]) -> Totals | LinearTotals:
-    """Add up the groups on each step; the totals as they are where every group is a step. A search for a price asks for
-    the same steps at every ε.
+def _step_totals(totals: Totals, step_of_group: tuple[int, ...]) -> Totals | LinearTotals:
+    """Sum the groups on each step; the totals themselves where every group is a step.
+
+    A price search requests the same steps at every ε, so they are cached.
     """
-    steps = range(max(place) + 1)
-    if place == tuple(steps):
+    steps = range(max(step_of_group) + 1)
+    if step_of_group == tuple(steps):
         return totals
-    return LinearTotals(totals, Matrix(tuple(tuple(int(each == step) for each in place) for step in steps)))
+    return LinearTotals(
+        totals, Matrix(tuple(tuple(int(group_step == step) for group_step in step_of_group) for step in steps))
+    )
 
 
 def least_price(error: Callable[[Fraction], int], within: Number) -> float:
-    """Find the least ε at which an error is no larger than this."""
-    wanted = exact(within, "within", POSITIVE)
-    return float(rounded_up(least(lambda epsilon: error(epsilon) <= wanted, "within")))
+    """Return the least ε at which an error is at most this."""
+    error_limit = exact(within, "within", POSITIVE)
+    return float(rounded_up(least(lambda epsilon: error(epsilon) <= error_limit, "within")))

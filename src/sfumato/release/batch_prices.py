@@ -1,15 +1,13 @@
-"""Several questions may be released together at one price: this finds how much of it each of them gets.
+"""Split one price over several questions, and release them in one charge.
 
-At a pure price each question has a share of ε, and their ε's add up to it. With a δ Gaussian noise may be used: each
-question has a share of ρ, and the largest ρ is taken at which the composition of everything that is drawn keeps the
-price. That is far less than the sum of what the questions cost one by one, since Gaussian losses add up by their
-squares (Dong, Roth & Su 2022; for noise on whole numbers Canonne, Kamath & Steinke 2020).
+At a pure price each question gets a share of ε, and the shares sum to the price. With a δ Gaussian noise may be used:
+each question gets a share of ρ, and the largest ρ is taken at which the composition of all measurements satisfies the
+price. That costs far less than the sum of the questions' separate prices, since Gaussian losses add in squares
+(Dong, Roth & Su 2022; for discrete noise Canonne, Kamath & Steinke 2020).
 
-Several questions are released together: one price, one charge, and one statement where their rows allow it.
-
-Each question keeps its own measurements with its own noise, and what all of them leak is composed (``Batch``). The
-draws are independent, so the composition is that of a release whose parameters are fixed in advance: they are decided
-from the policy before anything is read.
+Each question keeps its own measurements with its own noise, and their privacy curves are composed (``Batch``). The
+draws are independent and all parameters are fixed from the policy before any row is read, so non-adaptive composition
+applies. Readings of totals over the same rows share one statement.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ _PRECISION = Fraction(1, 2**16)
 
 @dataclass(frozen=True)
 class Offer:
-    """An offer is one question, which is prepared at any price; ``finds`` says that it needs a δ of its own."""
+    """One question of a batch, which can be prepared at any price; ``finds`` marks one that needs a δ of its own."""
 
     prepare: Callable[[Price, Family], Prepared]
     share: Fraction
@@ -52,7 +50,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class PricedBatch:
-    """This holds several questions at one price: each prepared, and what all of them promise together."""
+    """Several prepared questions with one price: the guarantee of their composition."""
 
     prepared: tuple[Prepared, ...]
     price: Price
@@ -60,7 +58,7 @@ class PricedBatch:
 
     @cached_property
     def batch(self) -> Batch:
-        return Batch(tuple(each for one in self.prepared for each in one.batch.measurements))
+        return Batch(tuple(measurement for question in self.prepared for measurement in question.batch.measurements))
 
     @property
     def curve(self) -> Curve:
@@ -68,37 +66,43 @@ class PricedBatch:
 
     @property
     def pure(self) -> bool:
-        return all(each.pure for each in self.prepared)
+        return all(question.pure for question in self.prepared)
 
     @property
     def apart(self) -> float:
-        """Estimate the sum of what all noise would cost one by one: Laplace noise of about the same half-widths."""
-        noised = [each for one in self.prepared for each in one.measured[0]]
-        steps = [(float(each.mechanism.error("0.95")), each.sensitivity) for each in noised]
-        return sum(math.log(20) * float(change.l1) / max(width, 1.0) for width, change in steps if change is not None)
+        """Estimate the total ε of Laplace noise with about the same half-widths, priced question by question."""
+        measurements = [measurement for question in self.prepared for measurement in question.measured[0]]
+        widths_and_sensitivities = [
+            (float(measurement.mechanism.error("0.95")), measurement.sensitivity) for measurement in measurements
+        ]
+        return sum(
+            math.log(20) * float(sensitivity.l1) / max(width, 1.0)
+            for width, sensitivity in widths_and_sensitivities
+            if sensitivity is not None
+        )
 
     def only(self, places: Sequence[int]) -> PricedBatch:
-        """Give the same without what was bought before: everything else as it is, and the price of that alone."""
+        """Restrict the batch to the questions at these positions, and price those alone."""
         if len(places) == len(self.prepared):
             return self
-        kept = replace(self, prepared=tuple(self.prepared[place] for place in places))
-        return replace(kept, price=promised(kept, self.price.delta)) if places else kept
+        remaining = replace(self, prepared=tuple(self.prepared[position] for position in places))
+        return replace(remaining, price=promised(remaining, self.price.delta)) if places else remaining
 
 
 def priced(offers: Sequence[Offer], price: Price, family: Family | None, account: Budget | None) -> PricedBatch:
-    """Give each question its share of a price, with the family of noise that it allows and that errs least.
+    """Split a price over questions, with the noise family that the price allows and that has the smaller error.
 
-    Gaussian noise would close the account's pure currency, so while that is open it must halve the error to be chosen
-    unasked.
+    Gaussian noise would close the account's pure-ε currency, so while that is open it must halve the error to be
+    chosen by default.
     """
     if family is Laplace or not price.allows_gaussian:
-        return _laplace(offers, price)
-    gaussian = _gaussian(offers, price)
+        return _split_epsilon(offers, price)
+    gaussian = _split_rho(offers, price)
     if family is not None or price.rho is not None:
         return gaussian
-    laplace = _laplace(offers, price)
-    gain = math.exp(_noise(laplace) - _noise(gaussian))
-    return gaussian if gain >= _wanted_gain(laplace, account) else laplace
+    laplace = _split_epsilon(offers, price)
+    gain = math.exp(_log_noise(laplace) - _log_noise(gaussian))
+    return gaussian if gain >= _required_gain(laplace, account) else laplace
 
 
 def within(
@@ -108,161 +112,170 @@ def within(
     family: Family | None,
     account: Budget | None,
 ) -> PricedBatch:
-    """Give each question the least price at which it is accurate enough, and say what all of them promise together."""
+    """Prepare each question at the least price for its accuracy goal, and price their composition."""
 
-    def at(chosen: Family) -> PricedBatch:
-        parts = [offer.prepare(own, chosen) for offer, own in zip(offers, least_prices(chosen), strict=True)]
-        found = PricedBatch(tuple(parts), Price(1), f"{chosen.__name__} noise, each question at its least price")
-        return replace(found, price=promised(found, delta))
+    def prepare_all(noise_family: Family) -> PricedBatch:
+        prepared = [
+            offer.prepare(least_price, noise_family)
+            for offer, least_price in zip(offers, least_prices(noise_family), strict=True)
+        ]
+        batch = PricedBatch(
+            tuple(prepared), Price(1), f"{noise_family.__name__} noise, each question at its least price"
+        )
+        return replace(batch, price=promised(batch, delta))
 
     if family is not None or not delta:
-        return at(family or Laplace)
-    laplace, gaussian = at(Laplace), at(Gaussian)
+        return prepare_all(family or Laplace)
+    laplace, gaussian = prepare_all(Laplace), prepare_all(Gaussian)
     gain = float((laplace.price.epsilon or 0) / (gaussian.price.epsilon or 1))
-    return gaussian if gain >= _wanted_gain(laplace, account) else laplace
+    return gaussian if gain >= _required_gain(laplace, account) else laplace
 
 
 def promised(found: PricedBatch, delta: Fraction) -> Price:
-    """State what some prepared questions promise together: the least ε beside this δ."""
-    paid = [each.price for each in found.prepared]
-    if all(each.epsilon is not None for each in paid):  # ε's and δ's add up, whatever composition would prove
-        summed = Price(sum(each.epsilon or 0 for each in paid), sum(each.delta for each in paid))
+    """Return the composed price of a batch: the least ε at this δ, or their total ρ without a δ."""
+    prices = [question.price for question in found.prepared]
+    if all(each.epsilon is not None for each in prices):  # ε's and δ's add up, whatever composition would prove
+        summed = Price(sum(each.epsilon or 0 for each in prices), sum(each.delta for each in prices))
         if not delta or summed.kept_by(found.curve):
             return summed
     if not delta:
-        return Price(rho=sum((each.rho or Fraction(0) for each in paid), Fraction(0)))
+        return Price(rho=sum((each.rho or Fraction(0) for each in prices), Fraction(0)))
     epsilon = rounded_up(Fraction(found.curve.epsilon(float(delta))))
     while not Price(epsilon, delta).kept_by(found.curve):
         epsilon = rounded_up(epsilon * (1 + Fraction(1, 10**4)))
     return Price(epsilon, delta)
 
 
-def _laplace(offers: Sequence[Offer], price: Price) -> PricedBatch:
-    """Give each question its share of ε; those that find groups share the δ."""
-    finding = sum((each.share for each in offers if each.finds), Fraction(0))
-    parts = []
-    for each in offers:
-        delta = price.delta * each.share / finding if each.finds else Fraction(0)
-        own = (
-            Price(rho=price.rho * each.share)
+def _split_epsilon(offers: Sequence[Offer], price: Price) -> PricedBatch:
+    """Assign each question its share of ε; those that discover groups share the δ."""
+    discovery_share = sum((offer.share for offer in offers if offer.finds), Fraction(0))
+    prepared = []
+    for offer in offers:
+        delta = price.delta * offer.share / discovery_share if offer.finds else Fraction(0)
+        question_price = (
+            Price(rho=price.rho * offer.share)
             if price.rho is not None
-            else Price((price.epsilon or 0) * each.share, delta)
+            else Price((price.epsilon or 0) * offer.share, delta)
         )
-        parts.append(each.prepare(own, Laplace))
-    kept = price if finding or price.rho is not None else Price(price.epsilon)
-    return PricedBatch(tuple(parts), kept, "Laplace noise, whose ε's add up to the price")
+        prepared.append(offer.prepare(question_price, Laplace))
+    charged_price = price if discovery_share or price.rho is not None else Price(price.epsilon)
+    return PricedBatch(tuple(prepared), charged_price, "Laplace noise, whose ε's add up to the price")
 
 
-def _gaussian(offers: Sequence[Offer], price: Price) -> PricedBatch:
-    """Give each question its share of the largest ρ that keeps the price."""
+def _split_rho(offers: Sequence[Offer], price: Price) -> PricedBatch:
+    """Assign each question its share of the largest ρ whose composition satisfies the price."""
     reason = "Gaussian noise, calibrated to what all questions leak together"
 
-    def at(rho: Fraction) -> PricedBatch:
+    def prepare_all(rho: Fraction) -> PricedBatch:
         return PricedBatch(
-            tuple(each.prepare(_gaussian_price(each, rho, price), Gaussian) for each in offers), price, reason
+            tuple(offer.prepare(_gaussian_price(offer, rho, price), Gaussian) for offer in offers), price, reason
         )
 
     if price.rho is not None:
-        return at(price.rho)
-    unit = at(Fraction(1))
-    simple = all(isinstance(each, Additive) for each in unit.batch.mechanisms)
+        return prepare_all(price.rho)
+    unit = prepare_all(Fraction(1))
+    all_additive = all(isinstance(each, Additive) for each in unit.batch.mechanisms)
 
-    def short(factor: Fraction) -> float:
-        return price.shortfall(_weakened(unit.batch.charged, factor) if simple else at(1 / factor**2).curve)
+    def excess(factor: Fraction) -> float:
+        return price.shortfall(
+            _compose_scaled(unit.batch.charged, factor) if all_additive else prepare_all(1 / factor**2).curve
+        )
 
-    factor = least_by(short, str(price), _PRECISION)
-    found = at(1 / factor**2)
-    while not price.kept_by(found.curve):  # sizes are rounded up to digits that print
+    factor = least_by(excess, str(price), _PRECISION)
+    batch = prepare_all(1 / factor**2)
+    while not price.kept_by(batch.curve):  # sizes are rounded up to digits that print
         factor *= 1 + _PRECISION
-        found = at(1 / factor**2)
-    return found
+        batch = prepare_all(1 / factor**2)
+    return batch
 
 
 def _gaussian_price(offer: Offer, rho: Fraction, price: Price) -> Price:
-    """Give a question its share of ρ; one that finds groups gets an ε and a δ, and all of those half of the δ."""
-    own = rho * offer.share
+    """Return a question's share of ρ; one that discovers groups gets (ε, δ), with half of the δ split among those."""
+    rho_share = rho * offer.share
     if not offer.finds:
-        return Price(rho=rounded_down(own))
-    return Price(rounded_down(Fraction(math.sqrt(8 * own))), price.delta * offer.share / 2)
+        return Price(rho=rounded_down(rho_share))
+    return Price(rounded_down(Fraction(math.sqrt(8 * rho_share))), price.delta * offer.share / 2)
 
 
-def _weakened(charged: Sequence[Charged], factor: Fraction) -> Curve:
-    """Compose the same noise, so many times as large."""
+def _compose_scaled(charged: Sequence[Charged], factor: Fraction) -> Curve:
+    """Compose the same noise with every scale multiplied by a factor."""
     return compose(
         Charged(
-            each.mechanism.of_size(size_rounded_up(each.mechanism.sizes[0] * factor)), each.sensitivity, each.times
+            charge.mechanism.of_size(size_rounded_up(charge.mechanism.sizes[0] * factor)),
+            charge.sensitivity,
+            charge.times,
         ).curve
-        for each in charged
-        if isinstance(each.mechanism, Additive)
+        for charge in charged
+        if isinstance(charge.mechanism, Additive)
     )
 
 
-def _wanted_gain(laplace: PricedBatch, account: Budget | None) -> float:
-    """Say how many times smaller the error, or the price, must be for Gaussian noise."""
-    keeps = account is not None and "pure" in account.remaining and account.affords(laplace.curve)
-    return 2.0 if keeps else 1.0
+def _required_gain(laplace: PricedBatch, account: Budget | None) -> float:
+    """Return the factor by which Gaussian noise must lower the error, or the price, to be chosen."""
+    stays_pure = account is not None and "pure" in account.remaining and account.affords(laplace.curve)
+    return 2.0 if stays_pure else 1.0
 
 
-def _noise(found: PricedBatch) -> float:
-    """Give the mean of the logarithms of all half-widths."""
-    widths = [width for each in found.prepared for width in each.half_widths()]
+def _log_noise(batch: PricedBatch) -> float:
+    """Return the mean logarithm of all half-widths."""
+    widths = [width for question in batch.prepared for width in question.half_widths()]
     return sum(math.log(float(max(width, Fraction(1, 10**9)))) for width in widths) / max(1, len(widths))
 
 
 @codec.value("measured-together")
 @dataclass(frozen=True)
 class MeasuredTogether:
-    """This holds what was drawn for each of several questions, in their order."""
+    """The noisy results of several questions, in their order."""
 
     each: tuple[Measured, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "each", tuple(self.each))
-        if not all(isinstance(one, Measured) for one in self.each):
+        if not all(isinstance(question, Measured) for question in self.each):
             raise InvalidParameter("each", "something else", "what was drawn for each question")
 
 
 @dataclass(frozen=True)
 class Together:
-    """Several kinds of release are one: their measurements are one batch."""
+    """Several release strategies as one: their measurements form one batch."""
 
     kinds: tuple[ReleaseStrategy[Measured], ...]
 
     @cached_property
     def batch(self) -> Batch:
-        return Batch(tuple(each for kind in self.kinds for each in kind.batch.measurements))
+        return Batch(tuple(measurement for kind in self.kinds for measurement in kind.batch.measurements))
 
     @cached_property
     def shared(self) -> tuple[CombinedReading, ...]:
-        """Say which readings of totals are made by which statement."""
-        return combined([each for each in self._every if isinstance(each, GroupTotals)])
+        """Return the combined statements, each with the readings of totals that it serves."""
+        return combined([reading for reading in self._all_readings if isinstance(reading, GroupTotals)])
 
     @property
-    def _every(self) -> Sequence[PlanReading[Any]]:
-        return [each for kind in self.kinds for each in kind.readings]
+    def _all_readings(self) -> Sequence[PlanReading[Any]]:
+        return [reading for kind in self.kinds for reading in kind.readings]
 
     @property
     def readings(self) -> Sequence[PlanReading[Any]]:
-        others = [each for each in self._every if not isinstance(each, GroupTotals)]
-        return [*(each.reading for each in self.shared), *others]
+        others = [reading for reading in self._all_readings if not isinstance(reading, GroupTotals)]
+        return [*(statement.reading for statement in self.shared), *others]
 
     @property
     def good_enough(self) -> Mapping[str, Number]:
-        """It is not looked for as a whole: each question's answer is, by itself."""
+        """Always empty: stored answers are looked up question by question."""
         return {}
 
     def draw(self, read: Read) -> MeasuredTogether:
         totals: dict[GroupTotals, Integers] = {}
-        for each in self.shared:
-            exact = read(each.reading)
-            totals.update({own: exact[:, columns] for own, columns in each.parts})
+        for statement in self.shared:
+            exact_totals = read(statement.reading)
+            totals.update({reading_part: exact_totals[:, columns] for reading_part, columns in statement.parts})
 
-        def already(reading: PlanReading[Any]) -> Any:
+        def read_shared(reading: PlanReading[Any]) -> Any:
             if not isinstance(reading, GroupTotals) or reading not in totals:
                 return read(reading)
             return totals[reading]
 
-        return MeasuredTogether(tuple(kind.draw(already) for kind in self.kinds))
+        return MeasuredTogether(tuple(kind.draw(read_shared) for kind in self.kinds))
 
     def rehearsal(self) -> MeasuredTogether:
         return MeasuredTogether(tuple(kind.rehearsal() for kind in self.kinds))

@@ -1,6 +1,6 @@
-"""A price says what a release promises by itself.
+"""Prices of releases, as a privacy guarantee: ε, (ε, δ) or ρ; and public price lists for auctions.
 
-A list of prices says at what a good may be sold; it is public, and decided without looking at the bids.
+A price list states at which prices a good may be sold; it is fixed without looking at the bids.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GIVE_DELTA = "give a delta (--delta), such as 1e-9, or rho (--rho) instead of ep
 @codec.value("price")
 @dataclass(frozen=True)
 class Price:
-    """A price is ε, (ε, δ) or ρ: exactly one way to say it."""
+    """A price: ε, (ε, δ) or ρ, exactly one of these."""
 
     epsilon: Fraction | None = None
     delta: Fraction = Fraction(0)
@@ -58,13 +58,11 @@ class Price:
         return self.rho is not None or bool(self.delta)
 
     def kept_by(self, curve: Curve) -> bool:
-        """Tell whether a release with this curve certainly keeps the promise."""
+        """Return whether a release with this privacy curve certainly satisfies the price."""
         return self.shortfall(curve) <= 0
 
     def shortfall(self, curve: Curve) -> float:
-        """Compute how much too much a release with this curve leaks, as a logarithm: at most 0 if it keeps the
-        promise.
-        """
+        """Return by how much a curve exceeds the price, as a logarithm: at most 0 where it satisfies it."""
         if self.rho is not None:
             return math.inf if curve.failure else above(curve.rho(), self.rho)
         return shortfall(curve, Guarantee(self.epsilon or 0, self.delta))
@@ -72,77 +70,77 @@ class Price:
     def __str__(self) -> str:
         if self.rho is not None:
             return f"ρ = {text(self.rho)}"
-        words = f"ε = {text(self.epsilon or Fraction(0))}"
-        return f"{words}, δ = {float(self.delta):.3g}" if self.delta else words
+        formatted_epsilon = f"ε = {text(self.epsilon or Fraction(0))}"
+        return f"{formatted_epsilon}, δ = {float(self.delta):.3g}" if self.delta else formatted_epsilon
 
 
 def rounded_up(epsilon: Fraction) -> Fraction:
-    """Round a price up to four digits, so that it can be said aloud."""
+    """Round a price up to four significant digits."""
     power = Fraction(10) ** (4 - math.ceil(math.log10(epsilon)))
     return Fraction(math.ceil(epsilon * power)) / power
 
 
 def least_epsilon(error: Callable[[Fraction], float], within: Number) -> float:
-    """Find the least ε at which an error is within this, rounded up; a larger ε must make no error larger."""
-    wanted = exact(within, "within", POSITIVE)
-    return float(rounded_up(least(lambda epsilon: error(epsilon) <= wanted, "within", Fraction(1, 2**14))))
+    """Return the least ε, rounded up, at which an error is within a limit; the error must not grow with ε."""
+    error_limit = exact(within, "within", POSITIVE)
+    return float(rounded_up(least(lambda epsilon: error(epsilon) <= error_limit, "within", Fraction(1, 2**14))))
 
 
 def weak_words(price: Price) -> tuple[str, ...]:
-    """Say in words why a price promises little; nothing of one that promises enough.
+    """Describe why a price is a weak guarantee; empty for a strong one.
 
-    A price in ρ is judged by the ε that it promises at the largest δ that is not itself too large.
+    A price in ρ is judged by its ε at the largest δ that is not itself flagged.
     """
-    found = []
+    reasons = []
     if price.rho is not None and (epsilon := _epsilon_at(price.rho, LARGE_DELTA)) > LARGE_EPSILON:
-        found.append(
+        reasons.append(
             f"ρ = {float(price.rho):.3g} is a weak promise: at δ = {float(LARGE_DELTA):.3g} it is "
             f"ε = {epsilon:.3g}, and an attacker's odds may grow e^ε-fold"
         )
     if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
-        found.append(f"ε = {float(price.epsilon):.3g} is a weak promise: an attacker's odds may grow e^ε-fold")
+        reasons.append(f"ε = {float(price.epsilon):.3g} is a weak promise: an attacker's odds may grow e^ε-fold")
     if price.delta > LARGE_DELTA:
-        found.append(f"δ = {float(price.delta):.3g} is large: with that probability nothing is promised")
-    return tuple(found)
+        reasons.append(f"δ = {float(price.delta):.3g} is large: with that probability nothing is promised")
+    return tuple(reasons)
 
 
 @lru_cache(maxsize=256)
 def _epsilon_at(rho: Fraction, delta: Fraction) -> float:
-    """Bound the ε that every release with this ρ keeps at a δ (Bun & Steinke 2016, in the best form known here)."""
+    """Bound the ε at a δ of every ρ-zCDP release (Bun & Steinke 2016, in the tightest form implemented here)."""
     return Curve.concentrated(rho).epsilon(delta)
 
 
 def warn_if_weak(price: Price) -> None:
-    """Say aloud, before it is charged, that a price promises little: the one place for every proposal."""
-    for words in weak_words(price):
-        _warn(words)
+    """Warn before the charge that a price is a weak guarantee; every proposal calls this."""
+    for reason in weak_words(price):
+        _warn(reason)
 
 
-def _warn(words: str) -> None:
-    """Warn at the line outside this package that asked."""
-    frame, level = inspect.currentframe(), 1
+def _warn(reason: str) -> None:
+    """Emit a WeakPrivacy warning at the first stack frame outside this package."""
+    frame, stack_level = inspect.currentframe(), 1
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("sfumato."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(words, WeakPrivacy, stacklevel=level if frame is not None else 1)
+        frame, stack_level = frame.f_back, stack_level + 1
+    warnings.warn(reason, WeakPrivacy, stacklevel=stack_level if frame is not None else 1)
 
 
 MOST_PRICES = 1_000_000
 
 
 def price_list(prices: Any) -> tuple[tuple[Fraction, ...], int]:
-    """Read public prices: give them ascending and different, with the unit in which all of them are whole."""
+    """Parse public prices: return them sorted without duplicates, and the factor that makes all of them integers."""
     if isinstance(prices, (str, bytes)) or not isinstance(prices, (Sequence, np.ndarray, range)) or not len(prices):
         raise InvalidParameter("prices", prices, "a list of at least one price")
     if len(prices) > MOST_PRICES:
         raise InvalidParameter("prices", f"{len(prices)} prices", f"at most {MOST_PRICES}")
-    listed = tuple(sorted({exact(price, "prices", POSITIVE) for price in prices}))
-    unit = math.lcm(*(price.denominator for price in listed))
-    if listed[-1] * unit > 10**12:
+    sorted_prices = tuple(sorted({exact(price, "prices", POSITIVE) for price in prices}))
+    denominator = math.lcm(*(price.denominator for price in sorted_prices))
+    if sorted_prices[-1] * denominator > 10**12:
         raise InvalidParameter("prices", "prices with many digits", "whole multiples of one unit, at most 1e12 of it")
-    return listed, unit
+    return sorted_prices, denominator
 
 
 def evenly_spaced_prices(top: Number, steps: int) -> list[Fraction]:
-    """Give so many prices up to the highest, which is decided without looking at the bids."""
+    """Return evenly spaced prices up to a highest one, which must be chosen without looking at the bids."""
     highest = exact(top, "top", POSITIVE)
     return [highest * step / steps for step in range(1, steps + 1)]

@@ -1,5 +1,6 @@
-"""Running totals are released as noise on a factorisation of them, stored as numbers, and shown as an answer whose rows
-are the periods in their order.
+"""Release running totals by matrix factorisation: noise on the encoded totals, decoded to one total per period.
+
+The answer's rows are the periods in their order.
 """
 
 from __future__ import annotations
@@ -41,21 +42,21 @@ Floats = NDArray[np.float64]
 @codec.value("running-noise")
 @dataclass(frozen=True)
 class RunningNoise:
-    """This is the noise of running totals: what is drawn, and how it is put together for each period."""
+    """The noise of running totals: a factorisation, and the mechanism applied to its encoded totals."""
 
     factorisation: Factorisation
     mechanism: Additive
     unit_value: Fraction
-    """Of one whole number in the totals."""
+    """What one integer step of the totals is worth."""
     lengths: tuple[float, ...]
-    """For each period, the length of the weights with which the noises are added up."""
+    """For each period, the L2 norm of its row of the decoder."""
     rounding: Fraction = Fraction(0)
-    """How far the total of one period that is measured may lie from the exact one."""
+    """The largest rounding error of one measured period's total."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
         object.__setattr__(self, "rounding", exact(self.rounding, "rounding"))
-        object.__setattr__(self, "lengths", tuple(codec.real(each, "lengths") for each in self.lengths))
+        object.__setattr__(self, "lengths", tuple(codec.real(length, "lengths") for length in self.lengths))
 
     @classmethod
     def of(cls, factorisation: Factorisation, mechanism: Additive, scaled: ScaledMeasure) -> RunningNoise:
@@ -63,41 +64,49 @@ class RunningNoise:
         return cls(factorisation, mechanism, scaled.unit_value, lengths, scaled.rounding)
 
     def widths(self, confidence: Number = "0.95", together: int = 1) -> Floats:
-        """Give the half-width of each period's running total, in the measure's own terms; of so many numbers that are
-        to hold together (a union bound). A running total is rounded once for each period that it is made of.
+        """Return the half-width of each period's running total, in the measure's own unit.
+
+        ``together`` many totals hold simultaneously (a union bound). A running total is rounded once per summed period.
         """
-        miss = float(1 - exact(confidence, "confidence", CONFIDENCE)) / together * (1 - 1e-12)
-        size = float(self.mechanism.sizes[0]) * (1 + 1e-12)
+        failure_probability = float(1 - exact(confidence, "confidence", CONFIDENCE)) / together * (1 - 1e-12)
+        scale = float(self.mechanism.sizes[0]) * (1 + 1e-12)
         if self.mechanism.order == 1:
-            found = laplace_widths(self.factorisation.decoder, _standard(self.factorisation, miss), size, miss)
+            noise_widths = laplace_widths(
+                self.factorisation.decoder,
+                _unit_scale_widths(self.factorisation, failure_probability),
+                scale,
+                failure_probability,
+            )
         else:
-            found = gaussian_widths(np.array(self.lengths), len(self.factorisation.weights), size, miss)
-        return found * float(self.unit_value) + float(self.rounding) * np.arange(1, len(self.lengths) + 1)
+            noise_widths = gaussian_widths(
+                np.array(self.lengths), len(self.factorisation.weights), scale, failure_probability
+            )
+        return noise_widths * float(self.unit_value) + float(self.rounding) * np.arange(1, len(self.lengths) + 1)
 
     def words(self) -> str:
-        """Say in words what is drawn: its size is that of the noise where one row counts one."""
+        """Describe the noise, with its size in units of one row."""
         return f"{self.mechanism.words(self.unit_value / 2**self.factorisation.bits)}, on {self.factorisation.words()}"
 
 
 @lru_cache(maxsize=64)
-def _standard(factorisation: Factorisation, miss: float) -> Floats:
-    """Keep the widths for noise of scale 1: they are the same at every price."""
-    return continuous_widths(factorisation.decoder, miss)
+def _unit_scale_widths(factorisation: Factorisation, failure_probability: float) -> Floats:
+    """Cache the widths for noise of scale 1, which do not depend on the price."""
+    return continuous_widths(factorisation.decoder, failure_probability)
 
 
 @codec.value("running-measured")
 @dataclass(frozen=True)
 class RunningMeasured:
-    """This holds noisy running totals with the keys of their rows, and the terms on which they were bought."""
+    """Noisy running totals with the keys of their rows, and the terms of their purchase."""
 
     noise: RunningNoise
     totals: tuple[float, ...]
-    """In the measure's own terms: one series after the other, each in the order of its periods."""
+    """In the measure's own unit: one series after the other, each in the order of its periods."""
     keys: GroupKeys = ONE_GROUP
     purchase: Purchase = NOT_BOUGHT
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "totals", tuple(codec.real(each, "totals") for each in self.totals))
+        object.__setattr__(self, "totals", tuple(codec.real(total, "totals") for total in self.totals))
         if not self.totals or len(self.totals) % len(self.noise.lengths):
             raise InvalidParameter("totals", len(self.totals), "a number for each period of each series")
 
@@ -108,7 +117,7 @@ class RunningMeasured:
 
 @dataclass(frozen=True)
 class RunningDraw(OneReading[RunningMeasured]):
-    """Running totals are released as noise on whole numbers, of which they are made for each period."""
+    """The release of running totals: discrete noise on encoded totals, decoded per period."""
 
     batch: Batch
     noise: RunningNoise
@@ -125,67 +134,68 @@ class RunningDraw(OneReading[RunningMeasured]):
 
     @property
     def good_enough(self) -> Mapping[str, Number]:
-        """Stored running totals are as good if their worst period is as close, and all of them are on the whole."""
+        """Return the worst and the root-mean-square half-width, which a stored release must not exceed."""
         widths = self.noise.widths()
-        return {"worst": _short(widths.max()), "typical": _short(np.sqrt((widths**2).mean()))}
+        return {"worst": _format_width(widths.max()), "typical": _format_width(np.sqrt((widths**2).mean()))}
 
     def made(self, totals: Integers) -> RunningMeasured:
         (measurement,) = self.batch.measurements
-        noisy = measurement.draw(measurement.reading.of(totals)).astype(np.float64)
+        noisy_encoded = measurement.draw(measurement.reading.of(totals)).astype(np.float64)
         decoder = self.noise.factorisation.decoder
-        running = noisy.reshape(-1, decoder.shape[1]) @ decoder.T * float(self.noise.unit_value)
+        running_totals = noisy_encoded.reshape(-1, decoder.shape[1]) @ decoder.T * float(self.noise.unit_value)
         terms = purchase([self.batch.bounded], self.total, self.version)
-        return RunningMeasured(self.noise, tuple(running.reshape(-1).tolist()), self._keys, terms)
+        return RunningMeasured(self.noise, tuple(running_totals.reshape(-1).tolist()), self._keys, terms)
 
     @property
     def _keys(self) -> GroupKeys:
         return GroupKeys.of(self.groups, self.types)
 
 
-def _short(number: float) -> str:
+def _format_width(number: float) -> str:
     return f"{number:.12g}"
 
 
 @codec.value("running-answer")
 @dataclass(frozen=True, repr=False)
 class RunningAnswer(Answer):
-    """This is an answer whose rows are periods in their order, with the total of all periods so far."""
+    """An answer whose rows are periods in their order, each with the total of all periods so far."""
 
     period: str = ""
     """The column of the periods."""
 
     def plot(self, path: str | None = None) -> Picture:
-        """Draw a line with a band for its range, one for each series. The picture shows itself in a notebook; with a
-        path (.svg, .png, .html) it is saved, too.
+        """Draw one line per series with a band for its confidence intervals.
+
+        The picture shows itself in a notebook; with a path (.svg, .png, .html) it is also saved.
         """
         (column,) = self.intervals
-        others = [keyed(name, self.column(name)) for name in self.keys if name != self.period]
-        along = keyed(self.period, self.column(self.period))
+        series_keys = [keyed(name, self.column(name)) for name in self.keys if name != self.period]
+        periods = keyed(self.period, self.column(self.period))
         charts = [self.chart_data(column)]
-        return saved(draw_lines(charts, along, others, foot(self.receipt), notes(charts, self.above)), path)
+        return saved(draw_lines(charts, periods, series_keys, foot(self.receipt), notes(charts, self.above)), path)
 
     def to_altair(self) -> Any:
-        """Give the lines and their bands as an Altair chart, to go on drawing with."""
+        """Return the lines and their bands as an Altair chart."""
         (column,) = self.intervals
-        kind = "Q" if self.types[self.columns.index(self.period)] is Type.INTEGER else "T"
-        return line_chart([*self._lines(column)], kind)
+        axis_type = "Q" if self.types[self.columns.index(self.period)] is Type.INTEGER else "T"
+        return line_chart([*self._series_charts(column)], axis_type)
 
-    def _lines(self, column: str) -> list[ChartData]:
-        whole = self.chart_data(column)
-        others = [index for index, name in enumerate(self.columns) if name in self.keys and name != self.period]
-        named = [" · ".join(str(row[index]) for index in others) or whole.name for row in self.rows]
-        at = [each.isoformat() if isinstance(each, dt.date) else each for each in self.column(self.period)]
-        places: dict[str, list[int]] = {}
-        for index, name in enumerate(named):
-            places.setdefault(name, []).append(index)
+    def _series_charts(self, column: str) -> list[ChartData]:
+        all_rows = self.chart_data(column)
+        series_columns = [index for index, name in enumerate(self.columns) if name in self.keys and name != self.period]
+        series_names = [" · ".join(str(row[index]) for index in series_columns) or all_rows.name for row in self.rows]
+        periods = [period.isoformat() if isinstance(period, dt.date) else period for period in self.column(self.period)]
+        rows_of_series: dict[str, list[int]] = {}
+        for index, name in enumerate(series_names):
+            rows_of_series.setdefault(name, []).append(index)
         return [
             ChartData(
                 name,
                 self.period,
-                tuple(at[index] for index in rows),
-                tuple(whole.values[index] for index in rows),
-                tuple(whole.intervals[index] for index in rows),
+                tuple(periods[index] for index in indices),
+                tuple(all_rows.values[index] for index in indices),
+                tuple(all_rows.intervals[index] for index in indices),
                 (),
             )
-            for name, rows in places.items()
+            for name, indices in rows_of_series.items()
         ]

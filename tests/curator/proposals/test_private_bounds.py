@@ -111,9 +111,9 @@ def test_no_outcome_is_more_than_e_to_the_epsilon_likelier(relation: str, tmp_pa
     spans = set()
     worst = Fraction(0)
     for noisy in product((-9, 1, 15), repeat=3):
-        span = search._chosen(np.array(noisy))
+        span = search._select_span(np.array(noisy))
         spans.add(span)
-        inside = search._inside(*(span or (None, None)))
+        inside = search._is_inside(*(span or (None, None)))
         for first, second in pairs:
             halves = [search.split.reading.split(world, inside) for world in (first, second)]
             loss = _loss(noisy, first, second) / scales[0]
@@ -185,7 +185,7 @@ def _sampler(search: StepSearch, exact: np.ndarray, worlds: list[np.ndarray]) ->
 
 
 def _ratio(search: StepSearch, drawn: Any, first: np.ndarray, second: np.ndarray) -> float:
-    inside = search._inside(drawn.first, drawn.last)
+    inside = search._is_inside(drawn.first, drawn.last)
     halves = [search.split.reading.split(world, inside) for world in (first, second)]
     loss = _loss(drawn.counts, first, second) / drawn.noise.scale
     return float(loss + _loss((drawn.inside, drawn.outside), *halves) / drawn.counter.scale)

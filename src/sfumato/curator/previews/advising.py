@@ -1,9 +1,7 @@
-"""Advice says which limit or bound makes the error of an answer, and what a tighter one would give: from the policy
-alone.
+"""Advise which limit or bound causes an answer's error, and what a tighter one would give: from the policy alone.
 
-Every figure is the forecast of the same question with one thing tightened, so it is what the question would really be
-told. What a tighter limit or bound leaves out of the data is bias, not noise: no range shows it, and nothing here knows
-it.
+Every figure is the forecast of the same question with one setting tightened. What a tighter limit or bound drops from
+the data is bias, not noise: no interval covers it, and it is unknown here.
 """
 
 from __future__ import annotations
@@ -26,11 +24,11 @@ from sfumato.policy import Type, Value
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import PROBABILITY, exact, percent, text
 
-_FEWER, _NARROWER = 4, 2
+_LIMIT_FACTOR, _BOUND_FACTOR = 4, 2
 """How many times tighter the limit is that is tried, and the bound."""
-_WORTH = Fraction(1, 2)
+_MIN_SHARE = Fraction(1, 2)
 """The share of the error that a limit must make to be spoken of."""
-_LEFT = 0.75
+_MAX_RATIO = 0.75
 """At most this part of the error may be left for a change to be worth telling."""
 _BIAS = "What a tighter limit or bound leaves out of the data is bias, which no ± shows."
 _NONE = "No limit or bound of one unit makes most of this error: a higher price or fewer columns would help."
@@ -46,7 +44,7 @@ Again = Callable[[Query, Limits], Widths]
 @codec.value("tip")
 @dataclass(frozen=True)
 class Tip:
-    """A tip names one limit or bound of a question, and what a tighter one gives."""
+    """One limit or bound of a question, and the effect of a tighter one."""
 
     cause: str
     """Such as "max_rows 20 makes 95 % of this error"."""
@@ -70,7 +68,7 @@ class Tip:
 @codec.value("advice")
 @dataclass(frozen=True)
 class Advice:
-    """Advice lists what makes most of a question's error, the largest share first."""
+    """What causes most of a question's error, the largest share first."""
 
     question: str
     price: str
@@ -82,17 +80,17 @@ class Advice:
             raise InvalidParameter("tips", self.tips, "a list of tips")
 
     def to_json(self) -> str:
-        """Write the advice as JSON text, with a kind and a version."""
+        """Serialize the advice as JSON text, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> Advice:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Write each tip, and below them what they do not say."""
+        """Each tip as text, followed by the caveat about bias."""
         return (*map(str, self.tips), _BIAS) if self.tips else (_NONE,)
 
     def __str__(self) -> str:
@@ -105,8 +103,8 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class _Tried:
-    """This is one change that was tried, with what the question would be told."""
+class _TriedChange:
+    """A change that was tried, with the forecast of the changed question."""
 
     cause: str
     share: Fraction
@@ -114,20 +112,20 @@ class _Tried:
     widths: Widths
 
     def helps(self, now: Widths) -> bool:
-        """Tell whether it is worth telling: whether much of the error would be gone."""
-        return min(_ratios(now, self.widths).values(), default=1.0) <= _LEFT
+        """Return whether the change removes enough of the error to be reported."""
+        return min(_ratios(now, self.widths).values(), default=1.0) <= _MAX_RATIO
 
     def tip(self, now: Widths, ranks: Collection[str], whole: Collection[str]) -> Tip:
-        """Tell of the column that gains most."""
+        """Return the tip for the column that gains most."""
         ratios = _ratios(now, self.widths)
-        column = min(ratios, key=lambda each: ratios[each])
+        column = min(ratios, key=lambda name: ratios[name])
         size = _size(now[column])
-        of = "" if size is None else f" in a group of {size:,}"
+        group_text = "" if size is None else f" in a group of {size:,}"
         before, after = (
             f"{width:,.0f} rows" if column in ranks else half_width(width, whole=column in whole)
             for width in (_number(now[column]), _number(self.widths[column]))
         )
-        return Tip(self.cause, self.share, self.change, column, before + of, after)
+        return Tip(self.cause, self.share, self.change, column, before + group_text, after)
 
 
 def advise(
@@ -139,34 +137,37 @@ def advise(
     ranks: Collection[str],
     whole: Collection[str],
 ) -> tuple[Tip, ...]:
-    """Compute the errors of a question as it is and with one limit or bound tightened at a time.
+    """Forecast a question as it is, and with one limit or bound tightened at a time.
 
-    ``again`` forecasts such a question. Of a limit it is also found what one row, or one group, of a unit would give:
-    what is gone then is its share. ``ranks`` names the columns whose half-width is in rows, and ``whole`` those of
-    whole numbers.
+    ``again`` forecasts a changed question. A limit's share is what a limit of one row, or one group, per unit
+    would remove. ``ranks`` names the columns whose half-width is in rows, and ``whole`` those of integers.
     """
-    now = again(query, limits)
-    of_limits = () if every_row else _tightenable(query, limits)
-    found = [
-        *(_of_limit(name, query, limits, now, again) for name in of_limits),
-        *(_of_bound(place, query, limits, now, again) for place in range(len(query.plan.measures))),
+    current = again(query, limits)
+    limit_names = () if every_row else _tightenable_limits(query, limits)
+    changes = [
+        *(_try_limit(name, query, limits, current, again) for name in limit_names),
+        *(_try_bound(index, query, limits, current, again) for index in range(len(query.plan.measures))),
     ]
-    tips = {each.change: each.tip(now, ranks, whole) for each in found if each is not None and each.helps(now)}
-    return tuple(sorted(tips.values(), key=lambda each: -each.share))
+    tips = {
+        change.change: change.tip(current, ranks, whole)
+        for change in changes
+        if change is not None and change.helps(current)
+    }
+    return tuple(sorted(tips.values(), key=lambda tip: -tip.share))
 
 
 def ladder(most: int) -> tuple[int, ...]:
-    """List 1, 2, 5, 10, 20, 50, … as far as a limit goes.
+    """List 1, 2, 5, 10, 20, 50, … up to a limit.
 
     >>> ladder(30)
     (1, 2, 5, 10, 20)
     """
     steps = (digit * 10**power for power in range(len(str(most))) for digit in (1, 2, 5))
-    return tuple(each for each in steps if each <= most)
+    return tuple(step for step in steps if step <= most)
 
 
-def _tightenable(query: Query, limits: Limits) -> Iterator[str]:
-    """Name the limits that can be tightened by themselves: those of groups only where there are groups."""
+def _tightenable_limits(query: Query, limits: Limits) -> Iterator[str]:
+    """Yield the limits that can be tightened by themselves: those of groups only where there are groups."""
     if limits.rows > 1:
         yield "rows"
     if query.plan.keys and 1 < limits.groups < limits.rows:
@@ -175,87 +176,94 @@ def _tightenable(query: Query, limits: Limits) -> Iterator[str]:
         yield "rows_per_group"
 
 
-def _of_limit(name: str, query: Query, limits: Limits, now: Widths, again: Again) -> _Tried | None:
-    most: int = getattr(limits, name)
-    to = ladder(max(1, most // _FEWER))[-1]
-    least, tighter = (_tried(query, _tightened(limits, name, value), again) for value in (1, to))
-    share = _gone(now, least)
-    if share < _WORTH:
+def _try_limit(name: str, query: Query, limits: Limits, current: Widths, again: Again) -> _TriedChange | None:
+    limit: int = getattr(limits, name)
+    tried_limit = ladder(max(1, limit // _LIMIT_FACTOR))[-1]
+    widths_at_one, widths = (
+        _forecast_change(query, _tighten(limits, name, value), again) for value in (1, tried_limit)
+    )
+    share = _improvement(current, widths_at_one)
+    if share < _MIN_SHARE:
         return None
-    policys = getattr(query.plan.limits, name) == most
-    called = f"{_POLICY[name]} {most:,}" if policys else f".limit({name}={most})"
-    return _Tried(f"{called} makes {percent(share)} of this error", share, f".limit({name}={to})", tighter)
+    is_policy_limit = getattr(query.plan.limits, name) == limit
+    limit_text = f"{_POLICY[name]} {limit:,}" if is_policy_limit else f".limit({name}={limit})"
+    return _TriedChange(
+        f"{limit_text} makes {percent(share)} of this error", share, f".limit({name}={tried_limit})", widths
+    )
 
 
-def _tightened(limits: Limits, name: str, value: int) -> Limits:
-    rows, groups, rows_per_group = (value if each == name else None for each in _POLICY)
+def _tighten(limits: Limits, name: str, value: int) -> Limits:
+    rows, groups, rows_per_group = (value if limit_name == name else None for limit_name in _POLICY)
     return limits.tighten(rows, groups, rows_per_group)
 
 
-def _of_bound(place: int, query: Query, limits: Limits, now: Widths, again: Again) -> _Tried | None:
-    """Try a sum or a mean of the same value held within a narrower range."""
-    measure = query.plan.measures[place]
-    if not isinstance(measure, (Sum, Mean)) or (narrow := _narrower(measure)) is None:
+def _try_bound(index: int, query: Query, limits: Limits, current: Widths, again: Again) -> _TriedChange | None:
+    """Try a sum or a mean of the same value clamped to a narrower range."""
+    measure = query.plan.measures[index]
+    if not isinstance(measure, (Sum, Mean)) or (narrowed := _narrower_bound(measure)) is None:
         return None
-    function, end, to = narrow
-    value = call(function, measure.value, literal(measure.value.domain.type, to))
-    measures = (*query.plan.measures[:place], replace(measure, value=value), *query.plan.measures[place + 1 :])
-    tighter = _tried(replace(query, plan=replace(query.plan, measures=measures)), limits, again)
-    cause = f"the {'upper' if function == 'LEAST' else 'lower'} bound {_written(end)} of {words(measure.value)}"
-    asked = "AVG" if isinstance(measure, Mean) else "SUM"
-    return _Tried(f"{cause} sets this error", _gone(now, tighter), f"{asked}({words(value)})", tighter)
+    function, end, bound = narrowed
+    value = call(function, measure.value, literal(measure.value.domain.type, bound))
+    measures = (*query.plan.measures[:index], replace(measure, value=value), *query.plan.measures[index + 1 :])
+    widths = _forecast_change(replace(query, plan=replace(query.plan, measures=measures)), limits, again)
+    cause = f"the {'upper' if function == 'LEAST' else 'lower'} bound {_format_bound(end)} of {words(measure.value)}"
+    aggregate = "AVG" if isinstance(measure, Mean) else "SUM"
+    return _TriedChange(
+        f"{cause} sets this error", _improvement(current, widths), f"{aggregate}({words(value)})", widths
+    )
 
 
-def _narrower(measure: Sum | Mean) -> tuple[str, Value, Value] | None:
-    """Say which end of a value's range to move, from where to where: the one that is farther from 0, or for a mean,
-    whose error follows the width of the range, the upper one.
+def _narrower_bound(measure: Sum | Mean) -> tuple[str, Value, Value] | None:
+    """Return which end of a value's range to move, from where to where.
+
+    It is the end farther from 0; for a mean, whose error follows the width of the range, the upper one.
     """
     domain, value = measure.value.domain, measure.value
     if domain.range is None or not (isinstance(value, Column) and isinstance(value.reference, Field)):
         return None
     if not value.reference.table:  # found in a subquery, where it has no name that could be written
         return None
-    low, high = (Fraction(each) for each in domain.range)  # type: ignore[arg-type]
-    upper = isinstance(measure, Mean) or abs(high) >= abs(low)
-    base, end = low if isinstance(measure, Mean) else Fraction(0), high if upper else low
-    to = _rounded(base + (end - base) / _NARROWER, whole=domain.type is Type.INTEGER)
-    if not low < to < high:
+    low, high = (Fraction(bound) for bound in domain.range)  # type: ignore[arg-type]
+    moves_upper = isinstance(measure, Mean) or abs(high) >= abs(low)
+    base, end = low if isinstance(measure, Mean) else Fraction(0), high if moves_upper else low
+    moved = _round_toward_zero(base + (end - base) / _BOUND_FACTOR, whole=domain.type is Type.INTEGER)
+    if not low < moved < high:
         return None
-    ends: list[Value] = [int(each) if domain.type is Type.INTEGER else each for each in (end, to)]
-    return "LEAST" if upper else "GREATEST", ends[0], ends[1]
+    ends: list[Value] = [int(bound) if domain.type is Type.INTEGER else bound for bound in (end, moved)]
+    return "LEAST" if moves_upper else "GREATEST", ends[0], ends[1]
 
 
-def _rounded(value: Fraction, *, whole: bool) -> Fraction:
-    """Round to two digits, toward 0: a bound that people would write."""
+def _round_toward_zero(value: Fraction, *, whole: bool) -> Fraction:
+    """Round to two digits toward 0, as people would write a bound."""
     if not value:
         return value
     unit = Fraction(10) ** (math.floor(math.log10(abs(value))) - 1)
     return math.trunc(value / unit) * unit if unit >= 1 or not whole else Fraction(math.trunc(value))
 
 
-def _written(value: Value) -> str:
+def _format_bound(value: Value) -> str:
     if isinstance(value, (int, Fraction)) and value == int(value):
         return f"{int(value):,}"
     return text(value) if isinstance(value, Fraction) else str(value)
 
 
-def _tried(query: Query, limits: Limits, again: Again) -> Widths:
-    """Compute its errors, or none where that way of asking is refused: it is no advice then."""
+def _forecast_change(query: Query, limits: Limits, again: Again) -> Widths:
+    """Forecast a changed question; empty where it is refused, which gives no advice."""
     try:
         return again(query, limits)
     except (Unsupported, InvalidParameter):
         return {}
 
 
-def _gone(now: Widths, then: Widths) -> Fraction:
-    """Say which part of the error would be gone, in whole hundredths, for the column that gains most."""
-    return Fraction(round(100 * (1 - min([1.0, *_ratios(now, then).values()]))), 100)
+def _improvement(current: Widths, changed: Widths) -> Fraction:
+    """Return the share of the error that would be removed, in percent steps, for the column that gains most."""
+    return Fraction(round(100 * (1 - min([1.0, *_ratios(current, changed).values()]))), 100)
 
 
-def _ratios(now: Widths, then: Widths) -> dict[str, float]:
-    """Say for every column with a finite error how many times its error it would have."""
-    found = {name: (_number(now[name]), _number(then[name])) for name in now if name in then}
-    return {name: after / before for name, (before, after) in found.items() if before and math.isfinite(before)}
+def _ratios(current: Widths, changed: Widths) -> dict[str, float]:
+    """Return the ratio of changed to current half-width of every column with a finite error."""
+    pairs = {name: (_number(current[name]), _number(changed[name])) for name in current if name in changed}
+    return {name: after / before for name, (before, after) in pairs.items() if before and math.isfinite(before)}
 
 
 def _size(width: Width) -> int | None:

@@ -43,40 +43,47 @@ from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows
 from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price
 
-_OFTEN, _RARELY = "0.95", "0.05"
+_USUALLY_SHOWN, _RARELY_SHOWN = "0.95", "0.05"
 """How often a group is shown that is said to be shown, and one that is said to be shown rarely."""
 
 
 def names(query: Query, found: tuple[int, ...]) -> str:
-    """Name the keys whose values are found, as they are written."""
+    """Format the keys whose values are discovered."""
     return ", ".join(words(query.plan.keys[index]) for index in found)
 
 
 def without_delta(query: Query, found: tuple[int, ...], catalog: Catalog) -> str:
-    """Say how to ask so that no δ is needed: by a public table that lists the values, if there is one."""
-    read = {each.name for index in found for each in columns(query.plan.keys[index]) if isinstance(each, Field)}
+    """Describe how to avoid a δ: by a public table that lists the values, if there is one."""
+    key_fields = {
+        reference.name
+        for index in found
+        for reference in columns(query.plan.keys[index])
+        if isinstance(reference, Field)
+    }
     for listing in catalog.tables.values():
-        named = sorted(read.intersection(listing.columns)) if listing.public else []
-        if named:
+        fields = sorted(key_fields.intersection(listing.columns)) if listing.public else []
+        if fields:
             return (
-                f"join the public table {listing.name} and group by {listing.name}.{named[0]}, which lists its values"
+                f"join the public table {listing.name} and group by {listing.name}.{fields[0]}, which lists its values"
             )
     return "declare the values in the policy, or join a public table that lists them and group by its column"
 
 
 def require_short(query: Query, found: tuple[int, ...]) -> None:
-    """Refuse keys of long texts: every one that rows hold is handed over before some of them are chosen."""
+    """Refuse long text keys: all key values in the rows are read before some are selected."""
     for index in found:
         key = query.plan.keys[index]
         if key.domain.letters > MOST_LETTERS:
-            shown = words(key)
-            rule = f"a group that is found in the data has at most {MOST_LETTERS:,} letters, and {shown} may have more"
-            fix = f"group by LEFT({shown}, {MOST_LETTERS}), or declare a max_length of {MOST_LETTERS} in the policy"
+            key_text = words(key)
+            rule = (
+                f"a group that is found in the data has at most {MOST_LETTERS:,} letters, and {key_text} may have more"
+            )
+            fix = f"group by LEFT({key_text}, {MOST_LETTERS}), or declare a max_length of {MOST_LETTERS} in the policy"
             raise Unsupported("long-unknown-keys", rule, fix=fix)
 
 
 def require_delta(keys: str, price: Price, budget: Budget, other: str) -> None:
-    """Refuse a price, or an account, without a δ: to show a value that one unit may hold alone needs one."""
+    """Refuse a price, or an account, without a δ: showing a value that one unit may hold alone needs one."""
     if not budget.delta:
         rule = f"the values of {keys} are not declared, and an account without a δ cannot find them in the data"
         raise Unsupported("unknown-keys", rule, fix=f"{other}: that needs no δ")
@@ -87,44 +94,47 @@ def require_delta(keys: str, price: Price, budget: Budget, other: str) -> None:
 
 
 def appearing(threshold: KeyThreshold) -> str:
-    """Say how large a group must be to be shown."""
-    size = int(threshold.error(_OFTEN))
-    return f"a group of {size:,} units is shown with {percent(_OFTEN)} confidence, a smaller one less often"
+    """Describe how large a group must be to be shown."""
+    size = int(threshold.error(_USUALLY_SHOWN))
+    return f"a group of {size:,} units is shown with {percent(_USUALLY_SHOWN)} confidence, a smaller one less often"
 
 
 def foretold(threshold: KeyThreshold, in_one_group: KeyThreshold | None, size: int | None) -> str:
-    """Say before anything is spent which groups will hardly be shown, that the price is spent even where none is, and
-    what shows smaller ones.
+    """Warn before the purchase which groups will hardly be shown, that the price is charged even where none is.
 
-    ``in_one_group`` is the threshold where a unit is in one group alone, if that can be asked; ``size`` is the number
-    of all units, where the policy declares it. Nothing here is of the data.
+    It also states what shows smaller groups. ``in_one_group`` is the threshold where a unit is in one group alone, if
+    that can be requested; ``size`` is the declared number of units. Nothing here depends on the data.
     """
-    least = int(threshold.error(_RARELY))
-    found = [] if least < 2 else [f"A group of fewer than {least:,} units is shown less than 1 time in 20."]
-    if size is not None and size < int(threshold.error(_OFTEN)):
-        found.append(f"The policy declares {size:,} units in all, so there may be no group to show.")
-    found.append("An answer without any group has cost its price, too.")
-    lower = (
+    rarely_shown_size = int(threshold.error(_RARELY_SHOWN))
+    sentences = (
+        []
+        if rarely_shown_size < 2
+        else [f"A group of fewer than {rarely_shown_size:,} units is shown less than 1 time in 20."]
+    )
+    if size is not None and size < int(threshold.error(_USUALLY_SHOWN)):
+        sentences.append(f"The policy declares {size:,} units in all, so there may be no group to show.")
+    sentences.append("An answer without any group has cost its price, too.")
+    one_group_text = (
         ""
         if in_one_group is None
-        else f", and so does .limit(groups=1): from {int(in_one_group.error(_OFTEN)):,} units on"
+        else f", and so does .limit(groups=1): from {int(in_one_group.error(_USUALLY_SHOWN)):,} units on"
     )
-    return " ".join([*found, f"A larger ε or δ shows smaller groups{lower}."])
+    return " ".join([*sentences, f"A larger ε or δ shows smaller groups{one_group_text}."])
 
 
 def adds_up(query: Query) -> bool:
-    """Tell whether noisy rows are put together: what is then said is of the groups that are shown alone."""
-    finishes = (query.finish, *(each.finish for each in query.outer))
-    return any(each.totals for each in query.outer) or any(each.windows for each in finishes)
+    """Return whether noisy rows are combined: notes then cover the shown groups alone."""
+    finishes = (query.finish, *(outer.finish for outer in query.outer))
+    return any(each.totals for each in query.outer) or any(outer.windows for outer in finishes)
 
 
 def notes(threshold: KeyThreshold, shown: int, most: int, *, together: bool = False) -> tuple[str, ...]:
-    """Say what an answer says of the groups it shows, from those alone; ``together`` where it puts them together."""
-    found = [f"Groups are found in the data: {appearing(threshold)}."]
-    found += [_TOGETHER] if together else []
-    found += ["No group has enough units to be shown."] if not shown else []
-    found += [f"An answer has at most {most:,} groups, and there may be more than these."] if shown >= most else []
-    return tuple(found)
+    """Return the notes of an answer with discovered groups; ``together`` where it combines them."""
+    sentences = [f"Groups are found in the data: {appearing(threshold)}."]
+    sentences += [_TOGETHER] if together else []
+    sentences += ["No group has enough units to be shown."] if not shown else []
+    sentences += [f"An answer has at most {most:,} groups, and there may be more than these."] if shown >= most else []
+    return tuple(sentences)
 
 
 _TOGETHER = (
@@ -139,7 +149,7 @@ _DIGITS = 4
 @codec.value("operator")
 @dataclass(frozen=True)
 class Operator:
-    """An operator is one step of a question."""
+    """One step of an explained question."""
 
     name: str
     what: str
@@ -152,7 +162,7 @@ class Operator:
 @codec.value("explanation")
 @dataclass(frozen=True)
 class Explanation:
-    """An explanation says what a question would do at a price: as text, as a table in notebooks, as JSON."""
+    """What a question would do at a price: as text, as a table in notebooks, as JSON."""
 
     question: str
     price: str
@@ -169,27 +179,30 @@ class Explanation:
             raise InvalidParameter("operators", self.operators, "a list of at least one operator")
 
     def to_json(self) -> str:
-        """Write the explanation as JSON text, with a kind and a version."""
+        """Serialize the explanation as JSON text, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> Explanation:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
     def __str__(self) -> str:
-        width = max(len(each.name) for each in self.operators)
-        lines = [f"{each.name:<{width}}  {each.what}\n{'':<{width}}    {each.effect}" for each in self.operators]
-        noted = [f"{'warning':<{width}}  {each}" for each in self.warnings]
+        width = max(len(operator.name) for operator in self.operators)
+        lines = [
+            f"{operator.name:<{width}}  {operator.what}\n{'':<{width}}    {operator.effect}"
+            for operator in self.operators
+        ]
+        warning_lines = [f"{'warning':<{width}}  {warning}" for warning in self.warnings]
         advice = [f"{'advice':<{width}}  {self.advice}"] if self.advice else []
-        return "\n".join([f"at {self.price}:", *lines, f"{'chosen':<{width}}  {self.reason}", *advice, *noted])
+        return "\n".join([f"at {self.price}:", *lines, f"{'chosen':<{width}}  {self.reason}", *advice, *warning_lines])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = [(each.name, each.what, each.effect) for each in self.operators]
-        said = (f"chosen: {self.reason}", self.advice, *(f"warning: {each}" for each in self.warnings))
-        return table((), rows, caption=f"at {self.price}") + paragraphs(said)
+        rows = [(operator.name, operator.what, operator.effect) for operator in self.operators]
+        notes = (f"chosen: {self.reason}", self.advice, *(f"warning: {warning}" for warning in self.warnings))
+        return table((), rows, caption=f"at {self.price}") + paragraphs(notes)
 
 
 def explain(
@@ -202,46 +215,50 @@ def explain(
     confidence: Number = "0.95",
     found: tuple[str, str] | None = None,
 ) -> Explanation:
-    """Explain what a question with at most so many groups does at a price; ``found`` says which keys are found in the
-    data and how to do without.
+    """Explain what a question with at most ``most`` groups does at a price.
+
+    ``found`` holds the names of discovered keys, and how to avoid discovery.
     """
-    operators = [*sources(query, policy), *_limits(prepared), _group(query, most, found)]
-    operators += [] if found is None else [_select(prepared, *found)]
+    operators = [*sources(query, policy), *_limit_operators(prepared), _group_operator(query, most, found)]
+    operators += [] if found is None else [_selection_operator(prepared, *found)]
     rows = answer_rows(query.finish.sets, groups, len(query.plan.keys))
-    picked = picks(query)
-    sure = f"with {percent(confidence)} confidence{', all at once since rows are picked by them' if picked else ''}"
+    selects_rows = picks(query)
+    joint_note = ", all at once since rows are picked by them" if selects_rows else ""
+    coverage = f"with {percent(confidence)} confidence{joint_note}"
     shares = prepared.split.shares
     for scaled, mechanism, share in zip(prepared.bounded.noised, prepared.mechanisms, shares[0], strict=False):
         shown_rows = len(rows.keys) if rows.sums else most
-        together = max(1, simultaneous(query, shown_rows) if picked else scaled.coordinates)
-        width = mechanism.error(confidence, together) * scaled.unit_value + scaled.rounding
-        operators.append(Operator("measure", measured(scaled.measure), _sensitivity(scaled)))
-        on = f" on each of its {scaled.coordinates} sums" if scaled.coordinates > 1 else ""
+        joint_draws = max(1, simultaneous(query, shown_rows) if selects_rows else scaled.coordinates)
+        width = mechanism.error(confidence, joint_draws) * scaled.unit_value + scaled.rounding
+        operators.append(Operator("measure", measured(scaled.measure), _sensitivity_text(scaled)))
+        per_sum = f" on each of its {scaled.coordinates} sums" if scaled.coordinates > 1 else ""
         operators.append(
             Operator(
                 "noise",
                 mechanism.words(scaled.unit_value, _DIGITS),
-                f"±{shown(float(width))}{on} {sure}, for {_share(share, 'the price')}",
+                f"±{shown(float(width))}{per_sum} {coverage}, for {_share_text(share, 'the price')}",
             )
         )
-        operators += _subtotals(scaled, mechanism, rows, confidence, together)
-    for part, measurements, own in zip(prepared.others, prepared.measured[1:], shares[1:], strict=True):
-        what, effect = part.words(measurements, confidence)
-        name, price = "noise" if part.noisy else "choice", _share(sum(own, Fraction(0)), "the price")
-        operators.append(Operator(name, what, f"{effect}, for {price}"))
-    operators += _split(query, prepared)
-    first, *others = table_names(query)
-    operators.append(_finish(query.finish, first))
-    operators += [_outer(each, meant) for each, meant in zip(query.outer, others, strict=True)]
+        operators += _subtotal_operators(scaled, mechanism, rows, confidence, joint_draws)
+    for part, measurements, part_shares in zip(prepared.others, prepared.measured[1:], shares[1:], strict=True):
+        description, effect = part.words(measurements, confidence)
+        name, price = "noise" if part.noisy else "choice", _share_text(sum(part_shares, Fraction(0)), "the price")
+        operators.append(Operator(name, description, f"{effect}, for {price}"))
+    operators += _split_operators(query, prepared)
+    first_names, *outer_names = table_names(query)
+    operators.append(_finish_operator(query.finish, first_names))
+    operators += [
+        _outer_operator(outer, reference_names) for outer, reference_names in zip(query.outer, outer_names, strict=True)
+    ]
     return Explanation(text, str(prepared.price), tuple(operators), prepared.reason, ())
 
 
 def sources(query: Query, policy: Policy) -> list[Operator]:
     """Explain where the rows come from, step by step."""
-    found = []
+    operators = []
     for node in reversed(list(relations(query.plan.source))):
         if isinstance(node, Scan):
-            found.append(
+            operators.append(
                 Operator(
                     "scan",
                     node.table,
@@ -249,67 +266,71 @@ def sources(query: Query, policy: Policy) -> list[Operator]:
                 )
             )
         elif isinstance(node, Join):
-            compared = [*(("=", made, column) for made, column in node.pairs), *node.bands]
-            on = ", ".join(f"{words(made)} {test} {column}" for test, made, column in compared)
+            conditions = [*(("=", expression, column) for expression, column in node.pairs), *node.bands]
+            join_text = ", ".join(f"{words(expression)} {test} {column}" for test, expression, column in conditions)
             most = many(node.multiplicity, "row")
-            found.append(Operator("join", f"{node.table} on {on}", f"public; one row becomes at most {most}"))
+            operators.append(
+                Operator("join", f"{node.table} on {join_text}", f"public; one row becomes at most {most}")
+            )
         elif isinstance(node, Unnest):
             most = many(node.most, "row")
-            found.append(Operator("unnest", str(node.items), f"one row becomes at most {most}, one for each item"))
+            operators.append(Operator("unnest", str(node.items), f"one row becomes at most {most}, one for each item"))
         elif isinstance(node, Filter):
-            found.append(Operator("filter", words(node.predicate), "free: decided row by row"))
+            operators.append(Operator("filter", words(node.predicate), "free: decided row by row"))
         elif isinstance(node, PerUnit):
-            found.append(_per_unit(node))
+            operators.append(_per_unit_operator(node))
         elif isinstance(node, Window):
-            results = [f"{window_words(made)}{_between(made.domain)}" for _, made in node.functions]
-            found.append(Operator("window", ", ".join(results), "free: from the unit's own rows alone"))
+            results = [f"{window_words(function)}{_range_text(function.domain)}" for _, function in node.functions]
+            operators.append(Operator("window", ", ".join(results), "free: from the unit's own rows alone"))
         elif isinstance(node, Cut):
-            found.append(Operator("cut", f"{many(node.rows, 'row')} of one unit", "more are left out by a secret hash"))
+            operators.append(
+                Operator("cut", f"{many(node.rows, 'row')} of one unit", "more are left out by a secret hash")
+            )
         elif isinstance(node, (UnitJoin, SemiJoin)):
-            found.append(_meeting(node))
+            operators.append(_private_join(node))
         elif isinstance(node, Union):
-            found.append(Operator("union", many(len(node.members), "part"), "free: one after the other"))
-    return found
+            operators.append(Operator("union", many(len(node.members), "part"), "free: one after the other"))
+    return operators
 
 
-def _meeting(node: UnitJoin | SemiJoin) -> Operator:
-    """Explain how private tables meet: within one unit, and by what else."""
-    by = [f"{words(first)} = {words(second)}" for first, second in node.pairs]
-    on = " and ".join(["the unit", *by, *([] if node.condition is None else [words(node.condition)])])
+def _private_join(node: UnitJoin | SemiJoin) -> Operator:
+    """Explain a join of private tables: within one unit, and on further conditions."""
+    equalities = [f"{words(first)} = {words(second)}" for first, second in node.pairs]
+    condition = " and ".join(["the unit", *equalities, *([] if node.condition is None else [words(node.condition)])])
     if isinstance(node, SemiJoin):
-        kept = "rows without a match" if node.anti else "rows with a match"
-        return Operator("test", f"{kept} on {on}", "free: from the unit's own rows alone")
-    most = "" if node.most_rows is None else f": at most {many(node.most_rows, 'row')} of one unit"
-    kept = ", rows without a match kept" if node.outer else ""
-    return Operator("unit join", f"on {on}{kept}", f"a unit's rows beside its own alone{most}")
+        kept_rows = "rows without a match" if node.anti else "rows with a match"
+        return Operator("test", f"{kept_rows} on {condition}", "free: from the unit's own rows alone")
+    row_limit = "" if node.most_rows is None else f": at most {many(node.most_rows, 'row')} of one unit"
+    kept_rows = ", rows without a match kept" if node.outer else ""
+    return Operator("unit join", f"on {condition}{kept_rows}", f"a unit's rows beside its own alone{row_limit}")
 
 
-def _per_unit(node: PerUnit) -> Operator:
-    by = "".join(f" and {words(key)}" for _, key in node.keys)
-    results = [f"{unit_words(measure)}{_between(measure.domain)}" for _, measure in node.results]
-    return Operator("per unit", ", ".join(results) or "nothing", f"one row for each unit{by}; no row is left out")
+def _per_unit_operator(node: PerUnit) -> Operator:
+    key_text = "".join(f" and {words(key)}" for _, key in node.keys)
+    results = [f"{unit_words(measure)}{_range_text(measure.domain)}" for _, measure in node.results]
+    return Operator("per unit", ", ".join(results) or "nothing", f"one row for each unit{key_text}; no row is left out")
 
 
-def _between(domain: Domain) -> str:
+def _range_text(domain: Domain) -> str:
     if domain.range is None:
         return ""
     low, high = (number(end) if isinstance(end, Fraction) else str(end) for end in domain.range)
     return f" in [{low}, {high}]"
 
 
-def _limits(prepared: Prepared) -> list[Operator]:
-    """Explain how one unit is limited: in the totals, and in what is measured beside them."""
+def _limit_operators(prepared: Prepared) -> list[Operator]:
+    """Explain the contribution limits of totals and of other parts, each once."""
     return list(dict.fromkeys(map(limited, prepared.used)))
 
 
 def limited(bounded: BoundedPlan) -> Operator:
-    """Explain how many rows of one unit count, and what becomes of the others."""
+    """Explain how many rows of one unit count, and what happens to the others."""
     if bounded.strategy is not Strategy.WHOLE or bounded.every_row:
-        return Operator("limit", enforced(bounded), _HOW[bounded.strategy])
+        return Operator("limit", enforced(bounded), _STRATEGY_EFFECTS[bounded.strategy])
     return Operator("limit", enforced(bounded), "every unit has one row: nothing to limit")
 
 
-_HOW = {
+_STRATEGY_EFFECTS = {
     Strategy.WHOLE: "every row is a unit: nothing to limit",
     Strategy.REWEIGHT: "rows of a unit with more are weighted down, so that together they count as many as allowed",
     Strategy.CLIP_L1: "a unit's contributions are scaled down to the allowed sum of sizes",
@@ -318,23 +339,23 @@ _HOW = {
 }
 
 
-def _group(query: Query, groups: int, found: tuple[str, str] | None) -> Operator:
+def _group_operator(query: Query, groups: int, found: tuple[str, str] | None) -> Operator:
     keys = query.plan.keys
     if not keys:
         return Operator("group", "all rows", "one group")
-    listed = f"{many(groups, 'group')}, from the policy or public tables alone, empty ones too"
+    effect = f"{many(groups, 'group')}, from the policy or public tables alone, empty ones too"
     if found is not None:
-        listed = (
+        effect = (
             f"at most {many(groups, 'group')}: each value of {found[0]} that is shown, with all values of the others"
         )
-    return Operator("group", ", ".join(words(key) for key in keys), listed)
+    return Operator("group", ", ".join(words(key) for key in keys), effect)
 
 
-def _select(prepared: Prepared, keys: str, otherwise: str) -> Operator:
-    """Explain which values are shown, for what part of the price."""
+def _selection_operator(prepared: Prepared, keys: str, otherwise: str) -> Operator:
+    """Explain which values are shown, and the share of the price."""
     threshold = prepared.selection
     assert threshold is not None
-    epsilon = _share(prepared.split.shares[0][-1], "ε", "all of ε")
+    epsilon = _share_text(prepared.split.shares[0][-1], "ε", "all of ε")
     delta = "all of δ" if threshold.delta == prepared.price.delta else "half of δ"
     return Operator(
         "select",
@@ -343,53 +364,59 @@ def _select(prepared: Prepared, keys: str, otherwise: str) -> Operator:
     )
 
 
-def _share(share: Fraction, price: str, whole: str | None = None) -> str:
-    """Say which part of a price is paid: 1/3 of it, or 37 % of it."""
+def _share_text(share: Fraction, price: str, whole: str | None = None) -> str:
+    """Format a share of a price: 1/3 of it, or 37 % of it."""
     if share == 1:
         return whole or f"the whole {price.removeprefix('the ')}"
     return f"{share} of {price}" if share.numerator == 1 else f"{shown(100 * float(share), 3)} % of {price}"
 
 
-def _split(query: Query, prepared: Prepared) -> list[Operator]:
-    """Explain an uneven split: how wrong each number is with it, and would be with an even one."""
+def _split_operators(query: Query, prepared: Prepared) -> list[Operator]:
+    """Explain an uneven split: the relative error of each result with it, and with an even one."""
     split = prepared.split
     if split.even:
         return []
-    asked = [measured(each) for each in query.plan.measures]
-    told = zip(asked, split.times, split.evenly, strict=True)
-    each = "; ".join(f"{name} {shown(times, 3)} times ({shown(same, 3)} times evenly)" for name, times, same in told)
-    return [Operator("split", "the price, for the least error of what is asked", f"the error alone: {each}")]
+    measures = [measured(error_text) for error_text in query.plan.measures]
+    errors = zip(measures, split.times, split.evenly, strict=True)
+    error_text = "; ".join(
+        f"{name} {shown(times, 3)} times ({shown(evenly, 3)} times evenly)" for name, times, evenly in errors
+    )
+    return [Operator("split", "the price, for the least error of what is asked", f"the error alone: {error_text}")]
 
 
-def _subtotals(
-    scaled: ScaledMeasure, mechanism: Additive, rows: AnswerRows, confidence: Number, together: int
+def _subtotal_operators(
+    scaled: ScaledMeasure, mechanism: Additive, rows: AnswerRows, confidence: Number, joint_draws: int
 ) -> list[Operator]:
-    """Explain what subtotals add: their noise is that of their groups together."""
+    """Explain subtotals: their noise is the sum of their groups' noise."""
     if not rows.sums:
         return []
-    most = int(rows.terms.max())
-    width = mechanism.sum_error(most, confidence, together) * scaled.unit_value + most * scaled.rounding
-    what = f"sums of up to {many(most, 'group')}"
-    return [Operator("subtotals", what, f"±{shown(float(width))} on the longest; free: made of the noisy groups")]
+    longest_sum = int(rows.terms.max())
+    width = (
+        mechanism.sum_error(longest_sum, confidence, joint_draws) * scaled.unit_value + longest_sum * scaled.rounding
+    )
+    description = f"sums of up to {many(longest_sum, 'group')}"
+    return [
+        Operator("subtotals", description, f"±{shown(float(width))} on the longest; free: made of the noisy groups")
+    ]
 
 
-def _outer(query: Outer, meant: Mapping[Reference, str]) -> Operator:
-    found = _finish(query.finish, meant)
-    picked = [] if query.where is None else [f"where {words(query.where, meant)}"]
-    return replace(found, name="outer", what=", ".join([*picked, found.what]))
+def _outer_operator(query: Outer, reference_names: Mapping[Reference, str]) -> Operator:
+    operator = _finish_operator(query.finish, reference_names)
+    condition = [] if query.where is None else [f"where {words(query.where, reference_names)}"]
+    return replace(operator, name="outer", what=", ".join([*condition, operator.what]))
 
 
-def _sensitivity(scaled: ScaledMeasure) -> str:
-    change = scaled.sensitivity
-    known = bounds(scaled)
-    most, once = (shown(float(each * scaled.unit_value), _DIGITS) for each in (change.l1, change.linf))
-    size = f"one unit moves {scaled.measure.noised} by at most {most} in all, {once} in a group"
-    return f"{known}; {size}" if known else size
+def _sensitivity_text(scaled: ScaledMeasure) -> str:
+    sensitivity = scaled.sensitivity
+    bounds_text = bounds(scaled)
+    in_all, in_group = (shown(float(norm * scaled.unit_value), _DIGITS) for norm in (sensitivity.l1, sensitivity.linf))
+    effect = f"one unit moves {scaled.measure.noised} by at most {in_all} in all, {in_group} in a group"
+    return f"{bounds_text}; {effect}" if bounds_text else effect
 
 
-def _finish(finish: Finish, meant: Mapping[Reference, str]) -> Operator:
-    clauses = [f"{each.name} = {words(each.expression, meant)}" for each in finish.outputs]
-    clauses += [f"having {words(finish.having, meant)}"] if finish.having is not None else []
+def _finish_operator(finish: Finish, reference_names: Mapping[Reference, str]) -> Operator:
+    clauses = [f"{output.name} = {words(output.expression, reference_names)}" for output in finish.outputs]
+    clauses += [f"having {words(finish.having, reference_names)}"] if finish.having is not None else []
     clauses += ["ordered"] if finish.order else []
     clauses += [f"at most {finish.limit} rows"] if finish.limit is not None else []
     return Operator("finish", ", ".join(clauses), "free: works on noisy numbers alone")

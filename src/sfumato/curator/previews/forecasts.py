@@ -1,10 +1,7 @@
-"""A forecast says how wrong an answer will be before it is bought: free, from the policy alone.
+"""Forecast the error of an answer before it is bought: free, from the policy alone.
 
-A forecast of marginals is read without the planner that made it.
-
-The least price for a wanted accuracy is found by trying prices; what has no half-width cannot be asked for one.
-
-The error of an answer is drawn against its price, before anything is spent.
+The least price for an accuracy goal is found by search; a result without a half-width cannot have a goal. The error can
+be plotted against the price. A forecast of marginals is read without the planner that made it.
 """
 
 from __future__ import annotations
@@ -52,7 +49,7 @@ SIZES = (100, 1_000, 10_000)
 @codec.value("forecast")
 @dataclass(frozen=True)
 class Forecast:
-    """A forecast gives the half-width of each column of an answer: a number, or one for each of several group sizes."""
+    """The half-width of each column of an answer: one number, or one for each of several group sizes."""
 
     columns: Mapping[str, Width] = field(metadata=codec.MAPPING)
     confidence: Fraction
@@ -81,7 +78,7 @@ class Forecast:
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
         if not isinstance(self.columns, Mapping):
             raise InvalidParameter("columns", self.columns, "half-widths by column")
-        object.__setattr__(self, "columns", {name: _width(each, name) for name, each in self.columns.items()})
+        object.__setattr__(self, "columns", {name: _width(width, name) for name, width in self.columns.items()})
         if not isinstance(self.chosen, Mapping) or set(map(type, self.chosen.values())) - {str}:
             raise InvalidParameter("chosen", self.chosen, "sentences by column")
         object.__setattr__(self, "chosen", dict(self.chosen))
@@ -90,47 +87,47 @@ class Forecast:
         return self.columns[name]
 
     def to_json(self) -> str:
-        """Write the forecast as JSON text; a half-width without an end is "Infinity"."""
+        """Serialize the forecast as JSON text; an infinite half-width is "Infinity"."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> Forecast:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
     def parts(self) -> list[str]:
-        """Write each column with its half-width, in its own terms or in rows, or how good a choice is, as text."""
+        """Return each column with its half-width, in its unit or in rows, or the quality of a selection, as text."""
         widths = [f"{printable(name)} {self._width(name)}" for name in self.columns]
-        return [*widths, *(f"{printable(name)}: {said}" for name, said in self.chosen.items())]
+        return [*widths, *(f"{printable(name)}: {quality}" for name, quality in self.chosen.items())]
 
     def rows(self) -> list[tuple[str, str]]:
-        """Write each column beside its half-width, or how good a choice is, in words."""
+        """Return each column beside its half-width, or the quality of a selection, as text."""
         return [*((name, self._width(name)) for name in self.columns), *self.chosen.items()]
 
     def _width(self, name: str) -> str:
         width = self.columns[name]
-        ranked = name in self.ranks and isinstance(width, float)
-        return f"within {width:,.0f} rows of its rank" if ranked else shown(width, whole=name in self.whole)
+        is_rank_error = name in self.ranks and isinstance(width, float)
+        return f"within {width:,.0f} rows of its rank" if is_rank_error else shown(width, whole=name in self.whole)
 
     def __str__(self) -> str:
         parts = self.parts()
-        said = [*(["; ".join(parts)] if parts else []), *([self.free] if self.free else [])]
-        return "\n".join([*said, *(f"warning: {each}" for each in self.warnings)])
+        lines = [*(["; ".join(parts)] if parts else []), *([self.free] if self.free else [])]
+        return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         rows = self.rows()
         verdict = "the account would accept it now" if self.accepted else "the account would REFUSE it now"
-        told = "an answer as good was bought before: it is free" if self.stored else verdict
-        sure = f"at {self.price}, with {percent(self.confidence)} confidence; {told}"
-        warnings = (f"warning: {each}" for each in self.warnings)
-        return table(("column", "error"), rows) + paragraphs([sure, self.free, *warnings])
+        verdict_text = "an answer as good was bought before: it is free" if self.stored else verdict
+        summary = f"at {self.price}, with {percent(self.confidence)} confidence; {verdict_text}"
+        warnings = (f"warning: {warning}" for warning in self.warnings)
+        return table(("column", "error"), rows) + paragraphs([summary, self.free, *warnings])
 
 
 def supposed(query: Query) -> tuple[str, ...]:
-    """Say for which values half-widths of spreads and pairs were computed: others are known less well, or better."""
-    if any(isinstance(each, (Variance, Pairs)) for each in query.plan.measures):
+    """State for which values the half-widths of spreads and pairs were computed."""
+    if any(isinstance(measure, (Variance, Pairs)) for measure in query.plan.measures):
         return (
             "The half-widths of spreads, correlations and lines are of values spread evenly over their declared range: "
             "where values lie closer together, as most do, expect several times as much, or declare narrower bounds.",
@@ -138,10 +135,10 @@ def supposed(query: Query) -> tuple[str, ...]:
     return ()
 
 
-def _width(found: Any, name: str) -> Width:
-    if isinstance(found, Mapping):
-        return {whole(size, name, at_least=1): codec.real(each, name) for size, each in found.items()}
-    return codec.real(found, name)
+def _width(width: Any, name: str) -> Width:
+    if isinstance(width, Mapping):
+        return {whole(size, name, at_least=1): codec.real(half, name) for size, half in width.items()}
+    return codec.real(width, name)
 
 
 def half_widths(
@@ -153,25 +150,25 @@ def half_widths(
     confidence: Number,
     size: int | None,
 ) -> dict[str, Width]:
-    """Give every numeric column's half-width at this confidence: of the widest row, where there are subtotals.
+    """Return every numeric column's half-width at this confidence: of the widest row, where there are subtotals.
 
-    A column whose width depends on what is in the group is evaluated as if a group held so many rows, spread evenly
-    over the range of what is averaged, and added up at the middle of its range.
+    A column whose width depends on the group's content is evaluated for hypothetical groups of several sizes, with
+    values spread evenly over the measured range, and sums at the middle of their range.
     """
     level = exact(confidence, "confidence", CONFIDENCE)
     sizes = (size,) if size is not None else SIZES
-    found = [_widths(query, prepared, made, groups, most, level, each) for each in sizes]
+    widths_by_size = [_widths(query, prepared, made, groups, most, level, group_size) for group_size in sizes]
     ranks = by_column(query, forecast_ranks(prepared, made, level))
     columns: dict[str, Width] = {}
-    for name in found[0]:
-        widths = [each[name] for each in found]
-        plain = all(math.isclose(each, widths[0], rel_tol=1e-9) for each in widths)
-        columns[name] = max(widths) if plain else dict(zip(sizes, widths, strict=True))
+    for name in widths_by_size[0]:
+        widths = [column_widths[name] for column_widths in widths_by_size]
+        is_constant = all(math.isclose(width, widths[0], rel_tol=1e-9) for width in widths)
+        columns[name] = max(widths) if is_constant else dict(zip(sizes, widths, strict=True))
     return columns | {name: rows for name, rows in ranks.items() if name in columns}
 
 
 def forecast_ranks(prepared: Prepared, made: Sequence[Made], confidence: Number) -> tuple[float | None, ...]:
-    """Bound for everything that is asked how many rows its rank is off; None where nothing is chosen by ranks."""
+    """Bound the rank error of every result; None where nothing is selected by rank."""
     return rank_errors(Measured(scales(prepared), results(prepared, made), ()), confidence)
 
 
@@ -184,60 +181,60 @@ def _widths(
     level: Fraction,
     size: int,
 ) -> dict[str, float]:
-    """Measure a stand-in for the data: groups of so many rows, without noise, with the ranges of noise.
+    """Evaluate the question on hypothetical groups of so many rows, without noise but with its intervals.
 
-    One group is enough, or one for each grouping set, unless rows are put together by windows or an outer SELECT. How
-    wide these are is not known where groups are found in the data: it depends on how many are shown.
+    One group is enough, or one for each grouping set, unless rows are combined by windows or an outer SELECT. Those
+    widths are unknown where groups are discovered: they depend on how many are shown.
     """
-    sets, apart, width = query.finish.sets, not (query.finish.windows or query.outer), len(query.plan.keys)
-    if not apart and most > len(groups):
+    sets, is_rowwise, width = query.finish.sets, not (query.finish.windows or query.outer), len(query.plan.keys)
+    if not is_rowwise and most > len(groups):
         return {}
-    rows = one_row_per_set(sets, groups, width) if apart else answer_rows(sets, groups, width)
-    count = 1 if apart else len(groups)
+    rows = one_row_per_set(sets, groups, width) if is_rowwise else answer_rows(sets, groups, width)
+    count = 1 if is_rowwise else len(groups)
     numbers = (number for part in prepared.parts for number in part.supposed(size))
-    drawn = tuple((number,) * count for number in numbers)
-    measured = Measured(scales(prepared), results(prepared, made), drawn)
-    every = len(answer_rows(sets, groups, width).keys) if sets else most
-    together = simultaneous(query, every) if picks(query) else None
+    totals = tuple((number,) * count for number in numbers)
+    measured = Measured(scales(prepared), results(prepared, made), totals)
+    row_count = len(answer_rows(sets, groups, width).keys) if sets else most
+    joint_draws = simultaneous(query, row_count) if picks(query) else None
     estimates = estimating(measured, level, rows)
-    shown, parts = parted(replace(query, finish=Finish(query.finish.outputs)) if apart else query)
+    rewritten, parts = parted(replace(query, finish=Finish(query.finish.outputs)) if is_rowwise else query)
     rows = replace(rows, keys=[(*key, *(None,) * len(parts)) for key in rows.keys], width=width + len(parts))
-    finished = finish(shown, rows, lambda parts: estimates(together or parts), joint=False)
+    finished = finish(rewritten, rows, lambda draws: estimates(joint_draws or draws), joint=False)
     return {
         output.name: float(np.nanmax([column.high - column.value, column.value - column.low]))
-        + _rounding(output.expression, measured, int(rows.terms.max() if apart else 1 + len(rows.keys)))
+        + _rounding(output.expression, measured, int(rows.terms.max() if is_rowwise else 1 + len(rows.keys)))
         for output, column in zip(query.outputs, finished.columns, strict=True)
         if isinstance(column, Numbers) and not np.isnan(column.value).all()
     }
 
 
 def _rounding(expression: Expression, measured: Measured, terms: int) -> float:
-    """Say how far the number that is shown may lie from the one that was drawn.
+    """Return the largest rounding error between a drawn and a shown number.
 
-    Weighted counts are drawn in parts of one and shown as the nearest whole number, which moves each by up to a half; a
-    total is the sum of what is shown.
+    Weighted counts are drawn in fractions and shown as the nearest integer, which moves each by up to a half; a total
+    is the sum of what is shown.
     """
-    parted = [each.unit_value.denominator > 1 for each in measured.scales]
-    fractional = [any(parted[scale] for scale in each.scales) for each in measured.results]
-    read = [
+    is_fractional_scale = [scale.unit_value.denominator > 1 for scale in measured.scales]
+    is_fractional = [any(is_fractional_scale[scale] for scale in result.scales) for result in measured.results]
+    result_indices = [
         node.reference.index for node in walk(expression) if isinstance(node, Column) and type(node.reference) is Result
     ]
-    if expression.domain.type is not Type.INTEGER or not any(fractional):
+    if expression.domain.type is not Type.INTEGER or not any(is_fractional):
         return 0.0
     if terms > 1:
         return terms / 2
-    return 0.5 if any(fractional[index] for index in read) else 0.0
+    return 0.5 if any(is_fractional[index] for index in result_indices) else 0.0
 
 
 def shown(width: Width, *, whole: bool) -> str:
-    """Write a half-width, or one for each group size: of a column of whole numbers as answers have it."""
+    """Format a half-width, or one per group size; that of an integer column as in answers."""
     if isinstance(width, Mapping):
         return ", ".join(f"{half_width(value, whole=whole)} in a group of {size:,}" for size, value in width.items())
     return half_width(width, whole=whole)
 
 
 def half_width(width: float, *, whole: bool) -> str:
-    """Write one half-width in a few digits; that of a whole number is whole, and rounded up.
+    """Format one half-width in a few digits; that of an integer is rounded up to an integer.
 
     >>> half_width(30.46, whole=True), half_width(30.46, whole=False)
     ('±31', '±30.46')
@@ -252,7 +249,7 @@ SHOWN_PLAN = 24
 @codec.value("marginals-forecast")
 @dataclass(frozen=True)
 class MarginalsForecast:
-    """A forecast of marginals gives the half-width of every cell of each of them, before they are bought."""
+    """The half-width of every cell of each marginal, before they are bought."""
 
     sets: tuple[tuple[str, ...], ...]
     widths: tuple[float, ...]
@@ -273,40 +270,44 @@ class MarginalsForecast:
     def __post_init__(self) -> None:
         codec.check_fields(self)
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
-        object.__setattr__(self, "widths", tuple(codec.real(each, "widths") for each in self.widths))
-        named = all(type(each) is tuple and all(type(name) is str for name in each) for each in self.sets)
-        if not named or not self.sets or len(self.sets) != len(self.widths):
+        object.__setattr__(self, "widths", tuple(codec.real(width, "widths") for width in self.widths))
+        are_column_sets = all(
+            type(columns) is tuple and all(type(name) is str for name in columns) for columns in self.sets
+        )
+        if not are_column_sets or not self.sets or len(self.sets) != len(self.widths):
             raise InvalidParameter("widths", len(self.widths), "one for each set of columns")
 
     @property
     def worst(self) -> float:
-        """Give the half-width of the marginal that is known least well."""
+        """The largest half-width of any marginal."""
         return max(self.widths)
 
     def __getitem__(self, columns: str | Sequence[str]) -> float:
-        """Give the half-width of one marginal, named by its columns in any order."""
-        wanted = frozenset((columns,) if isinstance(columns, str) else columns)
-        for each, found in zip(self.sets, self.widths, strict=True):
-            if wanted == frozenset(each):
-                return found
+        """Return the half-width of one marginal, given by its columns in any order."""
+        column_set = frozenset((columns,) if isinstance(columns, str) else columns)
+        for marginal, width in zip(self.sets, self.widths, strict=True):
+            if column_set == frozenset(marginal):
+                return width
         raise InvalidParameter("columns", columns, "those of one of the marginals")
 
     def to_json(self) -> str:
-        """Write the forecast as JSON text, with a kind and a version."""
+        """Serialize the forecast as JSON text, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> MarginalsForecast:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
     def __str__(self) -> str:
-        sure = f"{percent(self.confidence)} confidence{', all together' if self.joint else ''}"
+        coverage = f"{percent(self.confidence)} confidence{', all together' if self.joint else ''}"
         order = sorted(zip(self.widths, self.sets, strict=True), reverse=True)
-        lines = [f"±{number(found)}  {name_of(each)}" for found, each in order[:SHOWN_PLAN]]
-        more = [f"and {len(order) - SHOWN_PLAN:,} more"] if len(order) > SHOWN_PLAN else []
-        noted = [f"warning: {each}" for each in self.warnings]
-        return "\n".join([f"half-width of each cell at {self.price}, {sure}:", *lines, *more, *noted])
+        lines = [f"±{number(width)}  {name_of(columns)}" for width, columns in order[:SHOWN_PLAN]]
+        hidden_note = [f"and {len(order) - SHOWN_PLAN:,} more"] if len(order) > SHOWN_PLAN else []
+        warning_lines = [f"warning: {warning}" for warning in self.warnings]
+        return "\n".join(
+            [f"half-width of each cell at {self.price}, {coverage}:", *lines, *hidden_note, *warning_lines]
+        )
 
     __repr__ = __str__
 
@@ -316,24 +317,24 @@ def name_of(columns: Sequence[str]) -> str:
     return " × ".join(columns)
 
 
-_PRECISE = Fraction(1, 2**20)  # how exactly the least price is found, as a part of itself
+_PRICE_PRECISION = Fraction(1, 2**20)  # how exactly the least price is found, as a part of itself
 Widths = Callable[[Fraction, int | None], Mapping[str, Width]]
 """The half-widths of every column at a price, for groups of one size, or of every size."""
 
 
 def least_price(within: Within | None, names: Collection[str], widths: Widths) -> Fraction:
-    """Find the least price at which the columns of an answer, which have these names, are within what is wanted."""
-    goals = _goals(within, names, widths(Fraction(1), None))
+    """Return the least price at which the columns of an answer meet their accuracy goals."""
+    goals = _parse_goals(within, names, widths(Fraction(1), None))
 
-    def short(price: Fraction, size: int | None = None) -> float:
-        found = widths(price, size)
-        wanted = ((found[name], goal) for name, goal in goals.items())
-        return max(above(width, goal) if isinstance(width, float) else math.inf for width, goal in wanted)
+    def excess(price: Fraction, size: int | None = None) -> float:
+        column_widths = widths(price, size)
+        pairs = ((column_widths[name], goal) for name, goal in goals.items())
+        return max(above(width, goal) if isinstance(width, float) else math.inf for width, goal in pairs)
 
-    # What is enough for groups of every size is enough for one: the least for one is the least if it is for all.
+    # A price that suffices for every group size suffices for one: the least for one is the least if it does for all.
     try:
-        found = least_by(lambda price: short(price, SIZES[0]), "within", _PRECISE)
-        return rounded_up(found if short(found) <= 0 else least_by(short, "within", _PRECISE))
+        price = least_by(lambda price: excess(price, SIZES[0]), "within", _PRICE_PRECISION)
+        return rounded_up(price if excess(price) <= 0 else least_by(excess, "within", _PRICE_PRECISION))
     except InvalidParameter as refused:
         if refused.place not in ("guarantee", "price"):
             raise
@@ -342,24 +343,24 @@ def least_price(within: Within | None, names: Collection[str], widths: Widths) -
         raise InvalidParameter("within", within, rule, fix=fix) from None
 
 
-def _goals(within: Within | None, names: Collection[str], known: Mapping[str, Width]) -> dict[str, Fraction]:
-    """Read what is wanted of each column; refuse what no price could give."""
-    if not known:
+def _parse_goals(within: Within | None, names: Collection[str], widths: Mapping[str, Width]) -> dict[str, Fraction]:
+    """Parse the accuracy goal of each column; refuse one that no price could meet."""
+    if not widths:
         raise _no_half_width(*names)
-    wanted: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(known, within)
-    if not wanted:
+    requested: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(widths, within)
+    if not requested:
         raise InvalidParameter("within", within, "half-widths by column, such as {'visits': 50}")
-    goals = {name: exact(width, f"within {name}", POSITIVE) for name, width in wanted.items()}
+    goals = {name: exact(width, f"within {name}", POSITIVE) for name, width in requested.items()}
     for name in goals:
-        if name not in known and name in names:
+        if name not in widths and name in names:
             raise _no_half_width(name)
-        if name not in known:
-            raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(known))
-        if known[name] == math.inf:
+        if name not in widths:
+            raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(widths))
+        if widths[name] == math.inf:
             raise InvalidParameter(
                 "within", name, "a column whose error is finite: a part of it may be divided by zero"
             )
-        if isinstance(known[name], Mapping):
+        if isinstance(widths[name], Mapping):
             raise InvalidParameter(
                 "within",
                 name,
@@ -378,17 +379,17 @@ def _no_half_width(*names: str) -> InvalidParameter:
 
 _STEPS = 24
 """Prices at which the error is computed."""
-_MOST_PANELS, _GAP = 6, 30.0
+_MAX_PANELS, _GAP = 6, 30.0
 """Columns on a page, and pixels between two of them."""
-_ABOVE = 3.0
+_HEADROOM = 3.0
 """How far above the largest error a panel goes, so that what is left is written above the lines."""
 
 
 def draw_terms(unit: PrivacyUnit, delta: Number, confidence: Number) -> list[str]:
-    """Say in words what the picture is of."""
-    beside = f"beside δ = {chance(exact(delta, 'delta'))}" if exact(delta, "delta") else ""
-    sure = f"half-widths at {percent(confidence)} confidence, for the noise alone"
-    return [f"protects {unit}", beside, sure, "nothing was spent"]
+    """Describe the terms below the picture."""
+    delta_text = f"beside δ = {chance(exact(delta, 'delta'))}" if exact(delta, "delta") else ""
+    coverage = f"half-widths at {percent(confidence)} confidence, for the noise alone"
+    return [f"protects {unit}", delta_text, coverage, "nothing was spent"]
 
 
 def draw_errors(
@@ -398,54 +399,57 @@ def draw_errors(
     left: Fraction,
     terms: Sequence[str],
 ) -> Picture:
-    """Draw a panel for every column, since rows and minutes have no axis in common: its half-width at each ε, both by
-    their logarithms.
-    """
-    least, most = (exact(end, each, POSITIVE) for end, each in zip(ends, ("least", "most"), strict=True))
+    """Draw the half-width at each ε in one log-log panel per column, since columns have different units."""
+    least, most = (exact(end, end_name, POSITIVE) for end, end_name in zip(ends, ("least", "most"), strict=True))
     if least >= most:
         raise InvalidParameter("least", ends[0], f"below most = {text(most)}")
-    ratio = (math.log(float(most)) - math.log(float(least))) / _STEPS
-    epsilons = [Fraction(f"{float(least) * math.exp(ratio * step):.6g}") for step in range(_STEPS + 1)]
-    every = [widths(epsilon) for epsilon in epsilons]
+    log_step = (math.log(float(most)) - math.log(float(least))) / _STEPS
+    epsilons = [Fraction(f"{float(least) * math.exp(log_step * step):.6g}") for step in range(_STEPS + 1)]
+    widths_by_price = [widths(epsilon) for epsilon in epsilons]
     columns = {
-        column: _lines(column, epsilons, every) for column in dict.fromkeys(each for one in every for each in one)
+        column: _column_lines(column, epsilons, widths_by_price)
+        for column in dict.fromkeys(width_column for price_widths in widths_by_price for width_column in price_widths)
     }
-    drawn = {column: lines for column, lines in columns.items() if lines}
-    if not drawn:
+    panel_lines = {column: lines for column, lines in columns.items() if lines}
+    if not panel_lines:
         raise InvalidParameter("question", "no half-widths", "one with a column of numbers whose error is finite")
-    marked = ((float(left), f"left: ε = {number(float(left))}"),) if left else ()
-    more = [f"drawn are the first {_MOST_PANELS} of {len(drawn)} columns"] if len(drawn) > _MOST_PANELS else []
-    return framed(_panels(drawn, marked), f"How wrong: {name}", terms, more)
-
-
-def _panels(drawn: Mapping[str, Sequence[PlottedLine]], marked: tuple[tuple[float, str], ...]) -> Drawing:
-    """Draw one panel over the whole width, or several, two beside each other."""
-    high, wide = (340.0, INSIDE) if len(drawn) == 1 else (240.0, (INSIDE - _GAP) / 2)
-    found = []
-    for column, lines in list(drawn.items())[:_MOST_PANELS]:
-        low, top = heights(lines, log=True)
-        ends = (low, top * (_ABOVE if marked else 1))
-        of = Panel(f"{column}: half-width (±)", "ε", LogScale, LogScale, ends=ends, marked=marked)
-        found.append(panel(lines, of, high, wide))
-    return below([beside(found[at : at + 2], _GAP) for at in range(0, len(found), 2)])
-
-
-def _lines(column: str, epsilons: Sequence[Fraction], every: Sequence[Mapping[str, Width]]) -> list[PlottedLine]:
-    """Give the line of a column, or of a mean one for each size of a group; none where no error is finite."""
-    widths = [each.get(column) for each in every]
-    sizes = next((tuple(each) for each in widths if isinstance(each, Mapping)), (0,))
-    found = []
-    for size in sizes:
-        halves = [each.get(size) if isinstance(each, Mapping) else each for each in widths]
-        finite = [half if half is not None and 0 < half < math.inf else None for half in halves]
-        if any(half is not None for half in finite):
-            found.append(_line(f"group of {size:,}" if size else column, epsilons, finite))
-    return found
-
-
-def _line(name: str, epsilons: Sequence[Fraction], halves: Sequence[float | None]) -> PlottedLine:
-    said = tuple(
-        f"ε = {number(float(each))}: ±{'' if half is None else number(half)}"
-        for each, half in zip(epsilons, halves, strict=True)
+    markers = ((float(left), f"left: ε = {number(float(left))}"),) if left else ()
+    note = (
+        [f"drawn are the first {_MAX_PANELS} of {len(panel_lines)} columns"] if len(panel_lines) > _MAX_PANELS else []
     )
-    return PlottedLine(name, tuple(map(float, epsilons)), tuple(halves), said=said)
+    return framed(_draw_panels(panel_lines, markers), f"How wrong: {name}", terms, note)
+
+
+def _draw_panels(panel_lines: Mapping[str, Sequence[PlottedLine]], markers: tuple[tuple[float, str], ...]) -> Drawing:
+    """Draw one panel over the whole width, or several, two side by side."""
+    height, width = (340.0, INSIDE) if len(panel_lines) == 1 else (240.0, (INSIDE - _GAP) / 2)
+    panels = []
+    for column, lines in list(panel_lines.items())[:_MAX_PANELS]:
+        low, top = heights(lines, log=True)
+        ends = (low, top * (_HEADROOM if markers else 1))
+        settings = Panel(f"{column}: half-width (±)", "ε", LogScale, LogScale, ends=ends, marked=markers)
+        panels.append(panel(lines, settings, height, width))
+    return below([beside(panels[index : index + 2], _GAP) for index in range(0, len(panels), 2)])
+
+
+def _column_lines(
+    column: str, epsilons: Sequence[Fraction], widths_by_price: Sequence[Mapping[str, Width]]
+) -> list[PlottedLine]:
+    """Return the line of a column, or one per group size for a mean; none where no error is finite."""
+    widths = [price_widths.get(column) for price_widths in widths_by_price]
+    sizes = next((tuple(width) for width in widths if isinstance(width, Mapping)), (0,))
+    lines = []
+    for size in sizes:
+        half_widths = [width.get(size) if isinstance(width, Mapping) else width for width in widths]
+        finite = [half if half is not None and 0 < half < math.inf else None for half in half_widths]
+        if any(half is not None for half in finite):
+            lines.append(_plot_line(f"group of {size:,}" if size else column, epsilons, finite))
+    return lines
+
+
+def _plot_line(name: str, epsilons: Sequence[Fraction], half_widths: Sequence[float | None]) -> PlottedLine:
+    labels = tuple(
+        f"ε = {number(float(epsilon))}: ±{'' if half is None else number(half)}"
+        for epsilon, half in zip(epsilons, half_widths, strict=True)
+    )
+    return PlottedLine(name, tuple(map(float, epsilons)), tuple(half_widths), said=labels)

@@ -1,9 +1,8 @@
-"""A rehearsal gives an answer of the right shape whose numbers are invented, from the policy alone.
+"""Rehearse a release: an answer of the right shape with invented numbers, from the policy alone.
 
-It is the release itself, over invented rows and from an account of its own that is forgotten with it. No private source
-is opened, the ledger is neither read nor written, and so what comes back is drawn from the same law whatever the data
-are: it needs no charge (a constant mechanism is 0-differentially private). Everything that shows it says that it was
-rehearsed, since its receipt does.
+It is the release itself, over invented rows and a temporary account. No private source is opened and the ledger is
+neither read nor written, so the result has the same distribution whatever the data are: it needs no charge (a constant
+mechanism is 0-differentially private). Its receipt marks it as rehearsed, and so does everything that shows it.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ T = TypeVar("T")
 
 
 def rehearsed(proposal: P, here: Context, release: Callable[[P], T]) -> T:
-    """Release what is proposed over invented rows; ``release`` is handed the same proposal, put there."""
+    """Release a proposal over invented rows; ``release`` receives the proposal moved to the invented context."""
     with rehearsal(here) as invented:
         return release(moved(proposal, invented))
 
 
 @contextmanager
 def rehearsal(here: Context) -> Iterator[Context]:
-    """Make surroundings of which nothing is real but the policy and its public tables."""
+    """Yield a context in which only the policy and its public tables are real."""
     engine, policy = here.invented.of(here.policy), here.policy
     with tempfile.TemporaryDirectory(prefix="sfumato-") as folder, Ledger.open(Path(folder) / "scratch") as ledger:
         account = ledger.account(
@@ -43,41 +42,42 @@ def rehearsal(here: Context) -> Iterator[Context]:
 
 
 def moved(proposal: P, here: Context) -> P:
-    """Put a proposal, and those that it is made of, into other surroundings."""
-    found: Any = _moved(proposal, here)
-    return found
+    """Return a proposal, and those it is composed of, with another context."""
+    copy: Any = _with_context(proposal, here)
+    return copy
 
 
 def policy_of(proposal: object) -> Policy | None:
-    """Give the policy under which something was proposed; None for what is no proposal of a curator."""
+    """Return the policy of a proposal; None for anything else."""
     here = getattr(proposal, "_context", None)
     return here.policy if isinstance(here, Context) else None
 
 
 def proposed_again(proposal: P, here: Context) -> P:
-    """Make the same proposal in other surroundings, where the same is declared of every table: what a proposal says of
-    sensitivity follows from what was declared where it was made.
+    """Return the proposal in another context, whose policy must have the same declarations of every table.
+
+    A proposal's sensitivity follows from the declarations under which it was made.
     """
     policy = policy_of(proposal)
     if policy is None:
         raise InvalidParameter("proposal", proposal, "a proposal of a curator, such as curator.sql(…)")
-    if _promised(policy) != _promised(here.policy):
+    if _declarations(policy) != _declarations(here.policy):
         fix = "make the proposal to this curator itself"
         raise InvalidParameter("proposal", proposal, "one that was made under the same declarations", fix=fix)
     return moved(proposal, here)
 
 
-def _promised(policy: Policy) -> list[object]:
-    """List what is declared, but for where the rows are and what may be spent."""
-    told = [each.name for each in fields(Table) if each.name not in ("source", "relation", "row_ceiling")]
-    tables = {name: [getattr(each, field) for field in told] for name, each in policy.tables.items()}
+def _declarations(policy: Policy) -> list[object]:
+    """List the declarations of a policy, without the location of rows and the budget."""
+    field_names = [field.name for field in fields(Table) if field.name not in ("source", "relation", "row_ceiling")]
+    tables = {name: [getattr(table, field) for field in field_names] for name, table in policy.tables.items()}
     return [policy.unit, policy.neighbours, policy.per, tables]
 
 
-def _moved(value: Any, here: Context) -> Any:
+def _with_context(value: Any, here: Context) -> Any:
     if isinstance(value, Mapping):
-        return {name: _moved(each, here) for name, each in value.items()}
+        return {name: _with_context(member, here) for name, member in value.items()}
     if not is_dataclass(value) or isinstance(value, type) or not hasattr(value, "_context"):
         return value
-    own = {each.name: _moved(getattr(value, each.name), here) for each in fields(value) if each.init}
-    return replace(value, **{**own, "_context": here})
+    members = {field.name: _with_context(getattr(value, field.name), here) for field in fields(value) if field.init}
+    return replace(value, **{**members, "_context": here})

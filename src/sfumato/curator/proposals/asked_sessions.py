@@ -1,7 +1,7 @@
-"""A session can be one proposal with all of its questions: they are asked one after the other, for one price.
+"""A session bought with all of its questions in one call, asked one after the other for one price.
 
-It is what can be bought where no session stays open between two calls: its answers are those that the same questions
-get in an open session, up to the last "above" that was paid for.
+It serves callers that cannot keep a session open between two calls: its answers are those that the same questions get
+in an open session, up to the last "above" that was paid for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sfumato.release.requests import RequestedSeries, given_again
 
 @dataclass(frozen=True)
 class AskedSession:
-    """This is a proposal of a session with its questions: only ``release`` spends."""
+    """A proposal of a session with its questions: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     session: ProposedSession
@@ -38,34 +38,38 @@ class AskedSession:
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is proposed. A session is never found again: what it says is bought each time."""
-        return digest("asked-session", self.session.identity, *(each.identity for each in self.questions.values()))
+        """The hash of the proposal. A session is never reused: what it says is bought each time."""
+        return digest(
+            "asked-session", self.session.identity, *(question.identity for question in self.questions.values())
+        )
 
     @property
     def columns(self) -> Columns:
-        """Say what each question is answered with: above or below, and a value where that is paid for."""
+        """The columns of each answer: above or below, and a value where that is paid for."""
         return self.session.columns
 
     def explain(
         self, epsilon: Number = 1, *, values_epsilon: Number | None = None, confidence: Number = "0.95"
     ) -> Explanation:
-        """Say what the session does at this price, step by step. This is free."""
-        many = len(self.questions)
-        return self.session.explain(epsilon, values_epsilon=values_epsilon, questions=many, confidence=confidence)
+        """Explain the session at this price, step by step. Free."""
+        question_count = len(self.questions)
+        return self.session.explain(
+            epsilon, values_epsilon=values_epsilon, questions=question_count, confidence=confidence
+        )
 
     def error(self, epsilon: Number, *, values_epsilon: Number | None = None, confidence: Number = "0.95") -> float:
-        """Give a distance from the threshold: with this confidence every answer is right about numbers further from
-        it. Free.
-        """
-        many = len(self.questions)
-        return self.session.error(epsilon, values_epsilon=values_epsilon, questions=many, confidence=confidence)
+        """Return the distance from the threshold beyond which all answers are right, with this confidence. Free."""
+        question_count = len(self.questions)
+        return self.session.error(
+            epsilon, values_epsilon=values_epsilon, questions=question_count, confidence=confidence
+        )
 
     def price(self, within: Number, *, confidence: Number = "0.95") -> float:
-        """Find the least ε at which every answer is right about numbers further than this from the threshold. Free."""
+        """Return the least ε at which all answers are right beyond this distance from the threshold. Free."""
         return self.session.price(within, questions=len(self.questions), confidence=confidence)
 
     def rehearse(self, epsilon: Number = 1, *, values_epsilon: Number | None = None) -> SessionAnswers:
-        """Answer as the session would, about invented rows. This is free."""
+        """Answer as the session would, over invented rows. Free."""
         return rehearsed(self, self._context, lambda there: there.release(epsilon, values_epsilon=values_epsilon))
 
     def release(
@@ -77,42 +81,42 @@ class AskedSession:
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> SessionAnswers:
-        """Charge ε, all of it now, ask the questions in their order while the session is open, and close it.
+        """Charge all of ε now, ask the questions in order while the session is open, and close it.
 
-        The same ``request_id`` gives the same answers again, for nothing.
+        The same ``request_id`` returns the same answers again, free.
         """
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
-        asked = RequestedSeries(self._context, self.session.words, self.identity, call)
-        known = asked.known()
-        if known is not None:
-            return self._again(known)
-        opened = self.session.opened(epsilon, values_epsilon, call, asked.open, closing=False)
-        if isinstance(opened, StoredAnswer):
-            return self._again(opened)
+        series = RequestedSeries(self._context, self.session.words, self.identity, call)
+        earlier = series.known()
+        if earlier is not None:
+            return self._restore(earlier)
+        session = self.session.opened(epsilon, values_epsilon, call, series.open, closing=False)
+        if isinstance(session, StoredAnswer):
+            return self._restore(session)
         try:
-            for each in self.questions.values():
-                if opened.left:
-                    opened.ask(each)
-            said = tuple(each.text for each in self.questions.values())
-            made = SessionAnswers(said, tuple(answer for _, answer in opened.answers), opened.receipt)
-            asked.finish(opened.tab, made)
+            for question in self.questions.values():
+                if session.left:
+                    session.ask(question)
+            question_texts = tuple(question.text for question in self.questions.values())
+            released = SessionAnswers(question_texts, tuple(answer for _, answer in session.answers), session.receipt)
+            series.finish(session.tab, released)
         finally:
-            opened.close()
-        return made
+            session.close()
+        return released
 
-    def _again(self, found: StoredAnswer) -> SessionAnswers:
-        """Give what the same request bought."""
-        bought = codec.loads_as(SessionAnswers, found.body, longest=len(found.body))
-        return replace(bought, receipt=given_again(bought.receipt, self._context))
+    def _restore(self, stored_answer: StoredAnswer) -> SessionAnswers:
+        """Return what the same request bought."""
+        stored_answers = codec.loads_as(SessionAnswers, stored_answer.body, longest=len(stored_answer.body))
+        return replace(stored_answers, receipt=given_again(stored_answers.receipt, self._context))
 
 
 def asked_session(session: ProposedSession, questions: Sequence[str]) -> AskedSession:
-    """Propose a session with these questions; one that cannot be asked in it is refused here, before any charge."""
-    listed = tuple(questions)
-    if not listed or not all(isinstance(each, str) for each in listed):
+    """Propose a session with these questions; one that is invalid in it is refused here, before any charge."""
+    question_texts = tuple(questions)
+    if not question_texts or not all(isinstance(text, str) for text in question_texts):
         raise InvalidParameter("questions", questions, "a list of at least one question in SQL")
-    asked = {}
-    for number, each in enumerate(listed, 1):
-        with placed(None, WrittenQuestion(each, 1), str(number)):
-            asked[str(number)] = session.comparable(each)
-    return AskedSession(session._context, session, asked)  # noqa: SLF001
+    parsed = {}
+    for number, text in enumerate(question_texts, 1):
+        with placed(None, WrittenQuestion(text, 1), str(number)):
+            parsed[str(number)] = session.comparable(text)
+    return AskedSession(session._context, session, parsed)  # noqa: SLF001

@@ -209,7 +209,7 @@ _HOW = "release(free=True), or --free"
 
 @dataclass(frozen=True)
 class SynopsisQuestion:
-    """This is a question as it is put to a synopsis."""
+    """A question as it is put to a synopsis."""
 
     text: str
     query: Query
@@ -222,14 +222,14 @@ class SynopsisQuestion:
 
 @dataclass(frozen=True)
 class FreeAnswer:
-    """This is an answer that costs nothing, and the half-width of each of its columns: the widest of its rows."""
+    """An answer that costs nothing, and the half-width of each of its columns: the widest of its rows."""
 
     answer: Answer
     widths: Mapping[str, float]
 
     @property
     def words(self) -> str:
-        """Say what it would give, and how to take it."""
+        """Describe what it would give, and how to take it."""
         within = ", ".join(f"{name} within ±{shown(width)}" for name, width in self.widths.items())
         return f"a synopsis bought on line {self.answer.receipt.line} answers this, {within}, for nothing: {_HOW}"
 
@@ -245,7 +245,7 @@ def best(asked: SynopsisQuestion, context: Context) -> FreeAnswer | None:
 
 
 def taken(asked: SynopsisQuestion, context: Context, within: Within | None) -> Answer:
-    """Give the answer of the best synopsis that was bought, if it is within what is wanted; else nothing is charged."""
+    """Return the best bought synopsis's answer, if it meets the accuracy goal; nothing is ever charged."""
     found, refusals = _answers(asked, context)
     if not found:
         why = f": {refusals[0]}" if refusals else ""
@@ -294,7 +294,7 @@ def _answers(asked: SynopsisQuestion, context: Context) -> tuple[list[FreeAnswer
 
 
 def _fixed(query: Query, found: Answer) -> bool:
-    """Tell whether noise has no part in how wide ranges are: counts and sums that were measured, shown as they are."""
+    """Return whether interval widths are free of noise: measured counts and sums, shown as they are."""
     finish = query.finish
     picked = query.outer or finish.windows or finish.having is not None or finish.limit is not None or finish.offset
     plain = all(isinstance(each.expression, Column) for each in query.outputs)
@@ -304,7 +304,7 @@ def _fixed(query: Query, found: Answer) -> bool:
 
 
 def _best_of(count: int, found: FreeAnswer, confidence: Number) -> FreeAnswer:
-    """Say with what confidence the best of several answers holds, whichever it is."""
+    """Return with what confidence the best of several answers holds, whichever it is."""
     told = replace(found.answer.receipt, confidence=digits(exact(confidence, "confidence", CONFIDENCE)))
     said = f"the best of {count} synopses: its ranges hold although noise decides which is the best"
     return replace(found, answer=replace(found.answer, receipt=told, warnings=(*found.answer.warnings, said)))
@@ -324,7 +324,7 @@ def _of_each(
 
 
 def _weighted(table: str, limits: Limits, context: Context) -> tuple[str, ...]:
-    """Say that a unit with more rows than count has less weight in a synopsis than in a question that keeps few."""
+    """State that a unit with more rows than count has less weight in a synopsis than in a question that keeps few."""
     if context.policy.tables[table].every_row:
         return ()
     rule = f"who has more than {limits.rows} rows counts as {limits.rows} in the whole synopsis"

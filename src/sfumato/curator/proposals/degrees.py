@@ -57,7 +57,7 @@ class Degrees:
 
     @property
     def rehearsed(self) -> bool:
-        """Tell whether it was invented from the policy alone: nothing was read, charged or written down."""
+        """Return whether it was invented from the policy alone: nothing was read, charged or written down."""
         return self.receipt is not None and self.receipt.rehearsed
 
     def __repr__(self) -> str:
@@ -134,7 +134,7 @@ class _DegreesDraw(OneReading[Degrees]):
 
 @dataclass(frozen=True)
 class DegreeHistogram(PricedByEpsilon[Degrees]):
-    """This is a proposal: only ``release`` spends."""
+    """A proposal: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     question: Question = field(repr=False)
@@ -171,7 +171,7 @@ class DegreeHistogram(PricedByEpsilon[Degrees]):
         return GroupSizes(Totals(self.question.options[0]), self.most)
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
-        """Say what is done at this price, step by step. This is free."""
+        """Describe what is done at this price, step by step. This is free."""
         policy, noise = self._context.policy, self._draw(epsilon).noise
         moved, sure = self.reading.sensitivity, percent(exact(confidence, "confidence", CONFIDENCE))
         plan = self.question.query.plan

@@ -20,7 +20,7 @@ from sfumato.release.payers import NOT_BOUGHT, Purchase
 @codec.value("bounds")
 @dataclass(frozen=True, repr=False)
 class Bounds:
-    """These are bounds that were found for a column; ``low`` and ``high`` are None where none could be found."""
+    """Bounds that were found for a column; ``low`` and ``high`` are None where none could be found."""
 
     column: str
     type: Type
@@ -41,17 +41,17 @@ class Bounds:
 
     @property
     def rehearsed(self) -> bool:
-        """Tell whether it was invented from the policy alone: nothing was read, charged or written down."""
+        """Return whether it was invented from the policy alone: nothing was read, charged or written down."""
         return self.receipt is not None and self.receipt.rehearsed
 
     @property
     def ends(self) -> tuple[Value, Value] | None:
-        """Give the bounds as a policy declares them; None where none could be found."""
+        """Return the bounds as a policy declares them; None where none could be found."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
     def toml(self) -> str:
-        """Give the text to paste into the policy; empty where nothing was found."""
+        """Return the text to paste into the policy; empty where nothing was found."""
         return "" if self.ends is None else f"bounds = [{', '.join(map(toml_value, self.ends))}]"
 
     def __repr__(self) -> str:
@@ -62,7 +62,7 @@ class Bounds:
         return f"{self.toml}\n{said}" if self.toml else said
 
     def words(self, confidence: Number = "0.95") -> str:
-        """Say what was found, and how many values lie outside, with this confidence."""
+        """Describe what was found, and how many values lie outside, with this confidence."""
         sure, reach = percent(exact(confidence, "confidence", CONFIDENCE)), self.steps.rank_error(confidence)
         mark = INVENTED if self.rehearsed else ""
         if self.ends is None:
@@ -75,7 +75,7 @@ class Bounds:
         )
 
     def as_answer(self) -> Answer:
-        """Give one row: the bounds, and how many values lie inside and outside, with the ranges of these."""
+        """Return one row: the bounds, and how many values lie inside and outside, with the ranges of these."""
         if self.receipt is None:
             raise InvalidParameter("receipt", None, "there: rows are given of what was bought")
         reach = self.steps.rank_error(self.receipt.confidence or "0.95")

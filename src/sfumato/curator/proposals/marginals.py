@@ -1,7 +1,7 @@
-"""Marginals of a table are a proposal: counts of all cells of some sets of columns, measured once at one price.
+"""The proposal to publish marginals: counts of all cells of some sets of columns, measured once at one price.
 
 Which blocks are measured, and with how much noise, follows from the policy, the sets and the price alone
-(``publish.planning``). All is read in one pass and charged as one line, whatever the number of marginals.
+(``publish.planning``). All are read in one pass and charged as one ledger line, whatever the number of marginals.
 """
 
 from __future__ import annotations
@@ -75,17 +75,17 @@ from sfumato.release.releasing import Progress, StoredResult
 Ways = int | Sequence[Sequence[str]]
 Weights = Sequence[Number] | Mapping[tuple[str, ...], Number] | None
 
-_TRIMS = (Fraction(1, 10**9), Fraction(1, 10**6), Fraction(1, 10**4), Fraction(1, 100))
-"""How much less than the price is spent, at first: rounding of the noise, and of the computed loss, has room in it."""
-_SHORT = 1 - 1e-5
+_HELD_BACK = (Fraction(1, 10**9), Fraction(1, 10**6), Fraction(1, 10**4), Fraction(1, 100))
+"""The fractions of the price held back, tried in turn: room for rounding of the noise and of the computed loss."""
+_SPENT_FACTOR = 1 - 1e-5
 """More than what is not spent of a price at first, and what rounding makes of noise."""
-_MOST_BITS, _LEAST_BITS = 20, 6
+_MAX_BITS, _MIN_BITS = 20, 6
 _SHOWN_SETS = 6
 
 
 @dataclass(frozen=True)
 class MarginalsProposal:
-    """This is a proposal: only ``release`` spends."""
+    """A proposal to publish marginals: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     query: Query = field(repr=False)
@@ -100,42 +100,43 @@ class MarginalsProposal:
 
     @property
     def attributes(self) -> Attributes:
-        """List the cells of each column."""
-        return tuple(each.attribute for each in self.coded)
+        """The cells of each column."""
+        return tuple(column.attribute for column in self.coded)
 
     @property
     def columns(self) -> Columns:
-        """List the columns of what is published, with their types: those that cells are of, and the count."""
-        return with_counts(AnswerColumn(each.name, key_type(each)) for each in self.attributes)
+        """The published columns with their types: the cells' columns, and the count."""
+        return with_counts(AnswerColumn(attribute.name, key_type(attribute)) for attribute in self.attributes)
 
     @property
     def sets(self) -> tuple[tuple[str, ...], ...]:
-        """List the marginals, each by the names of its columns."""
-        return tuple(self._named(each) for each in self.workload.sets)
+        """The marginals, each by its column names."""
+        return tuple(self._column_names(indices) for indices in self.workload.sets)
 
     def __repr__(self) -> str:
         cells = f"{many(len(self.sets), 'marginal')} of {self.query.plan.table}"
         return f"<{cells}: .explain() .error() .price() are free, .release() publishes>"
 
-    def _named(self, places: Set) -> tuple[str, ...]:
-        return tuple(self.attributes[place].name for place in places)
+    def _column_names(self, indices: Set) -> tuple[str, ...]:
+        return tuple(self.attributes[index].name for index in indices)
 
     @cached_property
     def question(self) -> str:
-        """Say in words what is asked, as the ledger keeps it."""
-        told = ", ".join(f"({', '.join(each)})" for each in self.sets[:_SHOWN_SETS])
+        """The proposal in words, as stored in the ledger."""
+        sets = ", ".join(f"({', '.join(names)})" for names in self.sets[:_SHOWN_SETS])
         more = f" and {len(self.sets) - _SHOWN_SETS:,} more" if len(self.sets) > _SHOWN_SETS else ""
-        held = f" where {self.condition[:1000]}" if self.condition else ""
-        return f"{many(len(self.sets), 'marginal')} of {self.query.plan.table}{held}: {told[:4000]}{more}"
+        where = f" where {self.condition[:1000]}" if self.condition else ""
+        return f"{many(len(self.sets), 'marginal')} of {self.query.plan.table}{where}: {sets[:4000]}{more}"
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is measured, cells, sets and limits among it, below that of what may be published of
-        the table: questions find it there.
+        """The hash of what is measured, with cells, sets and limits.
+
+        It is prefixed by the table's shelf, where questions look for synopses.
         """
-        own = self.query.plan.source, self.query.plan.keys, self.attributes
-        measured = digest("marginals", *own, self.workload, self.objective, self.limits)
-        return shelf(self._context, self.query.plan.table) + measured
+        reading = self.query.plan.source, self.query.plan.keys, self.attributes
+        content_hash = digest("marginals", *reading, self.workload, self.objective, self.limits)
+        return shelf(self._context, self.query.plan.table) + content_hash
 
     def explain(
         self,
@@ -146,12 +147,12 @@ class MarginalsProposal:
         confidence: Number = "0.95",
         mechanism: NamedNoise | None = None,
     ) -> Explanation:
-        """Say what is done at this price, with the plan as a table; at ρ = 1/2 when none is named. This is free."""
-        named = epsilon is not None or rho is not None
-        draw = self._draw(Price(epsilon, delta, rho) if named else Price(rho="0.5"), mechanism)
-        sure = float(exact(confidence, "confidence", CONFIDENCE))
-        kind = "whole marginals with Laplace noise" if draw.plan.marginals else "blocks with Gaussian noise"
-        cells = sum(math.prod(self.attributes[place].size for place in each) for each in self.workload.sets)
+        """Explain the release at this price, with the plan as a table; at ρ = 1/2 when none is given. Free."""
+        has_price = epsilon is not None or rho is not None
+        draw = self._draw(Price(epsilon, delta, rho) if has_price else Price(rho="0.5"), mechanism)
+        confidence_level = float(exact(confidence, "confidence", CONFIDENCE))
+        noise_text = "whole marginals with Laplace noise" if draw.plan.marginals else "blocks with Gaussian noise"
+        cells = sum(math.prod(self.attributes[index].size for index in indices) for indices in self.workload.sets)
         operators = (
             *sources(self.query, self._context.policy),
             limited(draw.reading.bounded),
@@ -160,46 +161,57 @@ class MarginalsProposal:
                 f"{many(len(self.sets), 'marginal')} of {many(len(self.coded), 'column')}, {many(cells, 'cell')}",
                 "declared: shown whatever the data hold; what is missing or not listed has a cell of its own",
             ),
-            *self._plan_table(draw.plan, sure),
+            *self._plan_table(draw.plan, confidence_level),
             *charged(self._context),
         )
-        said = self._context.closing(draw.batch.curve)
-        return Explanation(self.question, str(draw.total), operators, f"{kind}, for {self._aim(draw.plan)}", said)
+        notes = self._context.closing(draw.batch.curve)
+        return Explanation(
+            self.question, str(draw.total), operators, f"{noise_text}, for {self._describe_objective(draw.plan)}", notes
+        )
 
-    def _aim(self, plan: Plan) -> str:
-        """Say what the plan makes least: of columns with levels sums over ranges count, and not single cells."""
+    def _describe_objective(self, plan: Plan) -> str:
+        """Describe the plan's objective: for columns with levels it covers sums over ranges, not single cells."""
         if self.objective == "worst":
             return "the least largest variance"
-        ranged = " and ".join(self._named(() if plan.marginals else self._ranged.ranges))
-        more = f", over all ranges of {ranged}: a single cell of these has more noise" if ranged else ""
-        return f"the least sum of variances{more}"
+        range_columns = " and ".join(self._column_names(() if plan.marginals else self._with_ranges.ranges))
+        range_note = (
+            f", over all ranges of {range_columns}: a single cell of these has more noise" if range_columns else ""
+        )
+        return f"the least sum of variances{range_note}"
 
     def _plan_table(self, plan: Plan, confidence: float) -> list[Operator]:
-        """Show what is measured, what it costs, how wrong it is, and how wrong noise on each marginal would be."""
-        paid = shares(plan)
-        alone = self._alone(plan, confidence)
-        order = sorted(paid, key=lambda places: -paid[places])
-        found = [
+        """Describe what is measured, its cost and error, and the error of noise on each marginal."""
+        price_shares = shares(plan)
+        independent_widths = self._independent_widths(plan, confidence)
+        by_share = sorted(price_shares, key=lambda indices: -price_shares[indices])
+        operators = [
             Operator(
                 "measure",
-                name_of(self._named(places)) or "the number of rows",
-                f"{paid[places]:.2%} of the price; ±{shown(width(plan, places, confidence))} in each cell"
-                + (f", ±{shown(alone[places])} if each marginal had noise of its own" if places in alone else ""),
+                name_of(self._column_names(indices)) or "the number of rows",
+                f"{price_shares[indices]:.2%} of the price; ±{shown(width(plan, indices, confidence))} in each cell"
+                + (
+                    f", ±{shown(independent_widths[indices])} if each marginal had noise of its own"
+                    if indices in independent_widths
+                    else ""
+                ),
             )
-            for places in order[:SHOWN_PLAN]
+            for indices in by_share[:SHOWN_PLAN]
         ]
-        rest = order[SHOWN_PLAN:]
-        more = f"{sum(paid[places] for places in rest):.2%} of the price together"
-        return [*found, Operator("measure", f"{len(rest):,} more", more)] if rest else found
+        hidden = by_share[SHOWN_PLAN:]
+        hidden_share = f"{sum(price_shares[indices] for indices in hidden):.2%} of the price together"
+        return [*operators, Operator("measure", f"{len(hidden):,} more", hidden_share)] if hidden else operators
 
-    def _alone(self, plan: Plan, confidence: float) -> dict[Set, float]:
-        """Give the half-width of each marginal if each were measured by itself, with Gaussian noise at this price."""
+    def _independent_widths(self, plan: Plan, confidence: float) -> dict[Set, float]:
+        """Return the half-width of each marginal if measured by itself, with Gaussian noise at this price."""
         if plan.marginals:
             return {}
         variances = independent_variances(self.workload, self.attributes, plan.rows, plan.rho, self.objective)
-        one = Gaussian(10**6)
-        ratio = float(one.error(f"{confidence:.12g}")) / 10**6
-        return {places: ratio * math.sqrt(each) for places, each in zip(self.workload.sets, variances, strict=True)}
+        mechanism = Gaussian(10**6)
+        ratio = float(mechanism.error(f"{confidence:.12g}")) / 10**6
+        return {
+            indices: ratio * math.sqrt(variance)
+            for indices, variance in zip(self.workload.sets, variances, strict=True)
+        }
 
     def error(
         self,
@@ -212,14 +224,14 @@ class MarginalsProposal:
         mechanism: NamedNoise | None = None,
         fresh: bool = False,
     ) -> MarginalsForecast:
-        """Give the half-width of every cell of each marginal at this price. This is free."""
-        sure = exact(confidence, "confidence", CONFIDENCE)
+        """Return the half-width of every cell of each marginal at this price. Free."""
+        confidence_level = exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(Price(epsilon, delta, rho), mechanism)
         stored = not fresh and is_stored(draw, self.identity, self._context)
         return MarginalsForecast(
             self.sets,
-            tuple(self._width(draw.plan, each, sure, joint) for each in self.workload.sets),
-            sure,
+            tuple(self._width(draw.plan, indices, confidence_level, joint) for indices in self.workload.sets),
+            confidence_level,
             joint,
             str(draw.total),
             all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
@@ -237,35 +249,43 @@ class MarginalsProposal:
         confidence: Number = "0.95",
         joint: bool = False,
     ) -> float:
-        """Find the least ε, beside this δ, at which every cell of a marginal, or of all, is within this. Free."""
-        wanted, sure = float(exact(within, "within", POSITIVE)), exact(confidence, "confidence", CONFIDENCE)
+        """Return the least ε, at this δ, at which every cell of a marginal, or of all, is within this. Free."""
+        error_limit, confidence_level = (
+            float(exact(within, "within", POSITIVE)),
+            exact(confidence, "confidence", CONFIDENCE),
+        )
         pure = not Price(1, delta).delta
-        base, sets = self._base(pure), self._for(for_, pure=pure)
-        widest = max(sets, key=lambda each: self._width(base, each, sure, joint))
+        base_plan, sets = self._base_plan(pure), self._parse_marginal(for_, pure=pure)
+        widest = max(sets, key=lambda indices: self._width(base_plan, indices, confidence_level, joint))
         if not pure:
-            rho = float(base.rho) * (self._width(base, widest, sure, joint) / wanted) ** 2
-            return float(rounded_up(Fraction(Curve.gaussian(f"{_SHORT / math.sqrt(2 * rho):.17g}").epsilon(delta))))
+            rho = float(base_plan.rho) * (self._width(base_plan, widest, confidence_level, joint) / error_limit) ** 2
+            return float(
+                rounded_up(Fraction(Curve.gaussian(f"{_SPENT_FACTOR / math.sqrt(2 * rho):.17g}").epsilon(delta)))
+            )
 
-        def enough(epsilon: Fraction) -> bool:
-            return self._width(self._planned(Price(epsilon), _TRIMS[0]), widest, sure, joint) <= wanted
+        def is_within(epsilon: Fraction) -> bool:
+            return (
+                self._width(self._scaled_plan(Price(epsilon), _HELD_BACK[0]), widest, confidence_level, joint)
+                <= error_limit
+            )
 
-        return float(rounded_up(least(enough, "within", Fraction(1, 2**14))))
+        return float(rounded_up(least(is_within, "within", Fraction(1, 2**14))))
 
-    def _for(self, columns: Sequence[str] | None, *, pure: bool) -> tuple[Set, ...]:
-        """Find the marginal that is meant: one that is asked for, or where blocks are measured, a part of one."""
+    def _parse_marginal(self, columns: Sequence[str] | None, *, pure: bool) -> tuple[Set, ...]:
+        """Parse which marginal is meant: a requested one, or where blocks are measured, a subset of one."""
         if columns is None:
             return self.workload.sets
-        known = {each.name.lower(): place for place, each in enumerate(self.attributes)}
-        named = (columns,) if isinstance(columns, str) else tuple(columns)
-        places = tuple(sorted({known.get(str(each).lower(), -1) for each in named}))
-        within = [each for each in self.workload.sets if set(places) <= set(each)]
-        if not within or (pure and places not in within):
+        index_of_name = {attribute.name.lower(): index for index, attribute in enumerate(self.attributes)}
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        indices = tuple(sorted({index_of_name.get(str(name).lower(), -1) for name in names}))
+        containing = [requested for requested in self.workload.sets if set(indices) <= set(requested)]
+        if not containing or (pure and indices not in containing):
             raise InvalidParameter("for_", columns, "the columns of a marginal that is asked for")
-        return (places,)
+        return (indices,)
 
-    def _width(self, plan: Plan, places: Set, confidence: Fraction, joint: bool) -> float:
-        sizes = (math.prod(self.attributes[place].size for place in each) for each in self.workload.sets)
-        return width(plan, places, float(confidence), sum(sizes) if joint else 1)
+    def _width(self, plan: Plan, indices: Set, confidence: Fraction, joint: bool) -> float:
+        sizes = (math.prod(self.attributes[index].size for index in requested) for requested in self.workload.sets)
+        return width(plan, indices, float(confidence), sum(sizes) if joint else 1)
 
     def release(
         self,
@@ -279,14 +299,12 @@ class MarginalsProposal:
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> Synopsis:
-        """Charge the price, once for all marginals, and measure them; what was measured before and is at least as
-        accurate is found again and free.
-        """
+        """Charge the price once for all marginals and measure them; a stored release as accurate is free."""
         draw = self._draw(Price(epsilon, delta, rho), mechanism)
         return released(
             draw,
             draw.total,
-            self._shown,
+            self._to_synopsis,
             question=self.question,
             plan=self.identity,
             here=self._context,
@@ -301,37 +319,39 @@ class MarginalsProposal:
         rho: Number | None = None,
         mechanism: NamedNoise | None = None,
     ) -> Synopsis:
-        """Give a synopsis of this shape with invented numbers, from the policy alone. This is free."""
+        """Return a synopsis of this shape with invented numbers, from the policy alone. Free."""
         return rehearsed(
             self,
             self._context,
             lambda there: there.release(epsilon=epsilon, delta=delta, rho=rho, mechanism=mechanism),
         )
 
-    def _shown(self, found: StoredResult[Published]) -> Synopsis:
-        known, here = found.value, self._context
-        words = (noise_words(known.plan),)
-        told = receipt(found, known.purchase, words, question=self.question, here=here, confidence="0.95")
-        return Synopsis(known, told)
+    def _to_synopsis(self, result: StoredResult[Published]) -> Synopsis:
+        published, context = result.value, self._context
+        mechanism_words = (noise_words(published.plan),)
+        synopsis_receipt = receipt(
+            result, published.purchase, mechanism_words, question=self.question, here=context, confidence="0.95"
+        )
+        return Synopsis(published, synopsis_receipt)
 
     # ── what is measured at a price ────────────────────────────────────────────────────────────
 
     def _draw(self, price: Price, named: NamedNoise | None) -> PublishDraw:
         family = noise_family(named)
-        price = _paid(price, family)
-        if price not in self._drawn:
-            self._drawn[price] = self._prepared(price)
-        return self._drawn[price]
+        price = _effective_price(price, family)
+        if price not in self._cached_draws:
+            self._cached_draws[price] = self._prepare_draw(price)
+        return self._cached_draws[price]
 
     @cached_property
-    def _drawn(self) -> dict[Price, PublishDraw]:
-        """Keep what was planned at each price."""
+    def _cached_draws(self) -> dict[Price, PublishDraw]:
+        """The planned release at each price."""
         return {}
 
-    def _prepared(self, price: Price) -> PublishDraw:
+    def _prepare_draw(self, price: Price) -> PublishDraw:
         """Prepare the release that spends nearly all of the price, and certainly no more."""
-        for trim in _TRIMS:
-            plan = self._planned(price, trim)
+        for held_back in _HELD_BACK:
+            plan = self._scaled_plan(price, held_back)
             reading = self._reading(plan)
             batch = batch_of(plan, reading)
             if price.kept_by(batch.curve):
@@ -340,40 +360,44 @@ class MarginalsProposal:
         raise InvalidParameter("price", str(price), rule, fix="ask for fewer marginals, or give more")
 
     def draw_of(self, plan: Plan, reading: Marginals, batch: Batch, price: Price) -> PublishDraw:
-        """Say what is released of a plan: the batch, on what is read."""
+        """Return the release of a plan: the batch, over its reading."""
         table = self.query.plan.table
-        own = plan, reading, batch, price, self._context.version, table, self.condition
-        return PublishDraw(*own, self.face)
+        terms = plan, reading, batch, price, self._context.version, table, self.condition
+        return PublishDraw(*terms, self.face)
 
     def in_one_table(self, rho: Fraction) -> tuple[Plan, Marginals]:
-        """Find the best blocks for this ρ, where all columns are read together as one table of counts."""
-        plan = self._planned(Price(rho=rho), _TRIMS[0])
-        whole = self._reading(plan)
-        return plan, replace(whole, sets=(tuple(range(len(self.coded))),))
+        """Return the best blocks for this ρ, with all columns read as one contingency table."""
+        plan = self._scaled_plan(Price(rho=rho), _HELD_BACK[0])
+        reading = self._reading(plan)
+        return plan, replace(reading, sets=(tuple(range(len(self.coded))),))
 
     @property
     def face(self) -> TableFace:
-        """Give what readers of the synopsis need to know of the policy."""
+        """What readers of the synopsis need to know of the policy."""
         declared = self._context.policy.tables[self.query.plan.table]
         if self.selected:  # what no row of the table can be says nothing of columns that were computed
             return TableFace(self.selected, (), self._context.policy.account_name)
-        domains = {each.attribute.name: declared.columns[each.attribute.name] for each in self.coded}
-        implies = tuple((one, other) for one, other in declared.implies.items() if {one, other} <= set(domains))
+        domains = {column.attribute.name: declared.columns[column.attribute.name] for column in self.coded}
+        implies = tuple(
+            (column_name, implied_name)
+            for column_name, implied_name in declared.implies.items()
+            if {column_name, implied_name} <= set(domains)
+        )
         return TableFace(tuple(domains.values()), declared.impossible, self._context.policy.account_name, implies)
 
-    def _planned(self, price: Price, trim: Fraction) -> Plan:
-        """Scale the best plan to a price, and choose the step of weights so that its noise can be drawn."""
+    def _scaled_plan(self, price: Price, held_back: Fraction) -> Plan:
+        """Scale the best plan to a price, with the weight step for which its noise can be drawn."""
         pure = not price.allows_gaussian
-        base, spent = self._base(pure), (1 - trim) * (_pure(price) if pure else rho_of(price))
-        bits = self._bits(base, spent)
-        return replace(base, unit_value=Fraction(1, 2**bits)).scaled(spent)
+        base_plan, spent = self._base_plan(pure), (1 - held_back) * (_pure_epsilon(price) if pure else rho_of(price))
+        bits = self._weight_bits(base_plan, spent)
+        return replace(base_plan, unit_value=Fraction(1, 2**bits)).scaled(spent)
 
-    def _base(self, pure: bool) -> Plan:
-        """Find the best plan for one price, in whole rows: the same at every price, but for its scale."""
-        if pure not in self._bases:
+    def _base_plan(self, pure: bool) -> Plan:
+        """Return the best plan in whole rows, which is the same at every price up to its scale."""
+        if pure not in self._base_plans:
             bounded = self._bounded(0)
-            make, workload = (plan_laplace, self.workload) if pure else (plan_gaussian, self._ranged)
-            self._bases[pure] = make(
+            optimize, workload = (plan_laplace, self.workload) if pure else (plan_gaussian, self._with_ranges)
+            self._base_plans[pure] = optimize(
                 workload,
                 self.attributes,
                 bounded.measures[0].added.total,
@@ -381,67 +405,68 @@ class MarginalsProposal:
                 neighbours=self._context.policy.neighbours,
                 fixed_total=has_fixed_total(bounded),
             )
-        return self._bases[pure]
+        return self._base_plans[pure]
 
     @property
-    def _ranged(self) -> MarginalWorkload:
-        """Give the workload with all ranges of the columns that have levels, for whose sums levels are declared; they
-        count as much together as the cells would.
+    def _with_ranges(self) -> MarginalWorkload:
+        """The workload extended by all ranges of columns with levels, whose sums levels are declared for.
+
+        The ranges together weigh as much as the cells would.
         """
-        sizes = {place: each.attribute.size for place, each in enumerate(self.coded) if each.attribute.levels}
-        ranges = tuple(place for place, size in sizes.items() if size <= MOST_RANGED)
+        sizes = {index: column.attribute.size for index, column in enumerate(self.coded) if column.attribute.levels}
+        ranges = tuple(index for index, size in sizes.items() if size <= MOST_RANGED)
         if self.objective != "total" or not ranges:
             return self.workload
         weights = tuple(
             self.workload.weight(index)
-            * math.prod((Fraction(2, sizes[place]) for place in ranges if place in each), start=1)
-            for index, each in enumerate(self.workload.sets)
+            * math.prod((Fraction(2, sizes[range_index]) for range_index in ranges if range_index in indices), start=1)
+            for index, indices in enumerate(self.workload.sets)
         )
         return MarginalWorkload(self.workload.sets, weights, ranges)
 
     @cached_property
-    def _bases(self) -> dict[bool, Plan]:
+    def _base_plans(self) -> dict[bool, Plan]:
         return {}
 
-    def _bits(self, base: Plan, spent: Fraction) -> int:
-        """Weights of rows are multiples of 2^-bits: fewer bits where the noise would be too large to draw exactly."""
+    def _weight_bits(self, base_plan: Plan, spent: Fraction) -> int:
+        """Return the bits of row weights, multiples of 2^-bits: fewer where the noise would be too large to draw."""
         if self._bounded(0).strategy is Strategy.WHOLE:
             return 0
-        most = min(_MOST_BITS, self._bounded(_MOST_BITS).measures[0].bits)
-        if base.marginals:
-            largest = max(each.scale for each in base.marginals) * base.epsilon / spent
+        max_bits = min(_MAX_BITS, self._bounded(_MAX_BITS).measures[0].bits)
+        if base_plan.marginals:
+            largest = max(marginal.scale for marginal in base_plan.marginals) * base_plan.epsilon / spent
         else:
-            growth = math.sqrt(base.rho / spent)
-            largest = Fraction(max(float(each.deviation / each.grid) for each in base.blocks) * growth)
-            most = min(most, self._uncut_bits(base))
-        found = min(most, math.floor(math.log2(MOST_STEPS / largest)) - 1)
-        if found < _LEAST_BITS:
+            growth = math.sqrt(base_plan.rho / spent)
+            largest = Fraction(max(float(block.deviation / block.grid) for block in base_plan.blocks) * growth)
+            max_bits = min(max_bits, self._unclipped_bits(base_plan))
+        bits = min(max_bits, math.floor(math.log2(MOST_STEPS / largest)) - 1)
+        if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
                 "noise is drawn exactly up to 1e12 steps, and marginals with so many cells need more at this price",
                 fix="give more, ask for fewer columns at once, or take coarser bins",
             )
-        return found
+        return bits
 
-    def _uncut_bits(self, base: Plan) -> int:
-        """Find the finest weights with which the counts that a table may have are not cut for want of 64 bits."""
+    def _unclipped_bits(self, base_plan: Plan) -> int:
+        """Return the finest weights with which a table's counts do not overflow 64 bits."""
         table = self._context.policy.tables[self.query.plan.table]
-        cut = min(block_algebra.most_count(each.block, self.attributes) for each in base.blocks)
-        return max(_LEAST_BITS, (cut // min(table.row_ceiling, LARGEST_COUNT)).bit_length() - 1)
+        max_count = min(block_algebra.most_count(block.block, self.attributes) for block in base_plan.blocks)
+        return max(_MIN_BITS, (max_count // min(table.row_ceiling, LARGEST_COUNT)).bit_length() - 1)
 
     def _bounded(self, bits: int) -> BoundedPlan:
-        cells = max(math.prod(self.attributes[place].size for place in each) for each in self.workload.sets)
-        found = weighted_bounding(self.query.plan, self.limits, cells, bits)
-        return for_neighbours(found, self._context.policy.neighbours)
+        cells = max(math.prod(self.attributes[index].size for index in indices) for indices in self.workload.sets)
+        bounded = weighted_bounding(self.query.plan, self.limits, cells, bits)
+        return for_neighbours(bounded, self._context.policy.neighbours)
 
     def _reading(self, plan: Plan) -> Marginals:
         bits = plan.unit_value.denominator.bit_length() - 1
-        codes = tuple(each.codes for each in self.coded)
+        codes = tuple(column.codes for column in self.coded)
         return Marginals(self._bounded(bits), codes, measured_sets(plan))
 
 
-class _Normal:
-    """This is Gaussian noise without steps: what blocks of many steps leak is hardly more."""
+class _ContinuousGaussian:
+    """Continuous Gaussian noise: blocks of many steps leak hardly more."""
 
     def __init__(self, sigma: Fraction) -> None:
         self.sigma = sigma
@@ -451,20 +476,20 @@ class _Normal:
 
 
 def rho_of(price: Price) -> Fraction:
-    """Find the ρ that a price pays for."""
+    """Return the ρ that a price pays for."""
     if price.rho is not None:
         return price.rho
-    sigma = calibrate(_Normal, Guarantee(price.epsilon or 0, price.delta)).sigma
+    sigma = calibrate(_ContinuousGaussian, Guarantee(price.epsilon or 0, price.delta)).sigma
     return 1 / (2 * sigma**2)
 
 
-def _pure(price: Price) -> Fraction:
+def _pure_epsilon(price: Price) -> Fraction:
     assert price.epsilon is not None
     return price.epsilon
 
 
-def _paid(price: Price, family: Family | None) -> Price:
-    """Say which price is spent with a kind of noise: a pure one where that is Laplace."""
+def _effective_price(price: Price, family: Family | None) -> Price:
+    """Return the price that is spent with a noise family: a pure one for Laplace."""
     if family is Gaussian and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", GAUSSIAN_NEEDS, fix=GIVE_DELTA)
     if family is Laplace and price.rho is not None:
@@ -488,21 +513,23 @@ def marginals(
     rows: int | None = None,
     order: str | None = None,
 ) -> MarginalsProposal:
-    """Propose to measure marginals of a table; what cannot be measured is refused here, before anything is spent.
+    """Propose marginals of a table; what cannot be measured is refused here, before anything is spent.
 
-    With an ``order`` the first row of each unit alone counts.
+    With an ``order`` only the first row of each unit counts.
     """
     source = selection(catalog, table)
     declared = context.policy.tables[source.table.name]
     source = source if where is None else kept(source, where)
-    names, wanted = _wanted(declared, ways, columns)
+    names, index_sets = _parse_ways(declared, ways, columns)
     source = source if order is None else one_row_of_each(source, declared, order, names)
-    found = coded(declared, names, source.rows.resolve)
-    workload = MarginalWorkload(wanted, _weights(wanted, names, weights))
-    _check_cells(workload, found)
-    query, here = _restricted(source.rows, found, context)
+    coded_columns = coded(declared, names, source.rows.resolve)
+    workload = MarginalWorkload(index_sets, _parse_weights(index_sets, names, weights))
+    _check_cells(workload, coded_columns)
+    query, restricted_context = _every_row_plan(source.rows, coded_columns, context)
     limits = _limits(declared, query, rows)
-    return MarginalsProposal(here, query, tuple(found), workload, _objective(objective), limits, where or "")
+    return MarginalsProposal(
+        restricted_context, query, tuple(coded_columns), workload, _objective(objective), limits, where or ""
+    )
 
 
 def marginals_of_select(
@@ -512,24 +539,26 @@ def marginals_of_select(
     columns: Sequence[str] | None = None,
     rows: int | None = None,
 ) -> MarginalsProposal:
-    """Propose to count each column of a SELECT that treats every row by itself."""
-    found = selected_columns(catalog, context.policy, text, columns)
-    workload = MarginalWorkload(tuple((place,) for place in range(len(found.columns))), ())
-    _check_cells(workload, found.columns)
-    query, here = _restricted(found.rows, found.columns, context)
-    limits = _limits(context.policy.tables[found.rows.table.name], query, rows)
-    held = f"a row is one of {' '.join(text.split())}"
-    return MarginalsProposal(here, query, found.columns, workload, "total", limits, held, found.domains)
+    """Propose the counts of each column of a SELECT that maps rows one by one."""
+    selected = selected_columns(catalog, context.policy, text, columns)
+    workload = MarginalWorkload(tuple((index,) for index in range(len(selected.columns))), ())
+    _check_cells(workload, selected.columns)
+    query, restricted_context = _every_row_plan(selected.rows, selected.columns, context)
+    limits = _limits(context.policy.tables[selected.rows.table.name], query, rows)
+    condition = f"a row is one of {' '.join(text.split())}"
+    return MarginalsProposal(
+        restricted_context, query, selected.columns, workload, "total", limits, condition, selected.domains
+    )
 
 
-def _wanted(table: Table, ways: Ways, columns: Sequence[str] | None) -> tuple[list[str], tuple[Set, ...]]:
-    """Find the columns that are measured, in the order of the policy, and the sets of their places."""
+def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tuple[list[str], tuple[Set, ...]]:
+    """Parse the measured columns, in the order of the policy, and the sets of their indices."""
     if type(ways) is int:
-        names = coded_names(table) if columns is None else _texts(columns, "columns")
+        names = coded_names(table) if columns is None else _parse_names(columns, "columns")
         _check_once(names, "columns")
         if not 1 <= ways <= len(names):
-            most = f"a whole number between 1 and {len(names)}, the number of columns that have cells"
-            rule = most if names else "a number of columns that have cells, and no column of this table has cells"
+            range_rule = f"a whole number between 1 and {len(names)}, the number of columns that have cells"
+            rule = range_rule if names else "a number of columns that have cells, and no column of this table has cells"
             fix = "add bins or values to more columns in the policy" if ways > 1 and columns is None else ""
             raise InvalidParameter("ways", ways, rule, fix=fix)
         return names, tuple(itertools.combinations(range(len(names)), ways))
@@ -537,24 +566,24 @@ def _wanted(table: Table, ways: Ways, columns: Sequence[str] | None) -> tuple[li
         raise InvalidParameter("columns", columns, "left out where sets of columns are written")
     if isinstance(ways, (str, bytes)) or not isinstance(ways, Sequence) or not ways:
         raise InvalidParameter("ways", ways, 'a number such as 2, or sets of columns such as [["sex", "age"]]')
-    written = [_texts(each, "ways") for each in ways]
-    order = {name.lower(): place for place, name in enumerate(table.columns)}
-    first = {name.lower(): name for each in written for name in each}
-    names = sorted(first.values(), key=lambda name: order.get(name.lower(), len(order)))
-    places = {name.lower(): place for place, name in enumerate(names)}
+    name_sets = [_parse_names(names_of_set, "ways") for names_of_set in ways]
+    order = {name.lower(): index for index, name in enumerate(table.columns)}
+    first_spelling = {name.lower(): name for name_set in name_sets for name in name_set}
+    names = sorted(first_spelling.values(), key=lambda name: order.get(name.lower(), len(order)))
+    index_of_name = {name.lower(): index for index, name in enumerate(names)}
     sets = []
-    for each in written:
-        _check_once(each, "ways")
-        sets.append(tuple(sorted(places[name.lower()] for name in each)))
-    for one, other in itertools.pairwise(sorted(sets)):
-        if one == other:
+    for name_set in name_sets:
+        _check_once(name_set, "ways")
+        sets.append(tuple(sorted(index_of_name[name.lower()] for name in name_set)))
+    for left, right in itertools.pairwise(sorted(sets)):
+        if left == right:
             raise InvalidParameter(
-                "ways", [names[place] for place in one], "sets of columns of which none stands twice"
+                "ways", [names[index] for index in left], "sets of columns of which none stands twice"
             )
     return names, tuple(sets)
 
 
-def _texts(names: object, parameter: str) -> list[str]:
+def _parse_names(names: object, parameter: str) -> list[str]:
     if isinstance(names, (str, bytes)) or not isinstance(names, Sequence) or not names:
         raise InvalidParameter(parameter, names, 'a list of names such as ["sex", "age"]')
     if not all(isinstance(each, str) for each in names):
@@ -567,7 +596,7 @@ def _check_once(names: Sequence[str], parameter: str) -> None:
         raise InvalidParameter(parameter, names, "names of columns of which none stands twice")
 
 
-def _weights(sets: tuple[Set, ...], names: Sequence[str], weights: Weights) -> tuple[Fraction, ...]:
+def _parse_weights(sets: tuple[Set, ...], names: Sequence[str], weights: Weights) -> tuple[Fraction, ...]:
     """Read how much each marginal counts: one number for each, or by the names of its columns, and 1 for the others."""
     if weights is None:
         return ()
@@ -597,7 +626,7 @@ def _check_cells(workload: MarginalWorkload, columns: Sequence[CodedColumn]) -> 
         )
 
 
-def _restricted(rows: RowSource, columns: Sequence[CodedColumn], context: Context) -> tuple[Query, Context]:
+def _every_row_plan(rows: RowSource, columns: Sequence[CodedColumn], context: Context) -> tuple[Query, Context]:
     """Make the plan under which every row counts; where periods have accounts, those that are read pay."""
     plan = Aggregate(rows.relation, tuple(each.key for each in columns), (Count(),))
     costs.check(plan)

@@ -70,7 +70,7 @@ _DIGITS = 10**12
 
 @dataclass(frozen=True)
 class MwemSteps:
-    """These are the steps at one price: the number of rows once, a choice and a measurement in each round."""
+    """The steps at one price: the number of rows once, a choice and a measurement in each round."""
 
     rows: MeasureStep[NoisyCounts]
     choice: Exponential
@@ -81,19 +81,19 @@ class MwemSteps:
 
     @property
     def curves(self) -> tuple[Curve, Curve, Curve]:
-        """Say what each kind of step leaks."""
+        """Return what each kind of step leaks."""
         return self.rows.batch.curve, self.choice.curve(), self.noise.curve(self.measured)
 
     @property
     def curve(self) -> Curve:
-        """Say what all steps leak together."""
+        """Return what all steps leak together."""
         rows, choice, measured = self.curves
         return compose([(rows, 1), (choice, self.rounds), (measured, self.rounds)])
 
 
 @dataclass(frozen=True)
 class MwemProposal:
-    """This is a proposal: only ``release`` spends."""
+    """A proposal: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     _coded: MarginalsProposal = field(repr=False)
@@ -122,7 +122,7 @@ class MwemProposal:
 
     @cached_property
     def question(self) -> str:
-        """Say in words what is asked, as the ledger keeps it."""
+        """Describe what is asked, as the ledger keeps it."""
         names = ", ".join(each.name for each in self.attributes)
         kind = "textbook model" if self.textbook else "model"
         sets = many(len(self.asked), self._called)
@@ -135,7 +135,7 @@ class MwemProposal:
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is measured."""
+        """Return the hash of what is measured."""
         return digest("mwem", self._coded.identity, self.asked, self.rounds, self.textbook)
 
     def explain(
@@ -146,7 +146,7 @@ class MwemProposal:
         rho: Number | None = None,
         confidence: Number = "0.95",
     ) -> Explanation:
-        """Say what is done at this price, step by step. This is free."""
+        """Describe what is done at this price, step by step. This is free."""
         price = Price(epsilon, delta, rho)
         steps, bounded = self._steps(price), self._reading(price).bounded
         step, sure = bounded.measures[0].unit_value, exact(confidence, "confidence", CONFIDENCE)
@@ -176,8 +176,9 @@ class MwemProposal:
         rho: Number | None = None,
         confidence: Number = "0.95",
     ) -> float:
-        """Give the half-width of every count that a round measures, in rows; how far the model is off elsewhere depends
-        on the data, and nothing says so for free.
+        """Return the half-width of every count that a round measures, in rows.
+
+        The model's error elsewhere depends on the data, and is not available for free.
         """
         price = Price(epsilon, delta, rho)
         step = self._reading(price).bounded.measures[0].unit_value
@@ -229,12 +230,12 @@ class MwemProposal:
         return made
 
     def _again(self, found: StoredAnswer) -> FittedModel:
-        """Give what the same request bought."""
+        """Return what the same request bought."""
         bought = FittedModel.from_json(found.body)
         return replace(bought, receipt=given_again(bought.receipt, self._context))
 
     def rehearse(self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> FittedModel:
-        """Give a model of this shape, fitted to invented rows: from the policy alone, and free."""
+        """Return a model of this shape, fitted to invented rows: from the policy alone, and free."""
         return rehearsed(self, self._context, lambda there: there.release(epsilon=epsilon, delta=delta, rho=rho))
 
     def _begin(self, rows: int) -> Model:
@@ -316,8 +317,9 @@ class MwemProposal:
         raise InvalidParameter("price", str(price), "one that so many steps can keep", fix="run fewer rounds")
 
     def _pure(self, price: Price, epsilon: Fraction) -> MwemSteps:
-        """Give every step a price of fifteen decimals and the number of rows what is left, so that all add up to ε: the
-        ledger rounds each charge up.
+        """Split ε over the steps in prices of fifteen decimals; the count of rows gets the rest, so that all sum to ε.
+
+        The ledger rounds each charge up.
         """
         each = Fraction(math.floor(epsilon * (1 - _FOR_ROWS) / (2 * self.rounds) * 10**15), 10**15)
         all_rows, measured = Counted(self._reading(price), ()), self._measured(price)
@@ -395,7 +397,7 @@ def _hold(here: Context, steps: MwemSteps) -> Cost:
 
 
 def _root_above(value: Fraction) -> Fraction:
-    """Give the root, rounded up to twelve decimals."""
+    """Return the root, rounded up to twelve decimals."""
     return Fraction(math.isqrt(math.ceil(value * _DIGITS**2)) + 1, _DIGITS)
 
 

@@ -66,7 +66,7 @@ _SPENT = tuple(Fraction(each, 100) for each in (100, 99, 97, 94, 90, 85, 80, 70,
 
 @dataclass(frozen=True)
 class ProposedOnline:
-    """This is a proposal: only ``release`` spends, and gives a session that is asked question by question."""
+    """A proposal: only ``release`` spends, and gives a session that is asked question by question."""
 
     _context: Context = field(repr=False)
     _marginals: MarginalsProposal = field(repr=False)
@@ -75,7 +75,7 @@ class ProposedOnline:
 
     @property
     def words(self) -> str:
-        """Say in words what is asked, as the ledger keeps it."""
+        """Describe what is asked, as the ledger keeps it."""
         kind = "a textbook session" if self.textbook else "an online session"
         return f"{kind} of {many(self.rounds, 'round')} over {self._marginals.question}"
 
@@ -92,7 +92,7 @@ class ProposedOnline:
         rho: Number | None = None,
         confidence: Number = "0.95",
     ) -> Explanation:
-        """Say what a session at this price does, step by step. This is free."""
+        """Describe what a session at this price does, step by step. This is free."""
         price = Price(epsilon, delta, rho)
         draw = self._draw(price)
         batch, step = draw.batch, draw.step
@@ -314,7 +314,7 @@ class OnlineSession(SecretSession):
         return SettledTotals(guess, ranged, HYPOTHESIS)
 
     def _step(self, compared: WeighedMeasure) -> float:
-        """Say how much one step of gates is, of what is asked."""
+        """Return how much one step of gates is, of what is asked."""
         return float(self._unit) * compared.reach / compared.scale
 
     def _bought(
@@ -337,12 +337,12 @@ class OnlineSession(SecretSession):
 
     @property
     def left(self) -> int:
-        """Say how many answers may still be bought; without any, numbers outside the synopsis are unverified."""
+        """Return how many answers may still be bought; without any, numbers outside the synopsis are unverified."""
         return self._gates.left
 
     @property
     def receipt(self) -> Receipt:
-        """Say what the session cost and whom it protects."""
+        """Return what the session cost and whom it protects."""
         return self.synopsis.receipt
 
     def close(self) -> None:

@@ -30,12 +30,12 @@ class PricedByEpsilon(ABC, Generic[T]):
     @property
     @abstractmethod
     def text(self) -> str:
-        """Say what is asked, in words."""
+        """Describe what is asked, in words."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Give the hash of what is measured, under which stored answers are found."""
+        """Return the hash of what is measured, under which stored answers are found."""
 
     @property
     @abstractmethod
@@ -45,15 +45,15 @@ class PricedByEpsilon(ABC, Generic[T]):
     @property
     @abstractmethod
     def _where(self) -> Context:
-        """Say where it is released, and who pays."""
+        """Return where it is released, and who pays."""
 
     @abstractmethod
     def _draw(self, epsilon: Number) -> Draw[T]:
-        """Say what is drawn at this price."""
+        """Return what is drawn at this price."""
 
     @abstractmethod
     def _shown(self, found: StoredResult[T], confidence: Number) -> T:
-        """Give what was drawn, with its receipt."""
+        """Return what was drawn, with its receipt."""
 
     def release(
         self,
@@ -79,5 +79,5 @@ class PricedByEpsilon(ABC, Generic[T]):
         )
 
     def rehearse(self, epsilon: Number, *, confidence: Number = "0.95") -> T:
-        """Give what would be released, drawn from invented rows: from the policy alone, and free."""
+        """Return what would be released, drawn from invented rows: from the policy alone, and free."""
         return rehearsed(self, self._where, lambda there: there.release(epsilon, confidence=confidence))

@@ -73,7 +73,7 @@ class _BoundsDraw(OneReading[Bounds]):
 
 @dataclass(frozen=True)
 class BoundsSearch(PricedByEpsilon[Bounds]):
-    """This is a proposal to find bounds: only ``release`` spends."""
+    """A proposal to find bounds: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     table: str
@@ -95,12 +95,12 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
 
     @cached_property
     def ladder(self) -> Ladder:
-        """Give the public steps between which the bounds are chosen."""
+        """Return the public steps between which the bounds are chosen."""
         return ladder(self._declared.columns[self.column])
 
     @cached_property
     def bounded(self) -> BoundedPlan:
-        """Give the plan, held to the periods whose accounts pay."""
+        """Return the plan, held to the periods whose accounts pay."""
         (whole,) = boundings(self._paid[0], ONE_ROW, len(self.ladder))
         return for_neighbours(whole, self._context.policy.neighbours)
 
@@ -120,11 +120,11 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is measured: no count is mistaken for it."""
+        """Return the hash of what is measured: no count is mistaken for it."""
         return digest("bounds", self.bounded.plan, self.cover, len(self.ladder), self._context.declared)
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
-        """Say what is done at this price, step by step. This is free."""
+        """Describe what is done at this price, step by step. This is free."""
         policy, search = self._context.policy, self._draw(epsilon).search
         low, high = (toml_value(end) for end in self.ladder.ends((0, len(self.ladder) - 1)))
         one = "every row counts" if policy.unit.every_row else f"one value of each {policy.unit.name} counts"
@@ -139,13 +139,13 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
         return Explanation(self.text, str(Price(epsilon)), operators, reason, ())
 
     def error(self, epsilon: Number, confidence: Number = "0.95") -> int:
-        """Say how many values a step holds that is inside the range, with this confidence, unless it is part of the
+        """Return how many values a step holds that is inside the range, with this confidence, unless it is part of the
         share that may be left out. Free.
         """
         return self._draw(epsilon).search.error(confidence)
 
     def rank_error(self, epsilon: Number, confidence: Number = "0.95") -> int:
-        """Say how well the number of values outside will be known, with this confidence. Free."""
+        """Return how well the number of values outside will be known, with this confidence. Free."""
         return self._draw(epsilon).search.rank_error(confidence)
 
     def price(self, within: Number, confidence: Number = "0.95") -> float:

@@ -47,7 +47,7 @@ MOST = 10**6
 @codec.value("unit-limits")
 @dataclass(frozen=True)
 class UnitLimits:
-    """These are limits that were found; each is None where it was not asked for, or could not be found."""
+    """Limits that were found; each is None where it was not asked for, or could not be found."""
 
     max_rows: int | None
     max_groups: int | None
@@ -63,12 +63,12 @@ class UnitLimits:
 
     @property
     def rehearsed(self) -> bool:
-        """Tell whether it was invented from the policy alone: nothing was read, charged or written down."""
+        """Return whether it was invented from the policy alone: nothing was read, charged or written down."""
         return self.receipt is not None and self.receipt.rehearsed
 
     @property
     def toml(self) -> str:
-        """Give the lines to paste into the policy; empty where nothing was found."""
+        """Return the lines to paste into the policy; empty where nothing was found."""
         limits = {"max_rows": self.max_rows, "max_groups": self.max_groups}
         return "\n".join(f"{name} = {limit}" for name, limit in limits.items() if limit is not None)
 
@@ -81,7 +81,7 @@ class UnitLimits:
         return f"{self.toml}\n{said}" if self.toml else said
 
     def words(self, confidence: Number = "0.95") -> str:
-        """Say what was found, and how many units have more, with this confidence."""
+        """Describe what was found, and how many units have more, with this confidence."""
         exact(confidence, "confidence", CONFIDENCE)
         said = [_told("rows", self.max_rows, self.rows, confidence)]
         said += [] if self.groups is None else [_told("groups", self.max_groups, self.groups, confidence)]
@@ -139,7 +139,7 @@ class _LimitsDraw(OneReading[UnitLimits]):
 
 @dataclass(frozen=True)
 class LimitsSearch(PricedByEpsilon[UnitLimits]):
-    """This is a proposal to find limits: only ``release`` spends."""
+    """A proposal to find limits: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     table: str
@@ -163,29 +163,29 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
 
     @cached_property
     def ladder(self) -> Ladder:
-        """Give the limits to choose from."""
+        """Return the limits to choose from."""
         return counting_ladder(MOST)
 
     @cached_property
     def bounded(self) -> BoundedPlan:
-        """Give the plan: how many units have how many rows, and groups."""
+        """Return the plan: how many units have how many rows, and groups."""
         (whole,) = boundings(self._paid[0], self._units.limits, len(self._keys))
         return for_neighbours(whole, self._context.policy.neighbours)
 
     @cached_property
     def _paid(self) -> tuple[Aggregate, Context]:
-        """Give the plan held to the periods whose accounts pay, and where it is released."""
+        """Return the plan held to the periods whose accounts pay, and where it is released."""
         counts = [Column(own, domain) for own, domain in self._units.columns.items()]
         plan = Aggregate(self._units, tuple(map(self.ladder.place, counts)), (Count(),))
         return by_period(plan, self._context)
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is measured."""
+        """Return the hash of what is measured."""
         return digest("limits", self.bounded.plan, self.share, self._context.declared)
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
-        """Say what is done at this price, step by step. This is free."""
+        """Describe what is done at this price, step by step. This is free."""
         policy, draw = self._context.policy, self._draw(epsilon)
         operators = [
             Operator("scan", self.table, f"protects {policy.unit}, {policy.neighbours.value}"),
@@ -199,13 +199,13 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
         return Explanation(self.text, str(draw.total), tuple(operators), reason, ())
 
     def error(self, epsilon: Number, confidence: Number = "0.95") -> int:
-        """Say how many units a step holds that is within the limit, with this confidence, unless it is part of the
+        """Return how many units a step holds that is within the limit, with this confidence, unless it is part of the
         share that may be left out. Free.
         """
         return self._draw(epsilon).searches[0].error(confidence)
 
     def rank_error(self, epsilon: Number, confidence: Number = "0.95") -> int:
-        """Say how well the number of units beyond the limit will be known, with this confidence. Free."""
+        """Return how well the number of units beyond the limit will be known, with this confidence. Free."""
         return self._draw(epsilon).searches[0].rank_error(confidence)
 
     def price(self, within: Number, confidence: Number = "0.95") -> float:

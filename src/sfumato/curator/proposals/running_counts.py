@@ -81,11 +81,11 @@ class RunningForecast:
 
     @property
     def worst(self) -> float:
-        """Give the half-width of the widest period."""
+        """Return the half-width of the widest period."""
         return max(self.widths)
 
     def __getitem__(self, period: Value) -> float:
-        """Give the half-width of one period."""
+        """Return the half-width of one period."""
         if period not in self.periods.values:
             raise InvalidParameter("period", period, "one of the periods of the question")
         return self.widths[self.periods.values.index(period)]
@@ -111,7 +111,7 @@ class RunningForecast:
 
 @dataclass(frozen=True)
 class RunningTotals:
-    """This is a proposal: only ``release`` spends."""
+    """A proposal: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     question: Question = field(repr=False)
@@ -161,7 +161,7 @@ class RunningTotals:
         joint: bool = False,
         mechanism: NamedNoise | None = None,
     ) -> Explanation:
-        """Say what is done at this price, step by step; at ε = 1 when none is named. This is free."""
+        """Describe what is done at this price, step by step; at ε = 1 when none is named. This is free."""
         named = epsilon is not None or rho is not None
         draw = self._draw(Price(epsilon if named else 1, delta, rho), mechanism)
         (measurement,), (scaled,) = draw.batch.measurements, draw.batch.bounded.measures
@@ -203,7 +203,7 @@ class RunningTotals:
         mechanism: NamedNoise | None = None,
         fresh: bool = False,
     ) -> RunningForecast:
-        """Give the half-width of every period's running total at this price. This is free."""
+        """Return the half-width of every period's running total at this price. This is free."""
         draw = self._draw(Price(epsilon, delta, rho), mechanism)
         stored = not fresh and is_stored(draw, self.identity, self._context)
         ends = () if stored else self._context.closing(draw.batch.curve)
@@ -273,18 +273,18 @@ class RunningTotals:
         joint: bool = False,
         mechanism: NamedNoise | None = None,
     ) -> RunningAnswer:
-        """Give an answer of this shape with invented numbers, from the policy alone. This is free."""
+        """Return an answer of this shape with invented numbers, from the policy alone. This is free."""
         price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "mechanism": mechanism}
         return rehearsed(self, self._context, lambda there: there.release(**price, confidence=confidence, joint=joint))
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is measured: no count of single days is mistaken for it."""
+        """Return the hash of what is measured: no count of single days is mistaken for it."""
         return digest("running", self.question.identity, self.period)
 
     @property
     def _place(self) -> int:
-        """Give the place of the column of numbers."""
+        """Return the place of the column of numbers."""
         return next(index for index, each in enumerate(self.query.finish.outputs) if _is_result(each.expression))
 
     @property
@@ -372,7 +372,7 @@ class RunningTotals:
 
 @dataclass(frozen=True)
 class _Way:
-    """This is one way to measure running totals, and how wrong its worst period is, relative to other ways."""
+    """One way to measure running totals, and how wrong its worst period is, relative to other ways."""
 
     reading: FactoredTotals
     factorisation: Factorisation
@@ -430,7 +430,7 @@ def _is_result(expression: Any) -> bool:
 
 
 def _key(expression: Any) -> int | None:
-    """Give the place of the key that an output shows; None where it shows no key."""
+    """Return the place of the key that an output shows; None where it shows no key."""
     if isinstance(expression, Column) and isinstance(expression.reference, Key):
         return expression.reference.index
     return None

@@ -63,7 +63,7 @@ _DIGITS = 10**12
 
 @dataclass(frozen=True)
 class ScoreProposal:
-    """This is a proposal: only ``release`` spends."""
+    """A proposal: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     _coded: MarginalsProposal = field(repr=False)
@@ -75,7 +75,7 @@ class ScoreProposal:
 
     @property
     def columns(self) -> Columns:
-        """Say what is released: the score, from 0 to 1000."""
+        """Return what is released: the score, from 0 to 1000."""
         return (AnswerColumn("score", Type.REAL),)
 
     @property
@@ -95,7 +95,7 @@ class ScoreProposal:
 
     @property
     def question(self) -> str:
-        """Say in words what is asked, as the ledger keeps it."""
+        """Describe what is asked, as the ledger keeps it."""
         kind = "worst" if self.worst else "mean"
         held = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
         over = f"{kind} of {many(len(self.sets), 'marginal')} of {', '.join(self.compared)[:4000]}"
@@ -108,7 +108,7 @@ class ScoreProposal:
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is measured: the candidate's content is part of it."""
+        """Return the hash of what is measured: the candidate's content is part of it."""
         return digest("score", self._coded.identity, self._content, self.k, self.worst, str(self.total))
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ class ScoreProposal:
         rho: Number | None = None,
         confidence: Number = "0.95",
     ) -> Explanation:
-        """Say what is done at this price, step by step. This is free."""
+        """Describe what is done at this price, step by step. This is free."""
         price, sure = Price(epsilon, delta, rho), exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(price)
         bounded, unit = draw.view.bounded, draw.unit_value
@@ -157,7 +157,7 @@ class ScoreProposal:
         rows: Number | None = None,
         confidence: Number = "0.95",
     ) -> float:
-        """Give the half-width of the score at this price, for so many private rows: without ``rows`` as many as are
+        """Return the half-width of the score at this price, for so many private rows: without ``rows`` as many as are
         public, or as the candidate has. This is free.
         """
         draw = self._draw(Price(epsilon, delta, rho))
@@ -201,7 +201,7 @@ class ScoreProposal:
     def rehearse(
         self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None
     ) -> CandidateScore:
-        """Give the score of the candidate against invented rows: free, and it says nothing of the private ones."""
+        """Return the score of the candidate against invented rows: free, and it says nothing of the private ones."""
         return rehearsed(self, self._context, lambda there: there.release(epsilon=epsilon, delta=delta, rho=rho))
 
     def _shown(self, found: StoredResult[CandidateScore]) -> CandidateScore:
@@ -225,8 +225,9 @@ class ScoreProposal:
 
     @property
     def _public(self) -> Fraction | None:
-        """Give the number of rows where nobody has to buy it: as the caller knows it, or as replace neighbours make it
-        public where each row is a unit and all of them count.
+        """Return the number of rows where it is public: given by the caller, or fixed by replace neighbours.
+
+        The latter needs that each row is a unit and all rows count.
         """
         if self.total is not None:
             return self.total
@@ -284,7 +285,7 @@ class ScoreProposal:
 
 
 def _size(moved: Sensitivity, amount: Fraction, gaussian: bool) -> Fraction:
-    """Give the scale of Laplace noise for an ε, Δ₁/ε, or the deviation of Gaussian noise for a ρ, Δ₂/√2ρ."""
+    """Return the scale of Laplace noise for an ε, Δ₁/ε, or the deviation of Gaussian noise for a ρ, Δ₂/√2ρ."""
     if not gaussian:
         return moved.total / amount
     return Fraction(math.isqrt(math.ceil(moved.squares / (2 * amount) * _DIGITS**2)) + 1, _DIGITS)
@@ -339,7 +340,7 @@ def _require_public(candidate: Any, context: Context) -> None:
 
 
 def _files(paths: Iterable[str]) -> set[tuple[int, int]]:
-    """Give the files that are there, whatever they are called: a link to a file is that file."""
+    """Return the files that are there, whatever they are called: a link to a file is that file."""
     found = (os.stat(each) for each in paths if os.path.exists(each))
     return {(each.st_dev, each.st_ino) for each in found}
 

@@ -60,7 +60,7 @@ _MOST_WHOLE = 1000
 
 @dataclass(frozen=True)
 class SelectedColumns:
-    """These are the rows of a SELECT, and its coded columns with what is publicly known of each."""
+    """The rows of a SELECT, and its coded columns with what is publicly known of each."""
 
     rows: RowSource
     columns: tuple[CodedColumn, ...]
@@ -112,7 +112,7 @@ def _coding(made: Expression, policy: Policy) -> Coding | None:
 
 
 def _few(name: str, domain: Domain) -> Domain:
-    """Give the domain with its values listed; refuse one that has too many, or too few known."""
+    """Return the domain with its values listed; refuse one that has too many, or too few known."""
     if domain.values is not None or domain.type is Type.BOOLEAN:
         return domain
     if domain.type is Type.INTEGER and domain.bounds is not None:
@@ -200,7 +200,7 @@ _FREE = "ε = 0: from the policy, no row was read"
 
 @dataclass(frozen=True)
 class DeclaredValues(Question):
-    """These are the values that columns may hold, as the policy or a public table says: free, and never charged.
+    """The values that columns may hold, as the policy or a public table says: free, and never charged.
 
     It lists what is declared, not what rows hold, so it tells nothing about anybody.
     """
@@ -215,7 +215,7 @@ class DeclaredValues(Question):
         return ("These are the values that are declared, whether any row has them or not.",)
 
     def explain(self, **price: Any) -> Explanation:  # noqa: ARG002
-        """Say that no row is read. Free."""
+        """State that no row is read. Free."""
         keys = ", ".join(map(words, self.query.plan.keys))
         what = Operator("list", keys, f"{many(len(self.groups), 'value')}, from the policy or public tables alone")
         return Explanation(self.text, _FREE, (what,), "free: nothing is measured", self.warnings)
@@ -229,11 +229,11 @@ class DeclaredValues(Question):
         return Advice(self.text, _FREE, ())
 
     def price(self, within: Any = None, **terms: Any) -> float:  # noqa: ARG002
-        """Say that it costs nothing."""
+        """State that it costs nothing."""
         return 0.0
 
     def release(self, *, confidence: Number = "0.95", **price: Any) -> Answer:  # noqa: ARG002
-        """Give the values. Nothing is charged or written down, whatever price is named."""
+        """Return the values. Nothing is charged or written down, whatever price is named."""
         rows = answer_rows((), self.groups, len(self.query.plan.keys))
         made, rows = with_key_functions(self.query, rows, self._context.engine.values)
         shown = finish(made, rows, lambda _: [], joint=False)

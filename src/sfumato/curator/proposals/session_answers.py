@@ -18,7 +18,7 @@ from sfumato.release.comparisons import ThresholdAnswer
 @codec.value("session-answers")
 @dataclass(frozen=True)
 class SessionAnswers:
-    """These are the answers of a session, in the order of its questions; those after the last "above" have none."""
+    """The answers of a session, in the order of its questions; those after the last "above" have none."""
 
     questions: tuple[str, ...]
     answers: tuple[ThresholdAnswer, ...]
@@ -46,8 +46,9 @@ class SessionAnswers:
         return self.as_answer()._repr_html_()
 
     def as_answer(self) -> Answer:
-        """Give a row for each question, with the noisy value and its range where values were paid for; a question that
-        was not asked any more has no answer in its row.
+        """Return a row for each question, with the noisy value and its interval where values were paid for.
+
+        A question after the end of the session has no answer in its row.
         """
         sure, paid = self.receipt.confidence or "0.95", any(each.value is not None for each in self.answers)
         found = list(zip_longest(self.questions, self.answers))
@@ -78,7 +79,7 @@ class SessionAnswers:
 
 
 def _range(found: ThresholdAnswer | None, confidence: str) -> Interval:
-    """Say where the exact value lies, where there is a noisy one."""
+    """Return where the exact value lies, where there is a noisy one."""
     reach = None if found is None else found.error(confidence)
     if found is None or found.value is None or reach is None:
         return None

@@ -1,10 +1,9 @@
-"""A session tells of many questions whether each is above a threshold, for one price: the sparse vector technique over
-questions in SQL.
+"""Threshold sessions: the sparse vector technique over SQL questions, for one price.
 
 The proposal is free to explain and to price. ``release`` charges all of it at once, because the session keeps a secret
-between its answers, and opens the session. Every question then has a sensitivity, derived from its plan, that is at
-most the session's; one that has more is refused before anything is read, and the session goes on. All questions see the
-rows as the first of them did.
+between its answers, and opens the session. Every question then has a sensitivity, derived from its plan, of at most the
+session's; one with more is refused before anything is read, and the session goes on. All questions see the same
+snapshot of the rows.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ Ask = Callable[[str, Parameters | None], Question]
 
 @dataclass(frozen=True)
 class ProposedSession:
-    """This is a proposal: only ``release`` spends, and gives a session that is asked question by question."""
+    """A proposal of a session: only ``release`` spends, and returns a session to ask questions in."""
 
     _context: Context = field(repr=False)
     _ask: Ask = field(repr=False)
@@ -69,20 +68,18 @@ class ProposedSession:
 
     @property
     def grid(self) -> Fraction:
-        """Give the step in which questions are compared: the largest of which 1, threshold and sensitivity are whole
-        multiples.
-        """
+        """The step of comparisons: the largest that divides 1, threshold and sensitivity."""
         return Fraction(1, math.lcm(self.threshold.denominator, self.sensitivity.denominator))
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is proposed. A session is never found again: what it says is bought each time."""
-        said = (text(self.threshold), self.positives, text(self.sensitivity), self.monotone)
-        return digest("above", *said, self._context.declared)
+        """The hash of the proposal. A session is never reused: what it says is bought each time."""
+        parameters = (text(self.threshold), self.positives, text(self.sensitivity), self.monotone)
+        return digest("above", *parameters, self._context.declared)
 
     @property
     def columns(self) -> Columns:
-        """Say what a question is answered with: above or below, and the value of an "above" where that is paid for."""
+        """The columns of an answer: above or below, and the value of an "above" where that is paid for."""
         return AnswerColumn("above", Type.BOOLEAN), AnswerColumn("value", Type.REAL)
 
     def explain(
@@ -93,28 +90,32 @@ class ProposedSession:
         questions: int = 100,
         confidence: Number = "0.95",
     ) -> Explanation:
-        """Say what a session at this price does, step by step. This is free."""
+        """Explain a session at this price, step by step. Free."""
         mechanism, policy = self.mechanism(epsilon, values_epsilon), self._context.policy
         first, second, third = (shown(float(scale * self.grid), 4) for scale in mechanism.scales)
-        sure = percent(exact(confidence, "confidence", CONFIDENCE))
+        confidence_text = percent(exact(confidence, "confidence", CONFIDENCE))
         error = shown(self.error(epsilon, values_epsilon=values_epsilon, questions=questions, confidence=confidence), 6)
-        private = ", ".join(name for name, table in policy.tables.items() if not table.public)
-        same = ", and all questions the same way" if self.monotone else ""
+        private_tables = ", ".join(name for name, table in policy.tables.items() if not table.public)
+        monotone_text = ", and all questions the same way" if self.monotone else ""
         operators = [
-            Operator("scan", private, f"protects {policy.unit}, {policy.neighbours.value}"),
-            Operator("ask", "any number of questions", f"one unit changes each by at most {self._moved}{same}"),
+            Operator("scan", private_tables, f"protects {policy.unit}, {policy.neighbours.value}"),
+            Operator(
+                "ask",
+                "any number of questions",
+                f"one unit changes each by at most {self._sensitivity_text}{monotone_text}",
+            ),
             Operator("compare", f"with {text(self.threshold)}", f'"above" at most {self.positives} times'),
             Operator(
                 "noise",
                 f"Laplace, scale {first} on the threshold, once; {second} on each question",
                 f"of {questions} questions every answer is right about counts further than {error} from the "
-                f"threshold, with {sure} confidence",
+                f"threshold, with {confidence_text} confidence",
             ),
         ]
         if mechanism.values_epsilon is not None:
             width = shown(mechanism.value_error(confidence) * float(self.grid), 6)
-            around = f"±{width} with {sure} confidence"
-            operators.append(Operator("values", f'Laplace, scale {third} on the value of each "above"', around))
+            value_error = f"±{width} with {confidence_text} confidence"
+            operators.append(Operator("values", f'Laplace, scale {third} on the value of each "above"', value_error))
         reason = "charged whole when it opens, since the threshold's noise stays secret between answers"
         return Explanation(self.words, str(Price(epsilon)), tuple(operators), reason, ())
 
@@ -126,21 +127,17 @@ class ProposedSession:
         questions: int = 100,
         confidence: Number = "0.95",
     ) -> float:
-        """Give a distance from the threshold: with this confidence, of so many questions each answer is right about
-        numbers further from it. Free.
-        """
+        """Return the distance from the threshold beyond which all answers are right, with this confidence. Free."""
         return self.mechanism(epsilon, values_epsilon).error(questions, confidence) * float(self.grid)
 
     def price(self, within: Number, *, questions: int = 100, confidence: Number = "0.95") -> float:
-        """Find the least ε at which every answer is right about numbers further than this from the threshold. This is
-        free.
-        """
-        wanted = exact(within, "within", POSITIVE)
+        """Return the least ε at which all answers are right beyond this distance from the threshold. Free."""
+        error_limit = exact(within, "within", POSITIVE)
 
-        def enough(epsilon: Fraction) -> bool:
-            return self.error(epsilon, questions=questions, confidence=confidence) <= wanted
+        def is_within(epsilon: Fraction) -> bool:
+            return self.error(epsilon, questions=questions, confidence=confidence) <= error_limit
 
-        return float(rounded_up(least(enough, "within")))
+        return float(rounded_up(least(is_within, "within")))
 
     def release(
         self,
@@ -151,14 +148,14 @@ class ProposedSession:
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> ThresholdSession:
-        """Charge ε, all of it now, and open the session. Of it ``values_epsilon`` pays for the values of what is above.
+        """Charge all of ε now, and open the session; ``values_epsilon`` of it pays for the values of what is above.
 
         ``seconds`` is what each question may take, and ``progress`` is told of each. A ``request_id`` opens one
         session: nobody is charged for it again, and nobody can be given the session again either.
         """
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
-        asked = RequestedSeries(self._context, self.words, self.identity, call)
-        session = self.opened(epsilon, values_epsilon, call, asked.open_once)
+        series = RequestedSeries(self._context, self.words, self.identity, call)
+        session = self.opened(epsilon, values_epsilon, call, series.open_once)
         assert isinstance(session, ThresholdSession)
         return session
 
@@ -171,81 +168,81 @@ class ProposedSession:
         *,
         closing: bool = True,
     ) -> ThresholdSession | StoredAnswer:
-        """Charge ε and open the session on the tab that is opened for it, unless what it said is found instead.
+        """Charge ε and open the session on the tab that is opened for it; return a stored answer where there is one.
 
-        It closes after its last "above", unless whoever asks wants to write down first what it said.
+        It closes after its last "above", unless the caller wants to store its answers first.
         """
-        mechanism, here = self.mechanism(epsilon, values_epsilon), self._context
-        warn(Price(epsilon), here)
-        with here.work.one(), ExitStack() as opened:
-            snapshot = opened.enter_context(here.engine.hold())
-            tab = open_tab(Entry(Charged(mechanism), self.words, analyst=here.analyst))
+        mechanism, context = self.mechanism(epsilon, values_epsilon), self._context
+        warn(Price(epsilon), context)
+        with context.work.one(), ExitStack() as resources:
+            snapshot = resources.enter_context(context.engine.hold())
+            tab = open_tab(Entry(Charged(mechanism), self.words, analyst=context.analyst))
             if isinstance(tab, StoredAnswer):
                 return tab
-            session = ThresholdSession(self, here, self._ask, mechanism, Price(epsilon), tab, snapshot, call, closing)
-            opened.pop_all()
+            session = ThresholdSession(
+                self, context, self._ask, mechanism, Price(epsilon), tab, snapshot, call, closing
+            )
+            resources.pop_all()
         return session
 
     def rehearse(
         self, epsilon: Number = 1, *, values_epsilon: Number | None = None, question: str | Question | None = None
     ) -> ThresholdAnswer:
-        """Answer a question as the session would, about invented rows: by default a count of the first private table.
-        This is free.
-        """
-        private = next(name for name, table in self._context.policy.tables.items() if not table.public)
-        given = f"SELECT COUNT(*) FROM {quoted(private)}" if question is None else question
-        asked = self._ask(given, None) if isinstance(given, str) else given
+        """Answer a question as the session would, over invented rows: by default a count. Free."""
+        private_table = next(name for name, table in self._context.policy.tables.items() if not table.public)
+        question_or_default = f"SELECT COUNT(*) FROM {quoted(private_table)}" if question is None else question
+        parsed = self._ask(question_or_default, None) if isinstance(question_or_default, str) else question_or_default
 
-        def release(there: ProposedSession) -> ThresholdAnswer:
-            session = there.release(epsilon, values_epsilon=values_epsilon)
+        def release(invented: ProposedSession) -> ThresholdAnswer:
+            session = invented.release(epsilon, values_epsilon=values_epsilon)
             try:
-                return session.ask(moved(asked, there._context))
+                return session.ask(moved(parsed, invented._context))
             finally:
                 session.close()
 
         return rehearsed(self, self._context, release)
 
     def written(self, source: str) -> tuple[str, ...]:
-        """List the questions of a file, each of which can be asked in this session. This is free.
+        """Parse the questions of a file, each of which must be valid in this session. Free.
 
         One that cannot is refused by its number and its line.
         """
-        found = questions(source)
-        for number, each in enumerate(found, 1):
-            with placed(number, each):
-                self.comparable(each.text)
-        return tuple(each.text for each in found)
+        file_questions = questions(source)
+        for number, question in enumerate(file_questions, 1):
+            with placed(number, question):
+                self.comparable(question.text)
+        return tuple(question.text for question in file_questions)
 
     def comparable(self, question: str) -> Question:
-        """Understand a question of the session; one that cannot be asked in it is refused, whatever the price. Free."""
-        asked = self._ask(question, None)
-        Measurement(compared_total(asked, self.grid), self.mechanism(1))
-        return asked
+        """Parse a question of the session; one that is invalid in it is refused, whatever the price. Free."""
+        parsed = self._ask(question, None)
+        Measurement(compared_total(parsed, self.grid), self.mechanism(1))
+        return parsed
 
     def mechanism(self, epsilon: Number, values_epsilon: Number | None = None) -> AboveThreshold:
-        """Give the mechanism that is run at this price, in steps of the grid."""
-        paid = exact(epsilon, "epsilon", POSITIVE)
-        values = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
-        if values is not None and values >= paid:
-            rule = f"less than ε = {text(paid)}: it is the part of ε that pays for values"
-            raise InvalidParameter("values_epsilon", text(values), rule)
+        """Return the mechanism at this price, in steps of the grid."""
+        total_epsilon = exact(epsilon, "epsilon", POSITIVE)
+        value_epsilon = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
+        if value_epsilon is not None and value_epsilon >= total_epsilon:
+            rule = f"less than ε = {text(total_epsilon)}: it is the part of ε that pays for values"
+            raise InvalidParameter("values_epsilon", text(value_epsilon), rule)
         return AboveThreshold(
-            paid - (values or 0),
+            total_epsilon - (value_epsilon or 0),
             int(self.threshold / self.grid),
             self.positives,
             int(self.sensitivity / self.grid),
             self.monotone,
-            values,
+            value_epsilon,
             self._context.policy.neighbours,
         )
 
     @property
     def words(self) -> str:
-        """Say in words what is asked."""
+        """The session in words."""
         return f"which questions are above {text(self.threshold)}, up to {self.positives} of them"
 
     @property
-    def _moved(self) -> str:
+    def _sensitivity_text(self) -> str:
         return text(self.sensitivity)
 
     def __repr__(self) -> str:
@@ -253,8 +250,7 @@ class ProposedSession:
 
 
 class ThresholdSession(SecretSession):
-    """A session is open for questions: each is answered "above" or "below", until it has said "above" as often as it
-    was opened for.
+    """An open session: each question is answered "above" or "below", up to the paid number of "above".
 
     Questions from several threads are answered one after the other. It belongs to the process that opened it, and can
     neither be copied nor stored.
@@ -288,70 +284,76 @@ class ThresholdSession(SecretSession):
         self._session = mechanism.start()
 
     def ask(self, question: str | Question, parameters: Parameters | None = None) -> ThresholdAnswer:
-        """Tell whether a count or a sum is, noisily, above the threshold; nothing more is charged for it.
+        """Return whether a count or a sum is, noisily, above the threshold; nothing more is charged.
 
         The question is SQL with one COUNT, COUNT(DISTINCT …) of units or SUM, or one made by ``curator.sql`` or
         ``curator.table``. What cannot be asked is refused before anything is read, and the session goes on.
         """
         with self._lock:
             self._require_open()
-            asked = self._ask(question, parameters) if isinstance(question, str) else question
-            if not isinstance(asked, Question) or not asked.is_of(self._context):
-                raise InvalidParameter("question", type(asked).__name__, "SQL text, or a question of the same curator")
-            total = compared_total(asked, self.proposal.grid)
-            kind = ThresholdComparison(GroupTotals(total.bounded, asked.groups), total, self._mechanism, self._session)
-            said = self._released(kind, asked)
-            self._answers.append((asked.text, said))
+            parsed = self._ask(question, parameters) if isinstance(question, str) else question
+            if not isinstance(parsed, Question) or not parsed.is_of(self._context):
+                raise InvalidParameter("question", type(parsed).__name__, "SQL text, or a question of the same curator")
+            total = compared_total(parsed, self.proposal.grid)
+            comparison = ThresholdComparison(
+                GroupTotals(total.bounded, parsed.groups), total, self._mechanism, self._session
+            )
+            answer = self._release_comparison(comparison, parsed)
+            self._answers.append((parsed.text, answer))
             if self._closing and not self.left:
                 self.close()
-            return said
+            return answer
 
-    def _released(self, kind: ThresholdComparison, asked: Question) -> ThresholdAnswer:
-        here = self._context
+    def _release_comparison(self, comparison: ThresholdComparison, question: Question) -> ThresholdAnswer:
+        context = self._context
         # the plan is this tab's alone, so that no later question finds the answer of this one as its own
-        plan = digest("above", self._tab.opening.hash, asked.identity)
+        plan = digest("above", self._tab.opening.hash, question.identity)
         try:
-            with here.work.one():
-                said = releasing.release(
-                    kind,
-                    ReleaseRequest(asked.text, plan, here.engine.identity(), here.analyst),
-                    payer=OnPaidTab(here.account, self._tab),
+            with context.work.one():
+                answer = releasing.release(
+                    comparison,
+                    ReleaseRequest(question.text, plan, context.engine.identity(), context.analyst),
+                    payer=OnPaidTab(context.account, self._tab),
                     engine=self._snapshot,
-                    seconds=self._call.limit(here.seconds),
-                    progress=here.progress if self._call.progress is None else self._call.progress,
+                    seconds=self._call.limit(context.seconds),
+                    progress=context.progress if self._call.progress is None else self._call.progress,
                 ).value
-            return replace(said, rehearsed=here.rehearsed)
+            return replace(answer, rehearsed=context.rehearsed)
         except Unanswered as stopped:
             raise SessionInterrupted(stopped.number) from None
 
     @property
     def tab(self) -> Tab:
-        """Give the tab that it was charged on."""
+        """The tab that it was charged on."""
         return self._tab
 
     @property
     def left(self) -> int:
-        """Say how many times it may still say "above"; 0 where it has ended."""
+        """The number of "above" answers left; 0 where it has ended."""
         return self._session.remaining
 
     @property
     def answers(self) -> tuple[tuple[str, ThresholdAnswer], ...]:
-        """List what was asked and answered, in order."""
+        """The questions and answers so far, in order."""
         return tuple(self._answers)
 
     @property
     def receipt(self) -> Receipt:
-        """Say what the session cost and whom it protects."""
-        here, line, proposal = self._context, self._tab.opening, self.proposal
-        each_by = f"one unit changes each question by at most {text(proposal.sensitivity)}"
-        weak = weak_words(self._price)
-        bought = Purchase(str(self._price), "each question in its own way", each_by, (), here.version, weak)
-        opened = StoredResult(None, line.number, line.time, line.hash, free=False)
-        words = (f"above a noisy threshold of {text(proposal.threshold)}, at most {proposal.positives} times",)
-        return receipt(opened, bought, words, question=proposal.words, here=here, confidence="0.95")
+        """The receipt: what the session cost and whom it protects."""
+        context, line, proposal = self._context, self._tab.opening, self.proposal
+        sensitivity_text = f"one unit changes each question by at most {text(proposal.sensitivity)}"
+        weak_reasons = weak_words(self._price)
+        purchase = Purchase(
+            str(self._price), "each question in its own way", sensitivity_text, (), context.version, weak_reasons
+        )
+        opening = StoredResult(None, line.number, line.time, line.hash, free=False)
+        mechanism_words = (
+            f"above a noisy threshold of {text(proposal.threshold)}, at most {proposal.positives} times",
+        )
+        return receipt(opening, purchase, mechanism_words, question=proposal.words, here=context, confidence="0.95")
 
     def close(self) -> None:
-        """End the session and forget its secret and its rows; what was charged stays charged."""
+        """End the session and discard its secret and its rows; the charge stays."""
         with self._lock:
             if self._process == os.getpid():
                 self._session.close()
@@ -359,7 +361,7 @@ class ThresholdSession(SecretSession):
                 self._tab.stop()
 
     def _forget(self) -> None:
-        """Drop the rows, once. How long that takes depends on them: between its two phases whoever is told may wait."""
+        """Discard the rows, once. The time this takes depends on them: a listener may wait between its two phases."""
         if self._forgotten:
             return
         self._forgotten = True
@@ -388,62 +390,65 @@ def proposed_session(
     tables: Sequence[str] | None,
     monotone: bool | None,
 ) -> ProposedSession:
-    """Make the proposal; without a sensitivity it is that of counting rows of these tables, or of all private ones."""
+    """Propose a session; the default sensitivity is that of counting rows of these, or all, private tables."""
     context.require_one_account("a session")
     if sensitivity is not None and tables is not None:
         raise InvalidParameter("tables", tables, "left out where a sensitivity is given")
-    moved = (
-        Fraction(_most_rows(context.policy, tables))
+    max_change = (
+        Fraction(_max_rows_per_unit(context.policy, tables))
         if sensitivity is None
         else exact(sensitivity, "sensitivity", POSITIVE)
     )
-    rising = context.policy.neighbours is Neighbours.ADD_REMOVE
-    found = ProposedSession(
+    default_monotone = context.policy.neighbours is Neighbours.ADD_REMOVE
+    proposal = ProposedSession(
         context,
         ask,
         exact(threshold, "threshold"),
         whole(positives, "positives", at_least=1),
-        moved,
-        rising if monotone is None else monotone,
+        max_change,
+        default_monotone if monotone is None else monotone,
     )
-    found.mechanism(1)  # refuses what no price allows
-    return found
+    proposal.mechanism(1)  # refuses what no price allows
+    return proposal
 
 
-def _most_rows(policy: Policy, tables: Sequence[str] | None) -> int:
-    """Count the rows of one unit that count in a table, at most."""
-    private = {name: table for name, table in policy.tables.items() if not table.public}
-    named = list(private) if tables is None else [tables] if isinstance(tables, str) else list(tables)
-    if not named or any(name not in private for name in named):
-        raise InvalidParameter("tables", tables, f"private tables of the policy: {', '.join(private)}")
-    return max(_counted(private[name]) for name in named)
+def _max_rows_per_unit(policy: Policy, tables: Sequence[str] | None) -> int:
+    """Return the most rows of one unit that count in any of these tables."""
+    private_tables = {name: table for name, table in policy.tables.items() if not table.public}
+    table_names = list(private_tables) if tables is None else [tables] if isinstance(tables, str) else list(tables)
+    if not table_names or any(name not in private_tables for name in table_names):
+        raise InvalidParameter("tables", tables, f"private tables of the policy: {', '.join(private_tables)}")
+    return max(_rows_per_unit(private_tables[name]) for name in table_names)
 
 
-def _counted(table: Table) -> int:
+def _rows_per_unit(table: Table) -> int:
     return 1 if table.every_row else Limits.of(table).rows_per_group
 
 
 def compared_total(asked: Question, grid: Fraction) -> SteppedTotal:
-    """Give what is compared of a question, with the least that one unit changes; refuse what is not one count or sum as
-    it is, since nothing of it may be computed from noisy numbers.
+    """Return the total that is compared, under the bounding with the least sensitivity.
+
+    A question that is not exactly one count or sum is refused, since nothing may be computed from noisy numbers.
     """
     plan, finish, parts = asked.query.plan, asked.query.finish, asked.shared.parts
-    alone = len(plan.measures) == 1 and not plan.keys and not asked.query.outer and finish == Finish(finish.outputs)
-    columns = [each.expression for each in finish.outputs if alone]
+    is_single = len(plan.measures) == 1 and not plan.keys and not asked.query.outer and finish == Finish(finish.outputs)
+    columns = [output.expression for output in finish.outputs if is_single]
     if not (len(columns) == 1 and isinstance(columns[0], Column) and isinstance(columns[0].reference, Result)):
-        raise _not_compared()
+        raise _refuse_question()
     if len(parts) != 1 or parts[0].measures != plan.measures or plan.measures[0].noises != 1:  # made from others
-        raise _not_compared()
+        raise _refuse_question()
     options = asked.options
-    suited = [each for each in options if each.strategy.order in (None, 1)]
-    if not suited:
+    laplace_options = [option for option in options if option.strategy.order in (None, 1)]
+    if not laplace_options:
         rule = "one that suits Laplace noise, with which a session compares"
         raise InvalidParameter("strategy", options[0].strategy.value, rule, fix="leave the strategy out")
-    bounded = min(suited, key=lambda each: each.measures[0].sensitivity.linf * each.measures[0].unit_value)
+    bounded = min(
+        laplace_options, key=lambda option: option.measures[0].sensitivity.linf * option.measures[0].unit_value
+    )
     return SteppedTotal(bounded, grid)
 
 
-def _not_compared() -> Unsupported:
+def _refuse_question() -> Unsupported:
     return Unsupported(
         "session-question",
         "a session compares one count or one sum with its threshold",

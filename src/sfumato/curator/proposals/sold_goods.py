@@ -18,7 +18,7 @@ from sfumato.release.payers import NOT_BOUGHT, Purchase
 @codec.value("sold")
 @dataclass(frozen=True)
 class Sold:
-    """This is a price drawn for a curator's table, and a noisy count of the bids at or above it, if some of ε paid for
+    """A price drawn for a curator's table, and a noisy count of the bids at or above it, if some of ε paid for
     one.
     """
 
@@ -38,7 +38,7 @@ class Sold:
 
     @property
     def rehearsed(self) -> bool:
-        """Tell whether it was invented from the policy alone: nothing was read, charged or written down."""
+        """Return whether it was invented from the policy alone: nothing was read, charged or written down."""
         return self.receipt is not None and self.receipt.rehearsed
 
     def __repr__(self) -> str:
@@ -46,7 +46,7 @@ class Sold:
         return f"<Sold at {text(self.price)}{buyers}>{INVENTED if self.rehearsed else ''}"
 
     def as_answer(self) -> Answer:
-        """Give one row: the price, and how many bids reach it, with its range, where some of ε paid for that."""
+        """Return one row: the price, and how many bids reach it, with its range, where some of ε paid for that."""
         if self.receipt is None:
             raise InvalidParameter("receipt", None, "there: rows are given of what was bought")
         price = float(self.price)
@@ -68,7 +68,7 @@ class Sold:
         return codec.loads_as(cls, source)
 
     def revenue_range(self, confidence: Number = "0.95") -> tuple[float, float] | None:
-        """Say where the revenue lies, with this confidence."""
+        """Return where the revenue lies, with this confidence."""
         if self.buyers is None or self.counter is None:
             return None
         reach = int(self.counter.error(confidence))

@@ -82,7 +82,7 @@ _MEMORY = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORE
 
 @dataclass(frozen=True)
 class SynthesisProposal:
-    """This is a proposal: only ``release`` spends."""
+    """A proposal: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     _coded: MarginalsProposal = field(repr=False)
@@ -120,7 +120,7 @@ class SynthesisProposal:
 
     @cached_property
     def question(self) -> str:
-        """Say in words what is asked, as the ledger keeps it."""
+        """Describe what is asked, as the ledger keeps it."""
         names = ", ".join(each.name for each in self.attributes)
         held = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
         sets = many(len(self.workload), "marginal")
@@ -128,7 +128,7 @@ class SynthesisProposal:
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is measured."""
+        """Return the hash of what is measured."""
         workload = tuple((each, weight) for each, weight in self.workload.items())
         return digest("synthesis", self._coded.identity, self.method, workload, self.most_cells)
 
@@ -142,7 +142,7 @@ class SynthesisProposal:
         rho: Number | None = None,
         confidence: Number = "0.95",
     ) -> Explanation:
-        """Say what is done at this price; at ρ = 1/2 when none is named. This is free."""
+        """Describe what is done at this price; at ρ = 1/2 when none is named. This is free."""
         named = epsilon is not None or rho is not None
         price = Price(epsilon, delta, rho) if named else Price(rho="0.5")
         setting, sure = self.setting(price), exact(confidence, "confidence", CONFIDENCE)
@@ -169,7 +169,7 @@ class SynthesisProposal:
 
     @property
     def _kept_implications(self) -> tuple[Operator, ...]:
-        """Say which columns decide others in every row, and where nothing says how."""
+        """Return which columns decide others in every row, and where nothing says how."""
         names = [each.name for each in self.attributes]
         kept = [f"{names[by]} → {names[decided]}" for by, decided in self.implies]
         told = "measured first; the counts say which goes with which, for nothing, and every row keeps it"
@@ -192,12 +192,12 @@ class SynthesisProposal:
         return "".join(f"; {each.attribute.name} by {self.attributes[each.by].name}" for each in self.implied)
 
     def _first_width(self, setting: Setting, sure: Fraction) -> float:
-        """Give the half-width of the counts of single columns, as noise starts."""
+        """Return the half-width of the counts of single columns, as noise starts."""
         noise = setting.currency.noise(self._first(setting).measured, CellCounts(setting.reading, (0,)).sensitivity)
         return float(noise.error(sure) * setting.unit_value)
 
     def _first(self, setting: Setting) -> Amounts:
-        """Give what the first round costs where noise starts as for the most rounds there may be."""
+        """Return what the first round costs where noise starts as for the most rounds there may be."""
         rounds = 4 * len(self.attributes)
         return Amounts.of_round(rounded(setting.currency.total * Fraction(199, 200) / rounds))
 
@@ -238,7 +238,7 @@ class SynthesisProposal:
         rho: Number | None = None,
         rows: int | None = None,
     ) -> SynthesisForecast:
-        """Say how long this takes and how much memory, for so many rows, as many as the policy says there are units
+        """Return how long this takes and how much memory, for so many rows, as many as the policy says there are units
         where none are named. This is free and quick: it is added up from the policy, the price and the speed of this
         machine, which is measured once per process on made-up numbers. No row is read, and none is invented.
         """
@@ -311,7 +311,7 @@ class SynthesisProposal:
         return made
 
     def _again(self, found: StoredAnswer) -> Synthetic:
-        """Give what the same request bought."""
+        """Return what the same request bought."""
         bought = Synthetic.from_json(found.body)
         return replace(bought, receipt=given_again(bought.receipt, self._context))
 
@@ -356,7 +356,7 @@ class SynthesisProposal:
     # ── what is run at a price ─────────────────────────────────────────────────────────────────
 
     def setting(self, price: Price) -> Setting:
-        """Say all that is public before the first step."""
+        """Return all that is public before the first step."""
         own = currency(price)
         reading = CellRows(self._bounded(self._bits(own)), tuple(each.codes for each in self._coded.coded))
         zeros = (*self.zeros, *self.decided)
@@ -483,7 +483,7 @@ class _SynthesisSeries:
         return False
 
     def _left(self) -> float | None:
-        """Give the seconds that are left to work in: who holds a step back takes none of them."""
+        """Return the seconds that are left to work in: who holds a step back takes none of them."""
         return None if self._end is None else self._end + self.on_tab.held_back - time.monotonic()
 
     def _released(self, step: Step) -> Outcome:

@@ -68,7 +68,7 @@ class PriceDraw(OneReading[Sold]):
 
     @property
     def counter(self) -> Measurement | None:
-        """Give the measurement of the count, if there is one."""
+        """Return the measurement of the count, if there is one."""
         return self.batch.measurements[1] if len(self.batch.measurements) > 1 else None
 
     def error(self, confidence: Number) -> float:
@@ -92,7 +92,7 @@ class PriceDraw(OneReading[Sold]):
 
 @dataclass(frozen=True)
 class TableAuction:
-    """This is a proposal to sell: only ``release`` spends. A share ``counting`` of ε pays for a count of the buyers."""
+    """A proposal to sell: only ``release`` spends. A share ``counting`` of ε pays for a count of the buyers."""
 
     _context: Context = field(repr=False)
     question: Question = field(repr=False)
@@ -151,7 +151,7 @@ class TableAuction:
         return float(rounded_up(least(lambda epsilon: self.error(epsilon, counting, confidence) <= wanted, "within")))
 
     def batch(self, epsilon: Number, counting: Number = 0) -> Batch:
-        """Say what is measured at this price: the choice, and the count if some of ε pays for one."""
+        """Return what is measured at this price: the choice, and the count if some of ε pays for one."""
         total, share = exact(epsilon, "epsilon", POSITIVE), exact(counting, "counting", BELOW_ONE)
         totals, weights = Totals(self.bounded), self.weights
         scores = LinearScores(totals, weights)
@@ -196,7 +196,7 @@ class TableAuction:
 
     @property
     def identity(self) -> str:
-        """Give the hash of the auction: no count of the same bids is mistaken for it."""
+        """Return the hash of the auction: no count of the same bids is mistaken for it."""
         return digest("auction", self.question.identity, self.prices)
 
     def _draw(self, epsilon: Number, counting: Number) -> PriceDraw:

@@ -1,4 +1,4 @@
-"""The answers of a workload are a list and a mapping at once, with one receipt; what they will be is forecast."""
+"""The answers of a workload, both a list and a mapping, with one receipt; and their forecast."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sfumato.untrusted import printable
 @codec.value("answers")
 @dataclass(frozen=True)
 class Answers:
-    """These are the answers to several questions, by name and by place: ``found["q1"]`` and ``found[0]`` are one."""
+    """The answers to several questions, by name and by index: ``answers["q1"]`` and ``answers[0]`` are the same."""
 
     names: tuple[str, ...]
     """Of the questions, in order."""
@@ -31,22 +31,24 @@ class Answers:
     """Of what was charged for all of them together; None where nothing was."""
 
     def __post_init__(self) -> None:
-        _pair(self, "answers", Answer)
+        _check_named_values(self, "answers", Answer)
         codec.check_fields(self)
 
     @property
     def rehearsed(self) -> bool:
-        """Tell whether the numbers are invented, from the policy alone."""
-        return any(each.rehearsed for each in self.answers)
+        """Return whether the numbers are invented from the policy alone."""
+        return any(answer.rehearsed for answer in self.answers)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Say why what was paid for all of them promises little, where it does, and what single answers may miss."""
-        paid = () if self.receipt is None else self.receipt.weak
-        return tuple(dict.fromkeys([*paid, *(said for each in self.answers for said in each.warnings)]))
+        """The reasons why the whole price is weak, and the warnings of single answers."""
+        weak_reasons = () if self.receipt is None else self.receipt.weak
+        return tuple(
+            dict.fromkeys([*weak_reasons, *(warning for answer in self.answers for warning in answer.warnings)])
+        )
 
     def items(self) -> list[tuple[str, Answer]]:
-        """Give names and answers side by side."""
+        """Return pairs of name and answer."""
         return list(zip(self.names, self.answers, strict=True))
 
     @overload
@@ -65,39 +67,39 @@ class Answers:
         return len(self.answers)
 
     def as_answer(self) -> Answer:
-        """Give all answers as one: below each other, with the name of its question in every row."""
+        """Return all answers stacked as one, with the name of its question in every row."""
         return stacked(self.names, self.answers, self._last_receipt, self.warnings)
 
     @property
     def _last_receipt(self) -> Receipt:
-        """Give the receipt of all, or the last of theirs where all were bought before."""
+        """The receipt of the batch, or the latest one where all answers were bought before."""
         if not self.answers:
             raise InvalidParameter("answers", (), "at least one: rows are given of what was asked")
-        return self.receipt or max((each.receipt for each in self.answers), key=attrgetter("line"))
+        return self.receipt or max((answer.receipt for answer in self.answers), key=attrgetter("line"))
 
     def plot(self, path: str | None = None) -> Picture:
-        """Draw a small panel for each number of each question; with a path (.svg, .png, .html) it is saved, too."""
+        """Draw a small panel for each number of each question; with a path (.svg, .png, .html) it is also saved."""
         charts = [
-            replace(each.chart_data(column), name=f"{printable(name)}: {printable(column)}")
-            for name, each in self.items()
-            for column in each.columns
-            if column in each.intervals
+            replace(answer.chart_data(column), name=f"{printable(name)}: {printable(column)}")
+            for name, answer in self.items()
+            for column in answer.columns
+            if column in answer.intervals
         ]
-        below = foot(self._last_receipt)
-        return saved(draw_panels(charts, "Answers to each question", below, notes(charts)), path)
+        caption = foot(self._last_receipt)
+        return saved(draw_panels(charts, "Answers to each question", caption, notes(charts)), path)
 
     def to_json(self) -> str:
-        """Write all answers as JSON text, with a kind and a version."""
+        """Serialize all answers as JSON text, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> Answers:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
     def __repr__(self) -> str:
-        said = [f"{name}\n{as_table(answer)}" for name, answer in self.items()]
-        return "\n\n".join(said) + (f"\n\n{self.receipt.short()}" if self.receipt is not None else "")
+        tables = [f"{name}\n{as_table(answer)}" for name, answer in self.items()]
+        return "\n\n".join(tables) + (f"\n\n{self.receipt.short()}" if self.receipt is not None else "")
 
     def _repr_html_(self) -> str:
         return "".join(paragraph(name, strong=True) + answer._repr_html_() for name, answer in self.items())
@@ -106,7 +108,7 @@ class Answers:
 @codec.value("workload-forecast")
 @dataclass(frozen=True)
 class WorkloadForecast:
-    """A forecast of a workload gives that of each question, and the price of those that are not stored."""
+    """The forecast of each question, and the price of those without a stored answer."""
 
     names: tuple[str, ...]
     forecasts: tuple[Forecast, ...]
@@ -117,34 +119,34 @@ class WorkloadForecast:
     """What answers may miss because nobody declared it, and what the whole would end."""
 
     def __post_init__(self) -> None:
-        _pair(self, "forecasts", Forecast)
+        _check_named_values(self, "forecasts", Forecast)
         codec.check_fields(self)
 
     @property
     def stored(self) -> tuple[str, ...]:
-        """List the questions whose answers were bought before: they are free."""
-        return tuple(name for name, each in zip(self.names, self.forecasts, strict=True) if each.stored)
+        """The questions with stored answers, which are free."""
+        return tuple(name for name, forecast in zip(self.names, self.forecasts, strict=True) if forecast.stored)
 
     def __getitem__(self, name: str) -> Forecast:
         return dict(zip(self.names, self.forecasts, strict=True))[name]
 
     def to_json(self) -> str:
-        """Write the forecast as JSON text, with a kind and a version."""
+        """Serialize the forecast as JSON text, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> WorkloadForecast:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
     def __str__(self) -> str:
         lines = [
-            f"{name}: {'; '.join(each.parts()) or 'exact'}{', stored: free' if each.stored else ''}"
-            for name, each in zip(self.names, self.forecasts, strict=True)
+            f"{name}: {'; '.join(forecast.parts()) or 'exact'}{', stored: free' if forecast.stored else ''}"
+            for name, forecast in zip(self.names, self.forecasts, strict=True)
         ]
         verdict = "accepts" if self.accepted else "REFUSES"
-        together = f"together: {self.price}; the account {verdict} it now"
-        return "\n".join([*lines, together, *(f"warning: {each}" for each in self.warnings)])
+        total = f"together: {self.price}; the account {verdict} it now"
+        return "\n".join([*lines, total, *(f"warning: {warning}" for warning in self.warnings)])
 
     __repr__ = __str__
 
@@ -152,14 +154,14 @@ class WorkloadForecast:
         return preformatted(str(self))
 
 
-def _pair(owner: Any, what: str, kind: type) -> None:
-    """Check that there is one name, each once, for each value of this kind."""
-    names, values = tuple(owner.names), tuple(getattr(owner, what))
+def _check_named_values(owner: Any, field_name: str, value_type: type) -> None:
+    """Check that there is one distinct name for each value, and that values have this type."""
+    names, values = tuple(owner.names), tuple(getattr(owner, field_name))
     if (
         len(set(names)) != len(values)
         or len(names) != len(values)
-        or not all(isinstance(each, kind) for each in values)
+        or not all(isinstance(value, value_type) for value in values)
     ):
-        raise InvalidParameter(what, "something else", "one for each name")
+        raise InvalidParameter(field_name, "something else", "one for each name")
     object.__setattr__(owner, "names", names)
-    object.__setattr__(owner, what, values)
+    object.__setattr__(owner, field_name, values)

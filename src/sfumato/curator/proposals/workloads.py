@@ -1,8 +1,8 @@
-"""A workload is several questions that are asked together: one price, one charge, one receipt.
+"""Workloads: several questions bought together, with one price, one charge and one receipt.
 
-It is a proposal. What all questions leak is composed as one release, which costs far less than the sum of what they
-cost one by one; each answer is stored as its own question's, so that what was bought is never bought again, neither by
-this workload nor by who asks one of its questions alone.
+The questions' privacy losses are composed as one release, which costs far less than the sum of their separate prices.
+Each answer is stored as its own question's, so it is never bought again, neither by this workload nor by a request for
+one of its questions alone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Goals = Number | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Workload:
-    """This is a proposal of several questions: only ``release`` spends."""
+    """A proposal of several questions: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     questions: Mapping[str, Question]
@@ -57,22 +57,22 @@ class Workload:
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is measured, of all questions together."""
-        return digest("workload", *(each.identity for each in self.measured.values()))
+        """The hash of all measured questions together."""
+        return digest("workload", *(question.identity for question in self.measured.values()))
 
     @property
     def columns(self) -> dict[str, Columns]:
-        """List the columns of every answer, with their types, by the name of its question."""
-        return {name: each.columns for name, each in self.questions.items()}
+        """The columns of every answer with their types, by question name."""
+        return {name: question.columns for name, question in self.questions.items()}
 
     @cached_property
     def measured(self) -> dict[str, Question]:
-        """List what is measured, each once: the same question twice is measured and paid once."""
-        found: dict[str, Question] = {}
-        for each in self.questions.values():
-            if not each.free:
-                found.setdefault(each.identity, each)
-        return found
+        """The measured questions by identity: a repeated question is measured and paid once."""
+        distinct: dict[str, Question] = {}
+        for question in self.questions.values():
+            if not question.free:
+                distinct.setdefault(question.identity, question)
+        return distinct
 
     def explain(
         self,
@@ -85,27 +85,35 @@ class Workload:
         mechanism: NamedNoise | None = None,
         weights: Mapping[str, Number] | None = None,
     ) -> Explanation:
-        """Say what is done for which question, at which part of the price; at ε = 1 when no price is named. Free."""
-        named = not (epsilon is None and rho is None and within is None)
-        found = self._priced(Request(epsilon if named else 1, delta, rho, None, confidence, mechanism), within, weights)
-        together, policy = Together(self._kinds(found)), self._context.policy
+        """Explain each question with its share of the price; at ε = 1 when no price is given. Free."""
+        has_price = not (epsilon is None and rho is None and within is None)
+        batch = self._price_batch(
+            Request(epsilon if has_price else 1, delta, rho, None, confidence, mechanism), within, weights
+        )
+        together, policy = Together(self._strategies(batch)), self._context.policy
         operators = [Operator("scan", self._tables, f"protects {policy.unit}, {policy.neighbours.value}")]
         for name, question in self.questions.items():
             operators.append(
-                Operator(name, shorten(" ".join(question.text.split()), 80), self._effect(found, question, confidence))
+                Operator(
+                    name,
+                    shorten(" ".join(question.text.split()), 80),
+                    self._describe_effect(batch, question, confidence),
+                )
             )
         statements = len(together.readings)
-        read = f"{len(self.measured)} questions measured by {statements} statement{'s' if statements > 1 else ''}"
-        sure = f"ranges hold with {percent(exact(confidence, 'confidence'))} confidence"
-        saved = "" if found.pure else f"; one by one they would cost about ε = {shown(found.apart, 3)} in all"
-        operators.append(Operator("together", read, f"{found.price}, {sure}{saved}"))
-        said = (*self._warnings, *self._context.closing(found.curve))
-        return Explanation(self.words, str(found.price), tuple(operators), found.reason, said)
+        reading_text = (
+            f"{len(self.measured)} questions measured by {statements} statement{'s' if statements > 1 else ''}"
+        )
+        coverage = f"ranges hold with {percent(exact(confidence, 'confidence'))} confidence"
+        saving_text = "" if batch.pure else f"; one by one they would cost about ε = {shown(batch.apart, 3)} in all"
+        operators.append(Operator("together", reading_text, f"{batch.price}, {coverage}{saving_text}"))
+        notes = (*self._warnings, *self._context.closing(batch.curve))
+        return Explanation(self.words, str(batch.price), tuple(operators), batch.reason, notes)
 
     @property
     def _warnings(self) -> tuple[str, ...]:
-        """Say once what any of the answers may miss."""
-        return tuple(dict.fromkeys(each for question in self.questions.values() for each in question.warnings))
+        """The warnings of all questions, each once."""
+        return tuple(dict.fromkeys(warning for question in self.questions.values() for warning in question.warnings))
 
     def error(
         self,
@@ -119,27 +127,27 @@ class Workload:
         weights: Mapping[str, Number] | None = None,
         fresh: bool = False,
     ) -> WorkloadForecast:
-        """Give the half-widths of every answer, the price, and whether the account would accept it now. Free.
+        """Return the half-widths of every answer, the price, and whether the account would accept it now. Free.
 
-        What is ``stored`` already, and as good, is not in the price.
+        The price excludes answers that are ``stored`` already, and as good.
         """
-        found = self._priced(Request(epsilon, delta, rho, None, confidence, mechanism), within, weights)
-        new = self._new(found, fresh)
-        rest = found.only(new)
-        accepted = not new or all(budget.affords(rest.curve) for budget in self._context.budgets)
-        stored = {identity for place, identity in enumerate(self.measured) if place not in new}
+        batch = self._price_batch(Request(epsilon, delta, rho, None, confidence, mechanism), within, weights)
+        new_indices = self._unstored_indices(batch, fresh)
+        unbought = batch.only(new_indices)
+        accepted = not new_indices or all(budget.affords(unbought.curve) for budget in self._context.budgets)
+        stored = {identity for index, identity in enumerate(self.measured) if index not in new_indices}
         return WorkloadForecast(
             tuple(self.questions),
-            tuple(self._forecast(found, each, confidence, stored) for each in self.questions.values()),
-            str(rest.price) if new else "nothing: all of it was bought before",
+            tuple(self._forecast(batch, question, confidence, stored) for question in self.questions.values()),
+            str(unbought.price) if new_indices else "nothing: all of it was bought before",
             accepted,
-            (*self._warnings, *(self._context.closing(rest.curve) if new else ())),
+            (*self._warnings, *(self._context.closing(unbought.curve) if new_indices else ())),
         )
 
     def price(self, within: Goals, *, delta: Number = 0, confidence: Number = "0.95") -> float:
-        """Find the least ε, beside this δ, at which every question is this close: all of them together. Free."""
-        found = self._priced(Request(None, delta, None, None, confidence), within, None)
-        return float(found.price.epsilon or 0)
+        """Return the least ε, at this δ, at which all questions together meet their accuracy goals. Free."""
+        batch = self._price_batch(Request(None, delta, None, None, confidence), within, None)
+        return float(batch.price.epsilon or 0)
 
     def release(
         self,
@@ -157,47 +165,54 @@ class Workload:
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> Answers:
-        """Ask all questions. They are one charge, made before the first row is read; what was bought before, and is as
-        good, is free and not in the price.
+        """Buy all questions in one charge, made before the first row is read; stored answers that are as good are free.
 
-        ``weights`` give a question, by its name, so many times the share of the price. The same ``request_id`` gives
-        what it bought again, for nothing.
+        ``weights`` multiply the shares of questions, by name. The same ``request_id`` returns the same answers, free.
         """
         call = ReleaseCall(fresh, request_id, seconds, progress)
         requested = RequestedSeries(self._context, self.words, self._named_identity, call)
-        again = requested.known()
-        if again is not None:
-            return self._again(again)
-        found = self._priced(Request(epsilon, delta, rho, None, confidence, mechanism), within, weights)
-        new = self._new(found, fresh)
-        known = self._stored(found, [place for place in range(len(self.measured)) if place not in new])
-        bought = self._bought(found.only(new), new, requested, confidence, joint) if new else _NOTHING
-        if isinstance(bought, StoredAnswer):
-            return self._again(bought)
-        with bought.tab or nullcontext():
+        earlier = requested.known()
+        if earlier is not None:
+            return self._restore(earlier)
+        batch = self._price_batch(Request(epsilon, delta, rho, None, confidence, mechanism), within, weights)
+        new_indices = self._unstored_indices(batch, fresh)
+        stored_results = self._load_stored(
+            batch, [index for index in range(len(self.measured)) if index not in new_indices]
+        )
+        purchase = (
+            self._buy(batch.only(new_indices), new_indices, requested, confidence, joint)
+            if new_indices
+            else _NO_PURCHASE
+        )
+        if isinstance(purchase, StoredAnswer):
+            return self._restore(purchase)
+        with purchase.tab or nullcontext():
             answers = {
-                name: each.release(confidence=confidence)
-                if each.free
-                else each.answered((known | bought.each)[each.identity], confidence, joint)
-                for name, each in self.questions.items()
+                name: question.release(confidence=confidence)
+                if question.free
+                else question.answered((stored_results | purchase.each)[question.identity], confidence, joint)
+                for name, question in self.questions.items()
             }
-            made = Answers(tuple(answers), tuple(answers.values()), self._receipt(bought, confidence))
-            if bought.tab is not None:
-                requested.finish(bought.tab, made)
-        return made
+            released = Answers(tuple(answers), tuple(answers.values()), self._receipt(purchase, confidence))
+            if purchase.tab is not None:
+                requested.finish(purchase.tab, released)
+        return released
 
     @property
     def _named_identity(self) -> str:
-        """Give the hash of the questions with their names: what a request id stands for."""
-        named = (f"{len(name)}:{name}{each.identity}" for name, each in self.questions.items())
-        return digest("named-workload", *named)
+        """The hash of the questions with their names: what a request id stands for."""
+        names_and_identities = (f"{len(name)}:{name}{question.identity}" for name, question in self.questions.items())
+        return digest("named-workload", *names_and_identities)
 
-    def _again(self, found: StoredAnswer) -> Answers:
-        """Give what the same request bought."""
-        bought, here = codec.loads_as(Answers, found.body, longest=len(found.body)), self._context
-        each = tuple(replace(one, receipt=given_again(one.receipt, here)) for one in bought.answers)
-        own = None if bought.receipt is None else given_again(bought.receipt, here)
-        return replace(bought, answers=each, receipt=own)
+    def _restore(self, stored_answer: StoredAnswer) -> Answers:
+        """Return what the same request bought."""
+        stored_answers, here = (
+            codec.loads_as(Answers, stored_answer.body, longest=len(stored_answer.body)),
+            self._context,
+        )
+        answers = tuple(replace(answer, receipt=given_again(answer.receipt, here)) for answer in stored_answers.answers)
+        batch_receipt = None if stored_answers.receipt is None else given_again(stored_answers.receipt, here)
+        return replace(stored_answers, answers=answers, receipt=batch_receipt)
 
     def rehearse(
         self,
@@ -211,14 +226,14 @@ class Workload:
         weights: Mapping[str, Number] | None = None,
         joint: bool = False,
     ) -> Answers:
-        """Give answers of this shape with invented numbers, from the policy alone. This is free."""
+        """Return answers of this shape with invented numbers, from the policy alone. Free."""
         price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "within": within}
-        how: dict[str, Any] = {"confidence": confidence, "mechanism": mechanism, "weights": weights, "joint": joint}
-        return rehearsed(self, self._context, lambda there: there.release(**price, **how))
+        terms: dict[str, Any] = {"confidence": confidence, "mechanism": mechanism, "weights": weights, "joint": joint}
+        return rehearsed(self, self._context, lambda there: there.release(**price, **terms))
 
     # ── prices ──
 
-    def _priced(self, request: Request, within: Goals | None, weights: Mapping[str, Number] | None) -> PricedBatch:
+    def _price_batch(self, request: Request, within: Goals | None, weights: Mapping[str, Number] | None) -> PricedBatch:
         if not self.measured:
             raise Unsupported(
                 "nothing-measured", "a workload measures something", fix="ask each of these by itself: they are free"
@@ -227,191 +242,220 @@ class Workload:
         if within is not None:
             if request.named:
                 raise InvalidParameter("within", within, "given instead of epsilon or rho")
-            return self._within(offers, request, within)
+            return self._price_within(offers, request, within)
         price = request.price
         self._require_delta(price.delta)
         return priced(offers, price, request.family, budget)
 
     def _offers(self, weights: Mapping[str, Number] | None, request: Request) -> list[Offer]:
-        """Give each question a share by what it measures, times its weight."""
-        weighed, own = self._weights(weights or {}), Request(confidence=request.confidence, joint=request.joint)
-        parts = {identity: weighed[identity] * _shares(each) for identity, each in self.measured.items()}
-        whole = sum(parts.values(), Fraction(0))
+        """Return the offer of each question, with a share by its number of measurements times its weight."""
+        question_weights, terms = (
+            self._parse_weights(weights or {}),
+            Request(confidence=request.confidence, joint=request.joint),
+        )
+        unscaled_shares = {
+            identity: question_weights[identity] * _share_count(question)
+            for identity, question in self.measured.items()
+        }
+        total = sum(unscaled_shares.values(), Fraction(0))
         return [
-            Offer(_preparing(each, own), parts[identity] / whole, bool(each.found))
-            for identity, each in self.measured.items()
+            Offer(_preparer(question, terms), unscaled_shares[identity] / total, bool(question.found))
+            for identity, question in self.measured.items()
         ]
 
-    def _weights(self, weights: Mapping[str, Number]) -> dict[str, Fraction]:
-        """Take the largest weight of those that ask the same."""
+    def _parse_weights(self, weights: Mapping[str, Number]) -> dict[str, Fraction]:
+        """Return the weight of each measured question: the largest of those that ask the same."""
         for name in weights:
             if name not in self.questions:
-                raise InvalidParameter("weights", name, f"a question of the workload: {_names(self.questions)}")
-        found: dict[str, Fraction] = {}
+                raise InvalidParameter("weights", name, f"a question of the workload: {_join_names(self.questions)}")
+        largest: dict[str, Fraction] = {}
         for name, question in self.questions.items():
             weight = exact(weights.get(name, 1), f"the weight of {name}", POSITIVE)
             if not question.free:
-                found[question.identity] = max(weight, found.get(question.identity, weight))
-        return found
+                largest[question.identity] = max(weight, largest.get(question.identity, weight))
+        return largest
 
-    def _within(self, offers: list[Offer], request: Request, within: Goals) -> PricedBatch:
-        goals, delta = self._goals(within), exact(request.delta, "delta")
+    def _price_within(self, offers: list[Offer], request: Request, within: Goals) -> PricedBatch:
+        goals, delta = self._parse_goals(within), exact(request.delta, "delta")
         self._require_delta(delta)
 
-        def prices(family: Family) -> list[Price]:
-            known: dict[Any, Price] = {}
-            found = ([self._least(request, family, wish, known) for wish in goals[each]] for each in self.measured)
-            return [max(each, key=lambda price: price.epsilon or price.rho or 0) for each in found]
+        def least_prices(family: Family) -> list[Price]:
+            cached_prices: dict[Any, Price] = {}
+            price_lists = (
+                [self._least_price_of(request, family, goal, cached_prices) for goal in goals[identity]]
+                for identity in self.measured
+            )
+            return [max(candidates, key=lambda price: price.epsilon or price.rho or 0) for candidates in price_lists]
 
-        return priced_within(offers, prices, delta, request.family, self._context.account.budget)
+        return priced_within(offers, least_prices, delta, request.family, self._context.account.budget)
 
-    def _least(
-        self, request: Request, family: Family, wish: tuple[str, Question, Any], known: dict[Any, Price]
+    def _least_price_of(
+        self, request: Request, family: Family, named_goal: tuple[str, Question, Any], cached_prices: dict[Any, Price]
     ) -> Price:
-        """Find the least price of one question. Those that differ only in which rows they count have the same."""
-        name, question, goal = wish
+        """Return the least price of one question, cached for questions that differ only in which rows they count."""
+        name, question, goal = named_goal
         delta = exact(request.delta, "delta") / len(self.measured)
 
-        def named(amount: Fraction) -> Price:
+        def price_of(amount: Fraction) -> Price:
             if family is Gaussian and not question.found:
                 return Price(rho=rounded_down(amount))
             return Price(amount, delta if question.found else 0)
 
-        alike = (question.alike, repr(goal)) if question.alike is not None else name
-        if alike not in known:
-            own = Request(within=goal, confidence=request.confidence, mechanism=family)
-            with _about(name):
-                known[alike] = named(question.least_price(own, named))
-        return known[alike]
+        cache_key = (question.alike, repr(goal)) if question.alike is not None else name
+        if cache_key not in cached_prices:
+            question_request = Request(within=goal, confidence=request.confidence, mechanism=family)
+            with _placed_by_name(name):
+                cached_prices[cache_key] = price_of(question.least_price(question_request, price_of))
+        return cached_prices[cache_key]
 
-    def _goals(self, within: Goals) -> dict[str, list[tuple[str, Question, Any]]]:
-        """Find what is wanted of each question: of those that ask the same, every wish counts."""
-        found: dict[str, list[tuple[str, Question, Any]]] = {identity: [] for identity in self.measured}
+    def _parse_goals(self, within: Goals) -> dict[str, list[tuple[str, Question, Any]]]:
+        """Return the accuracy goals of each measured question: all goals of those that ask the same."""
+        goals: dict[str, list[tuple[str, Question, Any]]] = {identity: [] for identity in self.measured}
         if isinstance(within, Mapping):
             for name in within:
                 if name not in self.questions:
-                    raise InvalidParameter("within", name, f"a question of the workload: {_names(self.questions)}")
+                    raise InvalidParameter("within", name, f"a question of the workload: {_join_names(self.questions)}")
         for name, question in self.questions.items():
             if not question.free and not (isinstance(within, Mapping) and name not in within):
                 goal = within[name] if isinstance(within, Mapping) else within
-                found[question.identity].append((name, question, goal))
-        missing = [name for name, each in self.questions.items() if not each.free and not found[each.identity]]
+                goals[question.identity].append((name, question, goal))
+        missing = [
+            name for name, question in self.questions.items() if not question.free and not goals[question.identity]
+        ]
         if missing:
-            have = "has" if len(missing) == 1 else "have"
+            verb = "has" if len(missing) == 1 else "have"
             fix = (
                 f"name one for each of them too, as in {missing[0]}=NUMBER; means and choices have none: "
                 "ask those in a workload of their own, at an epsilon"
             )
-            rule = f"half-widths for every question: {_names(missing)} {have} none"
+            rule = f"half-widths for every question: {_join_names(missing)} {verb} none"
             raise InvalidParameter("within", within, rule, fix=fix)
-        return found
+        return goals
 
     def _require_delta(self, delta: Fraction) -> None:
-        """Refuse before anything is spent what finds its groups in the data, without a δ."""
+        """Refuse a question that discovers its groups without a δ, before anything is spent."""
         for name, question in self.questions.items():
             if question.found and not delta:
-                with _about(name):
+                with _placed_by_name(name):
                     question.error(epsilon=1)
 
     # ── what is bought, and what was ──
 
-    def _kinds(self, found: PricedBatch) -> tuple[Any, ...]:
-        return tuple(each.kind(own) for each, own in zip(self.measured.values(), found.prepared, strict=True))
+    def _strategies(self, batch: PricedBatch) -> tuple[Any, ...]:
+        return tuple(
+            question.kind(prepared) for question, prepared in zip(self.measured.values(), batch.prepared, strict=True)
+        )
 
-    def _new(self, found: PricedBatch, fresh: bool) -> list[int]:
-        """List the places of what is not stored as good as it would be bought."""
-        kinds = zip(self.measured.items(), self._kinds(found), strict=True)
+    def _unstored_indices(self, batch: PricedBatch, fresh: bool) -> list[int]:
+        """List the indices of questions without a stored answer that is as good."""
+        strategies = zip(self.measured.items(), self._strategies(batch), strict=True)
         return [
-            place
-            for place, ((identity, _), kind) in enumerate(kinds)
-            if fresh or not is_stored(kind, identity, self._context)
+            index
+            for index, ((identity, _), strategy) in enumerate(strategies)
+            if fresh or not is_stored(strategy, identity, self._context)
         ]
 
-    def _stored(self, found: PricedBatch, places: Sequence[int]) -> dict[str, StoredResult[Measured]]:
-        kinds, identities, here = self._kinds(found), list(self.measured), self._context
+    def _load_stored(self, batch: PricedBatch, indices: Sequence[int]) -> dict[str, StoredResult[Measured]]:
+        strategies, identities, context = self._strategies(batch), list(self.measured), self._context
         return {
-            identities[place]: known
-            for place in places
-            if (known := releasing.stored(kinds[place], self._asked(identities[place]), here.account)) is not None
+            identities[index]: stored_result
+            for index in indices
+            if (
+                stored_result := releasing.stored(
+                    strategies[index], self._release_request(identities[index]), context.account
+                )
+            )
+            is not None
         }
 
-    def _asked(self, plan: str) -> ReleaseRequest:
+    def _release_request(self, plan: str) -> ReleaseRequest:
         return ReleaseRequest(self.words, plan, self._context.engine.identity(), self._context.analyst)
 
-    def _bought(
-        self, rest: PricedBatch, new: Sequence[int], requested: RequestedSeries, confidence: Number, joint: bool
-    ) -> _Bought | StoredAnswer:
-        here, call, identities = self._context, requested.call, [list(self.measured)[place] for place in new]
-        asked = [self.measured[identity] for identity in identities]
-        kind = Together(tuple(each.kind(own) for each, own in zip(asked, rest.prepared, strict=True)))
-        for each, own in _unlike(asked, kind.kinds):
-            rehearse(own, partial(each.answered, confidence=confidence, joint=joint))
-        warn(rest.price, here)
-        paid = [
-            PaidQuestion(each.text, identity, own.good_enough)
-            for identity, each, own in zip(identities, asked, kind.kinds, strict=True)
+    def _buy(
+        self, batch: PricedBatch, indices: Sequence[int], requested: RequestedSeries, confidence: Number, joint: bool
+    ) -> _BatchPurchase | StoredAnswer:
+        context, call, identities = self._context, requested.call, [list(self.measured)[index] for index in indices]
+        questions = [self.measured[identity] for identity in identities]
+        combined = Together(
+            tuple(question.kind(prepared) for question, prepared in zip(questions, batch.prepared, strict=True))
+        )
+        for question, strategy in _distinct_shapes(questions, combined.kinds):
+            rehearse(strategy, partial(question.answered, confidence=confidence, joint=joint))
+        warn(batch.price, context)
+        paid_questions = [
+            PaidQuestion(question.text, identity, strategy.good_enough)
+            for identity, question, strategy in zip(identities, questions, combined.kinds, strict=True)
         ]
-        more = call.request_id is not None
-        payer = AllAtOnce(lambda entry: requested.open(entry, whole=True), paid, _bodies, more=more)
-        with here.work.one():
-            made: StoredResult[MeasuredTogether] = releasing.release(
-                kind,
-                self._asked(""),
+        has_request_id = call.request_id is not None
+        payer = AllAtOnce(
+            lambda entry: requested.open(entry, whole=True), paid_questions, _split_bodies, more=has_request_id
+        )
+        with context.work.one():
+            batch_result: StoredResult[MeasuredTogether] = releasing.release(
+                combined,
+                self._release_request(""),
                 payer=payer,
-                engine=here.engine,
+                engine=context.engine,
                 fresh=True,
-                seconds=call.limit(here.seconds),
-                progress=here.progress if call.progress is None else call.progress,
+                seconds=call.limit(context.seconds),
+                progress=context.progress if call.progress is None else call.progress,
             )
         if payer.known is not None:
             return payer.known
-        drawn = zip(identities, made.value.each, payer.lines, strict=True)
-        each_one = {
+        results = zip(identities, batch_result.value.each, payer.lines, strict=True)
+        by_identity = {
             identity: StoredResult(value, line.number, line.time, line.hash, free=False)
-            for identity, value, line in drawn
+            for identity, value, line in results
         }
-        return _Bought(each_one, made, rest, payer.tab)
+        return _BatchPurchase(by_identity, batch_result, batch, payer.tab)
 
-    def _receipt(self, bought: _Bought, confidence: Number) -> Receipt | None:
+    def _receipt(self, bought: _BatchPurchase, confidence: Number) -> Receipt | None:
         if bought.made is None or bought.rest is None:
             return None
-        measured = [each.value for each in bought.each.values()]
-        terms = [each.purchase for each in measured]
-        words = dict.fromkeys(scale.words() for each in measured for scale in each.scales)
-        found = Purchase(
+        measured = [result.value for result in bought.each.values()]
+        terms = [question.purchase for question in measured]
+        mechanism_words = dict.fromkeys(scale.words() for question in measured for scale in question.scales)
+        combined = Purchase(
             str(bought.rest.price),
-            _listed(each.strategy for each in terms),
-            _listed(each.limits for each in terms),
-            tuple(dict.fromkeys(bound for each in terms for bound in each.bounds)),
+            _join_distinct(purchase.strategy for purchase in terms),
+            _join_distinct(purchase.limits for purchase in terms),
+            tuple(dict.fromkeys(bound for purchase in terms for bound in purchase.bounds)),
             self._context.version,
             weak_words(bought.rest.price),
         )
-        return receipt(bought.made, found, tuple(words), question=self.words, here=self._context, confidence=confidence)
+        return receipt(
+            bought.made,
+            combined,
+            tuple(mechanism_words),
+            question=self.words,
+            here=self._context,
+            confidence=confidence,
+        )
 
     # ── in words ──
 
-    def _forecast(self, found: PricedBatch, question: Question, confidence: Number, stored: set[str]) -> Forecast:
+    def _forecast(self, batch: PricedBatch, question: Question, confidence: Number, stored: set[str]) -> Forecast:
         if question.free:
             return question.error(confidence=confidence)
-        said = question.forecast(self._of(found, question), confidence)
-        return replace(said, stored=question.identity in stored)
+        forecast = question.forecast(self._prepared_for(batch, question), confidence)
+        return replace(forecast, stored=question.identity in stored)
 
-    def _effect(self, found: PricedBatch, question: Question, confidence: Number) -> str:
+    def _describe_effect(self, batch: PricedBatch, question: Question, confidence: Number) -> str:
         if question.free:
             return "free: from the policy"
-        own = self._of(found, question)
-        return f"{'; '.join(question.forecast(own, confidence).parts())}; by itself {own.price}"
+        prepared = self._prepared_for(batch, question)
+        return f"{'; '.join(question.forecast(prepared, confidence).parts())}; by itself {prepared.price}"
 
-    def _of(self, found: PricedBatch, question: Question) -> Prepared:
-        return found.prepared[list(self.measured).index(question.identity)]
+    def _prepared_for(self, batch: PricedBatch, question: Question) -> Prepared:
+        return batch.prepared[list(self.measured).index(question.identity)]
 
     @property
     def _tables(self) -> str:
-        return ", ".join(dict.fromkeys(each.query.plan.table for each in self.questions.values()))
+        return ", ".join(dict.fromkeys(question.query.plan.table for question in self.questions.values()))
 
     @property
     def words(self) -> str:
-        """Say in words what is asked."""
+        """The workload in words."""
         return f"a workload of {len(self.questions)} questions: {shorten(', '.join(self.questions), 200)}"
 
     def __len__(self) -> int:
@@ -422,8 +466,8 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class _Bought:
-    """This is what was bought now: what is of each question, and the charge of all."""
+class _BatchPurchase:
+    """What was bought now: the result of each question, and the charge of all."""
 
     each: dict[str, StoredResult[Measured]]
     made: StoredResult[MeasuredTogether] | None = None
@@ -431,7 +475,7 @@ class _Bought:
     tab: Tab | None = None
 
 
-_NOTHING = _Bought({})
+_NO_PURCHASE = _BatchPurchase({})
 
 
 def workload(
@@ -439,40 +483,40 @@ def workload(
     ask: Callable[[str], Any],
     given: Sequence[Any] | Mapping[str, Any] | str | os.PathLike[str],
 ) -> Workload:
-    """Understand all questions; one that cannot be asked is refused by its name, and nothing is asked then."""
+    """Parse all questions; one that cannot be asked is refused by name, before any is asked."""
     context.require_one_account("a workload")
     if isinstance(given, (str, os.PathLike)):
-        written = questions_of(_file(given))
-        named = {f"q{number}": each for number, each in enumerate(written, 1)}
-        asked = {}
-        for number, (name, each) in enumerate(named.items(), 1):
-            with placed(number, each):
-                asked[name] = _question(context, ask, each.text)
-        return Workload(context, asked)
-    mapped: Mapping[str, Any] = (
-        given if isinstance(given, Mapping) else {f"q{number}": each for number, each in enumerate(given, 1)}
+        file_questions = questions_of(_read_file(given))
+        by_name = {f"q{number}": question for number, question in enumerate(file_questions, 1)}
+        parsed = {}
+        for number, (name, question) in enumerate(by_name.items(), 1):
+            with placed(number, question):
+                parsed[name] = _question(context, ask, question.text)
+        return Workload(context, parsed)
+    questions_by_name: Mapping[str, Any] = (
+        given if isinstance(given, Mapping) else {f"q{number}": question for number, question in enumerate(given, 1)}
     )
-    _require_moderate(mapped)
-    asked = {}
-    for number, (name, one) in enumerate(mapped.items(), 1):
-        said = one.text if isinstance(one, Question) else one
-        with placed(number, WrittenQuestion(str(said), 1), name):
-            asked[name] = _question(context, ask, one)
-    return Workload(context, asked)
+    _require_moderate(questions_by_name)
+    parsed = {}
+    for number, (name, question) in enumerate(questions_by_name.items(), 1):
+        question_text = question.text if isinstance(question, Question) else question
+        with placed(number, WrittenQuestion(str(question_text), 1), name):
+            parsed[name] = _question(context, ask, question)
+    return Workload(context, parsed)
 
 
 def _question(context: Context, ask: Callable[[str], Any], given: Any) -> Question:
-    asked = ask(given) if isinstance(given, str) else given
-    if not isinstance(asked, Question):
+    question = ask(given) if isinstance(given, str) else given
+    if not isinstance(question, Question):
         rule = "a workload holds questions that are measured: SELECT, not SHOW or DESCRIBE"
         raise Unsupported("listing", rule, fix="ask SHOW TABLES or DESCRIBE by itself: it is free")
-    if not asked.is_of(context):
-        raise InvalidParameter("questions", asked.text, "questions of the same curator")
-    asked.options  # noqa: B018  what is refused is refused now, and by its name
-    return asked
+    if not question.is_of(context):
+        raise InvalidParameter("questions", question.text, "questions of the same curator")
+    question.options  # noqa: B018  what is refused is refused now, and by its name
+    return question
 
 
-def _file(given: str | os.PathLike[str]) -> str:
+def _read_file(given: str | os.PathLike[str]) -> str:
     path = Path(given)
     try:
         return path.read_text(encoding="utf-8")
@@ -494,34 +538,37 @@ def _require_moderate(given: Mapping[str, Any]) -> None:
             raise InvalidParameter("questions", name, "named by texts that are not empty")
 
 
-def _preparing(question: Question, request: Request) -> Callable[[Price, Family], Prepared]:
+def _preparer(question: Question, request: Request) -> Callable[[Price, Family], Prepared]:
     return lambda price, family: question.prepared_at(price, replace(request, mechanism=family))
 
 
-def _shares(question: Question) -> int:
-    """Count what is measured for a question, with the choice of its groups."""
-    return max(1, len(question.options[0].measures) + sum(each.shares for each in question.others))
+def _share_count(question: Question) -> int:
+    """Count the measurements of a question, including the discovery of its groups."""
+    return max(1, len(question.options[0].measures) + sum(part.shares for part in question.others))
 
 
-def _unlike(asked: Sequence[Question], kinds: Sequence[Any]) -> list[tuple[Question, Any]]:
-    """Leave out what is shown just as another question is: at the ends of what totals can be they are the same."""
-    found = {each.alike or each.identity: (each, kind) for each, kind in zip(asked, kinds, strict=True)}
-    return list(found.values())
+def _distinct_shapes(questions: Sequence[Question], strategies: Sequence[Any]) -> list[tuple[Question, Any]]:
+    """Drop questions of the same shape as another: their dry runs at extreme totals are identical."""
+    by_shape = {
+        question.alike or question.identity: (question, strategy)
+        for question, strategy in zip(questions, strategies, strict=True)
+    }
+    return list(by_shape.values())
 
 
-def _bodies(body: str) -> list[str]:
-    together = codec.loads(body, longest=len(body))
-    assert isinstance(together, MeasuredTogether)
-    return [codec.dumps(each) for each in together.each]
+def _split_bodies(body: str) -> list[str]:
+    batch = codec.loads(body, longest=len(body))
+    assert isinstance(batch, MeasuredTogether)
+    return [codec.dumps(measured) for measured in batch.each]
 
 
-def _about(name: str) -> Any:
+def _placed_by_name(name: str) -> Any:
     return placed(None, WrittenQuestion("", 0), name)
 
 
-def _names(names: Any) -> str:
+def _join_names(names: Any) -> str:
     return shorten(", ".join(names), 200)
 
 
-def _listed(texts: Iterator[str]) -> str:
+def _join_distinct(texts: Iterator[str]) -> str:
     return "; ".join(dict.fromkeys(texts))

@@ -1,6 +1,6 @@
-"""An answer holds noisy rows, the range of each number, and the receipt.
+"""Answers: noisy rows with the confidence interval of each number, and the receipt.
 
-Answers to several questions are put below each other, as one: a table that other programs read.
+Answers to several questions can be stacked into one table for other programs.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ if TYPE_CHECKING:
     from sfumato.release.answers.web_pages import HtmlPage
 
 
-_SHOWN = 40
-_LONGEST = 1 << 30
+_MAX_SHOWN_ROWS = 40
+_MAX_JSON_LENGTH = 1 << 30
 """Letters of an answer's JSON text: more than the largest answer has."""
-_SMALL = "too small to tell"
+_TOO_SMALL_TEXT = "too small to tell"
 MEASURED, BOUNDED, HYPOTHESIS, BOUGHT, UNVERIFIED = BASES = (
     "measured",
     "bounded",
@@ -71,14 +71,14 @@ MEASURED, BOUNDED, HYPOTHESIS, BOUGHT, UNVERIFIED = BASES = (
     "bought now",
     "unverified",
 )
-_BETWEEN = (BOUNDED, HYPOTHESIS, UNVERIFIED)
+_MODEL_BASES = (BOUNDED, HYPOTHESIS, UNVERIFIED)
 """Of such numbers the range is not around the number, which is a model's."""
 
 
 @codec.value("answer")
 @dataclass(frozen=True)
 class Answer:
-    """An answer holds noisy rows as they were released; a range holds the exact number, after limits and clamping."""
+    """Noisy rows as released; an interval covers the exact number after contribution limits and clamping."""
 
     columns: tuple[str, ...]
     types: tuple[Type, ...]
@@ -105,236 +105,257 @@ class Answer:
     """A number is marked as too noisy where its range reaches further than this part of it; empty marks none."""
 
     def __post_init__(self) -> None:
-        """Everything is what it says, and what was read from JSON has its types again."""
+        """Validate every field, and restore the types of values read from JSON."""
         codec.check_fields(self)
         _require(len(set(self.columns)) == len(self.columns), "columns", self.columns, "names that differ")
         _require(set(self.keys) <= set(self.columns), "keys", self.keys, "names of columns")
         _require(isinstance(self.receipt, Receipt), "receipt", self.receipt, "a receipt")
-        kinds = tuple(map(Type.of, self.types))
-        _require(len(kinds) == len(self.columns), "types", self.types, "one for each column")
-        object.__setattr__(self, "types", kinds)
-        object.__setattr__(self, "rows", _typed_rows(self.columns, kinds, self.rows))
-        object.__setattr__(self, "intervals", self._read_intervals())
-        object.__setattr__(self, "possible", self._read_possible())
-        object.__setattr__(self, "ranks", self._read_ranks())
-        object.__setattr__(self, "basis", self._read_basis())
-        known = isinstance(self.chosen, Mapping) and set(self.chosen) <= set(self.columns)
-        told = known and set(map(type, self.chosen.values())) <= {str}
-        _require(told, "chosen", self.chosen, "sentences by the names of columns")
+        types = tuple(map(Type.of, self.types))
+        _require(len(types) == len(self.columns), "types", self.types, "one for each column")
+        object.__setattr__(self, "types", types)
+        object.__setattr__(self, "rows", _typed_rows(self.columns, types, self.rows))
+        object.__setattr__(self, "intervals", self._parse_intervals())
+        object.__setattr__(self, "possible", self._parse_possible())
+        object.__setattr__(self, "ranks", self._parse_ranks())
+        object.__setattr__(self, "basis", self._parse_basis())
+        names_columns = isinstance(self.chosen, Mapping) and set(self.chosen) <= set(self.columns)
+        is_valid = names_columns and set(map(type, self.chosen.values())) <= {str}
+        _require(is_valid, "chosen", self.chosen, "sentences by the names of columns")
         object.__setattr__(self, "chosen", dict(self.chosen))
-        object.__setattr__(self, "sampling", self._read_sampling())
+        object.__setattr__(self, "sampling", self._parse_sampling())
         if self.above:
             threshold(self.above)
-        said = tuple(each for each in self.receipt.weak if each not in self.warnings)
-        object.__setattr__(self, "warnings", (*said, *self.warnings))
+        weak_reasons = tuple(reason for reason in self.receipt.weak if reason not in self.warnings)
+        object.__setattr__(self, "warnings", (*weak_reasons, *self.warnings))
 
     @property
     def rehearsed(self) -> bool:
-        """Tell whether its numbers are invented, from the policy alone: nothing was read, charged or written down."""
+        """Return whether the numbers are invented from the policy alone: nothing was read, charged or stored."""
         return self.receipt.rehearsed
 
-    def _read_sampling(self) -> dict[str, tuple[float | None, ...]] | None:
+    def _parse_sampling(self) -> dict[str, tuple[float | None, ...]] | None:
         if self.sampling is None:
             return None
-        known = isinstance(self.sampling, Mapping) and set(self.sampling) <= set(self.intervals)
-        _require(known, "sampling", self.sampling, "half-widths by the names of columns with intervals")
-        for each in self.sampling.values():
-            fits = isinstance(each, (tuple, list)) and len(each) == len(self.rows)
-            _require(fits, "sampling", each, "a half-width for each row, or null")
+        names_columns = isinstance(self.sampling, Mapping) and set(self.sampling) <= set(self.intervals)
+        _require(names_columns, "sampling", self.sampling, "half-widths by the names of columns with intervals")
+        for widths in self.sampling.values():
+            is_per_row = isinstance(widths, (tuple, list)) and len(widths) == len(self.rows)
+            _require(is_per_row, "sampling", widths, "a half-width for each row, or null")
         return {
-            name: tuple(None if one is None else codec.real(one, "sampling") for one in each)
-            for name, each in self.sampling.items()
+            name: tuple(None if width is None else codec.real(width, "sampling") for width in widths)
+            for name, widths in self.sampling.items()
         }
 
-    def _read_ranks(self) -> dict[str, float]:
-        known = isinstance(self.ranks, Mapping) and set(self.ranks) <= set(self.columns)
-        _require(known, "ranks", self.ranks, "numbers of rows by the names of columns")
+    def _parse_ranks(self) -> dict[str, float]:
+        names_columns = isinstance(self.ranks, Mapping) and set(self.ranks) <= set(self.columns)
+        _require(names_columns, "ranks", self.ranks, "numbers of rows by the names of columns")
         return {name: codec.real(rows, "ranks") for name, rows in self.ranks.items()}
 
-    def _read_basis(self) -> dict[str, tuple[str, ...]] | None:
+    def _parse_basis(self) -> dict[str, tuple[str, ...]] | None:
         if self.basis is None:
             return None
-        known = isinstance(self.basis, Mapping) and set(self.basis) <= set(self.intervals)
-        _require(known, "basis", self.basis, "words by the names of columns with intervals")
-        for each in self.basis.values():
-            stated = isinstance(each, (tuple, list)) and len(each) == len(self.rows) and set(each) <= set(BASES)
-            _require(stated, "basis", each, f"for each row one of {', '.join(BASES)}")
-        return {name: tuple(each) for name, each in self.basis.items()}
+        names_columns = isinstance(self.basis, Mapping) and set(self.basis) <= set(self.intervals)
+        _require(names_columns, "basis", self.basis, "words by the names of columns with intervals")
+        for words in self.basis.values():
+            is_valid = isinstance(words, (tuple, list)) and len(words) == len(self.rows) and set(words) <= set(BASES)
+            _require(is_valid, "basis", words, f"for each row one of {', '.join(BASES)}")
+        return {name: tuple(words) for name, words in self.basis.items()}
 
-    def _read_intervals(self) -> dict[str, tuple[Interval, ...]]:
-        numeric = {name for name, kind in zip(self.columns, self.types, strict=True) if kind.numeric}
-        known = isinstance(self.intervals, Mapping) and set(self.intervals) <= numeric
-        _require(known, "intervals", self.intervals, "ranges by the names of columns of numbers")
-        found = {name: _intervals(ranges) for name, ranges in self.intervals.items()}
-        whole = all(len(ranges) == len(self.rows) for ranges in found.values())
-        _require(whole, "intervals", self.intervals, "one range for each row")
-        return found
+    def _parse_intervals(self) -> dict[str, tuple[Interval, ...]]:
+        numeric_columns = {
+            name for name, column_type in zip(self.columns, self.types, strict=True) if column_type.numeric
+        }
+        names_columns = isinstance(self.intervals, Mapping) and set(self.intervals) <= numeric_columns
+        _require(names_columns, "intervals", self.intervals, "ranges by the names of columns of numbers")
+        parsed = {name: _parse_interval_list(ranges) for name, ranges in self.intervals.items()}
+        is_per_row = all(len(ranges) == len(self.rows) for ranges in parsed.values())
+        _require(is_per_row, "intervals", self.intervals, "one range for each row")
+        return parsed
 
-    def _read_possible(self) -> dict[str, tuple[float, float]]:
-        known = isinstance(self.possible, Mapping) and set(self.possible) <= set(self.intervals)
-        _require(known, "possible", self.possible, "ranges by the names of columns with intervals")
-        return {name: _pair(ends) for name, ends in self.possible.items()}
+    def _parse_possible(self) -> dict[str, tuple[float, float]]:
+        names_columns = isinstance(self.possible, Mapping) and set(self.possible) <= set(self.intervals)
+        _require(names_columns, "possible", self.possible, "ranges by the names of columns with intervals")
+        return {name: _parse_interval(ends) for name, ends in self.possible.items()}
 
     def column(self, name: str) -> list[Any]:
-        """Give the cells of one column, in the order of the rows."""
+        """Return the cells of one column, in the order of the rows."""
         if name not in self.columns:
-            near = get_close_matches(str(name), self.columns, 1)
-            known = "a column of the answer: " + ", ".join(self.columns)
-            raise InvalidParameter("column", name, known, fix=f"did you mean {near[0]}?" if near else "")
+            close_matches = get_close_matches(str(name), self.columns, 1)
+            allowed = "a column of the answer: " + ", ".join(self.columns)
+            raise InvalidParameter(
+                "column", name, allowed, fix=f"did you mean {close_matches[0]}?" if close_matches else ""
+            )
         index = self.columns.index(name)
         return [row[index] for row in self.rows]
 
     def cells(self, most: int | None = None) -> list[list[str]]:
-        """Give the rows as text, each number with ± its half-width and no more digits than that leaves meaningful."""
+        """Return the rows as text: each number with ± its half-width and only its significant digits."""
         return [
-            [self._cell(name, index, value) for name, value in zip(self.columns, row, strict=True)]
+            [self._format_cell(name, index, value) for name, value in zip(self.columns, row, strict=True)]
             for index, row in enumerate(self.rows[:most])
         ]
 
-    def _cell(self, name: str, index: int, value: Any) -> str:
-        shown = self._number(name, index, value)
-        sampled = self.sampling[name][index] if self.sampling and name in self.sampling else None
-        shown += "" if sampled is None or value is None else f" (sampling ± {short_width(sampled)})"
-        marked = self.above and name in self.intervals and self._is_noisy(name, index, value, Fraction(self.above))
-        return f"{shown} {MARK}" if marked else shown
+    def _format_cell(self, name: str, index: int, value: Any) -> str:
+        text = self._format_number(name, index, value)
+        sampling_width = self.sampling[name][index] if self.sampling and name in self.sampling else None
+        text += "" if sampling_width is None or value is None else f" (sampling ± {short_width(sampling_width)})"
+        is_flagged = self.above and name in self.intervals and self._is_noisy(name, index, value, Fraction(self.above))
+        return f"{text} {MARK}" if is_flagged else text
 
     def _is_noisy(self, name: str, index: int, value: Any, above: Fraction) -> bool:
         return too_noisy(value, self.intervals[name][index], above)
 
     def flagged(self, above: Number = HALF) -> Answer:
-        """Mark every number whose range reaches further to one side than this part of it: too noisy to print.
+        """Flag every number whose interval extends further to one side than this fraction of the number.
 
-        Half of the number is the usual limit: of 100 ± 51 it is passed. Pictures mark such numbers in any case.
+        Half of the number is the usual limit: 100 ± 51 exceeds it. Pictures mark such numbers in any case.
         """
         return replace(self, above=threshold(above))
 
-    def _number(self, name: str, index: int, value: Any) -> str:
-        interval, point = (
+    def _format_number(self, name: str, index: int, value: Any) -> str:
+        interval, format_digits = (
             self.intervals[name][index] if name in self.intervals else None,
             pointed(self.possible.get(name)),
         )
         if interval is not None and self._is_bounded(name, index):
-            return bounded(value, interval, point)
+            return bounded(value, interval, format_digits)
         if name not in self.ranks:
-            return _SMALL if self._tells_nothing(name, index) else cell(value, interval, point)
-        return between(value, None if self._tells_nothing(name, index) else interval, point)
+            return _TOO_SMALL_TEXT if self._is_uninformative(name, index) else cell(value, interval, format_digits)
+        return between(value, None if self._is_uninformative(name, index) else interval, format_digits)
 
     def _is_bounded(self, name: str, index: int) -> bool:
-        return self.basis is not None and name in self.basis and self.basis[name][index] in _BETWEEN
+        return self.basis is not None and name in self.basis and self.basis[name][index] in _MODEL_BASES
 
-    def _tells_nothing(self, name: str, index: int) -> bool:
-        """Tell whether a mean is of a group so small that its range is all that is possible."""
+    def _is_uninformative(self, name: str, index: int) -> bool:
+        """Return whether a mean belongs to a group so small that its interval is the whole possible range."""
         if name not in self.possible:
             return False
         interval, (low, high) = self.intervals[name][index], self.possible[name]
         return interval is None or (interval[0] <= low and interval[1] >= high)
 
     def nonnegative(self) -> Answer:
-        """Show every number below zero as zero: this is free, and no longer unbiased. Its range moves up with it, so
-        that it stays as far above as noise may be.
+        """Clip every number at zero: free post-processing, and no longer unbiased.
+
+        The interval moves up with a clipped number, so that it reaches as far above it as the noise may.
         """
-        numeric = {self.columns.index(name) for name in self.intervals}
+        numeric_columns = {self.columns.index(name) for name in self.intervals}
         rows = tuple(
-            tuple(max(0, cell) if index in numeric and cell is not None else cell for index, cell in enumerate(row))
+            tuple(
+                max(0, cell) if index in numeric_columns and cell is not None else cell
+                for index, cell in enumerate(row)
+            )
             for row in self.rows
         )
-        cut = {name: tuple(map(_at_least_zero, self.column(name), ranges)) for name, ranges in self.intervals.items()}
-        return replace(self, rows=rows, intervals=cut)
+        clipped_intervals = {
+            name: tuple(map(_clip_at_zero, self.column(name), ranges)) for name, ranges in self.intervals.items()
+        }
+        return replace(self, rows=rows, intervals=clipped_intervals)
 
     def to_arrow(self, *, ranges: bool = True) -> pyarrow.Table:
-        """Give a table with a column for each column, and two more for the range of each number.
+        """Return a pyarrow table, with two more columns for the interval of each number.
 
-        Types are those of the columns, whatever the cells are: whole numbers have 64 bits, or are decimals where one of
-        them is larger.
+        Arrow types follow the columns' types, not the cells: integers have 64 bits, or are decimals where one is wider.
         """
         import pyarrow
 
-        kinds = dict(zip(self.columns, self.types, strict=True))
-        columns = self._columns(ranges)
-        stated = dict.fromkeys(_stated(self.columns, self.basis), Type.TEXT)
-        kinds = stated | kinds
-        made = pyarrow.table({name: _arrow(kinds.get(name, Type.REAL), cells) for name, cells in columns.items()})
-        return made.replace_schema_metadata({"sfumato": REHEARSED}) if self.rehearsed else made
+        column_types = dict(zip(self.columns, self.types, strict=True))
+        columns = self._export_columns(ranges)
+        basis_types = dict.fromkeys(_basis_columns(self.columns, self.basis), Type.TEXT)
+        column_types = basis_types | column_types
+        arrow_table = pyarrow.table(
+            {name: _arrow_array(column_types.get(name, Type.REAL), cells) for name, cells in columns.items()}
+        )
+        return arrow_table.replace_schema_metadata({"sfumato": REHEARSED}) if self.rehearsed else arrow_table
 
     def to_pandas(self, *, ranges: bool = True) -> pandas.DataFrame:
-        """Give the same as ``to_arrow``, as a data frame."""
-        frame = _frames("pandas").DataFrame(self._columns(ranges))
+        """Return the same as ``to_arrow``, as a pandas data frame."""
+        frame = _import_library("pandas").DataFrame(self._export_columns(ranges))
         if self.rehearsed:
             frame.attrs["sfumato"] = REHEARSED
         return frame
 
     def to_polars(self, *, ranges: bool = True) -> polars.DataFrame:
-        """Give the same as ``to_arrow``, as a data frame."""
-        return _frames("polars").DataFrame(self._columns(ranges))
+        """Return the same as ``to_arrow``, as a Polars data frame."""
+        return _import_library("polars").DataFrame(self._export_columns(ranges))
 
-    def _columns(self, ranges: bool) -> dict[str, list[Any]]:
-        """Give every column by its name, and the ends of ranges."""
-        found = {name: self.column(name) for name in self.columns}
+    def _export_columns(self, ranges: bool) -> dict[str, list[Any]]:
+        """Return every column by name, with the columns of interval ends."""
+        value_columns = {name: self.column(name) for name in self.columns}
         if not ranges:
-            return found
-        more = _ends(self.columns, self.intervals) | _stated(self.columns, self.basis)
-        return found | more | _named(self.columns, "sampling", self.sampling or {})
+            return value_columns
+        extra_columns = _interval_columns(self.columns, self.intervals) | _basis_columns(self.columns, self.basis)
+        return value_columns | extra_columns | _suffixed_columns(self.columns, "sampling", self.sampling or {})
 
     def to_json(self) -> str:
-        """Write rows, types, ranges and receipt as one text: dates as in ISO 8601, an infinite end as "Infinity"."""
+        """Serialize rows, types, intervals and receipt as JSON: dates in ISO 8601, an infinite end as "Infinity"."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> Answer:
-        """Read back what ``to_json`` wrote: an equal answer, with dates that are dates. Any other text is refused."""
-        return codec.loads_as(cls, source, longest=_LONGEST)
+        """Parse what ``to_json`` wrote, into an equal answer. Any other text is refused."""
+        return codec.loads_as(cls, source, longest=_MAX_JSON_LENGTH)
 
     def save(self, path: str | os.PathLike[str], *, excel: bool = False, separator: str = ",") -> None:
-        """Write a file that ends in .csv, .json or .parquet; ``excel`` makes a CSV file one that spreadsheets read,
-        with ``separator=";"`` where they expect decimal commas.
+        """Write a .csv, .json or .parquet file.
+
+        ``excel`` writes CSV that spreadsheets read; use ``separator=";"`` where they expect decimal commas.
         """
         save(self, path, excel=excel, separator=separator)
 
     def to_csv(self, *, separator: str = ",") -> str:
-        """Write rows, with two columns more for the range of each number, of no more digits than it means. Texts that a
-        spreadsheet would compute begin with an apostrophe. With ``separator=";"`` numbers have decimal commas.
+        """Return the rows as CSV, with two more columns for the interval of each number, rounded outward.
+
+        Text that a spreadsheet would evaluate starts with an apostrophe. ``separator=";"`` writes decimal commas.
         """
         if separator not in (",", ";", "\t"):
             raise InvalidParameter("separator", separator, "a comma, a semicolon or a tab")
-        short = {name: tuple(each and outward(each) for each in found) for name, found in self.intervals.items()}
-        ends: dict[str, list[Any]] = {**_ends(self.columns, short), **_stated(self.columns, self.basis)}
-        ends |= _named(self.columns, "sampling", self.sampling or {})
+        rounded_intervals = {
+            name: tuple(interval and outward(interval) for interval in intervals)
+            for name, intervals in self.intervals.items()
+        }
+        extra_columns: dict[str, list[Any]] = {
+            **_interval_columns(self.columns, rounded_intervals),
+            **_basis_columns(self.columns, self.basis),
+        }
+        extra_columns |= _suffixed_columns(self.columns, "sampling", self.sampling or {})
         columns = [
-            [_written(value, name not in self.intervals) for value in self.column(name)] for name in self.columns
+            [_csv_cell(value, name not in self.intervals) for value in self.column(name)] for name in self.columns
         ]
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n", delimiter=separator)
-        writer.writerow([defused(name) for name in (*self.columns, *ends)])
-        columns += [[_written(end, is_key=True) for end in found] for found in ends.values()]
+        writer.writerow([defused(name) for name in (*self.columns, *extra_columns)])
+        columns += [[_csv_cell(end, is_key=True) for end in cells] for cells in extra_columns.values()]
         if separator == ";":
-            numeric = [*(kind.numeric for kind in self.types), *(True for _ in ends)]
+            is_numeric = [*(kind.numeric for kind in self.types), *(True for _ in extra_columns)]
             columns = [
-                [str(value).replace(".", ",") for value in column] if number else column
-                for column, number in zip(columns, numeric, strict=True)
+                [str(value).replace(".", ",") for value in column] if is_number else column
+                for column, is_number in zip(columns, is_numeric, strict=True)
             ]
         writer.writerows(zip(*columns, strict=True))
         return f"# {REHEARSED}\n{out.getvalue()}" if self.rehearsed else out.getvalue()
 
     def bars(self, column: str, width: int = 50) -> str:
-        """Draw bars with their ranges, in text."""
-        drawn = bars(self.chart_data(column), width)
-        return f"{REHEARSED}\n{drawn}" if self.rehearsed else drawn
+        """Draw text bars with their intervals."""
+        chart = bars(self.chart_data(column), width)
+        return f"{REHEARSED}\n{chart}" if self.rehearsed else chart
 
     def plot(self, path: str | None = None) -> Picture:
-        """Draw the answer: bars for a few groups, lines with bands for dates and ordered keys, a heat map for two keys,
-        a histogram for bins. The picture shows itself in a notebook; with a path (.svg, .png, .html) it is saved, too.
+        """Draw the answer: bars for few groups, lines with bands for dates and ordered keys, a heat map for two keys.
+
+        Bins are drawn as a histogram. The picture shows itself in a notebook; with a path (.svg, .png, .html) it is
+        also saved.
         """
         charts = self._charts()
         return saved(
-            draw(charts, self._drawn_keys(), foot(self.receipt), [*notes(charts, self.above), *self._rank_words()]),
+            draw(charts, self._chart_keys(), foot(self.receipt), [*notes(charts, self.above), *self._describe_ranks()]),
             path,
         )
 
     def report(self, path: str | os.PathLike[str] | None = None, *, questions: bool = False) -> HtmlPage:
-        """Tell the answer as one web page that needs nothing else: who is protected, numbers with ranges and a picture,
-        the price, and what an attacker could gain at most. With a path (.html) it is saved, too.
+        """Render the answer as one self-contained web page; with a path (.html) it is also saved.
 
-        The question and the names that it gives are on the page only with ``questions``: they may name a person.
+        It states who is protected, the numbers with intervals and a picture, the price, and an attacker's largest gain.
+        The question and its column and group names are on the page only with ``questions``: they may name a person.
         """
         from sfumato.release.answers.answer_pages import answer_page
 
@@ -344,118 +365,133 @@ class Answer:
         return page
 
     def to_altair(self) -> Any:
-        """Give bars with their ranges as an Altair chart, to go on drawing with."""
+        """Return bars with their intervals as an Altair chart."""
         return bar_chart(self._charts())
 
     def _charts(self) -> list[ChartData]:
         return [self.chart_data(name) for name in self.columns if name in self.intervals]
 
-    def _drawn_keys(self) -> list[GroupColumn]:
+    def _chart_keys(self) -> list[GroupColumn]:
         return [keyed(name, self.column(name)) for name in self.columns if name in self.keys]
 
     def chart_data(self, column: str) -> ChartData:
-        """Give one column of numbers as it is drawn."""
+        """Return one numeric column as chart data."""
         if column not in self.intervals:
             raise InvalidParameter("column", column, "a column of numbers: " + ", ".join(self.intervals))
-        place, cells = self.columns.index(column), self.cells()
-        keys = [self.columns.index(key) for key in self.keys]
+        column_index, text_cells = self.columns.index(column), self.cells()
+        key_indices = [self.columns.index(key) for key in self.keys]
         return ChartData(
             f"{printable(column)} (rehearsed)" if self.rehearsed else printable(column),
             " · ".join(map(printable, self.keys)),
-            tuple(" · ".join(row[key] for key in keys) or "all" for row in cells),
+            tuple(" · ".join(row[index] for index in key_indices) or "all" for row in text_cells),
             tuple(self.column(column)),
-            self._drawn_ranges(column),
-            tuple(row[place] for row in cells),
-            self._noisy(column),
+            self._chart_intervals(column),
+            tuple(row[column_index] for row in text_cells),
+            self._noisy_flags(column),
             (self.sampling or {}).get(column, ()),
         )
 
-    def _drawn_ranges(self, column: str) -> tuple[Interval, ...]:
-        """Give the ranges that are drawn: a quantile whose rank alone is known has none, as in the table."""
-        ranges = self.intervals[column]
+    def _chart_intervals(self, column: str) -> tuple[Interval, ...]:
+        """Return the intervals to draw: a quantile known by its rank alone has none, as in the table."""
+        intervals = self.intervals[column]
         if column not in self.ranks:
-            return ranges
-        return tuple(None if self._tells_nothing(column, row) else each for row, each in enumerate(ranges))
+            return intervals
+        return tuple(
+            None if self._is_uninformative(column, row) else interval for row, interval in enumerate(intervals)
+        )
 
-    def _noisy(self, column: str) -> tuple[bool, ...]:
+    def _noisy_flags(self, column: str) -> tuple[bool, ...]:
         above = Fraction(self.above) if self.above else HALF
         return tuple(self._is_noisy(column, row, value, above) for row, value in enumerate(self.column(column)))
 
     def __repr__(self) -> str:
-        said = [f"warning: {each}" for each in self.warnings if each not in self.receipt.weak]  # the receipt says those
-        return "\n".join([as_table(self), "", *said, str(self.receipt)])
+        warning_lines = [
+            f"warning: {warning}" for warning in self.warnings if warning not in self.receipt.weak
+        ]  # the receipt says those
+        return "\n".join([as_table(self), "", *warning_lines, str(self.receipt)])
 
-    def _rank_words(self) -> list[str]:
-        sure = f"with {percent(self.receipt.confidence)} confidence"
-        return [f"{printable(name)}: within {rows:,.0f} rows of its rank {sure}" for name, rows in self.ranks.items()]
+    def _describe_ranks(self) -> list[str]:
+        confidence = f"with {percent(self.receipt.confidence)} confidence"
+        return [
+            f"{printable(name)}: within {rows:,.0f} rows of its rank {confidence}" for name, rows in self.ranks.items()
+        ]
 
     def ranked(self) -> list[str]:
-        """Say of every column of quantiles how many rows off it may be, of chosen values how good the choice is, and
-        what marks mean.
-        """
-        chosen = (f"{printable(name)}: {printable(said)}" for name, said in self.chosen.items())
-        sampled = [sampling_errors.CAVEAT] if self.sampling else []
-        marked = [explained(Fraction(self.above))] if self.above else []
-        return [*([REHEARSED] if self.rehearsed else []), *self._rank_words(), *chosen, *sampled, *marked]
+        """Describe the rank error of quantiles, the quality of selected values, and what marks mean."""
+        selection_notes = (f"{printable(name)}: {printable(note)}" for name, note in self.chosen.items())
+        sampling_notes = [sampling_errors.CAVEAT] if self.sampling else []
+        mark_notes = [explained(Fraction(self.above))] if self.above else []
+        return [
+            *([REHEARSED] if self.rehearsed else []),
+            *self._describe_ranks(),
+            *selection_notes,
+            *sampling_notes,
+            *mark_notes,
+        ]
 
     def _repr_html_(self) -> str:
-        rows = table(self.columns, self.cells(_SHOWN), self.intervals)
-        noted = paragraphs((*_more_rows(self), *self.ranked(), *self.warnings))
-        return rows + noted + preformatted(self.receipt.short()) + folded("receipt", preformatted(str(self.receipt)))
+        rows = table(self.columns, self.cells(_MAX_SHOWN_ROWS), self.intervals)
+        note_paragraphs = paragraphs((*_hidden_row_count(self), *self.ranked(), *self.warnings))
+        return (
+            rows
+            + note_paragraphs
+            + preformatted(self.receipt.short())
+            + folded("receipt", preformatted(str(self.receipt)))
+        )
 
 
 def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[str, ...] = ()) -> Answer:
     names = tuple(output.name for output in query.outputs)
     types = tuple(output.expression.domain.type for output in query.outputs)
     columns, intervals, keys = [], {}, []
-    for output, made in zip(query.outputs, finished.columns, strict=True):
-        columns.append(_values(made, finished.shown, output.expression.domain.type))
-        if isinstance(made, Numbers):
-            intervals[output.name] = _ranges(made, finished.shown)
-        elif isinstance(made, Keys) and not made.decided:
+    for output, column in zip(query.outputs, finished.columns, strict=True):
+        columns.append(_cell_values(column, finished.shown, output.expression.domain.type))
+        if isinstance(column, Numbers):
+            intervals[output.name] = _interval_list(column, finished.shown)
+        elif isinstance(column, Keys) and not column.decided:
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
-    return Answer(names, types, rows, intervals, tuple(keys), receipt, warnings, _possible(query))
+    return Answer(names, types, rows, intervals, tuple(keys), receipt, warnings, _possible_ranges(query))
 
 
-def _require(holds: bool, name: str, found: object, allowed: str) -> None:
+def _require(holds: bool, name: str, value: object, allowed: str) -> None:
     if not holds:
-        raise InvalidParameter(name, found, allowed)
+        raise InvalidParameter(name, value, allowed)
 
 
-def _typed_rows(names: tuple[str, ...], kinds: tuple[Type, ...], rows: Any) -> tuple[tuple[Any, ...], ...]:
-    """Keep the rows where every cell has its column's type already, which is the case unless they were read."""
+def _typed_rows(names: tuple[str, ...], types: tuple[Type, ...], rows: Any) -> tuple[tuple[Any, ...], ...]:
+    """Convert cells to their columns' types; rows are returned unchanged where they have them already."""
     _require(type(rows) is tuple and set(map(type, rows)) <= {tuple}, "rows", rows, "a list of lists")
     _require(set(map(len, rows)) <= {len(names)}, "rows", rows, "lists with a cell for each column")
-    if all(is_typed(map(itemgetter(index), rows), kind) for index, kind in enumerate(kinds)):
+    if all(is_typed(map(itemgetter(index), rows), kind) for index, kind in enumerate(types)):
         return rows
-    typed = [typed_column(*each) for each in zip(zip(*rows, strict=True), kinds, names, strict=True)]
-    return tuple(zip(*typed, strict=True))
+    typed_columns = [typed_column(*column) for column in zip(zip(*rows, strict=True), types, names, strict=True)]
+    return tuple(zip(*typed_columns, strict=True))
 
 
-def _intervals(found: Any) -> tuple[Interval, ...]:
-    """Keep the ranges where both ends of each are numbers already: many of them are looked at without a loop."""
-    if type(found) is not tuple or not set(map(type, found)) <= {tuple, type(None)}:
-        raise InvalidParameter("intervals", found, "a list of [low, high], or null where there is no number")
-    pairs = [each for each in found if each is not None]
+def _parse_interval_list(intervals: Any) -> tuple[Interval, ...]:
+    """Parse intervals; they are returned unchanged where both ends are floats already, checked without a loop."""
+    if type(intervals) is not tuple or not set(map(type, intervals)) <= {tuple, type(None)}:
+        raise InvalidParameter("intervals", intervals, "a list of [low, high], or null where there is no number")
+    pairs = [interval for interval in intervals if interval is not None]
     ends = list(chain.from_iterable(pairs))
     if set(map(len, pairs)) <= {2} and set(map(type, ends)) <= {float} and not any(map(math.isnan, ends)):
-        return found
-    return tuple(None if each is None else _pair(each) for each in found)
+        return intervals
+    return tuple(None if interval is None else _parse_interval(interval) for interval in intervals)
 
 
-def _pair(found: Any) -> tuple[float, float]:
-    if type(found) is not tuple or len(found) != 2:
-        raise InvalidParameter("intervals", found, "[low, high], or null where there is no number")
-    return codec.real(found[0], "low"), codec.real(found[1], "high")
+def _parse_interval(interval: Any) -> tuple[float, float]:
+    if type(interval) is not tuple or len(interval) != 2:
+        raise InvalidParameter("intervals", interval, "[low, high], or null where there is no number")
+    return codec.real(interval[0], "low"), codec.real(interval[1], "high")
 
 
-def _arrow(kind: Type, cells: list[Any]) -> pyarrow.Array:
+def _arrow_array(column_type: Type, cells: list[Any]) -> pyarrow.Array:
     import pyarrow
 
-    if kind is Type.INTEGER and any(cell is not None and not -(2**63) <= cell < 2**63 for cell in cells):
+    if column_type is Type.INTEGER and any(cell is not None and not -(2**63) <= cell < 2**63 for cell in cells):
         return pyarrow.array([None if cell is None else Decimal(cell) for cell in cells], pyarrow.decimal256(76, 0))
-    stored = {
+    arrow_types = {
         Type.INTEGER: pyarrow.int64(),
         Type.REAL: pyarrow.float64(),
         Type.TEXT: pyarrow.string(),
@@ -463,100 +499,111 @@ def _arrow(kind: Type, cells: list[Any]) -> pyarrow.Array:
         Type.DATE: pyarrow.date32(),
         Type.TIMESTAMP: pyarrow.timestamp("us"),
     }
-    return pyarrow.array(cells, stored[kind])
+    return pyarrow.array(cells, arrow_types[column_type])
 
 
-def _possible(query: Query) -> dict[str, tuple[float, float]]:
-    """Give the bounds of every column that is a result and nothing else, where the result has bounds."""
+def _possible_ranges(query: Query) -> dict[str, tuple[float, float]]:
+    """Return the bounds of every output column that is a bounded measure and nothing else."""
     if query.outer:
         return {}
-    known: dict[Reference, tuple[Fraction, Fraction] | None] = {
-        Result(index): each.possible for index, each in enumerate(query.plan.measures)
+    measure_bounds: dict[Reference, tuple[Fraction, Fraction] | None] = {
+        Result(index): measure.possible for index, measure in enumerate(query.plan.measures)
     }
-    columns = ((each.name, each.expression) for each in query.outputs if isinstance(each.expression, Column))
-    ends = ((name, known.get(column.reference)) for name, column in columns)
+    columns = ((output.name, output.expression) for output in query.outputs if isinstance(output.expression, Column))
+    ends = ((name, measure_bounds.get(column.reference)) for name, column in columns)
     return {name: (float(end[0]), float(end[1])) for name, end in ends if end is not None and end[0] < end[1]}
 
 
-def _values(made: Numbers | TruthColumn | Keys, shown: NDArray[np.intp], kind: Type) -> list[Any]:
-    if isinstance(made, Keys):
-        values = made.value[shown].tolist()
-        return [None if value is None else float(value) for value in values] if kind is Type.REAL else values
-    if isinstance(made, TruthColumn):
-        return [bool(true) if known else None for true, known in zip(made.true[shown], made.known[shown], strict=True)]
-    numbers = made.value[shown]
-    missing = np.isnan(numbers)
+def _cell_values(column: Numbers | TruthColumn | Keys, shown_rows: NDArray[np.intp], column_type: Type) -> list[Any]:
+    if isinstance(column, Keys):
+        values = column.value[shown_rows].tolist()
+        return [None if value is None else float(value) for value in values] if column_type is Type.REAL else values
+    if isinstance(column, TruthColumn):
+        return [
+            bool(true) if known else None
+            for true, known in zip(column.true[shown_rows], column.known[shown_rows], strict=True)
+        ]
+    numbers = column.value[shown_rows]
+    is_null = np.isnan(numbers)
     values = (
-        [round(value) for value in numbers[~missing].tolist()] if kind is Type.INTEGER else numbers[~missing].tolist()
+        [round(value) for value in numbers[~is_null].tolist()]
+        if column_type is Type.INTEGER
+        else numbers[~is_null].tolist()
     )
-    return _with_nulls(values, missing)
+    return _with_nulls(values, is_null)
 
 
-def _at_least_zero(value: Any, interval: Interval) -> Interval:
-    """Cut a range at zero; the upper end moves up with a number below it, and holds the exact one no less often."""
+def _clip_at_zero(value: Any, interval: Interval) -> Interval:
+    """Clip an interval at zero; its upper end moves up with a negative number, so coverage is no lower."""
     if interval is None:
         return None
     low, high = interval
     return max(0.0, low), max(0.0, high - min(0, value or 0))
 
 
-def _ranges(made: Numbers, shown: NDArray[np.intp]) -> tuple[Interval, ...]:
-    missing = np.isnan(made.value[shown])
-    low, high = (each[shown][~missing] for each in (made.low, made.high))
+def _interval_list(column: Numbers, shown_rows: NDArray[np.intp]) -> tuple[Interval, ...]:
+    is_null = np.isnan(column.value[shown_rows])
+    low, high = (bound[shown_rows][~is_null] for bound in (column.low, column.high))
     ends = zip(
         np.where(np.isnan(low), -np.inf, low).tolist(),  # an end that cannot be computed is as far as can be
         np.where(np.isnan(high), np.inf, high).tolist(),
         strict=True,
     )
-    return tuple(_with_nulls(list(ends), missing))
+    return tuple(_with_nulls(list(ends), is_null))
 
 
 def _with_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
-    """Give the values of what is not missing, and None elsewhere."""
+    """Insert None where a value is missing."""
     if not missing.any():
         return values
-    known = iter(values)
-    return [None if gone else next(known) for gone in missing]
+    remaining = iter(values)
+    return [None if is_missing else next(remaining) for is_missing in missing]
 
 
-def _ends(columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]]) -> dict[str, list[float | None]]:
-    """Write the ends of ranges as columns under names that no column has."""
-    found: dict[str, list[float | None]] = {}
-    for name in (each for each in columns if each in intervals):
-        for place, end in enumerate(("low", "high")):
-            called = f"{name}_{end}"
-            while called in columns or called in found:
-                called += "_"
-            found[called] = [None if each is None else each[place] for each in intervals[name]]
-    return found
+def _interval_columns(
+    columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]]
+) -> dict[str, list[float | None]]:
+    """Return the interval ends as columns under unused names."""
+    end_columns: dict[str, list[float | None]] = {}
+    for name in (column for column in columns if column in intervals):
+        for end_index, end in enumerate(("low", "high")):
+            unused_name = f"{name}_{end}"
+            while unused_name in columns or unused_name in end_columns:
+                unused_name += "_"
+            end_columns[unused_name] = [
+                None if interval is None else interval[end_index] for interval in intervals[name]
+            ]
+    return end_columns
 
 
-def _stated(columns: tuple[str, ...], basis: Mapping[str, tuple[str, ...]] | None) -> dict[str, list[Any]]:
-    """Write what numbers rest on as columns under names that no column has."""
-    return {} if basis is None else _named(columns, "basis", basis)
+def _basis_columns(columns: tuple[str, ...], basis: Mapping[str, tuple[str, ...]] | None) -> dict[str, list[Any]]:
+    """Return the basis of each number as columns under unused names."""
+    return {} if basis is None else _suffixed_columns(columns, "basis", basis)
 
 
-def _named(columns: tuple[str, ...], what: str, by_column: Mapping[str, tuple[Any, ...]]) -> dict[str, list[Any]]:
-    """Write what is said of each number of some columns as columns under names that no column has."""
-    found: dict[str, list[Any]] = {}
-    for name in (each for each in columns if each in by_column):
-        called = f"{name}_{what}"
-        while called in columns or called in found:
-            called += "_"
-        found[called] = list(by_column[name])
-    return found
+def _suffixed_columns(
+    columns: tuple[str, ...], suffix: str, by_column: Mapping[str, tuple[Any, ...]]
+) -> dict[str, list[Any]]:
+    """Return annotations of some columns as further columns under unused names."""
+    suffixed: dict[str, list[Any]] = {}
+    for name in (column for column in columns if column in by_column):
+        unused_name = f"{name}_{suffix}"
+        while unused_name in columns or unused_name in suffixed:
+            unused_name += "_"
+        suffixed[unused_name] = list(by_column[name])
+    return suffixed
 
 
-def _frames(name: str) -> Any:
-    """Import a library of data frames, which is an extra."""
+def _import_library(name: str) -> Any:
+    """Import an optional data frame library."""
     try:
         return import_module(name)
     except ImportError:
         raise SfumatoError(f"{name} is not installed", place=f"Answer.to_{name}", fix=installing(name)) from None
 
 
-def _written(value: Any, is_key: bool) -> Any:
-    """Write a cell of a CSV file."""
+def _csv_cell(value: Any, is_key: bool) -> Any:
+    """Format a cell of a CSV file."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -565,106 +612,124 @@ def _written(value: Any, is_key: bool) -> Any:
 
 
 def as_table(made: Answer) -> str:
-    """Print the rows in aligned columns, each number with ± its half-width; below them how far quantiles may be off."""
-    lines = [[printable(name) for name in made.columns], *made.cells(_SHOWN)]
-    numeric = [name in made.intervals for name in made.columns]
+    """Format the rows in aligned columns, each number with ± its half-width; quantile rank errors below."""
+    lines = [[printable(name) for name in made.columns], *made.cells(_MAX_SHOWN_ROWS)]
+    is_numeric = [name in made.intervals for name in made.columns]
     widths = [max(len(line[index]) for line in lines) for index in range(len(made.columns))]
-    shown = [
+    text_lines = [
         "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric, strict=True)
+            cell.rjust(width) if align_right else cell.ljust(width)
+            for cell, width, align_right in zip(line, widths, is_numeric, strict=True)
         ).rstrip()
         for line in lines
     ]
     rule = "  ".join("─" * width for width in widths)
-    return "\n".join([shown[0], rule, *shown[1:], *_more_rows(made), *made.ranked()])
+    return "\n".join([text_lines[0], rule, *text_lines[1:], *_hidden_row_count(made), *made.ranked()])
 
 
-def _more_rows(made: Answer) -> list[str]:
-    """Say how many rows are not shown."""
-    return [f"… {len(made.rows) - _SHOWN:,} more rows"] if len(made.rows) > _SHOWN else []
+def _hidden_row_count(answer: Answer) -> list[str]:
+    """State how many rows are not shown."""
+    return [f"… {len(answer.rows) - _MAX_SHOWN_ROWS:,} more rows"] if len(answer.rows) > _MAX_SHOWN_ROWS else []
 
 
 MOST_CELLS = 1_000_000
-"""Cells of one table, present or missing, that answers are put into: each column of each question may be its own."""
+"""Cells of one stacked table, present or missing: each column of each question may be a column of its own."""
 
 
 def stacked(names: Sequence[str], answers: Sequence[Answer], receipt: Receipt, warnings: tuple[str, ...]) -> Answer:
-    """Put answers below each other, with the name of its question in every row. Columns of one name are one column
-    where their types are equal; what a question does not ask is missing in its rows.
+    """Stack answers into one table, with the name of its question in every row.
+
+    Columns of one name and type become one column; a column that a question lacks is NULL in its rows.
     """
-    called = _called(names, answers)
+    column_names = _stacked_names(names, answers)
     types = {
-        column: kind
-        for each, own in zip(answers, called, strict=True)
-        for column, kind in zip(own.values(), each.types, strict=True)
+        column: column_type
+        for single, renamed in zip(answers, column_names, strict=True)
+        for column, column_type in zip(renamed.values(), single.types, strict=True)
     }
-    cells = len(types) * sum(len(each.rows) for each in answers)
-    if cells > MOST_CELLS:
+    cell_count = len(types) * sum(len(single.rows) for single in answers)
+    if cell_count > MOST_CELLS:
         fix = "name columns of the same meaning alike, or take the answers one by one"
-        raise InvalidParameter("answers", f"{cells:,} cells", f"at most {MOST_CELLS:,} cells as one table", fix=fix)
-    first = free("question", types)
+        raise InvalidParameter(
+            "answers", f"{cell_count:,} cells", f"at most {MOST_CELLS:,} cells as one table", fix=fix
+        )
+    question_column = free("question", types)
     rows = []
-    intervals: dict[str, list[Interval]] = {column: [] for column in _of(answers, called, "intervals")}
-    for name, each, own in zip(names, answers, called, strict=True):
-        for place, row in enumerate(each.rows):
-            given = dict(zip(own.values(), row, strict=True))
-            rows.append((name, *(given.get(column) for column in types)))
-            ranges = {own[column]: found[place] for column, found in each.intervals.items()}
-            for column, found in intervals.items():
-                found.append(ranges.get(column))
+    intervals: dict[str, list[Interval]] = {
+        column: [] for column in _union_of_columns(answers, column_names, "intervals")
+    }
+    for name, single, renamed in zip(names, answers, column_names, strict=True):
+        for row_index, row in enumerate(single.rows):
+            row_cells = dict(zip(renamed.values(), row, strict=True))
+            rows.append((name, *(row_cells.get(column) for column in types)))
+            row_intervals = {
+                renamed[column]: column_intervals[row_index] for column, column_intervals in single.intervals.items()
+            }
+            for column, stacked_intervals in intervals.items():
+                stacked_intervals.append(row_intervals.get(column))
     return Answer(
-        (first, *types),
+        (question_column, *types),
         (Type.TEXT, *types.values()),
         tuple(rows),
-        {column: tuple(found) for column, found in intervals.items()},
-        (first, *_of(answers, called, "keys")),
+        {column: tuple(stacked_intervals) for column, stacked_intervals in intervals.items()},
+        (question_column, *_union_of_columns(answers, column_names, "keys")),
         receipt,
         warnings,
-        _merged(answers, called, "possible"),
-        _merged(answers, called, "ranks"),
+        _merge_by_column(answers, column_names, "possible"),
+        _merge_by_column(answers, column_names, "ranks"),
     )
 
 
 def free(name: str, taken: Iterable[str]) -> str:
-    """Give a name that none of these has."""
+    """Return the name, with underscores appended until it is not taken."""
     while name in taken:
         name += "_"
     return name
 
 
-def _called(names: Sequence[str], answers: Sequence[Answer]) -> list[dict[str, str]]:
-    """Say how each column of each answer is called beside the others: also by its question, where they differ."""
-    known = {column for each in answers for column in each.columns}
-    alike = {column for column in known if _is_one(column, answers)}
-    found = []
-    for name, each in zip(names, answers, strict=True):
-        own = {column: column if column in alike else free(f"{name}: {column}", known) for column in each.columns}
-        known |= set(own.values())
-        found.append(own)
-    return found
+def _stacked_names(names: Sequence[str], answers: Sequence[Answer]) -> list[dict[str, str]]:
+    """Map each answer's columns to their names in the stacked table: prefixed by the question where types differ."""
+    taken_names = {column for single in answers for column in single.columns}
+    shared_columns = {column for column in taken_names if _has_one_meaning(column, answers)}
+    renamings = []
+    for name, single in zip(names, answers, strict=True):
+        renaming = {
+            column: column if column in shared_columns else free(f"{name}: {column}", taken_names)
+            for column in single.columns
+        }
+        taken_names |= set(renaming.values())
+        renamings.append(renaming)
+    return renamings
 
 
-def _is_one(column: str, answers: Sequence[Answer]) -> bool:
-    """Tell whether a column means the same wherever it is: of one type, and a number at the same rank, if at any."""
-    kinds = {
-        (each.types[each.columns.index(column)], each.ranks.get(column), each.possible.get(column))
-        for each in answers
-        if column in each.columns
+def _has_one_meaning(column: str, answers: Sequence[Answer]) -> bool:
+    """Return whether a column means the same in all answers: equal type, rank error and possible range."""
+    meanings = {
+        (single.types[single.columns.index(column)], single.ranks.get(column), single.possible.get(column))
+        for single in answers
+        if column in single.columns
     }
-    return len(kinds) == 1
+    return len(meanings) == 1
 
 
-def _merged(answers: Sequence[Answer], called: Sequence[Mapping[str, str]], what: str) -> dict[str, Any]:
-    """Give what answers say of their columns, under the names that these have here."""
+def _merge_by_column(
+    answers: Sequence[Answer], column_names: Sequence[Mapping[str, str]], field_name: str
+) -> dict[str, Any]:
+    """Merge a per-column mapping of all answers, under the stacked names."""
     return {
-        own[column]: said
-        for each, own in zip(answers, called, strict=True)
-        for column, said in getattr(each, what).items()
+        renamed[column]: entry
+        for single, renamed in zip(answers, column_names, strict=True)
+        for column, entry in getattr(single, field_name).items()
     }
 
 
-def _of(answers: Sequence[Answer], called: Sequence[Mapping[str, str]], what: str) -> list[str]:
-    """List the columns that are keys of some answer, or have ranges there, once each."""
-    found = (own[column] for each, own in zip(answers, called, strict=True) for column in getattr(each, what))
-    return list(dict.fromkeys(found))
+def _union_of_columns(
+    answers: Sequence[Answer], column_names: Sequence[Mapping[str, str]], field_name: str
+) -> list[str]:
+    """List the stacked names of columns that are keys, or have intervals, in some answer; each once."""
+    names = (
+        renamed[column]
+        for single, renamed in zip(answers, column_names, strict=True)
+        for column in getattr(single, field_name)
+    )
+    return list(dict.fromkeys(names))

@@ -1,10 +1,9 @@
-"""One answer is told as a web page: what was asked, the numbers with their ranges and a picture, the price, and what
-an attacker could gain from it at most.
+"""Render one answer as a web page: question, numbers with intervals, picture, price and the attacker's possible gain.
 
-A question can name a person, and so can the names that it gives to columns and groups. Both are on the page only where
-they are asked for; otherwise columns and groups are numbered.
+A question can name a person, and so can the names that it gives to columns and groups. Both are on the page only on
+request; otherwise columns and groups are numbered.
 
-An answer is written to a file: its ending says how.
+Answers are also written to files here, in the format of the file's extension.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from sfumato.privacy.numbers import Number, exact, percent
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.answers.web_pages import HtmlPage, block, escaped, facts, figure, listed, paragraph, table
 
-_FEW, _ROWS = 12, 1000
+_FEW_ROWS, _MAX_ROWS = 12, 1000
 """Rows that are seen at once, and rows that are on a page at most."""
 _PRIORS = ("0.001", "0.01", "0.1", "0.5")
 _RARE = "1e-9"
-_DRAWN = tuple(Fraction(each, 1000) for each in (2, 5, *range(10, 100, 10), *range(100, 1000, 20), 990, 998))
+_PLOTTED_PRIORS = tuple(Fraction(each, 1000) for each in (2, 5, *range(10, 100, 10), *range(100, 1000, 20), 990, 998))
 _PURE = re.compile(r"ε = (\d+(?:\.\d+)?(?:e-?\d+)?)(?:, δ = (\d+(?:\.\d+)?(?:e-?\d+)?))?")
 NOT_SHOWN = "The text of the question is not shown, and what it calls its columns and groups is numbered."
 
 
 class PageAnswer(Protocol):
-    """This is what a page reads of an answer."""
+    """The fields of an answer that a page reads."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -87,59 +86,57 @@ A = TypeVar("A", bound=PageAnswer)
 
 
 def concealed(answer: A) -> A:
-    """Give the noisy numbers and their ranges alone: every name, key, word and constant that a question could have
-    typed is left out.
-    """
-    kept = [name for name in answer.columns if name in answer.intervals and not _typed(answer, name)]
-    names = {name: f"number {place}" for place, name in enumerate(kept, 1)}
-    several = len(answer.rows) > 1
-    columns = [[f"group {row}" for row in range(1, len(answer.rows) + 1)]] if several else []
-    columns += [answer.column(name) for name in kept]
-    kinds: tuple[Type, ...] = tuple(answer.types[answer.columns.index(name)] for name in kept)
+    """Return the noisy numbers and intervals alone, without any name, key, text or constant from the question."""
+    noisy_columns = [name for name in answer.columns if name in answer.intervals and not _has_no_noise(answer, name)]
+    names = {name: f"number {number}" for number, name in enumerate(noisy_columns, 1)}
+    has_groups = len(answer.rows) > 1
+    columns = [[f"group {row}" for row in range(1, len(answer.rows) + 1)]] if has_groups else []
+    columns += [answer.column(name) for name in noisy_columns]
+    types: tuple[Type, ...] = tuple(answer.types[answer.columns.index(name)] for name in noisy_columns)
     return replace(
         answer,
-        columns=(*(["group"] if several else []), *names.values()),
-        types=(*([Type.TEXT] if several else []), *kinds),
+        columns=(*(["group"] if has_groups else []), *names.values()),
+        types=(*([Type.TEXT] if has_groups else []), *types),
         rows=tuple(zip(*columns, strict=True)) if columns else ((),) * len(answer.rows),
-        intervals=_named(names, answer.intervals),
-        keys=("group",) if several else (),
+        intervals=_rename_columns(names, answer.intervals),
+        keys=("group",) if has_groups else (),
         receipt=replace(answer.receipt, question="", bounds=(), mechanisms=(), share="", periods=""),
         warnings=(),
-        possible=_named(names, answer.possible),
-        ranks=_named(names, answer.ranks),
-        basis=None if answer.basis is None else _named(names, answer.basis),
+        possible=_rename_columns(names, answer.possible),
+        ranks=_rename_columns(names, answer.ranks),
+        basis=None if answer.basis is None else _rename_columns(names, answer.basis),
         chosen={},
-        sampling=None if answer.sampling is None else _named(names, answer.sampling),
+        sampling=None if answer.sampling is None else _rename_columns(names, answer.sampling),
     )
 
 
-def _typed(answer: PageAnswer, name: str) -> bool:
-    """Tell whether a column has no noise: then its numbers may stand in the question."""
-    return all(each is None or each[0] == each[1] for each in answer.intervals[name])
+def _has_no_noise(answer: PageAnswer, name: str) -> bool:
+    """Return whether a column is exact: then its numbers may be constants of the question."""
+    return all(interval is None or interval[0] == interval[1] for interval in answer.intervals[name])
 
 
-def _named(names: dict[str, str], found: Any) -> dict[str, Any]:
-    return {names[name]: each for name, each in found.items() if name in names}
+def _rename_columns(names: dict[str, str], by_column: Any) -> dict[str, Any]:
+    return {names[name]: entry for name, entry in by_column.items() if name in names}
 
 
 def answer_page(answer: PageAnswer, *, questions: bool) -> HtmlPage:
-    """Write the page of one answer."""
-    shown = answer if questions else concealed(answer)
-    receipt = shown.receipt
-    head = facts(
+    """Render the page of one answer."""
+    visible_answer = answer if questions else concealed(answer)
+    receipt = visible_answer.receipt
+    header = facts(
         [
             (receipt.unit, "is protected"),
             (receipt.guarantee or "nothing", "is what this answer cost"),
             (receipt.account, "is allowed for everything together"),
         ]
     )
-    asked = block(cleandoc(receipt.question)) if questions else paragraph(NOT_SHOWN, "quiet")
-    inner = "".join(answer_parts(shown))
+    question = block(cleandoc(receipt.question)) if questions else paragraph(NOT_SHOWN, "quiet")
+    answer_html = "".join(answer_parts(visible_answer))
     sections = [
-        f"<h1>{escaped(_title(receipt))}</h1>{head}<h2>What was asked, and the answer</h2>{asked}{inner}",
+        f"<h1>{escaped(_title(receipt))}</h1>{header}<h2>What was asked, and the answer</h2>{question}{answer_html}",
         f"<h2>Who is protected</h2>{protected(receipt.unit, receipt.neighbours)}",
         *gained(receipt),
-        f"<h2>The receipt</h2>{block(_paper(receipt))}",
+        f"<h2>The receipt</h2>{block(_receipt_text(receipt))}",
         f"<footer>{escaped(receipt.software)}</footer>",
     ]
     return HtmlPage(_title(receipt), "\n".join(sections))
@@ -149,35 +146,35 @@ def _title(receipt: Receipt) -> str:
     return f"A private answer of {receipt.time[:10]}"
 
 
-def _paper(receipt: Receipt) -> str:
-    """Write the receipt, without the lines of what is not shown."""
-    left_out = r"(noise|bounds)\b.*" if not receipt.mechanisms else r"noise\s*"
-    return "\n".join(line for line in str(receipt).splitlines() if not re.fullmatch(left_out, line))
+def _receipt_text(receipt: Receipt) -> str:
+    """Format the receipt, without the lines of hidden fields."""
+    hidden_line = r"(noise|bounds)\b.*" if not receipt.mechanisms else r"noise\s*"
+    return "\n".join(line for line in str(receipt).splitlines() if not re.fullmatch(hidden_line, line))
 
 
 def answer_parts(answer: PageAnswer) -> Iterator[str]:
-    """Write the numbers of an answer with their ranges, the picture, and what has to be known to read them."""
+    """Render the numbers with intervals, the picture, and the notes needed to read them."""
     receipt = answer.receipt
-    rows = table(answer.columns, answer.cells(_ROWS), [name in answer.intervals for name in answer.columns])
-    if len(answer.rows) <= _FEW:
+    rows = table(answer.columns, answer.cells(_MAX_ROWS), [name in answer.intervals for name in answer.columns])
+    if len(answer.rows) <= _FEW_ROWS:
         yield rows
     if answer.intervals and answer.rows:
         yield figure(answer.plot())
-    if len(answer.rows) > _FEW:
-        many = "" if len(answer.rows) <= _ROWS else f"the first {_ROWS:,} of "
-        yield f"<details><summary>{escaped(f'Show {many}{len(answer.rows):,} rows')}</summary>{rows}</details>"
+    if len(answer.rows) > _FEW_ROWS:
+        prefix = "" if len(answer.rows) <= _MAX_ROWS else f"the first {_MAX_ROWS:,} of "
+        yield f"<details><summary>{escaped(f'Show {prefix}{len(answer.rows):,} rows')}</summary>{rows}</details>"
     if receipt.confidence:
-        held = "All ranges together hold" if receipt.joint else "Each range holds the exact number"
+        claim = "All ranges together hold" if receipt.joint else "Each range holds the exact number"
         yield paragraph(
-            f"{held} with {percent(receipt.confidence)} confidence. They are for the noise alone: what is beyond the "
+            f"{claim} with {percent(receipt.confidence)} confidence. They are for the noise alone: what is beyond the "
             f"limits of one unit ({receipt.limits}) or was clamped is left out of the exact number as well.",
             "quiet",
         )
-    yield "".join(paragraph(each, "quiet") for each in (*answer.ranked(), *answer.warnings))
+    yield "".join(paragraph(note, "quiet") for note in (*answer.ranked(), *answer.warnings))
 
 
 def protected(unit: str, neighbours: str) -> str:
-    """Say who is protected, and what that means, in words."""
+    """Describe who is protected, and what that means."""
     if neighbours == Neighbours.REPLACE.value:
         change = "had been replaced by any others. How many units there are in all is public"
     else:
@@ -193,20 +190,23 @@ def protected(unit: str, neighbours: str) -> str:
 
 
 def gained(receipt: Receipt) -> Iterator[str]:
-    """Say what an attacker could gain from one answer alone, where its promise is an ε or an ε with a δ."""
-    found = _PURE.fullmatch(receipt.guarantee)
-    if found:
-        promise = Guarantee(found[1], found[2] or 0)
+    """Render what an attacker could gain from one answer alone, where its guarantee is ε or (ε, δ)."""
+    match = _PURE.fullmatch(receipt.guarantee)
+    if match:
+        promise = Guarantee(match[1], match[2] or 0)
         yield f"<h2>What an attacker could gain at most</h2>{attacker(promise, receipt.neighbours, 'this answer')}"
 
 
 def attacker(promise: Guarantee, neighbours: str, what: str) -> str:
-    """Say how far anyone's belief about one unit can move, as a table, in words and as a picture."""
+    """Render how far anyone's belief about one unit can move: a table, a text and a picture."""
     read = reading(promise, _RARE, neighbours=neighbours)
-    beliefs = _beliefs(read)
-    rows = [(percent(prior), *(_up(_after(prior, odds)) for odds in beliefs.values())) for prior in _PRIORS]
+    beliefs = _log_odds_gains(read)
+    rows = [
+        (percent(prior), *(_percent_rounded_up(_posterior(prior, odds)) for odds in beliefs.values()))
+        for prior in _PRIORS
+    ]
     head = ["believed before", *(f"{name}, at most" for name in beliefs)]
-    sure = f"Except with probability {read.delta:.2g}, this" if read.delta else "This"
+    this = f"Except with probability {read.delta:.2g}, this" if read.delta else "This"
     return (
         paragraph(
             f"Suppose somebody sees {what}, knows everything about everybody else, and has any amount of time and "
@@ -214,16 +214,16 @@ def attacker(promise: Guarantee, neighbours: str, what: str) -> str:
             "their belief can grow to at most this:"
         )
         + table(head, rows, [True] * len(head))
-        + figure(_beliefs_drawn(promise, neighbours, beliefs), "Dotted would be no change at all.")
+        + figure(_plot_beliefs(promise, neighbours, beliefs), "Dotted would be no change at all.")
         + paragraph(
-            f"{sure} holds whatever they know and however they compute. A test for whether one of them is there, which "
+            f"{this} holds whatever they know and however they compute. A test for whether one of them is there, which "
             f"is wrong {percent(str(read.false_positive_rate))} of the time when they are not, finds them at most "
-            f"{_up(read.true_positive_rate)} of the time when they are."
+            f"{_percent_rounded_up(read.true_positive_rate)} of the time when they are."
         )
     )
 
 
-def _beliefs(read: Reading) -> dict[str, float]:
+def _log_odds_gains(read: Reading) -> dict[str, float]:
     """Find by how much the log-odds of a guess can rise, for each kind of guess.
 
     They are the same for every belief before. Found from a guess that is hardly believed, they are known to many
@@ -235,32 +235,32 @@ def _beliefs(read: Reading) -> dict[str, float]:
     return value if read.membership is None else {"is in the data": read.epsilon, **value}
 
 
-def _after(prior: Number, odds: float) -> float:
+def _posterior(prior: Number, odds: float) -> float:
     """Compute the belief afterwards, rounded up far beyond what rounding loses."""
     before = float(exact(prior, "prior"))
     return min(1.0, (1 + 1e-9) / (1 + (1 - before) / before * math.exp(-odds)))
 
 
-def _up(share: float) -> str:
+def _percent_rounded_up(share: float) -> str:
     """Write a share in per cent, rounded up."""
     return f"{min(100.0, math.ceil(share * 1000) / 10):.1f} %"
 
 
-def _beliefs_drawn(promise: Guarantee, neighbours: str, beliefs: Mapping[str, float]) -> Picture:
+def _plot_beliefs(promise: Guarantee, neighbours: str, beliefs: Mapping[str, float]) -> Picture:
     """Draw the belief afterwards against the belief before."""
-    at = (0.0, *(100 * float(prior) for prior in _DRAWN), 100.0)
+    priors = (0.0, *(100 * float(prior) for prior in _PLOTTED_PRIORS), 100.0)
     lines = [
-        PlottedLine(name, at, (0.0, *(100 * _after(prior, odds) for prior in _DRAWN), 100.0))
+        PlottedLine(name, priors, (0.0, *(100 * _posterior(prior, odds) for prior in _PLOTTED_PRIORS), 100.0))
         for name, odds in beliefs.items()
     ]
-    lines.append(PlottedLine("no change", at, at))
-    of = Panel("believed afterwards at most, in per cent", "believed before, in per cent", ends=(0.0, 100.0))
+    lines.append(PlottedLine("no change", priors, priors))
+    plot_panel = Panel("believed afterwards at most, in per cent", "believed before, in per cent", ends=(0.0, 100.0))
     delta = f", δ = {float(promise.delta):.3g}" if promise.delta else ""
-    return framed(panel(lines, of, 280.0), "", [f"ε = {float(promise.epsilon):.4g}{delta}", neighbours])
+    return framed(panel(lines, plot_panel, 280.0), "", [f"ε = {float(promise.epsilon):.4g}{delta}", neighbours])
 
 
 def limits_of_it() -> str:
-    """Say what a report does not promise, whoever reads it."""
+    """Describe what a report does not promise, whoever reads it."""
     return listed(
         [
             "What people tell others, or what other data about them tell, is outside of this promise.",
@@ -275,7 +275,7 @@ ENDINGS = (".csv", ".json", ".parquet")
 
 
 class Writable(Protocol):
-    """This is whatever can be written in each of the forms."""
+    """Whatever can be written in each of the forms."""
 
     def to_arrow(self) -> Any: ...
     def to_json(self) -> str: ...

@@ -1,7 +1,4 @@
-"""Pictures of answers say on themselves what a receipt says: whom they protect, the price, the confidence, the day.
-
-Answers are given to Altair, for people who go on drawing there; our own pictures need none of it (``plots``).
-"""
+"""Captions and marks of an answer's pictures, and its Altair charts; our own pictures are drawn by ``plots``."""
 
 from __future__ import annotations
 
@@ -28,57 +25,57 @@ otherwise."""
 
 
 def foot(receipt: Receipt) -> list[str]:
-    """Give what stands below a picture, in words."""
-    sure = (
+    """Return the lines below a picture: whom it protects, the price, the confidence and the date."""
+    coverage = (
         f"ranges hold with {percent(receipt.confidence)} confidence, for the noise alone" if receipt.confidence else ""
     )
     price = f"{receipt.guarantee} for this answer" if receipt.guarantee else ""
     day = datetime.fromisoformat(receipt.time).strftime("%Y-%m-%d")
-    told = [f"protects {receipt.unit}", price, sure, day]
-    return [REHEARSED, *told] if receipt.rehearsed else told
+    caption = [f"protects {receipt.unit}", price, coverage, day]
+    return [REHEARSED, *caption] if receipt.rehearsed else caption
 
 
 def keyed(name: str, values: Sequence[Any]) -> GroupColumn:
-    """Give one column of keys as it is drawn."""
+    """Return one key column as chart data."""
     return GroupColumn(printable(name), tuple(values), tuple(map(key, values)))
 
 
 def threshold(above: Number) -> str:
-    """Read the part of a number above which its range is too wide, as it is kept."""
+    """Parse the fraction of a number above which its interval is too wide, as text for storage."""
     return text(exact(above, "above", POSITIVE))
 
 
 def too_noisy(value: Any, interval: Interval, above: Fraction = HALF) -> bool:
-    """Tell whether a number's range reaches further to one side than this part of the number itself."""
+    """Return whether an interval extends further to one side than this fraction of the number."""
     if value is None or interval is None:
         return False
     return max(value - interval[0], interval[1] - value) > float(above) * abs(value)
 
 
 def notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
-    """Say how the marks of a picture are read that are not plain: of numbers that are too noisy, and of sampling."""
-    noisy = any(any(each.noisy) for each in charts)
-    sampled = any(each.sampling for each in charts)
-    unknown = any(
-        marked and interval is None
-        for each in charts
-        for marked, interval in zip(each.noisy, each.intervals, strict=False)
+    """Explain the marks of a picture: numbers that are too noisy, and sampling errors."""
+    has_noisy = any(any(chart.noisy) for chart in charts)
+    has_sampling = any(chart.sampling for chart in charts)
+    has_unknown = any(
+        is_noisy and interval is None
+        for chart in charts
+        for is_noisy, interval in zip(chart.noisy, chart.intervals, strict=False)
     )
-    reaching = _reaching(Fraction(above) if above else HALF) + (", or is not known" if unknown else "")
+    noisy_text = _describe_too_noisy(Fraction(above) if above else HALF) + (", or is not known" if has_unknown else "")
     return [
-        *([f"hollow or dashed: {reaching}"] if noisy else []),
-        *(["orange: sampling error, about, since the rows are a sample; dark: noise"] if sampled else []),
+        *([f"hollow or dashed: {noisy_text}"] if has_noisy else []),
+        *(["orange: sampling error, about, since the rows are a sample; dark: noise"] if has_sampling else []),
     ]
 
 
-def _reaching(above: Fraction) -> str:
-    much = f"{percent(above)} of the number" if above <= 1 else f"{text(above)} times the number"
-    return f"too noisy to print, since its range reaches further than {much}"
+def _describe_too_noisy(above: Fraction) -> str:
+    limit = f"{percent(above)} of the number" if above <= 1 else f"{text(above)} times the number"
+    return f"too noisy to print, since its range reaches further than {limit}"
 
 
 def explained(above: Fraction) -> str:
-    """Say what the mark means."""
-    return f"{MARK} {_reaching(above)}"
+    """Explain the mark of a number that is too noisy."""
+    return f"{MARK} {_describe_too_noisy(above)}"
 
 
 _BAR, _ERROR = "#7a8ca5", "#2b3a4f"
@@ -88,30 +85,34 @@ _STEP, _PAGE = 20, 800
 
 
 def bar_chart(columns: Sequence[ChartData]) -> Any:
-    """Give bars with their ranges, a panel for each column."""
-    return _chart(columns, _altair())
+    """Return bars with their intervals, one panel per column."""
+    return _bar_chart(columns, _altair())
 
 
 def line_chart(lines: Sequence[ChartData], kind: str) -> Any:
-    """Give a line with a band for its ranges, over what comes one after the other: dates, or numbers (Vega's ``kind``
-    T or Q). Each line has its own name.
-    """
-    return _lines(lines, kind, _altair())
+    """Return one named line per series with a band for its intervals, over dates or numbers (Vega's T or Q)."""
+    return _line_chart(lines, kind, _altair())
 
 
-def _lines(lines: Sequence[ChartData], kind: str, altair: Any) -> Any:
+def _line_chart(lines: Sequence[ChartData], axis_type: str, altair: Any) -> Any:
     rows = [
-        {"line": line.name, "at": at, "value": value, "low": _end(interval, 0), "high": _end(interval, 1)}
+        {
+            "line": line.name,
+            "at": position,
+            "value": value,
+            "low": _finite_end(interval, 0),
+            "high": _finite_end(interval, 1),
+        }
         for line in lines
-        for at, value, interval in zip(line.labels, line.values, line.intervals, strict=True)
+        for position, value, interval in zip(line.labels, line.values, line.intervals, strict=True)
     ]
     base = altair.Chart(altair.Data(values=rows), width=480, height=260)
-    across = altair.X(f"at:{kind}", title=lines[0].by)
+    x_axis = altair.X(f"at:{axis_type}", title=lines[0].by)
     title = lines[0].name if len(lines) == 1 else None
     colour = altair.value(_BAR) if len(lines) == 1 else altair.Color("line:N", title=None, sort=None)
-    band = base.mark_area(opacity=0.3).encode(x=across, y=altair.Y("low:Q", title=title), y2="high:Q", color=colour)
+    band = base.mark_area(opacity=0.3).encode(x=x_axis, y=altair.Y("low:Q", title=title), y2="high:Q", color=colour)
     return (
-        altair.layer(band, base.mark_line(strokeWidth=1.5).encode(x=across, y="value:Q", color=colour))
+        altair.layer(band, base.mark_line(strokeWidth=1.5).encode(x=x_axis, y="value:Q", color=colour))
         .configure_view(stroke=None)
         .configure_axis(grid=False, domainColor="#999", tickColor="#999")
     )
@@ -129,11 +130,14 @@ def _altair() -> Any:
     return altair
 
 
-def _chart(columns: Sequence[ChartData], altair: Any) -> Any:
+def _bar_chart(columns: Sequence[ChartData], altair: Any) -> Any:
     if not columns or not columns[0].values:
         raise InvalidParameter("answer", "no numbers", "one with a column of numbers and a row")
-    first = columns[0].labels
-    charts = [_bars(each, altair, labelled=not index or each.labels != first) for index, each in enumerate(columns)]
+    first_labels = columns[0].labels
+    charts = [
+        _bars(column, altair, labelled=not index or column.labels != first_labels)
+        for index, column in enumerate(columns)
+    ]
     return (
         altair.hconcat(*charts)
         .configure_view(stroke=None)
@@ -142,28 +146,32 @@ def _chart(columns: Sequence[ChartData], altair: Any) -> Any:
 
 
 def _bars(data: ChartData, altair: Any, *, labelled: bool) -> Any:
-    """Draw one panel: a row for every row of the answer, also where it has no number, so that panels stay in line."""
+    """Draw one panel, with a row for every row of the answer, also without a number, so that panels align."""
     count = min(len(data.values), _MOST_BARS)
-    step = min(_STEP, _PAGE / count)
+    row_height = min(_STEP, _PAGE / count)
     rows = [
-        {"row": row, "value": value, "low": _end(interval, 0), "high": _end(interval, 1)}
+        {"row": row, "value": value, "low": _finite_end(interval, 0), "high": _finite_end(interval, 1)}
         for row, value, interval in zip(range(count), data.values, data.intervals, strict=False)
     ]
-    base = altair.Chart(altair.Data(values=rows), title=_title(data, count, altair), width=280, height=step * count)
+    base = altair.Chart(
+        altair.Data(values=rows), title=_title(data, count, altair), width=280, height=row_height * count
+    )
     axis = altair.Axis(**_axis(data, count), **({} if labelled else _BARE))
-    place = altair.Y("row:O", scale=altair.Scale(domain=list(range(count))), axis=axis)
-    amount = altair.X("value:Q", title=None, axis=altair.Axis(labelOverlap=True, labelSeparation=8))
-    bars = base.mark_bar(color=_BAR, size=0.7 * step).encode(y=place, x=amount)
-    reach = base.mark_rule(color=_ERROR, strokeWidth=min(2, step / 4)).encode(y=place, x="low:Q", x2="high:Q")
-    ends = [
-        base.mark_tick(color=_ERROR, size=0.4 * step, thickness=min(2, step / 4)).encode(y=place, x=f"{end}:Q")
+    y_axis = altair.Y("row:O", scale=altair.Scale(domain=list(range(count))), axis=axis)
+    x_axis = altair.X("value:Q", title=None, axis=altair.Axis(labelOverlap=True, labelSeparation=8))
+    bars = base.mark_bar(color=_BAR, size=0.7 * row_height).encode(y=y_axis, x=x_axis)
+    whiskers = base.mark_rule(color=_ERROR, strokeWidth=min(2, row_height / 4)).encode(y=y_axis, x="low:Q", x2="high:Q")
+    whisker_ends = [
+        base.mark_tick(color=_ERROR, size=0.4 * row_height, thickness=min(2, row_height / 4)).encode(
+            y=y_axis, x=f"{end}:Q"
+        )
         for end in ("low", "high")
     ]
-    return altair.layer(bars, reach, *ends)
+    return altair.layer(bars, whiskers, *whisker_ends)
 
 
 def _axis(data: ChartData, count: int) -> dict[str, Any]:
-    """Write labels beside the bars; what they are stands above them, where it can overlap none of them."""
+    """Return the axis settings: labels beside the bars, their title above, where it overlaps none of them."""
     return {
         "labelExpr": f"{json.dumps(data.labels[:count])}[datum.value]",
         "labelOverlap": "greedy",
@@ -182,10 +190,10 @@ _BARE = {"labels": False, "ticks": False, "domain": False, "titleOpacity": 0}
 
 
 def _title(data: ChartData, count: int, altair: Any) -> Any:
-    more = f"the first {count} of {len(data.values):,} rows" if count < len(data.values) else ""
-    return altair.TitleParams(data.name, subtitle=more, anchor="middle", offset=12)
+    subtitle = f"the first {count} of {len(data.values):,} rows" if count < len(data.values) else ""
+    return altair.TitleParams(data.name, subtitle=subtitle, anchor="middle", offset=12)
 
 
-def _end(interval: Interval, place: int) -> float | None:
-    """No whisker reaches infinity."""
-    return interval[place] if interval is not None and math.isfinite(interval[place]) else None
+def _finite_end(interval: Interval, end_index: int) -> float | None:
+    """Return an interval end; None where it is infinite, so that no whisker is drawn."""
+    return interval[end_index] if interval is not None and math.isfinite(interval[end_index]) else None

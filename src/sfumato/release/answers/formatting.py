@@ -1,7 +1,6 @@
-"""Formatting writes values as text: with no more digits than their errors leave meaningful, and nothing that a terminal
-or a spreadsheet would obey.
+"""Format values as text: only significant digits, and nothing that a terminal or a spreadsheet would execute.
 
-Bars of text show an answer in a terminal, each with the whiskers of its range.
+Text bars show an answer in a terminal, each with the whiskers of its interval.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ Point = Callable[[str], str]
 
 
 def kept(digits: str) -> str:
-    """Leave a number's digits as they are, thousands apart."""
+    """Return the digits unchanged, with thousands separators."""
     return digits
 
 
 def as_year(digits: str) -> str:
-    """Write a number without a comma between its thousands."""
+    """Remove thousands separators."""
     return digits.replace(",", "")
 
 
 def pointed(possible: tuple[float, float] | None) -> Point:
-    """Choose how numbers of a column are written, from the range that they lie in whatever the data hold."""
+    """Choose the digit format of a column, from the range of its possible values."""
     return as_year if possible and _YEARS[0] <= possible[0] and possible[1] <= _YEARS[1] else kept
 
 
 def key(value: Any) -> str:
-    """Write a value that has no error as people do: a year is 1985, a decade 1980, a price 2.5, a time 14:30."""
+    """Format an exact value for people: a year as 1985, a price as 2.5, a time as 14:30."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dt.datetime) and not value.second and not value.microsecond:
@@ -48,41 +47,41 @@ def key(value: Any) -> str:
 
 
 def stored(value: Any) -> str:
-    """Write a value that has no error as files have it."""
+    """Format an exact value for files."""
     if value is None:
         return "NULL"
     return repr(value).removesuffix(".0") if isinstance(value, float) else printable(str(value))
 
 
 def cell(value: Any, interval: Interval, point: Point = kept) -> str:
-    """Write a number with ± its half-width; that of a whole number is whole, and rounded up."""
+    """Format a number with ± its half-width; that of an integer is rounded up to an integer."""
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)) or interval is None:
         return key(value)
     if not all(map(math.isfinite, interval)):
-        return f"{point(_number(value, abs(value)))} ± ∞"  # divided by a number that may be zero, say
+        return f"{point(_significant_digits(value, abs(value)))} ± ∞"  # divided by a number that may be zero, say
     low, high = interval
-    half = max(value - low, high - value)
+    half_width = max(value - low, high - value)
     if isinstance(value, int):
-        half = whole_reach(half)
-    if half > 0:
-        return f"{point(_number(value, half))} ± {_number(half, half)}"
-    return point(_number(value, 0)) if isinstance(value, int) else key(value)
+        half_width = whole_reach(half_width)
+    if half_width > 0:
+        return f"{point(_significant_digits(value, half_width))} ± {_significant_digits(half_width, half_width)}"
+    return point(_significant_digits(value, 0)) if isinstance(value, int) else key(value)
 
 
 def whole_reach(half: float) -> int:
-    """Round the half-width of a whole number up: people count in whole numbers, and a range is never narrower."""
+    """Round the half-width of an integer up, so that the interval is never narrower."""
     return math.ceil(half * (1 - 1e-12))
 
 
 def between(value: Any, interval: Interval, point: Point = kept) -> str:
-    """Write a number with the two between which it lies: they may be at different distances."""
+    """Format a number with both ends of its interval, which may be at different distances."""
     if interval is None or not all(map(math.isfinite, interval)):
         return point(short(value))
     return f"{point(short(value))} in [{point(short(interval[0]))}, {point(short(interval[1]))}]"
 
 
 def short(value: Any) -> str:
-    """Write a number whose error is known in ranks alone: six digits, or all before the point."""
+    """Format a number whose error is known in ranks alone: six digits, or all before the point."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 1e-4 < abs(value) < 1e15:
         return key(value)
     digits = max(0, 5 - math.floor(math.log10(abs(value))))
@@ -90,68 +89,78 @@ def short(value: Any) -> str:
 
 
 def short_width(width: float) -> str:
-    """Write a half-width with two digits, or all before the point."""
-    return _number(float(width), width)
+    """Format a half-width with two digits, or all before the point."""
+    return _significant_digits(float(width), width)
 
 
 def bounded(value: Any, interval: tuple[float, float], point: Point = kept) -> str:
-    """Write bounds with a model's number between them."""
+    """Format bounds with a model's estimate between them."""
     low, high = outward(interval)
-    reach = max(value - low, high - value)
-    ends = (("−∞" if end < 0 else "∞") if math.isinf(end) else point(_number(end, reach)) for end in (low, high))
-    return f"{' to '.join(ends)}, perhaps {point(_number(value, reach))}"
+    half_width = max(value - low, high - value)
+    ends = (
+        ("−∞" if end < 0 else "∞") if math.isinf(end) else point(_significant_digits(end, half_width))
+        for end in (low, high)
+    )
+    return f"{' to '.join(ends)}, perhaps {point(_significant_digits(value, half_width))}"
 
 
-def _number(value: float, reach: float) -> str:
-    """Write as many digits as its error leaves meaningful."""
-    if isinstance(value, int) or (reach >= 10 and abs(value) < 1e15):
+def _significant_digits(value: float, error: float) -> str:
+    """Format a number with as many digits as its error leaves meaningful."""
+    if isinstance(value, int) or (error >= 10 and abs(value) < 1e15):
         return f"{round(value):,}"
-    if not 1e-6 < abs(reach) < 1e15:
+    if not 1e-6 < abs(error) < 1e15:
         return f"{value:.3g}"
-    return f"{value:,.{max(0, 1 - math.floor(math.log10(reach)))}f}"
+    return f"{value:,.{max(0, 1 - math.floor(math.log10(error)))}f}"
 
 
 def outward(interval: tuple[float, float]) -> tuple[float, float]:
-    """Write the ends of a range with three digits of its half-width, moved outward: it still holds what it held."""
+    """Round interval ends outward to three digits of the half-width: coverage is no lower."""
     low, high = interval
-    reach = (high - low) / 2
-    if not (math.isfinite(reach) and reach > 0):
+    half_width = (high - low) / 2
+    if not (math.isfinite(half_width) and half_width > 0):
         return interval
-    digits = 2 - math.floor(math.log10(reach))
+    digits = 2 - math.floor(math.log10(half_width))
     if not -_MOST_DIGITS < digits < _MOST_DIGITS:
         return interval
     step = 10.0**-digits
-    ends = round(math.floor(low / step) * step, digits), round(math.ceil(high / step) * step, digits)
-    return ends if ends[0] <= low and ends[1] >= high else interval
+    rounded = round(math.floor(low / step) * step, digits), round(math.ceil(high / step) * step, digits)
+    return rounded if rounded[0] <= low and rounded[1] >= high else interval
 
 
 def bars(data: ChartData, width: int) -> str:
-    """Draw one line for each row: its label, its bar from zero, its number."""
+    """Draw one line per row: its label, its bar from zero, its number."""
     if type(width) is not int or width < 8:
         raise InvalidParameter("width", width, "a whole number ≥ 8 of letters")
-    longest, wide = (max(map(len, texts), default=0) for texts in (data.labels, data.cells))
+    label_width, number_width = (max(map(len, texts), default=0) for texts in (data.labels, data.cells))
     return "\n".join(
-        f"{label:<{longest}}  {bar:<{width}}  {number:>{wide}}"
-        for label, bar, number in zip(data.labels, _drawn(data, width), data.cells, strict=True)
+        f"{label:<{label_width}}  {bar:<{width}}  {cell_text:>{number_width}}"
+        for label, bar, cell_text in zip(data.labels, _bar_lines(data, width), data.cells, strict=True)
     )
 
 
-def _drawn(data: ChartData, width: int) -> list[str]:
-    known = [each for each in data.intervals if each is not None and all(map(math.isfinite, each))]
-    least, most = min([0.0, *(low for low, _ in known)]), max([0.0, *(high for _, high in known)])
-    scale = (width - 1) / (most - least) if most > least else 0.0
+def _bar_lines(data: ChartData, width: int) -> list[str]:
+    finite_intervals = [
+        interval for interval in data.intervals if interval is not None and all(map(math.isfinite, interval))
+    ]
+    lowest, highest = (
+        min([0.0, *(low for low, _ in finite_intervals)]),
+        max([0.0, *(high for _, high in finite_intervals)]),
+    )
+    scale = (width - 1) / (highest - lowest) if highest > lowest else 0.0
 
-    def cell(amount: float) -> int:
-        return min(width - 1, max(0, round((amount - least) * scale)))
+    def column_of(amount: float) -> int:
+        return min(width - 1, max(0, round((amount - lowest) * scale)))
 
     return [
-        "" if value is None or each is None else _bar(cell(0), cell(value), cell(each[0]), cell(each[1]))
-        for value, each in zip(data.values, data.intervals, strict=True)
+        ""
+        if value is None or interval is None
+        else _bar(column_of(0), column_of(value), column_of(interval[0]), column_of(interval[1]))
+        for value, interval in zip(data.values, data.intervals, strict=True)
     ]
 
 
 def _bar(zero: int, value: int, low: int, high: int) -> str:
-    """Draw a block from zero to the value; over it the range, with its ends and its middle."""
+    """Draw a block from zero to the value, overlaid by the interval with its ends and the value."""
     line = [" "] * (max(zero, value, high) + 1)
     line[min(zero, value) : max(zero, value)] = "█" * abs(value - zero)
     line[low : high + 1] = "─" * (high + 1 - low)

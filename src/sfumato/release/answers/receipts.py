@@ -1,6 +1,6 @@
-"""A receipt is printed with every answer: whom it protects, how, at what price, on which data, by which line.
+"""Receipts: whom an answer protects, how, at what price, on which data, and at which ledger line.
 
-A promise is about one unit in one period where every period has an account of its own: it is said in words.
+Where every period has its own account, the guarantee covers one unit in one period.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INVENTED = " (rehearsed: invented)"
 @codec.value("receipt")
 @dataclass(frozen=True)
 class Receipt:
-    """A receipt holds everything a reader needs to judge an answer. All of it is public."""
+    """Everything a reader needs to judge an answer. All of it is public."""
 
     question: str
     unit: str
@@ -78,36 +78,36 @@ class Receipt:
             raise InvalidParameter("time", self.time, "a time in ISO 8601") from None
 
     def to_json(self) -> str:
-        """Write the receipt as JSON text, with a kind and a version."""
+        """Serialize the receipt as JSON text, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod
     def from_json(cls, source: str) -> Receipt:
-        """Read back what ``to_json`` wrote; any other text is refused."""
+        """Parse what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
     @property
-    def _ranges(self) -> str:
-        held = "all hold at once" if self.joint else "each holds"
-        return f"{held} with {percent(self.confidence)} confidence, for the noise alone"
+    def _coverage(self) -> str:
+        scope = "all hold at once" if self.joint else "each holds"
+        return f"{scope} with {percent(self.confidence)} confidence, for the noise alone"
 
     @property
-    def _bought(self) -> str:
+    def _purchase_note(self) -> str:
         if self.rehearsed:
             return ", were it bought"
         return ", bought before: free" if self.free else ""
 
     @property
-    def _lasting(self) -> str:
+    def _lifetime(self) -> str:
         return self.periods or "for life"
 
     @property
-    def _left(self) -> str:
-        left = f"left{f' of the share of {self.share}' if self.share else ''} for ordinary answers"
-        return f"{left} where the least is" if self.periods else left
+    def _remaining_label(self) -> str:
+        label = f"left{f' of the share of {self.share}' if self.share else ''} for ordinary answers"
+        return f"{label} where the least is" if self.periods else label
 
     @property
-    def _amended(self) -> str:
+    def _amendments(self) -> str:
         if len(self.epsilons) < 2:
             return ""
         return (
@@ -115,17 +115,17 @@ class Receipt:
         )
 
     def short(self) -> str:
-        """Give the lines that everybody should read: three, what is promised of periods, and what ranges leave out."""
+        """Return the essential lines: the first three, the guarantee per period, and what intervals do not cover."""
         lines = str(self).splitlines()[: 3 + bool(self.promise) + bool(self.rehearsed) + len(self.weak)]
-        return "\n".join([*lines, *([f"{'counted':<11}  {self._counted}"] if self._cuts else [])])
+        return "\n".join([*lines, *([f"{'counted':<11}  {self._limits_note}"] if self._limits_rows else [])])
 
     @property
-    def _cuts(self) -> bool:
-        """Tell whether rows of one unit may be left out, or weighted down: no range knows of them."""
+    def _limits_rows(self) -> bool:
+        """Return whether rows of one unit may be dropped or down-weighted, which no interval covers."""
         return bool(self.confidence) and self.strategy not in ("", "whole")
 
     @property
-    def _counted(self) -> str:
+    def _limits_note(self) -> str:
         return f"{self.limits};\n{'':<11}  ranges are for the noise alone, and leave out what is beyond"
 
     def __str__(self) -> str:
@@ -133,12 +133,15 @@ class Receipt:
         lines = [
             *([("rehearsed", REHEARSED.removeprefix("rehearsed: "))] if self.rehearsed else []),
             ("protects", f"{self.unit}, {self.neighbours} neighbours"),
-            ("this answer", f"{self.guarantee}{self._bought}"),
-            *(("warning", each) for each in self.weak),
-            ("the account", f"{self._left}: {self.remaining}; {self.account} {self._lasting}{self._amended}"),
+            ("this answer", f"{self.guarantee}{self._purchase_note}"),
+            *(("warning", reason) for reason in self.weak),
+            (
+                "the account",
+                f"{self._remaining_label}: {self.remaining}; {self.account} {self._lifetime}{self._amendments}",
+            ),
             *([("promised", self.promise)] if self.promise else []),
             ("noise", "; ".join(dict.fromkeys(self.mechanisms))),
-            *([("ranges", self._ranges)] if self.confidence else []),
+            *([("ranges", self._coverage)] if self.confidence else []),
             ("limits", f"{self.limits} ({self.strategy})"),
             ("bounds", "; ".join(self.bounds) or "none needed"),
             ("data", self.data[:16]),
@@ -147,7 +150,7 @@ class Receipt:
             ("software", self.software),
         ]
         width = max(len(name) for name, _ in lines)
-        return "\n".join(f"{name:<{width}}  {words}" for name, words in lines)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
 
     __repr__ = __str__
 
@@ -156,28 +159,30 @@ class Receipt:
 
 
 def for_life(policy: Policy) -> str:
-    """Say what the policy promises: for life, or of each unit in its period."""
+    """Describe the policy's guarantee: for life, or of each unit in its period."""
     return promise(policy) or f"{promised(policy.budget.epsilon, policy.budget.delta)} for life"
 
 
 def promise(policy: Policy) -> str:
-    """Say what the accounts of periods promise, and what they do not; nothing where there is one account for life."""
+    """Describe what per-period accounts guarantee, and what not; empty where one account covers all time."""
     if policy.per is None:
         return ""
     unit, budget = policy.unit, policy.budget
     amount = promised(budget.epsilon, budget.delta)
-    kept = f"{amount} for one {unit.name}-{unit.period}, whatever is ever asked: not for the life of one {unit.name}"
-    worse = ", and more than k times that δ" if budget.delta else ""
-    more = f"whose rows in k {unit.period}s may lose k times that ε{worse}"
+    per_period = (
+        f"{amount} for one {unit.name}-{unit.period}, whatever is ever asked: not for the life of one {unit.name}"
+    )
+    delta_text = ", and more than k times that δ" if budget.delta else ""
+    across_periods = f"whose rows in k {unit.period}s may lose k times that ε{delta_text}"
     if policy.neighbours is not Neighbours.REPLACE:
-        return f"{kept}, {more}"
-    half = f"each {policy.per}'s account holds half, since a unit that is exchanged may move to another {policy.per}"
-    return f"{kept}, {more}; {half}"
+        return f"{per_period}, {across_periods}"
+    halved = f"each {policy.per}'s account holds half, since a unit that is exchanged may move to another {policy.per}"
+    return f"{per_period}, {across_periods}; {halved}"
 
 
 def paying(policy: Policy, periods: tuple[str, ...]) -> str:
-    """Say whose budget is meant: that of each period's account, and of which ones."""
+    """Describe which periods' accounts pay."""
     if policy.per is None:
         return ""
-    about = account_periods.words(periods, policy.per) if periods else "none of them"
-    return f"for each {policy.per}, here of {about}"
+    period_names = account_periods.words(periods, policy.per) if periods else "none of them"
+    return f"for each {policy.per}, here of {period_names}"

@@ -35,17 +35,17 @@ CAVEAT = "sampling: about how far another sample of the same population might ha
 
 
 def sampled_share(sample_of: Number, size: int | None) -> Fraction:
-    """Read which share of a population was drawn: a share below 1, or how many units the population has."""
-    given = exact(sample_of, "sample_of", POSITIVE)
-    if given < 1:
-        return given
+    """Parse the sampled fraction: a fraction below 1, or the number of units in the population."""
+    fraction_or_size = exact(sample_of, "sample_of", POSITIVE)
+    if fraction_or_size < 1:
+        return fraction_or_size
     if size is None:
         fix = "give the share that was drawn, as in sample_of=0.1, or declare the unit's size in the policy"
         raise InvalidParameter("sample_of", sample_of, "a share below 1 where the policy declares no size", fix=fix)
-    if given < size:
+    if fraction_or_size < size:
         rule = f"at least {size:,}, the number of units that the policy declares"
         raise InvalidParameter("sample_of", sample_of, rule, fix="give the size of the whole population")
-    return size / given
+    return size / fraction_or_size
 
 
 def half_widths(
@@ -57,27 +57,29 @@ def half_widths(
     share: Fraction,
     confidence: Number,
 ) -> dict[str, tuple[float | None, ...]]:
-    """Give the half-width of sampling for every column that is a count or a mean: at most ``rows`` of one unit count in
-    a group.
-    """
-    sure = float(exact(confidence, "confidence", CONFIDENCE))
-    spread = NormalDist().inv_cdf((1 + sure) / 2) * math.sqrt(float(1 - share))
-    asked = _asked(query)
-    found: dict[str, tuple[float | None, ...]] = {}
-    for name, measure in asked.items():
-        most = 1 if measure.once_per_unit else rows
+    """Return the sampling half-widths of every count or mean; at most ``rows`` rows of a unit count in a group."""
+    coverage = float(exact(confidence, "confidence", CONFIDENCE))
+    spread = NormalDist().inv_cdf((1 + coverage) / 2) * math.sqrt(float(1 - share))
+    measures = _plain_measures(query)
+    widths: dict[str, tuple[float | None, ...]] = {}
+    for name, measure in measures.items():
+        rows_per_unit = 1 if measure.once_per_unit else rows
         if isinstance(measure, Count):
-            found[name] = tuple(spread * math.sqrt(most * each) for each in _ends(intervals[name], 1))
+            widths[name] = tuple(
+                spread * math.sqrt(rows_per_unit * count) for count in _nonnegative_ends(intervals[name], 1)
+            )
         elif isinstance(measure, Mean):
-            counted = next((other for other, each in asked.items() if each == measure.rows), None)
-            if counted is not None:
-                fewest = _ends(intervals[counted], 0)
-                found[name] = _of_means(measure, values[name], intervals[name], fewest, spread * math.sqrt(most))
-    return found
+            count_column = next((column for column, request in measures.items() if request == measure.rows), None)
+            if count_column is not None:
+                least_counts = _nonnegative_ends(intervals[count_column], 0)
+                widths[name] = _bound_means(
+                    measure, values[name], intervals[name], least_counts, spread * math.sqrt(rows_per_unit)
+                )
+    return widths
 
 
-def _asked(query: Query) -> dict[str, AggregateRequest]:
-    """Give the columns that are what was measured and nothing else."""
+def _plain_measures(query: Query) -> dict[str, AggregateRequest]:
+    """Return the output columns that are a measure and nothing else."""
     if query.outer:
         return {}
     return {
@@ -87,22 +89,22 @@ def _asked(query: Query) -> dict[str, AggregateRequest]:
     }
 
 
-def _ends(intervals: Sequence[Interval], place: int) -> list[float]:
-    return [0.0 if each is None else max(0.0, each[place]) for each in intervals]
+def _nonnegative_ends(intervals: Sequence[Interval], end_index: int) -> list[float]:
+    return [0.0 if interval is None else max(0.0, interval[end_index]) for interval in intervals]
 
 
-def _of_means(
+def _bound_means(
     measure: Mean, values: Sequence[Any], intervals: Sequence[Interval], counts: Sequence[float], spread: float
 ) -> tuple[float | None, ...]:
-    """Bound the half-widths of means; where there may be no rows, the sample says nothing of the population's."""
+    """Bound the half-widths of means; None where the group may be empty."""
     assert measure.possible is not None
     low, high = map(float, measure.possible)
-    found: list[float | None] = []
+    widths: list[float | None] = []
     for value, interval, count in zip(values, intervals, counts, strict=True):
         if value is None or interval is None or count <= 0:
-            found.append(None)
+            widths.append(None)
             continue
         nearest = min(max((low + high) / 2, interval[0]), interval[1])  # where the variance may be largest
         variance = max(0.0, (high - nearest) * (nearest - low))
-        found.append(min(high - low, spread * math.sqrt(variance / count)))
-    return tuple(found)
+        widths.append(min(high - low, spread * math.sqrt(variance / count)))
+    return tuple(widths)

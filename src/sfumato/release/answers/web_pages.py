@@ -1,4 +1,4 @@
-"""A web page is one HTML text that needs nothing else: no script, no font and no picture is fetched from anywhere."""
+"""Self-contained HTML pages: no script, font or picture is fetched from anywhere."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ footer { margin-top: 3rem; border-top: 1px solid var(--rule); padding-top: 1rem;
 
 @dataclass(frozen=True, repr=False)
 class HtmlPage:
-    """A page is a whole HTML text, to be saved, published or shown in a notebook."""
+    """A whole HTML page, to be saved, published or shown in a notebook."""
 
     title: str
     body: str
 
     @property
     def html(self) -> str:
-        """Give the text of the page."""
+        """The HTML text of the page."""
         head = f"{escaped(self.title)}</title><style>{_STYLE}</style>"
         return f"{_BEGINNING}{head}</head>\n<body>\n{self.body}\n</body></html>\n"
 
@@ -99,57 +99,61 @@ class HtmlPage:
 
 
 def loads_nothing(text: str) -> bool:
-    """Tell whether a browser that shows this page loads nothing, runs nothing and goes nowhere by itself."""
+    """Return whether a browser that shows this page loads nothing, runs nothing and does not navigate."""
     return text.startswith(_BEGINNING) and not _ELSEWHERE.search(text, len(_BEGINNING))
 
 
 def escaped(text: str) -> str:
-    """Write a text so that a browser shows it as it is."""
+    """Escape a text for HTML."""
     return html.escape(printable(text))
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """Write one paragraph of plain text."""
-    return f"<p{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>{_unbroken(text)}</p>"
+    """Render a paragraph of plain text."""
+    return f"<p{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>{_keep_numbers_together(text)}</p>"
 
 
-def _unbroken(text: str) -> str:
-    """Write a plain text in which no line ends between a Greek letter and its number, or within a small number."""
-    whole = re.sub(r"[0-9.]+e-[0-9]+", r"<span class=number>\g<0></span>", escaped(text))
-    return re.sub(r"([εδ]) = ", "\\1\u00a0=\u00a0", whole)
+def _keep_numbers_together(text: str) -> str:
+    """Escape a text so that no line breaks between a Greek letter and its number, or within a small number."""
+    unbroken_numbers = re.sub(r"[0-9.]+e-[0-9]+", r"<span class=number>\g<0></span>", escaped(text))
+    return re.sub(r"([εδ]) = ", "\\1\u00a0=\u00a0", unbroken_numbers)
 
 
 def listed(texts: Iterable[str], ordered: bool = False) -> str:
-    """Write a list of plain texts."""
+    """Render a list of plain texts."""
     tag = "ol" if ordered else "ul"
     return f"<{tag}>{''.join(f'<li>{escaped(each)}</li>' for each in texts)}</{tag}>"
 
 
 def block(text: str) -> str:
-    """Write a text as it was typed, line by line."""
+    """Render preformatted text."""
     return f"<pre>{'&#10;'.join(escaped(line) for line in text.splitlines())}</pre>"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[bool] = ()) -> str:
-    """Write a table of plain texts; columns of numbers stand on the right. It scrolls where it is too wide."""
-    right = [*numbers, *[False] * (len(head) - len(numbers))]
+    """Render a table of plain texts, numeric columns right-aligned; it scrolls where it is too wide."""
+    is_numeric = [*numbers, *[False] * (len(head) - len(numbers))]
 
-    def line(tag: str, cells: Sequence[str]) -> str:
-        made = zip(cells, right, strict=True)
-        inner = "".join(f"<{tag}{' class=number' if number else ''}>{escaped(cell)}</{tag}>" for cell, number in made)
-        return f"<tr>{inner}</tr>"
+    def render_row(tag: str, cells: Sequence[str]) -> str:
+        aligned_cells = zip(cells, is_numeric, strict=True)
+        cells_html = "".join(
+            f"<{tag}{' class=number' if number else ''}>{escaped(cell)}</{tag}>" for cell, number in aligned_cells
+        )
+        return f"<tr>{cells_html}</tr>"
 
-    body = "".join(line("td", row) for row in rows)
-    return f'<div class="wide"><table><thead>{line("th", head)}</thead><tbody>{body}</tbody></table></div>'
+    body = "".join(render_row("td", row) for row in rows)
+    return f'<div class="wide"><table><thead>{render_row("th", head)}</thead><tbody>{body}</tbody></table></div>'
 
 
 def figure(picture: Picture, caption: str = "") -> str:
-    """Write a picture, which scrolls on a narrow screen: its letters stay large enough to be read."""
-    below = f"<figcaption>{escaped(caption)}</figcaption>" if caption else ""
-    return f'<figure><div class="picture">{picture.svg}</div>{below}</figure>'
+    """Render a picture, which scrolls on a narrow screen so that its text stays readable."""
+    caption_html = f"<figcaption>{escaped(caption)}</figcaption>" if caption else ""
+    return f'<figure><div class="picture">{picture.svg}</div>{caption_html}</figure>'
 
 
 def facts(told: Iterable[tuple[str, str]]) -> str:
-    """Write what is most worth knowing: a few words each, with what they are about."""
-    inner = "".join(f"<div><b>{_unbroken(what)}</b><span>{escaped(about)}</span></div>" for what, about in told)
-    return f'<div class="facts">{inner}</div>'
+    """Render key facts: a few words each, with a label."""
+    facts_html = "".join(
+        f"<div><b>{_keep_numbers_together(fact)}</b><span>{escaped(label)}</span></div>" for fact, label in told
+    )
+    return f'<div class="facts">{facts_html}</div>'

@@ -1,13 +1,10 @@
-"""Finish: HAVING, windows, ORDER BY, LIMIT and outer SELECTs on noisy rows. Post-processing: free.
+"""Apply HAVING, windows, ORDER BY, LIMIT and outer SELECTs to noisy rows: post-processing, which costs no privacy.
 
-What is picked by HAVING, ORDER BY or LIMIT, and what is made of several rows, keeps only simultaneous ranges. A row
-that noisy numbers pick is not *surely* picked unless all numbers within the ranges pick it: totals of rows have ranges
-that hold either way.
+Rows selected by HAVING, ORDER BY or LIMIT, and values combined from several rows, keep only simultaneous confidence
+intervals. A row selected by noisy values is *surely* selected only if all values within the intervals select it.
 
-Totals, ranks and windows over noisy rows have ranges that hold whenever those of the rows do.
-
-Which rows there are may itself be decided by noisy numbers. So a total's range covers every choice of rows that numbers
-within the ranges could have made: rows that are *surely* there count in every case, others in some.
+Which rows are present may itself depend on noisy values. So the interval of an aggregate covers every set of rows that
+values within the intervals could have selected: rows that are surely present count in every case, others in some.
 """
 
 from __future__ import annotations
@@ -55,7 +52,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Presence:
-    """This says which rows are there, and for which of them that is so for all numbers within the ranges."""
+    """Which rows are present, and for which of them that holds for all values within the intervals."""
 
     here: Bools
     sure: Bools
@@ -66,335 +63,372 @@ class Presence:
 
     @property
     def surely(self) -> Bools:
-        """Give rows that are there in any case."""
+        """The rows that are present for all values within the intervals."""
         return self.here & self.sure
 
     @property
     def possibly(self) -> Bools:
-        """Give rows that may be there."""
+        """The rows that are present for some values within the intervals."""
         return self.here | ~self.sure
 
     def where(self, test: TruthColumn) -> Presence:
-        """Keep those for which a test holds too."""
+        """Keep the rows that also satisfy a predicate."""
         true = test.true & test.known
         sure = (self.sure & test.sure) | (self.sure & ~self.here) | (test.sure & ~true)
         return Presence(self.here & true, sure)
 
     def of_groups(self, codes: Places, count: int) -> Presence:
-        """Groups are there if one of their rows is."""
-        here, surely, possibly = (_any(each, codes, count) for each in (self.here, self.surely, self.possibly))
+        """Return the presence of groups: a group is present if one of its rows is."""
+        here, surely, possibly = (_any_row(rows, codes, count) for rows in (self.here, self.surely, self.possibly))
         return Presence(here, np.where(here, surely, ~possibly))
 
 
 def group_codes(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, Places]:
-    """Give for each row the number of its group, and for each group one of its rows.
+    """Return the group number of each row, and one representative row of each group.
 
-    Groups are in the order of their first rows, those with a row that is there before others.
+    Groups are ordered by their first row, those with a present row before others.
     """
     if not keys:
         return np.zeros(len(present.here), np.intp), np.zeros(1, np.intp)
     codes = np.zeros(len(present.here), np.intp)
     for column in keys:
-        places = ranks(column, descending=False, nulls_first=False)
-        codes = np.unique(codes * (int(places.max(initial=0)) + 2) + places + 1, return_inverse=True)[1]
+        value_ranks = ranks(column, descending=False, nulls_first=False)
+        codes = np.unique(codes * (int(value_ranks.max(initial=0)) + 2) + value_ranks + 1, return_inverse=True)[1]
     order = np.argsort(~present.here, kind="stable")
-    _, first, numbered = np.unique(codes[order], return_index=True, return_inverse=True)
-    by_row = np.argsort(first)
-    renumbered = np.empty(len(first), np.intp)
-    renumbered[by_row] = np.arange(len(first))
-    found = np.empty(len(codes), np.intp)
-    found[order] = renumbered[numbered]
-    return found, order[first[by_row]]
+    _, first_rows, group_numbers = np.unique(codes[order], return_index=True, return_inverse=True)
+    row_order = np.argsort(first_rows)
+    number_by_first_row = np.empty(len(first_rows), np.intp)
+    number_by_first_row[row_order] = np.arange(len(first_rows))
+    row_groups = np.empty(len(codes), np.intp)
+    row_groups[order] = number_by_first_row[group_numbers]
+    return row_groups, order[first_rows[row_order]]
 
 
 def row_total(function: str, argument: Evaluated | None, present: Presence, codes: Places, count: int) -> Numbers:
-    """Compute an aggregate of each group's rows; NULL counts in none."""
+    """Compute an aggregate over each group's rows; NULL is ignored."""
     if argument is not None:
-        gone = missing(argument)
-        present = Presence(present.here & ~gone, present.sure & (~gone | is_sure(argument)))
+        is_null = missing(argument)
+        present = Presence(present.here & ~is_null, present.sure & (~is_null | is_sure(argument)))
     if function == "COUNT":
-        value, low, high = (_sum(each, codes, count) for each in (present.here, present.surely, present.possibly))
+        value, low, high = (_sum(rows, codes, count) for rows in (present.here, present.surely, present.possibly))
         return Numbers(value, low, high)
     assert argument is not None
     with np.errstate(invalid="ignore"):
-        return _TOTALS[function](numbers(argument), present, codes, count)
+        return _AGGREGATES[function](numbers(argument), present, codes, count)
 
 
 def _sum(values: NDArray[np.generic], codes: Places, count: int) -> Floats:
     return np.bincount(codes, weights=values.astype(np.float64), minlength=count).astype(np.float64)
 
 
-def _any(rows: Bools, codes: Places, count: int) -> Bools:
+def _any_row(rows: Bools, codes: Places, count: int) -> Bools:
     return _sum(rows, codes, count) > 0
 
 
-def _least(values: Floats, rows: Bools, codes: Places, count: int) -> Floats:
-    """Find the least of each group's rows; infinity where there is none."""
-    found = np.full(count, np.inf)
-    np.minimum.at(found, codes[rows], values[rows])
-    return found
+def _group_minimum(values: Floats, rows: Bools, codes: Places, count: int) -> Floats:
+    """Return the minimum over each group's selected rows; infinity where there is none."""
+    minimum = np.full(count, np.inf)
+    np.minimum.at(minimum, codes[rows], values[rows])
+    return minimum
 
 
-def _summed(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
-    here, surely, perhaps = present.here, present.surely, present.possibly & ~present.surely
+def _sum_rows(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+    here, surely, unsure = present.here, present.surely, present.possibly & ~present.surely
     value = _sum(np.where(here, column.value, 0), codes, count)
-    low = np.where(surely, column.low, np.where(perhaps, np.minimum(column.low, 0), 0))
-    high = np.where(surely, column.high, np.where(perhaps, np.maximum(column.high, 0), 0))
-    empty = ~_any(here, codes, count)
-    ends = _sum(low, codes, count), _sum(high, codes, count)
+    low = np.where(surely, column.low, np.where(unsure, np.minimum(column.low, 0), 0))
+    high = np.where(surely, column.high, np.where(unsure, np.maximum(column.high, 0), 0))
+    empty = ~_any_row(here, codes, count)
+    bounds = _sum(low, codes, count), _sum(high, codes, count)
     if column.sum_width is not None:
-        ends = _narrowed(column, present, codes, ends)
-    return Numbers(np.where(empty, np.nan, value), *ends)
+        bounds = _narrow_sums(column, present, codes, bounds)
+    return Numbers(np.where(empty, np.nan, value), *bounds)
 
 
-def _narrowed(column: Numbers, present: Presence, codes: Places, ends: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Narrow the range where it is sure which rows are added up: their noises add up as independent ones do."""
+def _narrow_sums(
+    column: Numbers, present: Presence, codes: Places, bounds: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """Narrow the interval where the summed rows are certain: the width is that of a sum of independent noises."""
     assert column.sum_width is not None
-    low, high = ends
+    low, high = bounds
     count = len(low)
-    terms = _sum(present.here, codes, count)
-    certain = ~_any(~present.sure, codes, count) & (terms > 0)
-    sizes, places = np.unique(terms[certain], return_inverse=True)
-    width = np.array([column.sum_width(int(each)) for each in sizes])[places] if len(sizes) else np.zeros(0)
-    middle = _sum(np.where(present.here, (column.low + column.high) / 2, 0), codes, count)[certain]
-    low[certain] = np.maximum(low[certain], middle - width)
-    high[certain] = np.minimum(high[certain], middle + width)
+    row_counts = _sum(present.here, codes, count)
+    certain = ~_any_row(~present.sure, codes, count) & (row_counts > 0)
+    distinct_counts, count_index = np.unique(row_counts[certain], return_inverse=True)
+    width = (
+        np.array([column.sum_width(int(row_count)) for row_count in distinct_counts])[count_index]
+        if len(distinct_counts)
+        else np.zeros(0)
+    )
+    midpoint = _sum(np.where(present.here, (column.low + column.high) / 2, 0), codes, count)[certain]
+    low[certain] = np.maximum(low[certain], midpoint - width)
+    high[certain] = np.minimum(high[certain], midpoint + width)
     return low, high
 
 
-def _smallest(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
-    """Find the least of each group, which is at most the greatest that a row surely there can be, or any row if none
-    is.
+def _min_rows(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+    """Compute each group's minimum.
+
+    It is at most the highest value of any row that is surely present, or of any possible row where none is sure.
     """
-    value = _least(column.value, present.here, codes, count)
-    low = _least(column.low, present.possibly, codes, count)
-    among = _least(column.high, present.surely, codes, count)
-    most = -_least(-column.high, present.possibly, codes, count)
-    return Numbers(np.where(np.isinf(value), np.nan, value), low, np.where(np.isinf(among), most, among))
+    value = _group_minimum(column.value, present.here, codes, count)
+    low = _group_minimum(column.low, present.possibly, codes, count)
+    sure_high = _group_minimum(column.high, present.surely, codes, count)
+    possible_high = -_group_minimum(-column.high, present.possibly, codes, count)
+    return Numbers(
+        np.where(np.isinf(value), np.nan, value), low, np.where(np.isinf(sure_high), possible_high, sure_high)
+    )
 
 
-def _largest(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
-    found = _smallest(_negated(column), present, codes, count)
-    return _negated(found)
+def _max_rows(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+    negated_minimum = _min_rows(_negated(column), present, codes, count)
+    return _negated(negated_minimum)
 
 
 def _negated(column: Numbers) -> Numbers:
     return Numbers(-column.value, -column.high, -column.low)
 
 
-def _mean(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
-    rows = _sum(present.here, codes, count)
-    total = _summed(column, present, codes, count)
-    certain = ~_any(~present.sure, codes, count)
-    least = _least(column.low, present.possibly, codes, count)
-    most = -_least(-column.high, present.possibly, codes, count)
+def _average_rows(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+    row_counts = _sum(present.here, codes, count)
+    total = _sum_rows(column, present, codes, count)
+    certain = ~_any_row(~present.sure, codes, count)
+    possible_low = _group_minimum(column.low, present.possibly, codes, count)
+    possible_high = -_group_minimum(-column.high, present.possibly, codes, count)
     with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = np.where(certain, total.low / rows, least), np.where(certain, total.high / rows, most)
-        return Numbers(total.value / rows, low, high)
+        low, high = (
+            np.where(certain, total.low / row_counts, possible_low),
+            np.where(certain, total.high / row_counts, possible_high),
+        )
+        return Numbers(total.value / row_counts, low, high)
 
 
-_TOTALS: dict[str, Callable[[Numbers, Presence, Places, int], Numbers]] = {
-    "SUM": _summed,
-    "AVG": _mean,
-    "MIN": _smallest,
-    "MAX": _largest,
+_AGGREGATES: dict[str, Callable[[Numbers, Presence, Places, int], Numbers]] = {
+    "SUM": _sum_rows,
+    "AVG": _average_rows,
+    "MIN": _min_rows,
+    "MAX": _max_rows,
 }
 
 
 def window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], present: Presence) -> Numbers:
-    """Compute what a window shows in every row."""
-    codes, first = group_codes([evaluate(each) for each in over.partition], present)
+    """Evaluate a window function for every row."""
+    codes, group_rows = group_codes([evaluate(expression) for expression in over.partition], present)
     if over.order:
-        return _ranked(over, evaluate, present, codes)
+        return _rank_rows(over, evaluate, present, codes)
     argument = None if over.argument is None else evaluate(over.argument)
-    found = row_total(over.function, argument, present, codes, len(first))
-    return Numbers(found.value[codes], found.low[codes], found.high[codes])
+    totals = row_total(over.function, argument, present, codes, len(group_rows))
+    return Numbers(totals.value[codes], totals.low[codes], totals.high[codes])
 
 
-def _ranked(
+def _rank_rows(
     over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], present: Presence, codes: Places
 ) -> Numbers:
-    """Find a row's place among those of its partition that are there."""
-    keys = [evaluate(each.expression) for each in over.order]
-    places = np.zeros(len(codes), np.intp)
+    """Compute the rank of each row among the present rows of its partition."""
+    keys = [evaluate(order.expression) for order in over.order]
+    order_positions = np.zeros(len(codes), np.intp)
     for order, key in zip(over.order, keys, strict=True):
-        own = ranks(key, order.descending, order.nulls_first) + 1
-        places = np.unique(places * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1]
-    value = _places_within(over.function, places, codes, present.here)
-    if len(over.order) == 1 and isinstance(keys[0], Numbers) and _complete(keys[0]):
+        key_ranks = ranks(key, order.descending, order.nulls_first) + 1
+        order_positions = np.unique(
+            order_positions * (int(key_ranks.max(initial=0)) + 1) + key_ranks, return_inverse=True
+        )[1]
+    value = _rank_within(over.function, order_positions, codes, present.here)
+    if len(over.order) == 1 and isinstance(keys[0], Numbers) and _has_no_nan(keys[0]):
         column = _negated(keys[0]) if over.order[0].descending else keys[0]
-        before = _counted(column.high, present.surely, column.low, codes, "left")
-        perhaps = _counted(column.low, present.possibly, column.high, codes, "right") - present.possibly
-        return Numbers(value, np.where(over.function == "DENSE_RANK", 1.0, 1 + before), 1 + perhaps)
+        certainly_before = _count_below(column.high, present.surely, column.low, codes, "left")
+        possibly_before = _count_below(column.low, present.possibly, column.high, codes, "right") - present.possibly
+        return Numbers(value, np.where(over.function == "DENSE_RANK", 1.0, 1 + certainly_before), 1 + possibly_before)
     if present.sure.all() and not any(noises(order.expression) for order in over.order):
         return Numbers(value, value, value)
-    most = _sum(present.possibly, codes, int(codes.max()) + 1)[codes]
-    return Numbers(value, np.ones(len(codes)), np.maximum(most, 1))
+    partition_sizes = _sum(present.possibly, codes, int(codes.max()) + 1)[codes]
+    return Numbers(value, np.ones(len(codes)), np.maximum(partition_sizes, 1))
 
 
-def _complete(column: Numbers) -> bool:
+def _has_no_nan(column: Numbers) -> bool:
     return not np.isnan([column.value, column.low, column.high]).any()
 
 
-def _counted(ends: Floats, rows: Bools, limits: Floats, codes: Places, side: str) -> Floats:
+def _count_below(ends: Floats, rows: Bools, limits: Floats, codes: Places, side: str) -> Floats:
     """Count for every row the rows of its partition whose end lies below its limit (with "right": or at it)."""
     levels = np.unique(np.concatenate([ends, limits]))
-    size = len(levels) + 1
-    known = np.sort((codes * size + np.searchsorted(levels, ends))[rows])
-    wanted = codes * size + np.searchsorted(levels, limits)
-    found = np.searchsorted(known, wanted, side=side)  # type: ignore[call-overload]
-    return (found - np.searchsorted(known, codes * size, side="left")).astype(np.float64)
+    levels_per_partition = len(levels) + 1
+    sorted_ends = np.sort((codes * levels_per_partition + np.searchsorted(levels, ends))[rows])
+    sorted_limits = codes * levels_per_partition + np.searchsorted(levels, limits)
+    ends_before = np.searchsorted(sorted_ends, sorted_limits, side=side)  # type: ignore[call-overload]
+    return (ends_before - np.searchsorted(sorted_ends, codes * levels_per_partition, side="left")).astype(np.float64)
 
 
-def _places_within(function: str, places: Places, codes: Places, here: Bools) -> Floats:
-    """RANK, DENSE_RANK or ROW_NUMBER by places; rows that are not there are not counted."""
-    order = np.lexsort((np.arange(len(codes)), places, codes))
-    kept = here[order]
-    starts = np.concatenate([[True], codes[order][1:] != codes[order][:-1]])
-    new = starts | np.concatenate([[True], places[order][1:] != places[order][:-1]])
-    number: NDArray[Any] = np.cumsum(kept) - kept  # rows that are there before, in all partitions
-    begin = np.maximum.accumulate(np.where(starts, number, 0))
+def _rank_within(function: str, order_positions: Places, codes: Places, here: Bools) -> Floats:
+    """Compute RANK, DENSE_RANK or ROW_NUMBER from order positions; absent rows are not counted."""
+    order = np.lexsort((np.arange(len(codes)), order_positions, codes))
+    is_present = here[order]
+    starts_partition = np.concatenate([[True], codes[order][1:] != codes[order][:-1]])
+    starts_peers = starts_partition | np.concatenate(
+        [[True], order_positions[order][1:] != order_positions[order][:-1]]
+    )
+    preceding_rows: NDArray[Any] = np.cumsum(is_present) - is_present  # present rows before this one, in all partitions
+    rows_before_partition = np.maximum.accumulate(np.where(starts_partition, preceding_rows, 0))
     if function == "ROW_NUMBER":
-        found = number - begin + 1
+        sorted_ranks = preceding_rows - rows_before_partition + 1
     elif function == "RANK":
-        found = np.maximum.accumulate(np.where(new, number, 0)) - begin + 1
+        sorted_ranks = np.maximum.accumulate(np.where(starts_peers, preceding_rows, 0)) - rows_before_partition + 1
     else:
-        found = _dense(kept, new, starts)
-    result = np.empty(len(codes))
-    result[order] = found
-    return result
+        sorted_ranks = _dense_rank(is_present, starts_peers, starts_partition)
+    row_ranks = np.empty(len(codes))
+    row_ranks[order] = sorted_ranks
+    return row_ranks
 
 
-def _dense(kept: Bools, new: Bools, starts: Bools) -> Floats:
-    """Count the different places up to each row's own, in its partition."""
-    blocks = np.cumsum(new) - 1
-    counted = np.bincount(blocks, weights=kept) > 0  # a place counts if a row that is there has it
-    before: NDArray[Any] = (np.cumsum(counted) - counted)[blocks]
-    return (before - np.maximum.accumulate(np.where(starts, before, 0)) + 1).astype(np.float64)
+def _dense_rank(is_present: Bools, starts_peers: Bools, starts_partition: Bools) -> Floats:
+    """Count the distinct positions up to each row's own, in its partition."""
+    peer_groups = np.cumsum(starts_peers) - 1
+    is_peer_group_present = (
+        np.bincount(peer_groups, weights=is_present) > 0
+    )  # a position counts if a present row has it
+    preceding_groups: NDArray[Any] = (np.cumsum(is_peer_group_present) - is_peer_group_present)[peer_groups]
+    return (preceding_groups - np.maximum.accumulate(np.where(starts_partition, preceding_groups, 0)) + 1).astype(
+        np.float64
+    )
 
 
 @dataclass(frozen=True)
 class Finished:
-    """This holds the answer's columns over all rows, and which rows are shown in which order."""
+    """The answer's columns over all rows, and the indices of the shown rows in output order."""
 
     columns: tuple[Evaluated, ...]
     shown: Places
     sure: Bools
-    """Which rows are shown, or not shown, for all numbers within the ranges."""
+    """Which rows are shown, or not shown, for all values within the intervals."""
 
 
 Estimated = Callable[[int], Sequence[GroupEstimate]]
-"""Every measure, with ranges that hold for so many noises at once."""
+"""Estimates every measure, with intervals that hold for so many noise draws at once."""
 Evaluate = Callable[[Expression], Evaluated]
 
 
 def finish(query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool) -> Finished:
-    """Compute the answer's columns over all rows, and choose the rows it shows.
+    """Compute the answer's columns over all rows, and select the rows to show.
 
-    A range holds for its own cell, made of so many noises; or for all cells at once when they are asked for
-    together, when rows are picked by what their noisy numbers are, or when several are put together.
+    An interval holds for its own cell, which may read several noise draws; or for all cells simultaneously when that is
+    requested, when rows are selected by noisy values, or when several rows are combined.
     """
     keys: dict[Reference, Evaluated] = {}
     for index in range(rows.width):
         keys[Key(index)] = Keys(objects([key[index] for key in rows.keys]))
-    for index, over in enumerate(rows.over.T):
-        keys[SummedOver(index)] = Keys(objects(over.astype(int).tolist()))
-    together = simultaneous(query, len(rows.keys)) if joint or picks(query) else None
+    for index, is_summed_over in enumerate(rows.over.T):
+        keys[SummedOver(index)] = Keys(objects(is_summed_over.astype(int).tolist()))
+    joint_draws = simultaneous(query, len(rows.keys)) if joint or picks(query) else None
 
-    def evaluate(expression: Expression, more: dict[Reference, Evaluated]) -> Evaluated:
-        found = estimated(max(1, together or noises(expression)))
-        results = {Result(index): _column(each) for index, each in enumerate(found)}
-        return evaluate_on(expression, keys | results | more, len(rows.keys))
+    def evaluate(expression: Expression, windows: dict[Reference, Evaluated]) -> Evaluated:
+        estimates = estimated(max(1, joint_draws or noises(expression)))
+        results = {Result(index): _estimate_column(estimate) for index, estimate in enumerate(estimates)}
+        return evaluate_on(expression, keys | results | windows, len(rows.keys))
 
-    found = _finished(query.finish, evaluate, Presence.everywhere(len(rows.keys)))
-    for each in query.outer:
-        found = _outside(each, found)
-    return found
+    finished_rows = _finish_rows(query.finish, evaluate, Presence.everywhere(len(rows.keys)))
+    for outer in query.outer:
+        finished_rows = _apply_outer(outer, finished_rows)
+    return finished_rows
 
 
-def _column(found: GroupEstimate) -> Evaluated:
-    """Give a result as a column: of numbers, or of values that a choice among them has decided on."""
-    if found.labels is None:
-        return Numbers(found.value, found.low, found.high, found.sum_width)
-    return Keys(objects([found.labels[place] for place in found.value.astype(int).tolist()]), decided=True)
+def _estimate_column(estimate: GroupEstimate) -> Evaluated:
+    """Return a result as a column: of numbers, or of values that a selection decided on."""
+    if estimate.labels is None:
+        return Numbers(estimate.value, estimate.low, estimate.high, estimate.sum_width)
+    return Keys(
+        objects([estimate.labels[label_index] for label_index in estimate.value.astype(int).tolist()]), decided=True
+    )
 
 
 def picks(query: Query) -> bool:
-    """Tell whether rows are chosen by what their noisy numbers are, or put together."""
-    first = query.finish
-    cut = first.having is not None or (bool(first.order) and (first.limit is not None or first.offset > 0))
-    return cut or bool(first.windows or query.outer)
+    """Return whether rows are selected by their noisy values, or combined."""
+    innermost = query.finish
+    selects_rows = innermost.having is not None or (
+        bool(innermost.order) and (innermost.limit is not None or innermost.offset > 0)
+    )
+    return selects_rows or bool(innermost.windows or query.outer)
 
 
 def simultaneous(query: Query, rows: int) -> int:
-    """Count the noises that stand behind all cells of an answer, and behind what picks and adds up its rows.
+    """Count the noise draws behind all cells of an answer, and behind the selection and aggregation of its rows.
 
-    Each sum of rows has a range of its own, and an aggregate or a window has no more sums than there are rows.
+    Each sum of rows has its own interval, and an aggregate or a window has at most as many sums as there are rows.
     """
-    first = query.finish
-    if not (first.windows or query.outer):
-        return rows * sum(noises(output.expression) for output in first.outputs)
-    read = [each.expression for each in first.outputs] + [each.expression for each in first.order]
-    read += [] if first.having is None else [first.having]
-    for over in first.windows:
-        read += [*([over.argument] if over.argument else []), *(each.expression for each in over.order)]
-    used = {node.reference for each in read for node in walk(each) if isinstance(node, Column)}
-    totals = [*first.windows, *(total for outer in query.outer for total in (*outer.totals, *outer.finish.windows))]
-    return rows * (sum(each.noises for each in used if isinstance(each, Result)) + len(totals))
+    innermost = query.finish
+    if not (innermost.windows or query.outer):
+        return rows * sum(noises(output.expression) for output in innermost.outputs)
+    expressions = [output.expression for output in innermost.outputs] + [order.expression for order in innermost.order]
+    expressions += [] if innermost.having is None else [innermost.having]
+    for window_function in innermost.windows:
+        expressions += [
+            *([window_function.argument] if window_function.argument else []),
+            *(order.expression for order in window_function.order),
+        ]
+    references = {node.reference for expression in expressions for node in walk(expression) if isinstance(node, Column)}
+    totals = [*innermost.windows, *(total for outer in query.outer for total in (*outer.totals, *outer.finish.windows))]
+    return rows * (sum(reference.noises for reference in references if isinstance(reference, Result)) + len(totals))
 
 
-def _finished(
+def _finish_rows(
     query: Finish, evaluate: Callable[[Expression, dict[Reference, Evaluated]], Evaluated], present: Presence
 ) -> Finished:
-    """Apply HAVING, then windows, then columns, ORDER BY and LIMIT, on rows in their order."""
+    """Apply HAVING, then windows, then output columns, ORDER BY and LIMIT, to rows in their order."""
     if query.having is not None:
         present = present.where(truths(evaluate(query.having, {})))
     windows: dict[Reference, Evaluated] = {
-        Windowed(index): window(each, lambda made: evaluate(made, {}), present)
-        for index, each in enumerate(query.windows)
+        Windowed(index): window(window_function, lambda expression: evaluate(expression, {}), present)
+        for index, window_function in enumerate(query.windows)
     }
     columns = tuple(evaluate(output.expression, windows) for output in query.outputs)
-    shown: Places = np.flatnonzero(present.here)
+    shown_rows: Places = np.flatnonzero(present.here)
     for order in reversed(query.order):
-        places = ranks(evaluate(order.expression, windows), order.descending, order.nulls_first)
-        shown = shown[np.argsort(places[shown], kind="stable")]
+        order_ranks = ranks(evaluate(order.expression, windows), order.descending, order.nulls_first)
+        shown_rows = shown_rows[np.argsort(order_ranks[shown_rows], kind="stable")]
     if query.limit is None and not query.offset:
-        return Finished(columns, shown, present.sure)
+        return Finished(columns, shown_rows, present.sure)
     end = None if query.limit is None else query.offset + query.limit
-    certain = bool(present.sure.all()) and not any(noises(order.expression) for order in query.order)
-    return Finished(columns, shown[query.offset : end], np.full(len(present.sure), certain))
+    is_certain = bool(present.sure.all()) and not any(noises(order.expression) for order in query.order)
+    return Finished(columns, shown_rows[query.offset : end], np.full(len(present.sure), is_certain))
 
 
-def _outside(query: Outer, inner: Finished) -> Finished:
-    """Apply an outer SELECT over the rows that an inner one shows, in their order."""
-    hidden = np.setdiff1d(np.arange(len(inner.sure)), inner.shown)
-    order = np.concatenate([inner.shown, hidden])
-    here = np.arange(len(order)) < len(inner.shown)
-    names: dict[Reference, Evaluated] = {
-        ShownColumn(index): _taken(column, order) for index, column in enumerate(inner.columns)
+def _apply_outer(query: Outer, inner: Finished) -> Finished:
+    """Apply an outer SELECT to the rows that the inner one shows, in their order."""
+    hidden_rows = np.setdiff1d(np.arange(len(inner.sure)), inner.shown)
+    order = np.concatenate([inner.shown, hidden_rows])
+    is_shown = np.arange(len(order)) < len(inner.shown)
+    inner_columns: dict[Reference, Evaluated] = {
+        ShownColumn(index): _take_rows(column, order) for index, column in enumerate(inner.columns)
     }
-    present = Presence(here, inner.sure[order])
+    present = Presence(is_shown, inner.sure[order])
 
-    def read(expression: Expression) -> Evaluated:
-        return evaluate_on(expression, names, len(order))
+    def evaluate(expression: Expression) -> Evaluated:
+        return evaluate_on(expression, inner_columns, len(order))
 
     if query.where is not None:
-        present = present.where(truths(read(query.where)))
+        present = present.where(truths(evaluate(query.where)))
     if not query.grouped:
-        return _finished(query.finish, lambda made, more: evaluate_on(made, names | more, len(order)), present)
-    codes, first = group_codes([read(key) for key in query.keys], present)
-    groups = present.of_groups(codes, len(first)) if query.keys else Presence.everywhere(1)
-    grouped: dict[Reference, Evaluated] = {Key(index): _taken(read(key), first) for index, key in enumerate(query.keys)}
-    for index, total in enumerate(query.totals):
-        kept = present if total.where is None else present.where(truths(read(total.where)))
-        argument = None if total.argument is None else read(total.argument)
-        grouped[Result(index)] = row_total(total.function, argument, kept, codes, len(first))
-    return _finished(query.finish, lambda made, more: evaluate_on(made, grouped | more, len(first)), groups)
+        return _finish_rows(
+            query.finish,
+            lambda expression, windows: evaluate_on(expression, inner_columns | windows, len(order)),
+            present,
+        )
+    codes, group_rows = group_codes([evaluate(key) for key in query.keys], present)
+    group_presence = present.of_groups(codes, len(group_rows)) if query.keys else Presence.everywhere(1)
+    group_columns: dict[Reference, Evaluated] = {
+        Key(index): _take_rows(evaluate(key), group_rows) for index, key in enumerate(query.keys)
+    }
+    for index, aggregate in enumerate(query.totals):
+        aggregated_rows = present if aggregate.where is None else present.where(truths(evaluate(aggregate.where)))
+        argument = None if aggregate.argument is None else evaluate(aggregate.argument)
+        group_columns[Result(index)] = row_total(aggregate.function, argument, aggregated_rows, codes, len(group_rows))
+    return _finish_rows(
+        query.finish,
+        lambda expression, windows: evaluate_on(expression, group_columns | windows, len(group_rows)),
+        group_presence,
+    )
 
 
-def _taken(column: Evaluated, places: Places) -> Evaluated:
+def _take_rows(column: Evaluated, indices: Places) -> Evaluated:
     if isinstance(column, Numbers):
-        return Numbers(column.value[places], column.low[places], column.high[places], column.sum_width)
+        return Numbers(column.value[indices], column.low[indices], column.high[indices], column.sum_width)
     if isinstance(column, Keys):
-        return replace(column, value=column.value[places])
-    return TruthColumn(column.true[places], column.known[places], column.sure[places])
+        return replace(column, value=column.value[indices])
+    return TruthColumn(column.true[indices], column.known[indices], column.sure[indices])

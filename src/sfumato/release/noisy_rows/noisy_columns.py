@@ -1,7 +1,7 @@
-"""Columns of noisy rows and expressions over them are computed here: this is post-processing, and free.
+"""Evaluate expressions over columns of noisy rows: post-processing, which costs no privacy.
 
-Ranges are carried along by interval arithmetic, so that the range of ``SUM(x) / COUNT(*)`` holds whenever those of
-its parts hold. A comparison is *sure* where all numbers within the ranges compare alike.
+Intervals are propagated by interval arithmetic, so that the interval of ``SUM(x) / COUNT(*)`` holds whenever those of
+its operands hold. A comparison is *sure* where all values within the intervals compare alike.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ _SMALLEST, _LARGEST = float(SMALLEST_REAL), float(LARGEST_REAL)
 
 @dataclass(frozen=True)
 class Numbers:
-    """This is a column of numbers; NaN is NULL."""
+    """A column of numbers with their intervals; NaN is NULL."""
 
     value: Floats
     low: Floats
     high: Floats
     sum_width: Callable[[int], float] | None = None
-    """The half-width of the sum of so many rows, where their noises are independent."""
+    """The half-width of the sum of so many rows, where their noise is independent."""
 
 
 @dataclass(frozen=True)
 class TruthColumn:
-    """This is a column of true, false and unknown."""
+    """A column of three-valued logic: true, false or unknown."""
 
     true: Bools
     known: Bools
     sure: Bools
-    """Whether it is the same for all numbers within the ranges."""
+    """Whether the value is the same for all numbers within the intervals."""
 
 
 @dataclass(frozen=True)
 class Keys:
-    """This is a column of public values; None is NULL."""
+    """A column of public values; None is NULL."""
 
     value: NDArray[Any]
     decided: bool = False
@@ -58,18 +58,18 @@ Evaluated = Numbers | TruthColumn | Keys
 
 
 def objects(values: Sequence[Any]) -> NDArray[Any]:
-    made = np.empty(len(values), dtype=object)
-    made[:] = values
-    return made
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
 def evaluate_on(expression: Expression, names: Mapping[Reference, Evaluated], count: int) -> Evaluated:
-    """Evaluate an expression on so many rows, whose columns are these."""
+    """Evaluate an expression over the columns of ``count`` rows."""
     if isinstance(expression, Column):
         return names[expression.reference]
     if isinstance(expression, Literal):
         return _constant(expression, count)
-    arguments = [evaluate_on(each, names, count) for each in expression.arguments]
+    arguments = [evaluate_on(argument, names, count) for argument in expression.arguments]
     return _FUNCTIONS[expression.function](expression, arguments)
 
 
@@ -88,27 +88,27 @@ def numbers(column: Evaluated) -> Numbers:
     if isinstance(column, TruthColumn):
         value = np.where(column.known, column.true.astype(np.float64), np.nan)
     else:
-        value = np.array([np.nan if each is None else float(each) for each in column.value], dtype=np.float64)
+        value = np.array([np.nan if key is None else float(key) for key in column.value], dtype=np.float64)
         if column.decided:  # the exact one may be any other
             return Numbers(value, np.full(len(value), -np.inf), np.full(len(value), np.inf))
     return Numbers(value, value, value)
 
 
 def truths(column: Evaluated) -> TruthColumn:
-    """Read a column as true, false and unknown."""
+    """Convert a column to three-valued logic."""
     if isinstance(column, TruthColumn):
         return column
     value = column.value
-    known = np.array([each is not None for each in value], bool)
-    return TruthColumn(np.array([bool(each) for each in value], bool) & known, known, is_sure(column))
+    known = np.array([cell is not None for cell in value], bool)
+    return TruthColumn(np.array([bool(cell) for cell in value], bool) & known, known, is_sure(column))
 
 
 def _finite(value: Floats, low: Floats, high: Floats) -> Numbers:
-    """Reals are as in the rows: below 2^-500 in size they are 0, and what is above 2^500 or no number is NULL.
+    """Flush magnitudes below 2^-500 to 0, and replace values above 2^500 or NaN by NULL, as for rows.
 
-    An end that cannot be computed, or is beyond 2^500, is that of the whole line.
+    A bound that cannot be computed, or is beyond 2^500, becomes infinite.
     """
-    value, low, high = (np.where(np.abs(each) < _SMALLEST, 0.0, each) for each in (value, low, high))
+    value, low, high = (np.where(np.abs(array) < _SMALLEST, 0.0, array) for array in (value, low, high))
     return Numbers(
         np.where(np.abs(value) <= _LARGEST, value, np.nan),
         np.where(low >= -_LARGEST, np.minimum(low, _LARGEST), -np.inf),
@@ -117,7 +117,7 @@ def _finite(value: Floats, low: Floats, high: Floats) -> Numbers:
 
 
 def _binary(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
-    """Compute an operation whose range is reached at the corners."""
+    """Lift an operation whose range is attained at the corners of its operands' intervals."""
 
     def evaluate(_: Call, arguments: list[Evaluated]) -> Evaluated:
         left, right = map(numbers, arguments)
@@ -139,7 +139,7 @@ def _divide(_: Call, arguments: list[Evaluated]) -> Evaluated:
 
 
 def _divide_whole(call: Call, arguments: list[Evaluated]) -> Evaluated:
-    return _rising(np.trunc)(call, [_divide(call, arguments)])
+    return _monotone(np.trunc)(call, [_divide(call, arguments)])
 
 
 def _modulo(_: Call, arguments: list[Evaluated]) -> Evaluated:
@@ -149,21 +149,21 @@ def _modulo(_: Call, arguments: list[Evaluated]) -> Evaluated:
     return _finite(value, np.full(len(value), -np.inf), np.full(len(value), np.inf))
 
 
-def _rising(operate: Callable[..., Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
-    """Apply a function that never falls: ends go to ends."""
+def _monotone(operate: Callable[..., Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
+    """Lift a non-decreasing function: interval ends map to interval ends."""
 
     def evaluate(_: Call, arguments: list[Evaluated]) -> Evaluated:
-        columns = [numbers(each) for each in arguments]
+        columns = [numbers(argument) for argument in arguments]
         with np.errstate(all="ignore"):
-            ends = [operate(*(getattr(each, end) for each in columns)) for end in ("value", "low", "high")]
+            ends = [operate(*(getattr(column, end) for column in columns)) for end in ("value", "low", "high")]
         return _finite(*ends)
 
     return evaluate
 
 
 def _round(value: Floats, digits: Floats | None = None) -> Floats:
-    places = 10.0 ** (0 if digits is None else digits)
-    return np.copysign(np.floor(np.abs(value) * places + 0.5) / places, value)
+    power_of_ten = 10.0 ** (0 if digits is None else digits)
+    return np.copysign(np.floor(np.abs(value) * power_of_ten + 0.5) / power_of_ten, value)
 
 
 def _sqrt(value: Floats) -> Floats:
@@ -171,111 +171,113 @@ def _sqrt(value: Floats) -> Floats:
 
 
 def _negate(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    only = numbers(arguments[0])
-    return Numbers(-only.value, -only.high, -only.low)
+    operand = numbers(arguments[0])
+    return Numbers(-operand.value, -operand.high, -operand.low)
 
 
 def _abs(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    only = numbers(arguments[0])
-    high = np.maximum(np.abs(only.low), np.abs(only.high))
-    low = np.where((only.low <= 0) & (only.high >= 0), 0, np.minimum(np.abs(only.low), np.abs(only.high)))
-    return Numbers(np.abs(only.value), low, high)
+    operand = numbers(arguments[0])
+    high = np.maximum(np.abs(operand.low), np.abs(operand.high))
+    low = np.where((operand.low <= 0) & (operand.high >= 0), 0, np.minimum(np.abs(operand.low), np.abs(operand.high)))
+    return Numbers(np.abs(operand.value), low, high)
 
 
-def _extreme(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
-    """Compute LEAST and GREATEST, which pass over NULL."""
+def _least_or_greatest(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
+    """Lift LEAST or GREATEST, which ignore NULL."""
 
     def evaluate(_: Call, arguments: list[Evaluated]) -> Evaluated:
-        columns = [numbers(each) for each in arguments]
-        ends = []
+        columns = [numbers(argument) for argument in arguments]
+        bounds = []
         for end in ("value", "low", "high"):
-            made = getattr(columns[0], end)
-            for each in columns[1:]:
-                made = operate(made, getattr(each, end))
-            ends.append(made)
-        return _finite(*ends)
+            extreme = getattr(columns[0], end)
+            for column in columns[1:]:
+                extreme = operate(extreme, getattr(column, end))
+            bounds.append(extreme)
+        return _finite(*bounds)
 
     return evaluate
 
 
 def _compare(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
     def evaluate(_: Call, arguments: list[Evaluated]) -> Evaluated:
-        return _compared(arguments[0], arguments[1], operate)
+        return _compare_columns(arguments[0], arguments[1], operate)
 
     return evaluate
 
 
-def _compared(left: Evaluated, right: Evaluated, operate: Callable[[Any, Any], Any]) -> TruthColumn:
+def _compare_columns(left: Evaluated, right: Evaluated, operate: Callable[[Any, Any], Any]) -> TruthColumn:
     if isinstance(left, Numbers) or isinstance(right, Numbers):
-        ours, theirs = numbers(left), numbers(right)
-        known = ~(np.isnan(ours.value) | np.isnan(theirs.value))
+        left_numbers, right_numbers = numbers(left), numbers(right)
+        known = ~(np.isnan(left_numbers.value) | np.isnan(right_numbers.value))
         with np.errstate(invalid="ignore"):
             return TruthColumn(
-                np.asarray(operate(ours.value, theirs.value), bool) & known, known, _surely(ours, theirs, operate)
+                np.asarray(operate(left_numbers.value, right_numbers.value), bool) & known,
+                known,
+                _sure_comparison(left_numbers, right_numbers, operate),
             )
-    here, there = _plain(left), _plain(right)
-    known = np.array([x is not None and y is not None for x, y in zip(here, there, strict=True)], bool)
-    pairs = zip(here, there, known, strict=True)
+    left_values, right_values = _python_values(left), _python_values(right)
+    known = np.array([x is not None and y is not None for x, y in zip(left_values, right_values, strict=True)], bool)
+    pairs = zip(left_values, right_values, known, strict=True)
     sure = is_sure(left) & is_sure(right)
     return TruthColumn(np.array([bool(operate(x, y)) if both else False for x, y, both in pairs], bool), known, sure)
 
 
 def is_sure(column: Evaluated) -> Bools:
-    """Tell where a column is the same for all numbers within the ranges."""
+    """Return where a column is the same for all numbers within the intervals."""
     if isinstance(column, Numbers):
         return np.asarray(column.low == column.high, bool)
     return column.sure if isinstance(column, TruthColumn) else np.full(len(column.value), not column.decided)
 
 
-def _surely(left: Numbers, right: Numbers, operate: Callable[[Any, Any], Any]) -> Bools:
-    """Tell whether all corners of two ranges compare alike, and equality is not in between."""
+def _sure_comparison(left: Numbers, right: Numbers, operate: Callable[[Any, Any], Any]) -> Bools:
+    """Return where all corners of two intervals compare alike, and equality is not in between."""
     with np.errstate(invalid="ignore"):
         corners = [operate(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
-        apart = (left.high < right.low) | (left.low > right.high)
-    single = (left.low == left.high) & (right.low == right.high)
+        disjoint = (left.high < right.low) | (left.low > right.high)
+    both_exact = (left.low == left.high) & (right.low == right.high)
     alike = np.logical_and.reduce(corners) | ~np.logical_or.reduce(corners)
     unknown = np.isnan([left.value, left.low, left.high, right.value, right.low, right.high]).any(axis=0)
-    touching = operate not in (operator.eq, operator.ne)
-    return np.asarray(alike & (apart | single | touching) & ~unknown, bool)
+    is_ordering = operate not in (operator.eq, operator.ne)
+    return np.asarray(alike & (disjoint | both_exact | is_ordering) & ~unknown, bool)
 
 
-def _plain(column: Evaluated) -> Sequence[Any]:
+def _python_values(column: Evaluated) -> Sequence[Any]:
     if isinstance(column, TruthColumn):
         return [bool(value) if known else None for value, known in zip(column.true, column.known, strict=True)]
     return list(column.value)
 
 
 def _and(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    columns = [truths(each) for each in arguments]
-    false = np.logical_or.reduce([each.known & ~each.true for each in columns])
-    surely_false = np.logical_or.reduce([each.known & ~each.true & each.sure for each in columns])
+    columns = [truths(argument) for argument in arguments]
+    false = np.logical_or.reduce([column.known & ~column.true for column in columns])
+    surely_false = np.logical_or.reduce([column.known & ~column.true & column.sure for column in columns])
     return TruthColumn(
-        np.logical_and.reduce([each.known & each.true for each in columns]),
-        false | np.logical_and.reduce([each.known for each in columns]),
-        surely_false | np.logical_and.reduce([each.sure for each in columns]),
+        np.logical_and.reduce([column.known & column.true for column in columns]),
+        false | np.logical_and.reduce([column.known for column in columns]),
+        surely_false | np.logical_and.reduce([column.sure for column in columns]),
     )
 
 
 def _or(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    columns = [truths(each) for each in arguments]
-    true = np.logical_or.reduce([each.known & each.true for each in columns])
-    surely_true = np.logical_or.reduce([each.known & each.true & each.sure for each in columns])
-    sure = surely_true | np.logical_and.reduce([each.sure for each in columns])
-    return TruthColumn(true, true | np.logical_and.reduce([each.known for each in columns]), sure)
+    columns = [truths(argument) for argument in arguments]
+    true = np.logical_or.reduce([column.known & column.true for column in columns])
+    surely_true = np.logical_or.reduce([column.known & column.true & column.sure for column in columns])
+    sure = surely_true | np.logical_and.reduce([column.sure for column in columns])
+    return TruthColumn(true, true | np.logical_and.reduce([column.known for column in columns]), sure)
 
 
 def _not(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    only = truths(arguments[0])
-    return TruthColumn(~only.true & only.known, only.known, only.sure)
+    operand = truths(arguments[0])
+    return TruthColumn(~operand.true & operand.known, operand.known, operand.sure)
 
 
 def _between(call: Call, arguments: list[Evaluated]) -> Evaluated:
     value, low, high = arguments
-    return _and(call, [_compared(value, low, operator.ge), _compared(value, high, operator.le)])
+    return _and(call, [_compare_columns(value, low, operator.ge), _compare_columns(value, high, operator.le)])
 
 
 def _in(call: Call, arguments: list[Evaluated]) -> Evaluated:
-    return _or(call, [_compared(arguments[0], each, operator.eq) for each in arguments[1:]])
+    return _or(call, [_compare_columns(arguments[0], candidate, operator.eq) for candidate in arguments[1:]])
 
 
 def missing(column: Evaluated) -> Bools:
@@ -283,57 +285,59 @@ def missing(column: Evaluated) -> Bools:
         return np.isnan(column.value)
     if isinstance(column, TruthColumn):
         return ~column.known
-    return np.array([each is None for each in column.value], bool)
+    return np.array([key is None for key in column.value], bool)
 
 
 def _is_null(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    found = missing(arguments[0])
-    return TruthColumn(found, np.ones(len(found), bool), is_sure(arguments[0]))
+    is_null = missing(arguments[0])
+    return TruthColumn(is_null, np.ones(len(is_null), bool), is_sure(arguments[0]))
 
 
 def _case(call: Call, arguments: list[Evaluated]) -> Evaluated:
-    """Evaluate WHEN … THEN … pairs, and perhaps an ELSE."""
+    """Evaluate WHEN … THEN … pairs with an optional ELSE."""
     pairs = [
         (truths(arguments[k]).true & truths(arguments[k]).known, arguments[k + 1])
         for k in range(0, len(arguments) - 1, 2)
     ]
     count = len(pairs[0][0])
-    rest: Evaluated = arguments[-1] if len(arguments) % 2 else Keys(objects([None] * count))
+    otherwise: Evaluated = arguments[-1] if len(arguments) % 2 else Keys(objects([None] * count))
     for test, value in reversed(pairs):
-        rest = _chosen(call, test, value, rest)
-    return rest
+        otherwise = _select_branch(call, test, value, otherwise)
+    return otherwise
 
 
-def _chosen(call: Call, test: Bools, yes: Evaluated, no: Evaluated) -> Evaluated:
-    """Choose a branch: which one was decided by a noisy number, so its range covers both branches."""
+def _select_branch(call: Call, test: Bools, yes: Evaluated, no: Evaluated) -> Evaluated:
+    """Select a branch per row; noisy values decided which one, so the interval covers both branches."""
     if call.domain.type.numeric:
         a, b = numbers(yes), numbers(no)
         return Numbers(np.where(test, a.value, b.value), np.fmin(a.low, b.low), np.fmax(a.high, b.high))
-    chosen = [a if take else b for take, a, b in zip(test, _plain(yes), _plain(no), strict=True)]
-    return Keys(objects(chosen), decided=noises(call) > 0)
+    selected = [
+        a if is_true else b for is_true, a, b in zip(test, _python_values(yes), _python_values(no), strict=True)
+    ]
+    return Keys(objects(selected), decided=noises(call) > 0)
 
 
 def _coalesce(call: Call, arguments: list[Evaluated]) -> Evaluated:
-    made = arguments[-1]
-    for each in reversed(arguments[:-1]):
-        made = _chosen(call, ~missing(each), each, made)
-    return made
+    coalesced = arguments[-1]
+    for argument in reversed(arguments[:-1]):
+        coalesced = _select_branch(call, ~missing(argument), argument, coalesced)
+    return coalesced
 
 
 def _nullif(call: Call, arguments: list[Evaluated]) -> Evaluated:
-    same = _compared(arguments[0], arguments[1], operator.eq)
-    nothing = Keys(objects([None] * len(same.true)))
-    return _chosen(call, ~same.true, arguments[0], nothing)
+    is_equal = _compare_columns(arguments[0], arguments[1], operator.eq)
+    nulls = Keys(objects([None] * len(is_equal.true)))
+    return _select_branch(call, ~is_equal.true, arguments[0], nulls)
 
 
 def _cast(call: Call, arguments: list[Evaluated]) -> Evaluated:
-    only = arguments[0]
-    if isinstance(only, TruthColumn) and call.domain.type.numeric and noises(call.arguments[0]):
-        value = numbers(only).value  # decided by a noisy number, so the exact one may be either
+    operand = arguments[0]
+    if isinstance(operand, TruthColumn) and call.domain.type.numeric and noises(call.arguments[0]):
+        value = numbers(operand).value  # decided by a noisy number, so the exact one may be either
         return Numbers(value, np.zeros(len(value)), np.ones(len(value)))
     if call.domain.type is Type.INTEGER:
-        return _rising(np.rint)(call, [only])
-    return numbers(only) if call.domain.type is Type.REAL else only
+        return _monotone(np.rint)(call, [operand])
+    return numbers(operand) if call.domain.type is Type.REAL else operand
 
 
 _FUNCTIONS: dict[str, Callable[[Call, list[Evaluated]], Evaluated]] = {
@@ -345,14 +349,14 @@ _FUNCTIONS: dict[str, Callable[[Call, list[Evaluated]], Evaluated]] = {
     "%": _modulo,
     "NEGATE": _negate,
     "ABS": _abs,
-    "ROUND": _rising(_round),
-    "FLOOR": _rising(np.floor),
-    "CEIL": _rising(np.ceil),
-    "TRUNC": _rising(np.trunc),
-    "SQRT": _rising(_sqrt),
-    "SIGN": _rising(np.sign),
-    "LEAST": _extreme(np.fmin),
-    "GREATEST": _extreme(np.fmax),
+    "ROUND": _monotone(_round),
+    "FLOOR": _monotone(np.floor),
+    "CEIL": _monotone(np.ceil),
+    "TRUNC": _monotone(np.trunc),
+    "SQRT": _monotone(_sqrt),
+    "SIGN": _monotone(np.sign),
+    "LEAST": _least_or_greatest(np.fmin),
+    "GREATEST": _least_or_greatest(np.fmax),
     "=": _compare(operator.eq),
     "<>": _compare(operator.ne),
     "<": _compare(operator.lt),
@@ -374,24 +378,26 @@ _FUNCTIONS: dict[str, Callable[[Call, list[Evaluated]], Evaluated]] = {
 
 
 def ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.intp]:
-    """Give positions that sort a column, equal for equal values."""
-    gone = missing(column)
-    places = _places(column, ~gone)
-    last = places.max(initial=-1) + 1
-    return np.where(gone, -1 if nulls_first else last, last - 1 - places if descending else places)
+    """Return dense ranks that sort a column, equal for equal values."""
+    is_null = missing(column)
+    value_ranks = _value_ranks(column, ~is_null)
+    rank_count = value_ranks.max(initial=-1) + 1
+    return np.where(
+        is_null, -1 if nulls_first else rank_count, rank_count - 1 - value_ranks if descending else value_ranks
+    )
 
 
-def _places(column: Evaluated, known: Bools) -> NDArray[np.intp]:
-    """Count for each known value the smaller ones."""
-    ranks = np.zeros(len(known), np.intp)
+def _value_ranks(column: Evaluated, is_present: Bools) -> NDArray[np.intp]:
+    """Return the dense rank of each non-NULL value."""
+    value_ranks = np.zeros(len(is_present), np.intp)
     if isinstance(column, Keys):
-        values = column.value[known].tolist()
-        place = {value: index for index, value in enumerate(sorted(set(values), key=_comparable))}
-        ranks[known] = [place[value] for value in values]
+        values = column.value[is_present].tolist()
+        rank_of = {value: index for index, value in enumerate(sorted(set(values), key=_comparable))}
+        value_ranks[is_present] = [rank_of[value] for value in values]
     else:
-        compared = column.value if isinstance(column, Numbers) else column.true
-        ranks[known] = np.unique(compared[known], return_inverse=True)[1]
-    return ranks
+        sort_values = column.value if isinstance(column, Numbers) else column.true
+        value_ranks[is_present] = np.unique(sort_values[is_present], return_inverse=True)[1]
+    return value_ranks
 
 
 def _comparable(value: Any) -> Any:

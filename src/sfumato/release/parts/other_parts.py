@@ -1,8 +1,7 @@
-"""This makes the parts of a question that are no totals, from what is asked.
+"""Parts of a question that are not totals: quantiles, distinct values and frequent values.
 
-Quantiles of a column are chosen by ranks in one recursion, the least and the greatest value each on their own.
-
-The values of a column are measured beside totals: how many different ones there are, and which are frequent.
+The quantiles of a column are selected by rank in one recursion, the minimum and the maximum each on their own. Beside
+totals, a column's number of distinct values and its most frequent values can be measured.
 """
 
 from __future__ import annotations
@@ -33,140 +32,147 @@ from sfumato.release.measurement import Measurement
 from sfumato.release.parts.question_parts import ENDS, OtherPart, Strength, noise
 from sfumato.release.parts.scales import ChosenScale, KeyColumn, NamedScale, NoiseScale, NoisyScale
 
-_ESTIMATE = Fraction(1, 2)
-"""What is left of the share of quantiles for themselves where a range of their values is bought: each of the two ends
-has a quarter. With it, ranges reach about four times as far in ranks as the quantiles err without any.
+_ESTIMATE_SHARE = Fraction(1, 2)
+"""The fraction of the quantiles' share that is left for them where intervals of their values are bought: each end
+takes a quarter. With it, intervals extend about four times as far in ranks as the quantiles err without them.
 """
-_LEAST, _MOST = Fraction(1, 10**6), Fraction(500)
-"""For each row of a unit: below the one nothing is chosen but by chance, above the other nothing by chance."""
+_MIN_EPSILON, _MAX_EPSILON = Fraction(1, 10**6), Fraction(500)
+"""The ε per row of a unit: below the first a selection is pure chance, above the second it is deterministic."""
 
 
 @dataclass(frozen=True)
 class ChosenRanks:
-    """Quantiles of one column are chosen in one recursion, for one share; the least value and the greatest for one
-    each.
-    """
+    """Quantiles of one column, selected in one recursion for one share; minimum and maximum take a share each."""
 
     noisy: ClassVar[bool] = False
 
     bounded: BoundedPlan
     asked: tuple[Quantile, ...]
     confidence: Fraction | None = None
-    """That with which bought ranges of the values hold; None where none are bought."""
+    """The confidence of bought intervals; None where none are bought."""
 
     @property
     def cells(self) -> int:
-        """Each may have two ends of a range beside it."""
+        """Count three numbers per quantile: each may have two interval ends."""
         return 3 * len(self.asked)
 
     @property
-    def _inner(self) -> list[Fraction]:
-        return sorted({each.probability for each in self.asked} - {0, 1})
+    def _quantiles(self) -> list[Fraction]:
+        return sorted({quantile.probability for quantile in self.asked} - {0, 1})
 
     @property
-    def _outer(self) -> list[Fraction]:
-        return sorted({each.probability for each in self.asked} & {0, 1})
+    def _extremes(self) -> list[Fraction]:
+        return sorted({quantile.probability for quantile in self.asked} & {0, 1})
 
     @property
     def shares(self) -> int:
-        return bool(self._inner) + len(self._outer)
+        return bool(self._quantiles) + len(self._extremes)
 
     def share_of(self, place: int) -> int:
-        asked = self.asked[place].probability
-        return bool(self._inner) + self._outer.index(asked) if asked in self._outer else 0
+        probability = self.asked[place].probability
+        return bool(self._quantiles) + self._extremes.index(probability) if probability in self._extremes else 0
 
     def reading(self, groups: tuple[GroupKey, ...]) -> ValueCounts:
         return ValueCounts(self.bounded, groups)
 
     def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
-        """Give the quantiles, with a range the numbers around them, and then the ends."""
+        """Return the measurement of the quantiles, then of their interval ends, then of minimum and maximum."""
         view = Ranks(self.reading(()))
         settings = (view.ends, view.in_all, view.neighbours, bool(self.bounded.plan.keys))
-        found: list[Quantiles] = []
-        if self._inner:
-            epsilon = _held(strength.epsilon(shares[0]), view.in_all)
+        mechanisms: list[Quantiles] = []
+        if self._quantiles:
+            epsilon = _clamp_epsilon(strength.epsilon(shares[0]), view.in_all)
             if self.confidence is None:
-                found.append(Quantiles(self._inner, epsilon, *settings))
+                mechanisms.append(Quantiles(self._quantiles, epsilon, *settings))
             else:
-                estimate = Quantiles(self._inner, epsilon * _ESTIMATE, *settings)
-                found += [estimate, *estimate.ends(epsilon * (1 - _ESTIMATE) / 2, self.confidence)]
-        for chance, share in zip(self._outer, shares[bool(self._inner) :], strict=True):
-            make = Quantiles.minimum if chance == 0 else Quantiles.maximum
-            found.append(make(_held(strength.epsilon(share), view.in_all), *settings))
-        return tuple(Measurement(view, each) for each in found)
+                estimate = Quantiles(self._quantiles, epsilon * _ESTIMATE_SHARE, *settings)
+                mechanisms += [estimate, *estimate.ends(epsilon * (1 - _ESTIMATE_SHARE) / 2, self.confidence)]
+        for probability, share in zip(self._extremes, shares[bool(self._quantiles) :], strict=True):
+            extreme_mechanism = Quantiles.minimum if probability == 0 else Quantiles.maximum
+            mechanisms.append(extreme_mechanism(_clamp_epsilon(strength.epsilon(share), view.in_all), *settings))
+        return tuple(Measurement(view, mechanism) for mechanism in mechanisms)
 
     def draw(self, measurements: Sequence[Measurement], exact: Values) -> Integers:
-        """Choose for every group what is asked, each beside the numbers around it where they are bought."""
-        chosen = [each.mechanism.choose_groups(exact) for each in measurements]
-        columns = [chosen[number][:, place] for each in self.asked for number, place in self._places(each)]
+        """Select every group's quantiles, each followed by its interval ends where they are bought."""
+        selected = [measurement.mechanism.choose_groups(exact) for measurement in measurements]
+        columns = [
+            selected[measurement_index][:, column]
+            for quantile in self.asked
+            for measurement_index, column in self._positions(quantile)
+        ]
         return np.column_stack(columns)
 
-    def _places(self, asked: Quantile) -> list[tuple[int, int]]:
-        """Find the numbers of what is asked: the place of the measurement, and the column in it."""
-        around = 1 if self.confidence is None else 3
-        if asked.probability in self._outer:
-            return [(bool(self._inner) * around + self._outer.index(asked.probability), 0)]
-        return [(number, self._inner.index(asked.probability)) for number in range(around)]
+    def _positions(self, quantile: Quantile) -> list[tuple[int, int]]:
+        """Return where a quantile's numbers are: pairs of measurement index and column."""
+        numbers_per_quantile = 1 if self.confidence is None else 3
+        if quantile.probability in self._extremes:
+            return [(bool(self._quantiles) * numbers_per_quantile + self._extremes.index(quantile.probability), 0)]
+        return [(index, self._quantiles.index(quantile.probability)) for index in range(numbers_per_quantile)]
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
-        return tuple(self._scale(each, measurements) for each in self.asked)
+        return tuple(self._scale(quantile, measurements) for quantile in self.asked)
 
-    def _scale(self, asked: Quantile, measurements: Sequence[Measurement]) -> ChosenScale:
-        number, *ends = (measurements[number].mechanism for number, _ in self._places(asked))
-        return ChosenScale(self.bounded.measures[0].step, number, asked.probability, *ends[:1])
+    def _scale(self, quantile: Quantile, measurements: Sequence[Measurement]) -> ChosenScale:
+        mechanism, *end_mechanisms = (measurements[index].mechanism for index, _ in self._positions(quantile))
+        return ChosenScale(self.bounded.measures[0].step, mechanism, quantile.probability, *end_mechanisms[:1])
 
     def steps(self, places: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return tuple(self.bounded.measures[0] for _ in places)
 
     def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:
-        value, scales = self.bounded.measures[0], self.scales(measurements)
-        width = sum(each.columns for each in scales)
-        return np.array([[end] * width for end in (value.low, value.high, value.low)], np.int64)
+        measure, scales = self.bounded.measures[0], self.scales(measurements)
+        width = sum(scale.columns for scale in scales)
+        return np.array([[end] * width for end in (measure.low, measure.high, measure.low)], np.int64)
 
     def supposed(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
-        value = self.bounded.measures[0]
-        places = (value.low + int(each.probability * (value.high - value.low)) for each in self.asked)
-        numbers = zip(places, map(self._places, self.asked), strict=True)
-        return tuple(place for place, columns in numbers for _ in columns)
+        measure = self.bounded.measures[0]
+        values = (measure.low + int(quantile.probability * (measure.high - measure.low)) for quantile in self.asked)
+        values_and_columns = zip(values, map(self._positions, self.asked), strict=True)
+        return tuple(value for value, columns in values_and_columns for _ in columns)
 
     def with_ranges(self, confidence: Fraction | None) -> ChosenRanks:
-        return replace(self, confidence=confidence) if self._inner else self
+        return replace(self, confidence=confidence) if self._quantiles else self
 
     def good_enough(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
-        """Name each choice by what it is for: where ranges are bought, there are more of them. A range that was bought
-        to hold less often is not as good, however strong the choice of its ends.
+        """Return 1/ε of each selection by its purpose: where intervals are bought, there are more of them.
+
+        An interval that was bought at a lower confidence is not as good, however strong the selection of its ends.
         """
-        around = () if self.confidence is None else ("below", "above")
-        names = ["quantiles", *around] if self._inner else []
-        names += ["greatest" if chance else "least" for chance in self._outer]
-        found = {name: 1 / each.mechanism.epsilon for name, each in zip(names, measurements, strict=True)}
-        return found if self.confidence is None else found | {"missed": 1 - self.confidence}
+        interval_ends = () if self.confidence is None else ("below", "above")
+        names = ["quantiles", *interval_ends] if self._quantiles else []
+        names += ["greatest" if probability else "least" for probability in self._extremes]
+        errors = {
+            name: 1 / measurement.mechanism.epsilon for name, measurement in zip(names, measurements, strict=True)
+        }
+        return errors if self.confidence is None else errors | {"missed": 1 - self.confidence}
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
-        of, sure = words(self.asked[0].value), f"with {percent(confidence)} confidence"
-        scales = [(each, self._scale(each, measurements)) for each in self.asked]
-        said = [f"{each.name} {_far(each, scale, confidence)}" for each, scale in scales]
-        bought = "" if self.confidence is None else "; half of their share buys ranges of the values"
-        drawn = "; ".join(dict.fromkeys(scale.words() for _, scale in scales))
-        return f"{of}: {drawn}", f"{'; '.join(said)}, {sure}{bought}"
+        column, coverage = words(self.asked[0].value), f"with {percent(confidence)} confidence"
+        scales = [(quantile, self._scale(quantile, measurements)) for quantile in self.asked]
+        rank_errors = [
+            f"{quantile.name} {_describe_rank_error(quantile, scale, confidence)}" for quantile, scale in scales
+        ]
+        interval_note = "" if self.confidence is None else "; half of their share buys ranges of the values"
+        mechanism_words = "; ".join(dict.fromkeys(scale.words() for _, scale in scales))
+        return f"{column}: {mechanism_words}", f"{'; '.join(rank_errors)}, {coverage}{interval_note}"
 
 
-def _held(epsilon: Fraction, rows: int) -> Fraction:
-    """Keep an ε within what choices can be drawn with: what is sharper chooses the same, for less."""
-    return min(max(epsilon, _LEAST * rows), _MOST * rows)
+def _clamp_epsilon(epsilon: Fraction, rows: int) -> Fraction:
+    """Clamp an ε to the drawable range: a larger one selects the same value, for less."""
+    return min(max(epsilon, _MIN_EPSILON * rows), _MAX_EPSILON * rows)
 
 
-def _far(asked: Quantile, scale: ChosenScale, confidence: Number) -> str:
+def _describe_rank_error(quantile: Quantile, scale: ChosenScale, confidence: Number) -> str:
     rows = f"{scale.rank(confidence):,.0f}"
-    if asked.probability in (0, 1):
-        side = "below" if asked.probability == 0 else "above"
+    if quantile.probability in (0, 1):
+        side = "below" if quantile.probability == 0 else "above"
         return f"from rank {abs(scale.mechanism.offset):,}, fixed by the price: at most {rows} rows lie {side} it"
     return f"within {rows} rows of its rank"
 
 
 @dataclass(frozen=True)
 class DifferentCounts:
-    """The number of different values of a column in every group gets noise, for one share."""
+    """The noisy number of distinct values of a column in every group, for one share."""
 
     noisy: ClassVar[bool] = True
 
@@ -193,8 +199,8 @@ class DifferentCounts:
 
     def draw(self, measurements: Sequence[Measurement], exact: Integers) -> Integers:
         (measurement,) = measurements
-        drawn: Integers = measurement.draw(measurement.reading.of(exact))
-        return drawn
+        noisy_counts: Integers = measurement.draw(measurement.reading.of(exact))
+        return noisy_counts
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         (measurement,) = measurements
@@ -216,16 +222,17 @@ class DifferentCounts:
         return {}
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
-        (measurement,), moved = measurements, self.bounded.measures[0].sensitivity
-        width, of = measurement.mechanism.error(confidence), words(self.asked[0].value)
-        most = f"one unit moves it by at most {shown(float(moved.l1))} in all, {shown(float(moved.linf))} in a group"
-        what = f"different values of {of}; {measurement.mechanism.words()}"
-        return what, f"{most}; ±{shown(float(width))} with {percent(confidence)} confidence"
+        (measurement,), sensitivity = measurements, self.bounded.measures[0].sensitivity
+        width, column = measurement.mechanism.error(confidence), words(self.asked[0].value)
+        in_all, in_group = shown(float(sensitivity.l1)), shown(float(sensitivity.linf))
+        sensitivity_text = f"one unit moves it by at most {in_all} in all, {in_group} in a group"
+        description = f"different values of {column}; {measurement.mechanism.words()}"
+        return description, f"{sensitivity_text}; ±{shown(float(width))} with {percent(confidence)} confidence"
 
 
 @dataclass(frozen=True)
 class ChosenValues:
-    """The most frequent of some public values are chosen in every group, for one share."""
+    """The most frequent of some public values, selected in every group for one share."""
 
     noisy: ClassVar[bool] = False
 
@@ -257,13 +264,13 @@ class ChosenValues:
     def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         (share,), view = shares, Frequencies(self.reading(()))
         k = self.asked[0].k  # choices, each for an equal part of the share
-        choice = FrequentValues(k * strength.epsilon(share / k), view.in_all, k, view.neighbours)
-        return (Measurement(view, choice),)
+        selection = FrequentValues(k * strength.epsilon(share / k), view.in_all, k, view.neighbours)
+        return (Measurement(view, selection),)
 
     def draw(self, measurements: Sequence[Measurement], exact: Integers) -> Integers:
         (measurement,) = measurements
-        chosen: Integers = measurement.draw(measurement.reading.of(exact))
-        return chosen[:, [each.place for each in self.asked]]
+        selected: Integers = measurement.draw(measurement.reading.of(exact))
+        return selected[:, [request.place for request in self.asked]]
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         (measurement,) = measurements
@@ -289,20 +296,20 @@ class ChosenValues:
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,) = measurements
-        what = f"{words(self.asked[0].value)}: {measurement.mechanism.words()}, of {len(self.values):,}"
-        return what, measurement.mechanism.promise(len(self.values), confidence)
+        description = f"{words(self.asked[0].value)}: {measurement.mechanism.words()}, of {len(self.values):,}"
+        return description, measurement.mechanism.promise(len(self.values), confidence)
 
 
 Candidates = Callable[[Expression], tuple[Value, ...]]
-"""Lists what a value may be, from the policy alone, or refuses."""
+"""Lists an expression's possible values, from the policy alone, or refuses."""
 
 
 def other_part(bounded: BoundedPlan, part: ReadingPart, candidates: Candidates) -> OtherPart:
-    """Make what is measured beside totals, under a bounding of its rows."""
-    return _MADE[part.reads](bounded, part.asked, candidates)
+    """Return the part of a question that is not a total, under a bounding of its rows."""
+    return _PART_CONSTRUCTORS[part.reads](bounded, part.asked, candidates)
 
 
-_MADE: dict[Reads, Callable[[BoundedPlan, Any, Candidates], OtherPart]] = {
+_PART_CONSTRUCTORS: dict[Reads, Callable[[BoundedPlan, Any, Candidates], OtherPart]] = {
     Reads.RANKS: lambda bounded, asked, _: ChosenRanks(bounded, asked),
     Reads.DIFFERENT: lambda bounded, asked, _: DifferentCounts(bounded, asked),
     Reads.FREQUENT: lambda bounded, asked, candidates: ChosenValues(bounded, asked, candidates(asked[0].value)),

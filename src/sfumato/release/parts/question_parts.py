@@ -1,8 +1,8 @@
-"""A part of a question becomes measurements, at any strength: noise on totals, or choices by ranks.
+"""Parts of a question become measurements: noise on totals, or selections by rank.
 
-Each measurement gets a share of the price. How strong a share is depends on the family of noise: shares of ε are ε's
-for Laplace noise, and shares of ρ for Gaussian noise, where a choice of η in range costs ρ = η²/8 (Cesar & Rogers 2021)
-and noise of size σ on a change of 1 costs ρ = 1/2σ².
+Each measurement gets a share of the price. What a share buys depends on the noise family: shares of ε are ε's for
+Laplace noise, and shares of ρ for Gaussian noise, where a selection of range η costs ρ = η²/8 (Cesar & Rogers 2021)
+and noise of size σ on a sensitivity of 1 costs ρ = 1/2σ².
 """
 
 from __future__ import annotations
@@ -37,22 +37,26 @@ ENDS = (0, LARGEST_INTEGER, -LARGEST_INTEGER)
 
 
 def noise_family(named: NamedNoise | None) -> Family | None:
-    """Find the family of noise that is named, by its class or in words of any case; None where none is.
+    """Resolve a noise family from its class or its case-insensitive name; None for None.
 
     >>> noise_family("gaussian").__name__
     'Gaussian'
     """
     if named is None or (isinstance(named, type) and named in FAMILIES):
         return named
-    found = {each.__name__.lower(): each for each in FAMILIES}.get(named.lower()) if isinstance(named, str) else None
-    if found is None:
+    family = (
+        {family_class.__name__.lower(): family_class for family_class in FAMILIES}.get(named.lower())
+        if isinstance(named, str)
+        else None
+    )
+    if family is None:
         raise InvalidParameter("mechanism", named, '"laplace" or "gaussian", or the classes sf.Laplace or sf.Gaussian')
-    return found
+    return family
 
 
 @dataclass(frozen=True)
 class Strength:
-    """A strength says what a share of the price buys: so much noise, or so great an ε for a choice."""
+    """What a share of the price buys: a noise size, or the ε of a selection."""
 
     family: Family
     price: Price | None = None
@@ -61,28 +65,30 @@ class Strength:
     """and otherwise how many times the noise is that of a whole price of one."""
 
     def size(self, share: Fraction) -> Fraction:
-        """Give the size of the noise on totals that one unit changes by at most 1 in norm."""
+        """Return the noise size for totals whose sensitivity is 1 in the family's norm."""
         if self.price is not None:
-            epsilon, rho = (None if each is None else each * share for each in (self.price.epsilon, self.price.rho))
-            found = self.family.closed_form(epsilon=epsilon, rho=rho)
-            assert found is not None
-            return found
+            epsilon, rho = (
+                None if budget is None else budget * share for budget in (self.price.epsilon, self.price.rho)
+            )
+            closed_form_size = self.family.closed_form(epsilon=epsilon, rho=rho)
+            assert closed_form_size is not None
+            return closed_form_size
         return self.factor / (share if self.family.order == 1 else Fraction(math.sqrt(share)))
 
     def epsilon(self, share: Fraction) -> Fraction:
-        """Give the ε of a choice."""
+        """Return the ε of a selection."""
         if self.price is not None:
             assert self.price.epsilon is not None
             return self.price.epsilon * share
-        part = share if self.family.order == 1 else 2 * Fraction(math.sqrt(share))
-        return rounded_down(part / self.factor)
+        unscaled_epsilon = share if self.family.order == 1 else 2 * Fraction(math.sqrt(share))
+        return rounded_down(unscaled_epsilon / self.factor)
 
 
 class QuestionPart(Protocol):
-    """A part of a question, under one strategy, says how it is read, measured and written down."""
+    """A part of a question under one bounding strategy: how it is read, measured and stored."""
 
     def share_of(self, place: int) -> int:
-        """Give the place of the share that pays for what is asked, or measured, at this place."""
+        """Return the index of the share that pays for the measure at this index."""
         ...
 
     @property
@@ -90,66 +96,67 @@ class QuestionPart(Protocol):
 
     @property
     def shares(self) -> int:
-        """Count the shares of the price that it takes."""
+        """Count the shares of the price that this part takes."""
         ...
 
     def reading(self, groups: tuple[GroupKey, ...]) -> PlanReading[Any]:
-        """Say what is read of these groups."""
+        """Return the reading of these groups."""
         ...
 
     def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
-        """Say what is measured at this strength."""
+        """Return the measurements at this strength."""
         ...
 
     def draw(self, measurements: Sequence[Measurement], exact: Any) -> Integers:
-        """Draw the numbers that are written down, a row for each group, from what was read."""
+        """Draw the stored numbers, one row per group, from what was read."""
         ...
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
-        """Say how those numbers are read, in the order of what is made from them."""
+        """Return how the stored numbers are decoded, in the order of the results made from them."""
         ...
 
     def steps(self, places: Sequence[int]) -> tuple[MeasureSteps, ...]:
-        """Give what is measured in steps, for what is made from these places."""
+        """Return the measures at these indices, in integer steps."""
         ...
 
     def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:
-        """Draw for three groups whose totals are at the ends of what they can be: no data are needed."""
+        """Draw for three groups whose totals are at the extremes; reads no data."""
         ...
 
     def supposed(self, size: int) -> tuple[int, ...]:
-        """Give the numbers of a group of so many rows, spread evenly over the range of what is measured."""
+        """Return the numbers of a hypothetical group of so many rows, spread evenly over the measure's range."""
         ...
 
 
 class OtherPart(QuestionPart, Protocol):
-    """This is measured beside totals."""
+    """A part that is not a noisy total: a selection, a histogram or a rank."""
 
     noisy: ClassVar[bool]
-    """Whether noise is added to something: else it is chosen."""
+    """Whether noise is added; otherwise a value is selected."""
 
     @property
     def cells(self) -> int:
-        """Count the numbers of a group that are held while it is measured."""
+        """Count the numbers per group that are held in memory while it is measured."""
         ...
 
     def with_ranges(self, confidence: Fraction | None) -> OtherPart:
-        """Give the same with ranges around chosen values that hold with this confidence, where those can be bought."""
+        """Return the part with confidence intervals around selected values, where those can be bought."""
         ...
 
     def good_enough(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
-        """Say by name how good what is chosen is, beside half-widths: less is better."""
+        """Return quality figures of the selections by name, beside half-widths; less is better."""
         ...
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
-        """Say what is drawn, and how good it is."""
+        """Describe what is drawn, and how good it is."""
         ...
 
 
 @dataclass(frozen=True)
 class NoisyTotals:
-    """All totals of a question get noise, each measure with a share of its own; a last one chooses among groups, where
-    they are found.
+    """All totals of a question with additive noise, each measure with its own share of the price.
+
+    Where groups are discovered, a last share pays for the discovery.
     """
 
     bounded: BoundedPlan
@@ -171,8 +178,8 @@ class NoisyTotals:
         )
 
     def draw(self, measurements: Sequence[Measurement], exact: Integers) -> Integers:
-        drawn = [each.draw(each.reading.of(exact)) for each in measurements]
-        return np.hstack(drawn) if drawn else np.zeros((len(exact), 0), np.int64)
+        noisy_totals = [measurement.draw(measurement.reading.of(exact)) for measurement in measurements]
+        return np.hstack(noisy_totals) if noisy_totals else np.zeros((len(exact), 0), np.int64)
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         return tuple(
@@ -184,32 +191,34 @@ class NoisyTotals:
         return tuple(self.bounded.measures[place] for place in places)
 
     def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:
-        width = sum(each.coordinates for each in self.bounded.measures)
+        width = sum(measure.coordinates for measure in self.bounded.measures)
         return self.draw(measurements, np.array([[end] * width for end in ENDS], np.int64))
 
     def supposed(self, size: int) -> tuple[int, ...]:
-        return tuple(int(size * total / each.unit_value) for each in self.bounded.noised for total in each.middle)
+        return tuple(
+            int(size * total / measure.unit_value) for measure in self.bounded.noised for total in measure.middle
+        )
 
 
 def noise(strength: Strength, change: Sensitivity, share: Fraction) -> Additive:
-    """Make the noise that a share buys for totals of which one unit changes so much."""
+    """Return the noise that a share buys for totals of this sensitivity."""
     family = strength.family
     size = family.norm(change) * strength.size(share)
     if size > MOST_STEPS:
         rule = "one whose noise can be drawn exactly: this asks for too much of it"
         fix = "give more, ask for fewer columns, or declare narrower bounds"
         raise InvalidParameter("price", float(size), rule, fix=fix)
-    exactly = family.pure and strength.price is not None
-    return family.of_size(max(size if exactly else rounded_up(size), LEAST_STEPS))
+    keeps_exact_size = family.pure and strength.price is not None
+    return family.of_size(max(size if keeps_exact_size else rounded_up(size), LEAST_STEPS))
 
 
 def rounded_up(size: Fraction) -> Fraction:
-    """Round up to thirteen significant digits: a scale that prints."""
+    """Round a size up to thirteen significant digits, so that it prints exactly."""
     power = Fraction(10) ** (13 - math.ceil(math.log10(size)))
     return Fraction(math.ceil(size * power)) / power
 
 
 def rounded_down(size: Fraction) -> Fraction:
-    """Round down to thirteen significant digits: an ε that prints."""
+    """Round an ε down to thirteen significant digits, so that it prints exactly."""
     power = Fraction(10) ** (13 - math.ceil(math.log10(size)))
     return Fraction(math.floor(size * power)) / power

@@ -1,6 +1,6 @@
-"""A scale says how numbers that were drawn are read, now or years later: it is stored with them.
+"""Scales: how stored noisy integers are decoded, now or years later; they are stored with the numbers.
 
-The keys of an answer's groups are stored with it: every value once, and which group has which.
+The keys of an answer's groups are stored in the same place: every value once, and an index per group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sfumato.policy import Type, Value
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact, shown
 
-_READ: dict[Type, Any] = {
+_PARSERS: dict[Type, Any] = {
     Type.REAL: lambda written: exact(written, "key"),
     Type.DATE: dt.date.fromisoformat,
     Type.TIMESTAMP: dt.datetime.fromisoformat,
@@ -33,25 +33,23 @@ _READ: dict[Type, Any] = {
 @codec.value("key-column")
 @dataclass(frozen=True)
 class KeyColumn:
-    """A key column holds the values of one key, each once, in the order in which the groups first have them; None is
-    NULL.
-    """
+    """The distinct values of one key, in order of first appearance among the groups; None is NULL."""
 
     value_type: Type
     values: tuple[Value | None, ...]
 
     def __init__(self, value_type: Type | str, values: Sequence[Any]) -> None:
-        kind = Type.of(value_type)
-        read = _READ.get(kind)
-        found = values if read is None else [read(each) if isinstance(each, str) else each for each in values]
-        object.__setattr__(self, "value_type", kind)
-        object.__setattr__(self, "values", tuple(found))
+        column_type = Type.of(value_type)
+        parse = _PARSERS.get(column_type)
+        parsed = values if parse is None else [parse(value) if isinstance(value, str) else value for value in values]
+        object.__setattr__(self, "value_type", column_type)
+        object.__setattr__(self, "values", tuple(parsed))
 
 
 @codec.value("group-keys")
 @dataclass(frozen=True)
 class GroupKeys:
-    """Group keys are the keys of all groups in order: all combinations of the values, or those that ``codes`` list."""
+    """The keys of all groups in order: all combinations of the values, or those that ``codes`` list."""
 
     columns: tuple[KeyColumn, ...]
     codes: tuple[tuple[int, ...], ...] = ()
@@ -67,25 +65,30 @@ class GroupKeys:
 
     @classmethod
     def of(cls, groups: Sequence[GroupKey], types: Sequence[Type]) -> GroupKeys:
-        """Store the keys of these groups, in their order."""
+        """Encode the keys of these groups, in their order."""
         if not types:
             return cls((), count=len(groups))
-        listed = [list(map(operator.itemgetter(index), groups)) for index in range(len(types))]
-        distinct = [tuple(dict.fromkeys(column)) for column in listed]
-        columns = tuple(KeyColumn(kind, values) for kind, values in zip(types, distinct, strict=True))
+        key_lists = [list(map(operator.itemgetter(index), groups)) for index in range(len(types))]
+        distinct = [tuple(dict.fromkeys(column)) for column in key_lists]
+        columns = tuple(KeyColumn(key_type, values) for key_type, values in zip(types, distinct, strict=True))
         if math.prod(map(len, distinct)) == len(groups) and all(map(operator.eq, groups, itertools.product(*distinct))):
             return cls(columns)
-        places = [{value: index for index, value in enumerate(values)} for values in distinct]
-        return cls(columns, tuple(tuple(map(place.get, column)) for place, column in zip(places, listed, strict=True)))  # type: ignore[arg-type]
+        value_codes = [{value: index for index, value in enumerate(values)} for values in distinct]
+        codes = [
+            tuple(map(code_of.__getitem__, column)) for code_of, column in zip(value_codes, key_lists, strict=True)
+        ]
+        return cls(columns, tuple(codes))
 
     @property
     def groups(self) -> tuple[GroupKey, ...]:
-        """Give every group's key."""
+        """The key of every group."""
         values = [column.values for column in self.columns]
         if not self.codes:
             return tuple(itertools.product(*values)) * self.count
-        chosen = (map(known.__getitem__, codes) for known, codes in zip(values, self.codes, strict=True))
-        return tuple(zip(*chosen, strict=True))
+        key_columns = (
+            map(column_values.__getitem__, codes) for column_values, codes in zip(values, self.codes, strict=True)
+        )
+        return tuple(zip(*key_columns, strict=True))
 
 
 ONE_GROUP = GroupKeys(())
@@ -93,11 +96,11 @@ ONE_GROUP = GroupKeys(())
 
 
 class NoiseScale(Protocol):
-    """A scale says what the numbers of one measurement are worth and how far each may be from the exact one."""
+    """What one integer of a measurement is worth, and how far it may be from the exact value."""
 
     @property
     def unit_value(self) -> Fraction:
-        """Say what one whole number is worth."""
+        """The value of one integer step."""
         ...
 
     @property
@@ -107,38 +110,36 @@ class NoiseScale(Protocol):
 
     @property
     def labels(self) -> Sequence[Any] | None:
-        """Give what the numbers are the places of; None where they are numbers."""
+        """The values that the numbers index; None where they are numbers."""
         ...
 
     def width(self, confidence: Number, parts: int) -> float:
-        """Give the half-width within which all of so many numbers are with this confidence."""
+        """Return the half-width that covers ``parts`` numbers simultaneously with this confidence."""
         ...
 
     def sum_width(self, terms: int, confidence: Number, parts: int) -> float:
-        """Give the half-width for so many sums, of so many numbers each."""
+        """Return the half-width that covers ``parts`` sums of ``terms`` numbers each."""
         ...
 
     def rank(self, confidence: Number) -> float | None:
-        """Bound how many rows lie between a chosen number and what it stands for; None where nothing is chosen by
-        ranks.
-        """
+        """Bound the rank error of a selected number; None where nothing is selected by rank."""
         ...
 
     def words(self) -> str:
-        """Say in words what was drawn."""
+        """Describe the mechanism."""
         ...
 
 
 @codec.value("noisy-scale")
 @dataclass(frozen=True)
 class NoisyScale:
-    """These numbers are totals with noise."""
+    """The scale of totals with additive noise."""
 
     unit_value: Fraction
     mechanism: Additive
     columns: int = 1
     rounding: Fraction = Fraction(0)
-    """How far the total that the noise was added to may lie from the exact one."""
+    """The largest rounding error of the total before noise."""
     labels: ClassVar[None] = None
 
     def __post_init__(self) -> None:
@@ -165,7 +166,7 @@ class NoisyScale:
 @codec.value("named-scale")
 @dataclass(frozen=True)
 class NamedScale:
-    """These numbers are places among values of which the most frequent were chosen."""
+    """The scale of selected frequent values: numbers index the candidate values."""
 
     values: KeyColumn
     mechanism: FrequentValues
@@ -180,7 +181,7 @@ class NamedScale:
         return self.values.values
 
     def promise(self, confidence: Number) -> str:
-        """Say in words how good a choice is."""
+        """Describe how good a selection is."""
         return self.mechanism.promise(len(self.labels), confidence)
 
     def width(self, confidence: Number, parts: int) -> float:  # noqa: ARG002
@@ -199,8 +200,9 @@ class NamedScale:
 @codec.value("chosen-scale")
 @dataclass(frozen=True)
 class ChosenScale:
-    """These numbers were chosen by their ranks, and perhaps two more around each: how far each is from the exact one is
-    not known otherwise.
+    """The scale of numbers selected by rank, and perhaps two interval ends for each.
+
+    Their distance from the exact value is not known otherwise.
     """
 
     unit_value: Fraction
@@ -219,18 +221,20 @@ class ChosenScale:
         return 1 if self.ends is None else 3
 
     def width(self, confidence: Number, parts: int) -> float:
-        """Give 0 where the exact value lies on the right side of what was chosen, with this confidence."""
-        around = self.ends if self.probability not in (0, 1) else self.mechanism
-        enough = around is not None and abs(around.offset) >= around.rows_to_lean(confidence, parts)
-        return 0.0 if enough else float("inf")
+        """Return 0 where the exact value lies within the selected ends with this confidence, else infinity."""
+        end_mechanism = self.ends if self.probability not in (0, 1) else self.mechanism
+        is_covered = end_mechanism is not None and abs(end_mechanism.offset) >= end_mechanism.rows_to_lean(
+            confidence, parts
+        )
+        return 0.0 if is_covered else float("inf")
 
     def sum_width(self, terms: int, confidence: Number, parts: int) -> float:  # noqa: ARG002
         return float("inf")
 
     def rank(self, confidence: Number) -> float:
-        """Bound how many rows lie between the number and what it stands for."""
-        place = self.mechanism.probabilities.index(self.probability)
-        return float(abs(self.mechanism.offset) + math.ceil(self.mechanism.errors(confidence)[place]))
+        """Bound how many rows lie between the number and its exact quantile."""
+        index = self.mechanism.probabilities.index(self.probability)
+        return float(abs(self.mechanism.offset) + math.ceil(self.mechanism.errors(confidence)[index]))
 
     def words(self) -> str:
         if self.ends is None:
@@ -240,7 +244,7 @@ class ChosenScale:
 
 @dataclass(frozen=True)
 class CombinedScale:
-    """This scale is of two totals with independent noise of the same kind, put together, each times a number ≥ 0.
+    """The scale of a linear combination of two totals with independent noise of the same kind, with factors ≥ 0.
 
     With p ≥ q the noise p·X ± q·Y is (p − q)·X + q·(X ± Y), and X − Y has the law of X + Y because noise is symmetric.
     So it is within the half-widths of X and of the sum of both together, which fail half as often each. Where q = 0 or
@@ -258,19 +262,23 @@ class CombinedScale:
         return self.scale.unit_value
 
     def width(self, confidence: Number, parts: int) -> float:
-        """Give the half-width of the combination. A sum of noises fails with at most β(1 − β)/n among n statements, as
-        where sums are read beside single noises; a single noise is as likely to be wide as any other.
+        """Return the half-width of the combination.
+
+        A sum of noises fails with at most β(1 − β)/n among n statements, as where sums are read beside single noises; a
+        single noise is as likely to be wide as any other.
         """
         if not min(self.first, self.second):
             return float(max(self.first, self.second)) * self.scale.width(confidence, parts)
-        miss = 1 - exact(confidence, "confidence")
-        return self.sum_width(1, 1 - miss * (1 - miss), parts)
+        failure_probability = 1 - exact(confidence, "confidence")
+        return self.sum_width(1, 1 - failure_probability * (1 - failure_probability), parts)
 
     def sum_width(self, terms: int, confidence: Number, parts: int) -> float:
-        least, most = (float(each) for each in sorted((self.first, self.second)))
-        statements = parts * (1 if least in (0.0, most) else 2)
-        alone = 0.0 if least == most else (most - least) * self.scale.sum_width(terms, confidence, statements)
-        return alone + (least * self.scale.sum_width(2 * terms, confidence, statements) if least else 0.0)
+        smaller, larger = (float(factor) for factor in sorted((self.first, self.second)))
+        statements = parts * (1 if smaller in (0.0, larger) else 2)
+        single_width = (
+            0.0 if smaller == larger else (larger - smaller) * self.scale.sum_width(terms, confidence, statements)
+        )
+        return single_width + (smaller * self.scale.sum_width(2 * terms, confidence, statements) if smaller else 0.0)
 
     def rank(self, confidence: Number) -> float | None:  # noqa: ARG002
         return None

@@ -1,10 +1,8 @@
-"""Each measurement of a question gets its share of the price, for the least error of what is asked.
+"""Split the price of a question over its measurements, for the least relative error of its results.
 
-How far a result moves with one total is looked at where a group has many rows, whose values are spread evenly but not
-around the middle of their range, and where pairs of values are somewhat correlated: at such a point no moment is
-without effect. It is public, and so are the shares.
-
-One price is split over several noisy totals so that what is asked has the least error, in its own terms.
+The sensitivity of a result to one total is evaluated at a public point: a group of many rows, whose values are spread
+evenly but not around the middle of their range, and where pairs of values are somewhat correlated, so that no moment
+is without effect. The shares are therefore public, too.
 
 Total j moves by at most s_j with one unit, in the norm of its noise. With the share f_j of the price its noise has the
 size s_j·f_j^{−1/k}, in units of what the whole price gives to a total that moves by one: k = 1 for Laplace noise, whose
@@ -40,57 +38,62 @@ from sfumato.plan.sharing import Made
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.parts.question_parts import Family, NoisyTotals, QuestionPart
 
-_FINEST = 2**24
-"""Shares are whole parts of a whole: the largest has so many,"""
-_LEAST = 2**14
+_MAX_UNITS = 2**24
+"""Shares are whole multiples of a unit: the largest has so many,"""
+_MIN_UNITS = 2**14
 """and the smallest at least so many: for a thousandth, a total that hardly matters has noise that can be drawn."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A wanted result says which totals it reads, and how far it moves when one of them does."""
+    """A wanted result: the totals it reads, and its sensitivity to each of them."""
 
     effects: Mapping[int, float]
-    """For the place of each total that is read, how far the result moves when the total moves by one."""
+    """By the index of each total that is read, how far the result moves when the total moves by one."""
     weight: Fraction = field(default=Fraction(1))
     """How much its error counts."""
 
     def __init__(self, effects: Mapping[int, float], weight: Number = 1) -> None:
         object.__setattr__(self, "effects", dict(effects))
         object.__setattr__(self, "weight", exact(weight, "weight", POSITIVE))
-        if not self.effects or not all(0 <= each < math.inf for each in self.effects.values()):
+        if not self.effects or not all(0 <= effect < math.inf for effect in self.effects.values()):
             raise InvalidParameter("effects", self.effects, "finite numbers of at least 0, one for each total")
 
 
 def split(sizes: Sequence[float], wanted: Sequence[Wanted], order: int) -> tuple[Fraction, ...]:
-    """Give each total its share of the price, so that the wanted results have the least error; they add up to one.
+    """Split the price over totals for the least weighted relative error of the results; shares sum to one.
 
-    ``sizes`` are how far one unit moves each total, and ``order`` is the norm of the noise: 1 or 2.
+    ``sizes`` are the sensitivities of the totals, and ``order`` is the norm of the noise: 1 or 2.
     """
     costs = [0.0] * len(sizes)
     for result in wanted:
-        unit = _alone(sizes, result, order)
+        alone_error = _optimum_alone(sizes, result, order)
         for total, effect in result.effects.items():
-            costs[total] += float(result.weight) * effect * sizes[total] / unit if unit else 0.0
-    parts = [cost ** (order / (order + 1)) for cost in costs]
-    most = max(parts)
-    whole = [max(_LEAST, round(_FINEST * part / most)) if most else 1 for part in parts]
-    return tuple(Fraction(each, sum(whole)) for each in whole)
+            costs[total] += float(result.weight) * effect * sizes[total] / alone_error if alone_error else 0.0
+    optimal_shares = [cost ** (order / (order + 1)) for cost in costs]
+    largest = max(optimal_shares)
+    share_units = [
+        max(_MIN_UNITS, round(_MAX_UNITS * optimal_share / largest)) if largest else 1
+        for optimal_share in optimal_shares
+    ]
+    return tuple(Fraction(units, sum(share_units)) for units in share_units)
 
 
 def even(count: int) -> tuple[Fraction, ...]:
-    """Give every total the same share."""
+    """Return equal shares."""
     return (Fraction(1, count),) * count
 
 
 def times_alone(sizes: Sequence[float], result: Wanted, shares: Sequence[Fraction], order: int) -> float:
-    """Say how many times as wrong a result is with these shares as it would be alone at the whole price."""
-    unit = _alone(sizes, result, order)
-    found = sum(effect * sizes[each] / float(shares[each]) ** (1 / order) for each, effect in result.effects.items())
-    return found / unit if unit else 1.0
+    """Return the ratio of a result's error with these shares to its error alone at the whole price."""
+    alone_error = _optimum_alone(sizes, result, order)
+    shared_error = sum(
+        effect * sizes[total] / float(shares[total]) ** (1 / order) for total, effect in result.effects.items()
+    )
+    return shared_error / alone_error if alone_error else 1.0
 
 
-def _alone(sizes: Sequence[float], result: Wanted, order: int) -> float:
+def _optimum_alone(sizes: Sequence[float], result: Wanted, order: int) -> float:
     power = order / (order + 1)
     return math.fsum((effect * sizes[total]) ** power for total, effect in result.effects.items()) ** (1 / power)
 
@@ -104,7 +107,7 @@ _TILT = Fraction(1, 4)
 
 @dataclass(frozen=True)
 class WeightedRequest:
-    """This is what is asked, each with a weight: how much its error counts."""
+    """The requested results, each with the weight of its error."""
 
     made: tuple[Made, ...]
     weights: tuple[Fraction, ...]
@@ -112,7 +115,7 @@ class WeightedRequest:
 
 @dataclass(frozen=True)
 class PriceSplit:
-    """A split says which share of the price every measurement of every part has, and how wrong each result then is."""
+    """The share of every measurement of every part, and the resulting relative errors."""
 
     shares: tuple[tuple[Fraction, ...], ...]
     times: tuple[float, ...] = ()
@@ -122,26 +125,27 @@ class PriceSplit:
 
     @property
     def even(self) -> bool:
-        """Tell whether all shares are equal."""
-        return len({each for part in self.shares for each in part}) <= 1
+        """Return whether all shares are equal."""
+        return len({share for part in self.shares for share in part}) <= 1
 
 
 def shared_out(parts: Sequence[QuestionPart], asked: WeightedRequest | None, family: Family) -> PriceSplit:
-    """Split a price over all measurements of these parts; evenly where it is not said what is made of them."""
-    counts = [each.shares for each in parts]
+    """Split a price over all measurements of these parts; evenly where no results are given."""
+    counts = [part.shares for part in parts]
     if asked is None:
         return PriceSplit(_by_part(even(sum(counts)), counts))
     totals = parts[0]
     assert isinstance(totals, NoisyTotals)
-    sizes = [float(family.norm(each.sensitivity) * each.unit_value) for each in totals.bounded.noised]
+    sizes = [float(family.norm(scaled.sensitivity) * scaled.unit_value) for scaled in totals.bounded.noised]
     sizes += [1.0] * (sum(counts) - len(sizes))  # choices err in inverse proportion to their share
-    wanted = [_wanted(each, weight, parts) for each, weight in zip(asked.made, asked.weights, strict=True)]
-    found = split(sizes, [*wanted, *_selection(totals)], family.order)
-    same = even(len(sizes))
+    wanted = [_wanted_result(result, weight, parts) for result, weight in zip(asked.made, asked.weights, strict=True)]
+    shares = split(sizes, [*wanted, *_selection(totals)], family.order)
+    even_shares = even(len(sizes))
     times, evenly = (
-        tuple(times_alone(sizes, each, shares, family.order) for each in wanted) for shares in (found, same)
+        tuple(times_alone(sizes, result, candidate_shares, family.order) for result in wanted)
+        for candidate_shares in (shares, even_shares)
     )
-    return PriceSplit(_by_part(found, counts), times, evenly)
+    return PriceSplit(_by_part(shares, counts), times, evenly)
 
 
 def _by_part(shares: Sequence[Fraction], counts: Sequence[int]) -> tuple[tuple[Fraction, ...], ...]:
@@ -149,53 +153,56 @@ def _by_part(shares: Sequence[Fraction], counts: Sequence[int]) -> tuple[tuple[F
     return tuple(tuple(shares[start : start + count]) for start, count in zip(starts, counts, strict=True))
 
 
-def _wanted(made: Made, weight: Fraction, parts: Sequence[QuestionPart]) -> Wanted:
-    """Say which measurements a result reads. What reads one alone is as wrong as that is, whatever its terms."""
-    own, totals = parts[made.part], parts[0]
-    if not isinstance(own, NoisyTotals):
-        start, (place,) = sum(each.shares for each in parts[: made.part]), made.measures
-        return Wanted({start + own.share_of(place): 1.0}, weight)
+def _wanted_result(made: Made, weight: Fraction, parts: Sequence[QuestionPart]) -> Wanted:
+    """Return the measurements that a result reads, with its effects. A result of one total has effect 1."""
+    part, totals = parts[made.part], parts[0]
+    if not isinstance(part, NoisyTotals):
+        first_share, (index,) = sum(earlier.shares for earlier in parts[: made.part]), made.measures
+        return Wanted({first_share + part.share_of(index): 1.0}, weight)
     assert isinstance(totals, NoisyTotals)
     if len(made.measures) == 1:
         return Wanted({made.measures[0]: 1.0}, weight)
-    read = [totals.bounded.measures[place] for place in made.measures]
-    estimator: Any = made.asked.estimator(*read)  # a frozen value
-    moved = _effects(estimator, tuple(map(_supposed, read)), tuple(map(_moving, read)))
-    return Wanted(dict(zip(made.measures, moved, strict=True)), weight)
+    measures = [totals.bounded.measures[index] for index in made.measures]
+    estimator: Any = made.asked.estimator(*measures)  # a frozen value
+    effects = _effects(estimator, tuple(map(_reference_totals, measures)), tuple(map(_reference_noise, measures)))
+    return Wanted(dict(zip(made.measures, effects, strict=True)), weight)
 
 
 def _selection(totals: NoisyTotals) -> list[Wanted]:
-    """The choice of groups counts as one result more."""
+    """Return the discovery of groups as one more result, where groups are discovered."""
     return [Wanted({len(totals.bounded.noised): 1.0})] if totals.bounded.finds else []
 
 
-def _supposed(scaled: ScaledMeasure) -> tuple[Fraction, ...]:
-    """Give the totals of many rows."""
-    totals = [_ROWS * each for each in scaled.middle]
+def _reference_totals(scaled: ScaledMeasure) -> tuple[Fraction, ...]:
+    """Return the totals of the reference group."""
+    totals = [_ROWS * middle for middle in scaled.middle]
     if len(totals) == 1:
         return tuple(totals)
     above, below = totals
     return above * (1 + _TILT), below * (1 - _TILT)
 
 
-def _moving(scaled: ScaledMeasure) -> Fraction:
-    """Give a little noise, in the measure's own terms."""
+def _reference_noise(scaled: ScaledMeasure) -> Fraction:
+    """Return a small noise, in the measure's own unit."""
     return Fraction(_NOISE) * _ROWS * scaled.size * scaled.step
 
 
 @lru_cache(maxsize=1024)
 def _effects(
-    estimator: Estimator, supposed: tuple[tuple[Fraction, ...], ...], moving: tuple[Fraction, ...]
+    estimator: Estimator, reference_totals: tuple[tuple[Fraction, ...], ...], reference_noise: tuple[Fraction, ...]
 ) -> tuple[float, ...]:
-    """Find how far a result moves when the totals of one measure do, for each of its measures."""
-    columns = [np.array([float(total)]) for each in supposed for total in each]
-    owners = [place for place, each in enumerate(supposed) for _ in each]
+    """Compute numerically how far a result moves with the totals of each of its measures."""
+    columns = [np.array([float(total)]) for totals in reference_totals for total in totals]
+    measure_of_column = [measure_index for measure_index, totals in enumerate(reference_totals) for _ in totals]
 
-    def reach(moved: int | None) -> float:
-        widths: list[float | Floats] = [float(moving[place]) if place == moved else 0.0 for place in owners]
-        found = estimator.estimate(columns, widths)
-        return float(found.high[0] - found.low[0]) / 2
+    def reach(moved_measure: int | None) -> float:
+        widths: list[float | Floats] = [
+            float(reference_noise[measure_index]) if measure_index == moved_measure else 0.0
+            for measure_index in measure_of_column
+        ]
+        estimate = estimator.estimate(columns, widths)
+        return float(estimate.high[0] - estimate.low[0]) / 2
 
-    least = reach(None)
-    found = [(reach(place) - least) / float(each) for place, each in enumerate(moving)]
-    return tuple(max(each, 0.0) if np.isfinite(each) else 0.0 for each in found)
+    baseline = reach(None)
+    effects = [(reach(index) - baseline) / float(noise) for index, noise in enumerate(reference_noise)]
+    return tuple(max(effect, 0.0) if np.isfinite(effect) else 0.0 for effect in effects)
