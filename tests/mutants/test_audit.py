@@ -170,10 +170,7 @@ MUTANTS = (
         "audit.invented_tables:_shapes",
         "_Shape('one row more than the limit', rows + 1)",
         "_Shape('one row more than the limit', rows)",
-        (
-            ""
-            "audit/invented_tables/test_neighbouring_tables.py::test_units_are_at_every_limit_and_one_below_and_one_beyond",
-        ),
+        ("audit/test_neighbouring_tables.py::test_units_are_at_every_limit_and_one_below_and_one_beyond",),
     ),
     Mutant(
         "replaced units are compared with nobody alone",

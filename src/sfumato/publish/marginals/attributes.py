@@ -71,7 +71,7 @@ Cell = ListedCell | RangeCell | Other
 class Attribute:
     """An attribute says which cells a column has, in order, and how they are joined to coarser ones.
 
-    >>> Attribute("sex", "text", (Listed("f"), Listed("m"), Other())).size
+    >>> Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), Other())).size
     3
     """
 
@@ -123,7 +123,7 @@ Attributes = tuple[Attribute, ...]
 def branched(attribute: Attribute, branching: int) -> Attribute:
     """Join neighbouring cells by so many, and these again, until so many are left: levels that suit sums over ranges.
 
-    >>> years = Attribute("year", "integer", (*map(Listed, range(6)), Other()))
+    >>> years = Attribute("year", "integer", (*map(ListedCell, range(6)), Other()))
     >>> branched(years, 2).levels
     ((0, 0, 1, 1, 2, 2, 3), (0, 0, 0, 0, 1, 1, 2))
     """

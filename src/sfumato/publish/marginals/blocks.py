@@ -164,8 +164,8 @@ def _whole_change(count: int, largest: int, total: int, squares: int, neighbours
 def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, grid: int = 1) -> Integers:
     """Compute g·M_B·m_B from the marginal over the block's attributes, exactly, axis by axis.
 
-    >>> from sfumato.publish.marginals.attributes import Attribute, Listed, Other
-    >>> sex = Attribute("sex", "text", (Listed("f"), Listed("m"), Other()))
+    >>> from sfumato.publish.marginals.attributes import Attribute, ListedCell, Other
+    >>> sex = Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), Other()))
     >>> scaled_residual(np.array([5, 2, 0]), ((0, 1),), (sex,)).tolist()
     [8, -1, -7]
     """

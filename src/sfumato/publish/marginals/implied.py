@@ -59,7 +59,7 @@ def implied(
     ``impossible`` are pairs that are declared to have no rows: where one alone is left, it is certain without counts.
 
     >>> from sfumato.publish.marginals.attributes import Other
-    >>> city = Attribute("city", "text", (Listed("Lyon"), Listed("Kyoto"), Other()))
+    >>> city = Attribute("city", "text", (ListedCell("Lyon"), ListedCell("Kyoto"), Other()))
     >>> implied(np.array([[90.2, -3.0], [1.5, 2.1], [4.0, 4.0]]), city, widths=10.0).certain.tolist()
     [True, False, False]
     """

@@ -94,7 +94,7 @@ class MarginalWorkload:
     def ways(cls, columns: int, ways: int, *, fewer: bool = False) -> MarginalWorkload:
         """Take all sets of ``ways`` of the columns; with ``fewer`` also those of fewer, but for none.
 
-        >>> Workload.ways(3, 2).sets
+        >>> MarginalWorkload.ways(3, 2).sets
         ((0, 1), (0, 2), (1, 2))
         """
         if not 1 <= whole(ways, "ways") <= columns:
