@@ -20,6 +20,7 @@ import pytest
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import total_lowering
+from sfumato.engine.lowering.cell_lowering import _nearest
 from sfumato.engine.lowering.relational import (
     CleanTable,
     Constant,
@@ -30,7 +31,6 @@ from sfumato.engine.lowering.relational import (
     Wide,
     apply,
 )
-from sfumato.engine.lowering.total_lowering import _nearest
 from sfumato.engine.lowering.unit_lowering import wide
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator

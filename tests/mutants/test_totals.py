@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "codes are ordered as their texts are declared",
         Kind.KEYS,
-        "engine.lowering.total_lowering:_encode_keys",
+        "engine.lowering.cell_lowering:encode_keys",
         "tuple(sorted(map(str, key.domain.values)))",
         "tuple(map(str, key.domain.values))",
         ("engine/test_totals.py::test_codes_are_ordered_as_their_texts_are",),

@@ -35,9 +35,10 @@ from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.implied import ImpliedCells, implied
 from sfumato.publish.marginals.measuring import Published, Several, shapes_of
 from sfumato.publish.marginals.planning import Plan
-from sfumato.release.answers.answer import MEASURED, Answer, free
+from sfumato.release.answers.answer import MEASURED, Answer
 from sfumato.release.answers.answer_pictures import foot, notes
 from sfumato.release.answers.receipts import INVENTED, Receipt
+from sfumato.release.answers.stacked_answers import free
 from sfumato.release.prices import Price
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ import pytest
 
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Type
-from sfumato.release.answers import answer as answers
-from sfumato.release.answers.answer import Answer, stacked
+from sfumato.release.answers import stacked_answers
+from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import Receipt
+from sfumato.release.answers.stacked_answers import stacked
 
 RECEIPT = Receipt(
     *("SELECT", "person", "add-remove", "ε = 1", "clinic", (), "", "", (), "", "", "", 7, "", "2026-11-16T00:00:00"),
@@ -64,7 +65,7 @@ def test_two_questions_never_share_a_column_by_their_names_alone() -> None:
 
 
 def test_more_cells_than_a_table_may_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "MOST_CELLS", 4)
+    monkeypatch.setattr(stacked_answers, "MOST_CELLS", 4)
     two = [answer({each: Type.INTEGER}, (1,), (2,)) for each in "ab"]
     with pytest.raises(InvalidParameter, match="8 cells"):
         stacked(["x", "y"], two, RECEIPT, ())

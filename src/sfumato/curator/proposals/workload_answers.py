@@ -13,9 +13,10 @@ from sfumato.notebook_html import paragraph, preformatted
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import codec
-from sfumato.release.answers.answer import Answer, as_table, stacked
+from sfumato.release.answers.answer import Answer, as_table
 from sfumato.release.answers.answer_pictures import foot, notes
 from sfumato.release.answers.receipts import Receipt
+from sfumato.release.answers.stacked_answers import stacked
 from sfumato.untrusted import printable
 
 

@@ -22,11 +22,13 @@ from sfumato.engine.lowering.relational import (
     Scalar,
     ScalarFunction,
     Select,
+    StagedSelect,
+    Wide,
     apply,
     whole,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering, present
-from sfumato.engine.lowering.unit_lowering import steps
+from sfumato.engine.lowering.unit_lowering import clamped, steps, wide
 from sfumato.plan.aggregates.measures import Contribution
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
@@ -232,3 +234,55 @@ def _lower_contribution(contribution: Contribution, tests: list[Scalar], lowerin
         else steps_of_value
     )
     return apply(ScalarFunction.CASE, every([*tests, present(value)]), mirrored_steps, whole(0))
+
+
+_BEYOND_TOTALS = 2**104
+"""More than 2^62 of the largest units, where totals are clamped anyway; Spark divides numbers up to 10^32 exactly."""
+
+
+def round_totals(bounded: BoundedPlan, rows: CountedRows, totals: StagedSelect) -> StagedSelect:
+    """Round each total released in several steps to the nearest unit, halves up: one that moves by whole units moves by
+    as many (``bounding``, rounded totals).
+    """
+    units = [1 << max(0, -each.bits) for each in bounded.measures for _ in range(each.coordinates)]
+    if max(units) == 1:
+        return totals
+    coordinates = zip(rows.values, units, strict=True)
+    rounded = tuple(
+        (name, Reference(name) if unit == 1 else _nearest(Reference(name), unit)) for name, unit in coordinates
+    )
+    return replace(totals, result=Select((*same(rows.keys), *rounded), totals.result))
+
+
+def _nearest(total: Scalar, unit: int) -> Scalar:
+    """Compute ⌊total/unit + 1/2⌋: division rounds down where the dividend is not negative."""
+    clamped_total = clamped(
+        wide(total), Constant(-_BEYOND_TOTALS, Wide.INTEGER), Constant(_BEYOND_TOTALS, Wide.INTEGER)
+    )
+    shifted = apply(ScalarFunction.ADD, clamped_total, Constant(_BEYOND_TOTALS + unit // 2, Wide.INTEGER))
+    quotient = apply(ScalarFunction.DIVIDE_WIDE, shifted, Constant(unit, Wide.INTEGER))
+    return apply(ScalarFunction.SUBTRACT, quotient, Constant(_BEYOND_TOTALS // unit, Wide.INTEGER))
+
+
+_MAX_CODES = 256
+"""A key of more texts than these is grouped by as it is: its list would be longer than what it saves."""
+
+
+def encode_keys(bounded: BoundedPlan, rows: CountedRows) -> CountedRows:
+    """Encode the keys that are one of a few public texts: they are hashed and stored several times."""
+    codes = {
+        name: tuple(sorted(map(str, key.domain.values)))  # so that codes are ordered as their texts are
+        for name, key in zip(rows.keys, bounded.plan.keys, strict=True)
+        if key.domain.type is Type.TEXT and key.domain.values and len(key.domain.values) <= _MAX_CODES
+    }
+    columns = tuple(
+        (name, apply(ScalarFunction.CODE, scalar, detail=codes[name]) if name in codes else scalar)
+        for name, scalar in rows.select.columns
+    )
+    return replace(rows, select=replace(rows.select, columns=columns), coded=frozenset(codes))
+
+
+def decode_keys(rows: CountedRows, statement: StagedSelect) -> StagedSelect:
+    if not rows.coded:
+        return statement
+    return replace(statement, result=Select((*rows.text_keys, *same(rows.values)), statement.result))

@@ -14,7 +14,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sfumato.engine.lowering.cell_lowering import CountedRows, by_cells, computed_once, counted_rows, unvalued, valued
+from sfumato.engine.lowering.cell_lowering import (
+    CountedRows,
+    by_cells,
+    computed_once,
+    counted_rows,
+    decode_keys,
+    encode_keys,
+    round_totals,
+    unvalued,
+    valued,
+)
 from sfumato.engine.lowering.relation_lowering import (
     Columns,
     RelationLowering,
@@ -61,10 +71,6 @@ from sfumato.policy.values import MOST_ROWS
 
 _MAX_UNIT_TOTAL = 2**61
 """A unit's total is clamped here before it is scaled: two of them together fit 64 bits."""
-_BEYOND_TOTALS = 2**104
-"""More than 2^62 of the largest units, where totals are clamped anyway; Spark divides numbers up to 10^32 exactly."""
-_MAX_CODES = 256
-"""A key of more texts than these is grouped by as it is: its list would be longer than what it saves."""
 
 
 def statement(bounded: BoundedPlan, key: int, *, by_pair: bool = True) -> StagedSelect:
@@ -80,31 +86,7 @@ def statement(bounded: BoundedPlan, key: int, *, by_pair: bool = True) -> Staged
 def _lower_totals(
     bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering, key: int, *, by_pair: bool = False
 ) -> StagedSelect:
-    return _round_totals(bounded, rows, _add_within_limits(bounded, rows, relations, key, by_pair=by_pair))
-
-
-def _round_totals(bounded: BoundedPlan, rows: CountedRows, totals: StagedSelect) -> StagedSelect:
-    """Round each total released in several steps to the nearest unit, halves up: one that moves by whole units moves by
-    as many (``bounding``, rounded totals).
-    """
-    units = [1 << max(0, -each.bits) for each in bounded.measures for _ in range(each.coordinates)]
-    if max(units) == 1:
-        return totals
-    coordinates = zip(rows.values, units, strict=True)
-    rounded = tuple(
-        (name, Reference(name) if unit == 1 else _nearest(Reference(name), unit)) for name, unit in coordinates
-    )
-    return replace(totals, result=Select((*same(rows.keys), *rounded), totals.result))
-
-
-def _nearest(total: Scalar, unit: int) -> Scalar:
-    """Compute ⌊total/unit + 1/2⌋: division rounds down where the dividend is not negative."""
-    clamped_total = clamped(
-        wide(total), Constant(-_BEYOND_TOTALS, Wide.INTEGER), Constant(_BEYOND_TOTALS, Wide.INTEGER)
-    )
-    shifted = apply(ScalarFunction.ADD, clamped_total, Constant(_BEYOND_TOTALS + unit // 2, Wide.INTEGER))
-    quotient = apply(ScalarFunction.DIVIDE_WIDE, shifted, Constant(unit, Wide.INTEGER))
-    return apply(ScalarFunction.SUBTRACT, quotient, Constant(_BEYOND_TOTALS // unit, Wide.INTEGER))
+    return round_totals(bounded, rows, _add_within_limits(bounded, rows, relations, key, by_pair=by_pair))
 
 
 def _add_within_limits(
@@ -115,12 +97,12 @@ def _add_within_limits(
         return _unbounded_totals(rows)
     if _is_within_limits(bounded):
         return StagedSelect((), _uncorrected_totals(bounded, rows))
-    coded = computed_once(bounded, _encode_keys(bounded, rows), relations)
+    coded = computed_once(bounded, encode_keys(bounded, rows), relations)
     if bounded.strategy is Strategy.SAMPLE:
-        return _decode_keys(coded, _sample(bounded, coded, key))
+        return decode_keys(coded, _sample(bounded, coded, key))
     if bounded.strategy is Strategy.REWEIGHT:
-        return _decode_keys(coded, _reweight_rows(bounded, coded))
-    return _decode_keys(coded, _clip_pairs(bounded, coded) if by_pair and coded.keys else _clip(bounded, coded))
+        return decode_keys(coded, _reweight_rows(bounded, coded))
+    return decode_keys(coded, _clip_pairs(bounded, coded) if by_pair and coded.keys else _clip(bounded, coded))
 
 
 def found(reading: FoundTotals, key: int) -> StagedSelect:
@@ -133,7 +115,7 @@ def found(reading: FoundTotals, key: int) -> StagedSelect:
     rows = counted_rows(bounded, relations)
     if reading.others and bounded.strategy is Strategy.SAMPLE:
         sampled_rows = computed_once(bounded, rows, relations)
-        totals = _round_totals(
+        totals = round_totals(
             bounded,
             sampled_rows,
             _sample_discovered(bounded, sampled_rows, [f"k{index}" for index in reading.found], key),
@@ -160,7 +142,7 @@ def values(reading: ValueCounts, key: int) -> StagedSelect:
     Of units beyond a limit only the sampled rows count; limits are those of the groups, whatever the values are.
     """
     bounded, relations = reading.bounded, RelationLowering(key)
-    rows = _encode_keys(bounded, counted_rows(bounded, relations))
+    rows = encode_keys(bounded, counted_rows(bounded, relations))
     value_name, presence_name = rows.values
     is_present = (
         () if presence_name in rows.ones else (apply(ScalarFunction.EQUAL, Reference(presence_name), whole(1)),)
@@ -613,26 +595,6 @@ def _scale_to(value: Scalar, bound: int, size: Scalar) -> Scalar:
 
 
 # Codes
-
-
-def _encode_keys(bounded: BoundedPlan, rows: CountedRows) -> CountedRows:
-    """Encode the keys that are one of a few public texts: they are hashed and stored several times."""
-    codes = {
-        name: tuple(sorted(map(str, key.domain.values)))  # so that codes are ordered as their texts are
-        for name, key in zip(rows.keys, bounded.plan.keys, strict=True)
-        if key.domain.type is Type.TEXT and key.domain.values and len(key.domain.values) <= _MAX_CODES
-    }
-    columns = tuple(
-        (name, apply(ScalarFunction.CODE, scalar, detail=codes[name]) if name in codes else scalar)
-        for name, scalar in rows.select.columns
-    )
-    return replace(rows, select=replace(rows.select, columns=columns), coded=frozenset(codes))
-
-
-def _decode_keys(rows: CountedRows, statement: StagedSelect) -> StagedSelect:
-    if not rows.coded:
-        return statement
-    return replace(statement, result=Select((*rows.text_keys, *same(rows.values)), statement.result))
 
 
 # Samples
