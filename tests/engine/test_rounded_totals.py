@@ -19,7 +19,7 @@ import pytest
 
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering import total_lowering
+from sfumato.engine.lowering import cell_lowering
 from sfumato.engine.lowering.cell_lowering import _nearest
 from sfumato.engine.lowering.relational import (
     CleanTable,
@@ -180,7 +180,7 @@ def test_broken_twins_are_caught(twin: str, monkeypatch: pytest.MonkeyPatch) -> 
     if twin == "no remainders":
         monkeypatch.setattr(bounding, "_rounded", _without_remainders)
     else:
-        monkeypatch.setattr(total_lowering, "_nearest", _away_in_the_engine)
+        monkeypatch.setattr(cell_lowering, "_nearest", _away_in_the_engine)
     engine, worlds = _engine(False, 16), _worlds(False, 16)
     caught = False
     for bounded in _bounded(engine, "SUM"):
