@@ -512,3 +512,17 @@ def test_what_names_no_question_or_no_data_finds_nothing_inside_the_charge_eithe
     found = again.begin()
     assert found is not None
     assert found.body == "known"
+
+
+def test_answers_are_found_up_to_the_line_that_is_named_and_not_after(ledger: sf.Ledger) -> None:
+    clinic = account(ledger)
+    ends = []
+    for body in ("first", "second"):
+        assert ask(clinic, body, pause=0, fresh=True) == (False, body)
+        ends.append(max(line.number for line in ledger.lines()))
+    for until, body in ((ends[0] - 1, None), (ends[0], "first"), (ends[1] - 1, "first"), (ends[1], "second")):
+        view = clinic.limited(clinic.limit, until)
+        stored = view.stored(plan="p", data="v", accuracy={"n": 5})
+        assert (None if stored is None else stored.body) == body
+        if body is not None:
+            assert ask(view, "new", pause=0) == (True, body)
