@@ -107,6 +107,21 @@ def test_a_renamed_class_and_a_new_optional_field_change_no_written_text(
     assert codec.dumps(Renamed(3)) == written
 
 
+def test_a_renamed_field_keeps_its_written_name() -> None:
+    @codec.value("test-renamed-field")
+    @dataclass(frozen=True)
+    class Renamed:
+        row_count: int = field(metadata=codec.stored_name("rows"))
+        after: int = 0
+
+    written = codec.dumps(Renamed(3, 4))
+    assert written == '{"after":4,"kind":"test-renamed-field/1","rows":3}'
+    assert codec.loads(written) == Renamed(3, 4)
+    for text in (written.replace("rows", "row_count"), written[:-1] + ',"row_count":3}'):
+        with pytest.raises(sf.InvalidParameter, match="rows, after"):
+            codec.loads(text)
+
+
 def test_only_a_field_with_its_very_default_is_left_out() -> None:
     @codec.value("test-default")
     @dataclass(frozen=True)

@@ -10,6 +10,8 @@ A field may be a mapping from names or whole numbers to plain values: ``field(me
 written as an object without a kind, whose names are anything at all, ``kind`` too; objects inside it are mappings
 again. Whole numbers become names on the way, and the constructor makes them numbers again.
 
+A field that is renamed keeps its name in written texts: ``field(metadata=codec.stored_name("before"))``.
+
 A value's constructor accepts its own fields as they are written, so decoding is validation: a hostile text raises
 ``InvalidParameter``.
 
@@ -45,6 +47,7 @@ MAPPING: Mapping[str, Any] = MappingProxyType({"sfumato-mapping": True})
 """The metadata of a dataclass field that is a mapping to plain values."""
 WRITER = "sfumato-writer"
 """The key, in the metadata of a field that has a written form of its own, of the function that writes it."""
+_STORED_NAME = "sfumato-stored-name"
 
 _class_by_kind: dict[str, type] = {}
 _kind_by_class: dict[type, str] = {}
@@ -76,6 +79,16 @@ def written_as(tag: str, version: int = 1) -> Callable[[_V], _V]:
         return cls
 
     return register
+
+
+def stored_name(name: str) -> Mapping[str, Any]:
+    """Return the metadata of a dataclass field that is written under another name than its own."""
+    return MappingProxyType({_STORED_NAME: name})
+
+
+def field_name(field: dataclasses.Field[Any]) -> str:
+    """Return the name under which a field is written."""
+    return str(field.metadata.get(_STORED_NAME, field.name))
 
 
 def written_class(cls: type) -> type:
@@ -206,12 +219,18 @@ def _encode(item: object) -> Any:
     if type(item) in _kind_by_class and dataclasses.is_dataclass(item):
         fields = ((f, getattr(item, f.name)) for f in dataclasses.fields(item) if f.init)
         encoded = {
-            f.name: _encode_mapping(field_value) if _is_mapping(f) else f.metadata.get(WRITER, _encode)(field_value)
+            field_name(f): _encode_mapping(field_value)
+            if _is_mapping(f)
+            else f.metadata.get(WRITER, _encode)(field_value)
             for f, field_value in fields
             if not _is_default(f, field_value)
         }
         return dict(sorted({"kind": _kind_by_class[type(item)], **encoded}.items()))
     raise InvalidParameter("item", item, "one of our frozen values")
+
+
+def _encode_field(field: dataclasses.Field[Any], content: object) -> Any:
+    return _encode_mapping(content) if _is_mapping(field) else field.metadata.get(WRITER, _encode)(content)
 
 
 def _encode_float(number: float) -> float | str:
@@ -264,18 +283,22 @@ def _decode(data: Any) -> Any:
     cls = _class_of_kind(kind)
     if cls is None:
         raise InvalidParameter("kind", kind, "one of " + ", ".join(sorted(_class_by_kind)))
-    decoders = {f.name: _decode_mapping if _is_mapping(f) else _decode for f in dataclasses.fields(cls) if f.init}
-    refusal = InvalidParameter(str(kind), sorted(fields), "an object with the fields " + ", ".join(decoders))
-    if not set(fields) <= set(decoders):
+    written = {field_name(field): field for field in dataclasses.fields(cls) if field.init}
+    refusal = InvalidParameter(str(kind), sorted(fields), "an object with the fields " + ", ".join(written))
+    if not set(fields) <= set(written):
         raise refusal
     try:
-        decoded = cls(**{name: decoders[name](written_field) for name, written_field in fields.items()})
+        decoded = cls(**{written[name].name: _decode_field(written[name], fields[name]) for name in fields})
     except InvalidParameter:
         raise
     except UNFORESEEN as error:  # a field without a default is missing, or has a shape the constructor cannot take
         raise refusal from error
     _check_nested_values(decoded)
     return decoded
+
+
+def _decode_field(field: dataclasses.Field[Any], data: Any) -> Any:
+    return _decode_mapping(data) if _is_mapping(field) else _decode(data)
 
 
 def _check_nested_values(item: Any) -> None:

@@ -1,0 +1,90 @@
+"""What an earlier version wrote is read, means the same, and is not paid for twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sfumato as sf
+from compatibility import workspace
+from compatibility.workspace import substance
+from sfumato.curator.release_kinds import all_kinds
+from sfumato.privacy import codec
+from sfumato.reports import verify_bundle
+from sfumato.reports.verifying_bundles import read
+
+BOUGHT_ANEW = {"mwem", "synthesis", "session"}
+"""Releases of several steps are not stored as one answer."""
+
+
+def kept(file: str) -> Any:
+    return json.loads((workspace.KEPT / f"{file}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return workspace.copied_workspace(tmp_path_factory.mktemp("kept"))
+
+
+@pytest.fixture(scope="module")
+def curators(copy: Path) -> Iterator[tuple[sf.Curator, sf.Curator]]:
+    with workspace.curators(copy) as opened:
+        yield opened
+
+
+def test_every_bought_answer_is_free_and_the_same(curators: tuple[sf.Curator, sf.Curator]) -> None:
+    lines = [len(list(curator.history())) for curator in curators]
+    for name, buy in workspace.proposals(*curators).items():
+        if name not in BOUGHT_ANEW:
+            assert substance(workspace.written_form(buy())) == substance(kept("answers")[name]), name
+    assert [len(list(curator.history())) for curator in curators] == lines
+
+
+def test_an_answer_of_every_kind_is_kept() -> None:
+    answered = {json.loads(text)["kind"] for text in kept("answers").values()}
+    kinds = {codec.kind(kind.answer_class()) for kind in all_kinds().values() if _is_stored(kind.answer_class())}
+    assert kinds <= answered
+
+
+def _is_stored(answer: type) -> bool:
+    return answer in codec.values()
+
+
+def test_bodies_of_every_kind_propose_the_same_release(curators: tuple[sf.Curator, sf.Curator]) -> None:
+    served = {kind.name for kind in all_kinds().values() if "rest" not in kind.skins}
+    assert served - {"degrees"} <= set(workspace.BODIES)
+    assert workspace.spec_identities(curators[0]) == kept("bodies")
+
+
+def test_plan_hashes_are_the_same() -> None:
+    hashes = kept("hashes")
+    assert len(hashes) > 60
+    now = workspace.plan_hashes()
+    assert {text: now.get(text) for text in hashes} == hashes
+
+
+def test_written_fields_are_the_same() -> None:
+    """A field may be added with a default, at the end; nothing that was written is renamed, moved or left out."""
+    now = workspace.written_fields()
+    for kind, fields in kept("fields").items():
+        assert now[kind][: len(fields)] == fields, kind
+        assert all(" = " in field for field in now[kind][len(fields) :]), kind
+
+
+@pytest.mark.parametrize("name", ["marginals", "histogram", "mwem", "synthesis"])
+def test_published_files_are_read(name: str) -> None:
+    path = workspace.KEPT / f"{name}.sfu"
+    assert substance(workspace.written_form(sf.synopsis(path))) == substance(kept("answers")[name])
+
+
+def test_a_signed_bundle_is_read_and_verified() -> None:
+    path = workspace.KEPT / "bundle.zip"
+    assert verify_bundle(path).proved
+    bundled = [substance(answer.to_json()) for answer in read(path).answers]
+    bought = [substance(text) for text in kept("answers").values()]
+    assert len(bundled) > len(workspace.QUESTIONS)
+    assert all(answer in bought for answer in bundled)
