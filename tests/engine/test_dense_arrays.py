@@ -18,6 +18,7 @@ from engine.tables import policy_of
 from sfumato.engine import arrays
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import BoundedPlan, boundings, for_neighbours
@@ -84,6 +85,27 @@ def marginals(strategy: Strategy) -> Marginals:
 def read(found: list[Row], strategy: Strategy, key: int = 7) -> tuple[np.ndarray, ...]:
     with closing(engine(found, units=strategy is not Strategy.WHOLE)) as opened:
         return opened.read(marginals(strategy), key)
+
+
+FEWER_CELLS = [((0,), (1,)), ((), (2,)), ((0, 2), (1,)), ((0, 1),)]
+"""Sets of marginals whose cells are fewer than the combinations of all columns, some of which no set names."""
+
+
+@pytest.mark.parametrize("strategy", [Strategy.WHOLE, Strategy.REWEIGHT, Strategy.SAMPLE])
+@pytest.mark.parametrize("sets", FEWER_CELLS)
+def test_a_server_adds_up_each_marginal_and_sends_no_more_rows_than_cells(
+    strategy: Strategy, sets: tuple[tuple[int, ...], ...]
+) -> None:
+    reading = replace(marginals(strategy), sets=sets)
+    assert reading.by_set
+    assert not marginals(strategy).by_set
+    with closing(engine(rows(3), units=strategy is not Strategy.WHOLE)) as opened:
+        exact = opened.read(reading, 7)
+        sent = opened.sources.run(opened._written(counted_statement(reading, 7)))
+    assert len(sent) <= reading.cell_count
+    assert sum(cells.sum() for cells in exact) > 0
+    for cells, added_up in zip(exact, in_arrays(sent, reading), strict=True):  # type: ignore[call-overload]
+        assert np.array_equal(cells, added_up)
 
 
 def _cell(value: Any, cells: tuple[Any, ...]) -> int:

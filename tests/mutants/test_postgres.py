@@ -173,6 +173,25 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "a server sends a row for each combination of all columns of a table's marginals",
+        Kind.CONSENT,
+        "engine.lowering.reading_statements:counted_statement",
+        "if isinstance(reading, Marginals) and reading.by_set:",
+        "if False:",
+        (
+            "engine/test_dense_arrays.py::test_a_server_adds_up_each_marginal_and_sends_no_more_rows_than_cells",
+            f"{_TESTS}::test_nothing_but_totals_of_groups_arrives",
+        ),
+    ),
+    Mutant(
+        "a row of one marginal is counted in another",
+        Kind.KEYS,
+        "plan.readings.dense_readings:Marginals.counted_by_set",
+        "of_set = set_index == number",
+        "of_set = set_index >= number",
+        ("engine/test_dense_arrays.py::test_a_server_adds_up_each_marginal_and_sends_no_more_rows_than_cells",),
+    ),
+    Mutant(
         "a server's own rounding is not looked at",
         Kind.AUDIT,
         "engine.proving:_differing",

@@ -124,6 +124,18 @@ def marginals(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tup
     return reading.counted(_code_batches(batches, reading))
 
 
+def marginals_by_set(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tuple[Integers, ...]:
+    """Place the cells of single marginals into arrays, from rows (key…, index of the set, total) as they arrive."""
+    keys = [key for key in range(len(reading.cells)) if reading.sets_with(key)]
+    cells = [(key, _Cells(reading.cells[key], reading.bounded.plan.keys[key].domain.type)) for key in keys]
+
+    def read(batch: pyarrow.RecordBatch) -> tuple[dict[int, NDArray[np.int32]], Integers, Integers]:
+        codes = {key: key_cells.of(batch.column(index)) for index, (key, key_cells) in enumerate(cells)}
+        return codes, batch.column(len(keys)).to_numpy(), batch.column(len(keys) + 1).to_numpy()
+
+    return reading.counted_by_set(map(read, batches))
+
+
 def cell_rows(batches: Iterable[pyarrow.RecordBatch], reading: CellRows) -> CodedRows:
     """Collect the cells of all rows, from rows (key…, total) as they arrive."""
     return reading.kept(_code_batches(batches, reading))

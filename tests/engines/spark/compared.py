@@ -24,7 +24,7 @@ from safety.found import reading as found_reading, rows
 from safety.strange_rows import found_question
 from safety.tree_questions import tree
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays
+from sfumato.engine.lowering.reading_statements import counted_statement, in_arrays, sent_key_types
 from sfumato.engine.spark.driver import Spark
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import boundings, found_bounding
@@ -159,7 +159,7 @@ def totals(spark: Spark, readings: Sequence[PlanReading[Any]], key: int, scan: S
         frames.append(frame.select(expression(f"{number} AS number"), expression(f"array({cells}) AS cells")))
     made: list[list[tuple[Any, ...]]] = [[] for _ in readings]
     for number, cells in spark.tables.run(lambda: reduce(lambda one, other: one.unionAll(other), frames)):
-        kinds = [each.domain.type for each in readings[number].bounded.plan.keys]
+        kinds = sent_key_types(readings[number])
         made[number].append(tuple(_read(cell, place, kinds) for place, cell in enumerate(cells)))
     return [in_arrays(each, reading) for each, reading in zip(made, readings, strict=True)]
 

@@ -58,6 +58,10 @@ def test_every_kind_of_reading_is_that_of_duckdb(cluster: Cluster, tmp_path: Pat
     with contextlib.closing(here), contextlib.closing(spark):
         asked = [
             test_dense_arrays.marginals(Strategy.SAMPLE),
+            *(
+                replace(test_dense_arrays.marginals(Strategy.SAMPLE), sets=sets)
+                for sets in test_dense_arrays.FEWER_CELLS
+            ),
             ValueCounts(
                 test_dense_arrays.bounded(here, Strategy.SAMPLE, ("sex",), _ages, 3), (("f",), ("m",), (None,))
             ),

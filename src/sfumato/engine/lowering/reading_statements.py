@@ -20,6 +20,7 @@ from sfumato.engine.lowering.relational import (
     Constant,
     GroupTotal,
     IntegerSpan,
+    Named,
     Reference,
     Relation,
     RelationalJoin,
@@ -29,6 +30,7 @@ from sfumato.engine.lowering.relational import (
     ValueList,
     Wide,
     apply,
+    whole,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.lowering.unit_lowering import wide
@@ -107,9 +109,11 @@ def statement(reading: PlanReading[Any], key: int) -> StagedSelect:
 
 
 def counted_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
-    """Lower a reading to its statement, with equal rows counted on the server: no row of a table leaves it.
+    """Lower a reading to its statement, with equal rows counted on the server.
 
-    A row of values is (key…, value, number of rows), a row of cells (key…, total). A server writes what a statement
+    A row of values is (key…, value, number of rows), a row of cells (key…, total). What leaves the server: of totals
+    one row per group; of marginals at most one per cell that is asked for; of discovered keys, values and joint cells
+    (``CellRows``) one per different combination, which may be one person's. A server writes what a statement
     reads twice to its disks, or computes it twice: units are counted there without materialising pairs of unit and
     group.
     """
@@ -117,9 +121,40 @@ def counted_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
         return total_lowering.statement(reading.bounded, key, by_pair=False)
     if isinstance(reading, ValueCounts):
         return _count_equal_rows(total_lowering.values(reading, key))
+    if isinstance(reading, Marginals) and reading.by_set:
+        return marginals_by_set(reading, key)
     if isinstance(reading, Marginals | CellRows):
         return total_lowering.marginals(reading, key, by_row=False)
     return statement(reading, key)
+
+
+def marginals_by_set(reading: Marginals, key: int) -> StagedSelect:
+    """Add up every marginal by itself, as (key…, index of its set, total): one row per cell that some row is in.
+
+    Keys outside a set are NULL. Combinations of all keys are repeated for every set and grouped again: one pass over
+    the table, in operators that every dialect has.
+    """
+    combinations = total_lowering.marginals(reading, key, by_row=False)
+    set_index = Reference("x", "s")
+    key_columns = tuple(
+        (name, apply(ScalarFunction.CASE, apply(ScalarFunction.IN, set_index, *map(whole, sets)), column))
+        for (name, column), sets in zip(
+            same((name for name, _ in combinations.result.columns[:-1]), "r"),
+            map(reading.sets_with, range(len(reading.cells))),
+            strict=True,
+        )
+        if sets
+    )
+    repeated = Select(
+        (*key_columns, ("m", set_index), *same(("v0",), "r")),
+        Named("joint"),
+        joins=(RelationalJoin(IntegerSpan(whole(0), len(reading.sets)), "s"),),
+        where=(apply(ScalarFunction.NOT, apply(ScalarFunction.IS_NULL, set_index)),),  # the last of a span is NULL
+    )
+    grouped = (*(name for name, _ in key_columns), "m")
+    total = total_lowering.clamp_to_64_bits(GroupTotal(AggregateFunction.SUM_OF_NARROW, Reference("v0")))
+    result = Select((*same(grouped), ("v0", total)), repeated, grouped=grouped)
+    return StagedSelect((*combinations.stages, ("joint", combinations.result)), result)
 
 
 def _count_equal_rows(values: StagedSelect) -> StagedSelect:
@@ -128,16 +163,26 @@ def _count_equal_rows(values: StagedSelect) -> StagedSelect:
     return replace(values, result=Select((*same(names), count), values.result, grouped=names))
 
 
+def sent_key_types(reading: PlanReading[Any]) -> list[Type]:
+    """Return the types of the key columns of a counted statement: of marginals those of keys that some set names."""
+    keys = reading.bounded.plan.keys
+    if isinstance(reading, Marginals) and reading.by_set:
+        keys = tuple(key for index, key in enumerate(keys) if reading.sets_with(index))
+    return [key.domain.type for key in keys]
+
+
 def in_arrays(rows: Iterable[tuple[Any, ...]], reading: PlanReading[Any]) -> object:
     """Convert the rows of a counted statement, tuples of Python values, to the arrays of the reading."""
     if isinstance(reading, FEW):
         return few_in_arrays(list(rows), reading)
-    kinds = [each.domain.type for each in reading.bounded.plan.keys]
+    kinds = sent_key_types(reading)
     if isinstance(reading, FoundTotals):
         totals = sum(each.coordinates for each in reading.bounded.measures)
         return arrays.in_arrays(_arrow_table(rows, kinds, totals), reading)
     if isinstance(reading, ValueCounts):
         return arrays.counted_values(_batches(rows, kinds, 2, arrays.BATCH), reading)
+    if isinstance(reading, Marginals) and reading.by_set:
+        return arrays.marginals_by_set(_batches(rows, kinds, 2, arrays.KEYED_BATCH), reading)
     fill = arrays.marginals if isinstance(reading, Marginals) else arrays.cell_rows
     return fill(_batches(rows, kinds, 1, arrays.KEYED_BATCH), reading)  # type: ignore[arg-type]
 

@@ -122,7 +122,9 @@ def found(reading: FoundTotals, key: int) -> StagedSelect:
         )
     else:
         totals = _lower_totals(bounded, rows, relations, key)
-    return _clamp_to_64_bits(rows, StagedSelect((*relations.stages, *totals.stages), totals.result))
+    clamped_totals = tuple((name, clamp_to_64_bits(Reference(name))) for name in rows.values)
+    result = Select((*same(rows.keys), *clamped_totals), totals.result)
+    return StagedSelect((*relations.stages, *totals.stages), result)
 
 
 def marginals(reading: Marginals | CellRows, key: int, *, by_row: bool = True) -> StagedSelect:
@@ -133,7 +135,9 @@ def marginals(reading: Marginals | CellRows, key: int, *, by_row: bool = True) -
     if by_row and reading.by_row and rows.ones == {*rows.values}:
         return StagedSelect(tuple(relations.stages), Select(same((*rows.keys, *rows.values)), rows.select))
     totals = _lower_totals(reading.bounded, rows, relations, key)
-    return _clamp_to_64_bits(rows, StagedSelect((*relations.stages, *totals.stages), totals.result))
+    clamped_totals = tuple((name, clamp_to_64_bits(Reference(name))) for name in rows.values)
+    result = Select((*same(rows.keys), *clamped_totals), totals.result)
+    return StagedSelect((*relations.stages, *totals.stages), result)
 
 
 def values(reading: ValueCounts, key: int) -> StagedSelect:
@@ -183,11 +187,10 @@ def _pairs(rows: CountedRows, relations: RelationLowering) -> CountedRows:
     return replace(rows, select=Select(same((*names, "v0")), relations.stage(pairs)), ones=frozenset({"v0"}))
 
 
-def _clamp_to_64_bits(rows: CountedRows, totals: StagedSelect) -> StagedSelect:
-    """Clamp totals to 64 bits: clamping moves two totals no further apart."""
+def clamp_to_64_bits(total: Scalar) -> Scalar:
+    """Clamp a total to 64 bits: clamping moves two totals no further apart."""
     low, high = (Constant(end, Wide.INTEGER) for end in (-LARGEST_INTEGER, LARGEST_INTEGER))
-    clamped_totals = tuple((name, narrow(clamped(wide(Reference(name)), low, high))) for name in rows.values)
-    return replace(totals, result=Select((*same(rows.keys), *clamped_totals), totals.result))
+    return narrow(clamped(wide(total), low, high))
 
 
 def _sum(scalar: Scalar) -> Scalar:

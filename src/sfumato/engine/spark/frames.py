@@ -90,10 +90,13 @@ class FrameWriter:
                 return stages[name]
             case RelationalUnion(members):
                 return reduce(lambda one, other: one.unionAll(other), (self.select(each, stages) for each in members))
-            case ValueList() | IntegerSpan():
+            case ValueList() | IntegerSpan():  # a span is joined to rows (``_joined``)
                 raise AssertionError("declared values are listed without a server")
 
     def _joined(self, frame: Frame, join: RelationalJoin, stages: Frames) -> Frame:
+        if isinstance(join.relation, IntegerSpan):
+            span = f"SELECT * FROM {Generator(SparkSpelling(), str).source(join.relation, join.part)}"
+            return frame.crossJoin(frame.sparkSession.sql(span).alias(join.part))
         other = self._source(join.relation, stages).alias(join.part)
         if join.on is None:
             return frame.crossJoin(other)

@@ -53,7 +53,7 @@ class Generator:
     def select(self, select: Select) -> str:
         columns = [f"{select.part}.*"] if select.everything else []
         columns += [f"{self.scalar(scalar)} AS {name}" for name, scalar in select.columns]
-        text = f"SELECT {', '.join(columns)} FROM {self._source(select.source, select.part)}"
+        text = f"SELECT {', '.join(columns)} FROM {self.source(select.source, select.part)}"
         text += "".join(self._join(join) for join in select.joins)
         if select.where:
             text += f" WHERE {' AND '.join(f'({self._predicate(test)})' for test in select.where)}"
@@ -81,7 +81,7 @@ class Generator:
             case Items(column):
                 return self.spelling.items(self.scalar(column))
 
-    def _source(self, source: Relation | Select, part: str) -> str:
+    def source(self, source: Relation | Select, part: str) -> str:
         match source:
             case Select():
                 return f"({self.select(source)}{self.spelling.staged}) AS {part}"
@@ -100,7 +100,7 @@ class Generator:
         return f"({values} UNION ALL SELECT {self.spelling.constant(None, kind)}) AS {part}(x)"
 
     def _join(self, join: RelationalJoin) -> str:
-        source = self._source(join.relation, join.part)
+        source = self.source(join.relation, join.part)
         if join.on is None:
             return f" CROSS JOIN {source}"
         return f" {'LEFT' if join.outer else 'INNER'} JOIN {source} ON {self.scalar(join.on)}"
@@ -108,7 +108,7 @@ class Generator:
     def _predicate(self, test: Scalar | Exists) -> str:
         if not isinstance(test, Exists):
             return self.scalar(test)
-        exists = f"EXISTS (SELECT 1 FROM {self._source(test.relation, test.part)} WHERE {self.scalar(test.on)})"
+        exists = f"EXISTS (SELECT 1 FROM {self.source(test.relation, test.part)} WHERE {self.scalar(test.on)})"
         return f"NOT {exists}" if test.negated else exists
 
     def _total(self, total: GroupTotal, over: str = "") -> str:

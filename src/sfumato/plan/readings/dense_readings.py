@@ -13,7 +13,7 @@ often each occurs. Rows are sampled, not weighted, so that a unit moves at most 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -56,7 +56,7 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
             raise InvalidParameter("sets", self.sets[:3], f"sets of the places 0 to {len(self.cells) - 1}, rising")
         if len({*self.sets}) != len(self.sets):
             raise InvalidParameter("sets", "a set twice", "different sets")
-        if sum(map(math.prod, map(self.shape, self.sets))) > MOST_CELLS:
+        if self.cell_count > MOST_CELLS:
             raise InvalidParameter("sets", "too many cells", f"at most {MOST_CELLS:,} cells together")
         if self.bounded.strategy not in (Strategy.WHOLE, Strategy.REWEIGHT, Strategy.SAMPLE):
             raise InvalidParameter("bounded", self.bounded.strategy.value, "rows that are weighted or sampled")
@@ -70,24 +70,63 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
         return tuple(len(self.cells[index]) + 1 for index in attributes)
 
     @property
+    def cell_count(self) -> int:
+        """The number of cells of all marginals together."""
+        return sum(math.prod(self.shape(attributes)) for attributes in self.sets)
+
+    @property
+    def _combinations(self) -> int:
+        return math.prod(len(key_cells) + 1 for key_cells in self.cells)
+
+    @property
     def by_row(self) -> bool:
         """Whether rows are counted as they arrive: each counts in full, and there are so many combinations of cells
         that grouping the rows first would hold each combination with its keys, and leave nearly as many.
         """
-        combinations = math.prod(len(key_cells) + 1 for key_cells in self.cells)
-        return self.bounded.strategy is Strategy.WHOLE and combinations > _MOST_GROUPED
+        return self.bounded.strategy is Strategy.WHOLE and self._combinations > _MOST_GROUPED
+
+    @property
+    def by_set(self) -> bool:
+        """Whether a server adds up every marginal by itself: combinations of all keys would be more rows than the
+        cells that are asked for, most of them one person's.
+        """
+        return self._combinations > self.cell_count
+
+    def sets_with(self, key: int) -> tuple[int, ...]:
+        """Return the indices of the marginals that a key belongs to."""
+        return tuple(index for index, attributes in enumerate(self.sets) if key in attributes)
 
     def counted(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> tuple[Integers, ...]:
         """Count every marginal, from batches of rows: the cell codes of each key, and their totals."""
-        marginals = tuple(np.zeros(self.shape(attributes), np.int64) for attributes in self.sets)
+        marginals = self._empty()
         for codes, totals in rows:
             for attributes, marginal in zip(self.sets, marginals, strict=True):
-                index = np.zeros(len(totals), np.intp)
-                for attribute, size in zip(attributes, marginal.shape, strict=True):
-                    index *= size
-                    index += codes[attribute]
-                np.add.at(marginal.reshape(-1), index, totals)
+                _add_to_cells(marginal, [codes[attribute] for attribute in attributes], totals)
         return marginals
+
+    def counted_by_set(
+        self, rows: Iterable[tuple[Mapping[int, NDArray[Any]], Integers, Integers]]
+    ) -> tuple[Integers, ...]:
+        """Count every marginal, from batches of rows of single marginals: the cell codes of the keys that sets name,
+        the indices of the sets, and the totals.
+        """
+        marginals = self._empty()
+        for codes, set_index, totals in rows:
+            for number, (attributes, marginal) in enumerate(zip(self.sets, marginals, strict=True)):
+                of_set = set_index == number
+                _add_to_cells(marginal, [codes[attribute][of_set] for attribute in attributes], totals[of_set])
+        return marginals
+
+    def _empty(self) -> tuple[Integers, ...]:
+        return tuple(np.zeros(self.shape(attributes), np.int64) for attributes in self.sets)
+
+
+def _add_to_cells(marginal: Integers, codes: Sequence[NDArray[Any]], totals: Integers) -> None:
+    index = np.zeros(len(totals), np.intp)
+    for attribute_codes, size in zip(codes, marginal.shape, strict=True):
+        index *= size
+        index += attribute_codes
+    np.add.at(marginal.reshape(-1), index, totals)
 
 
 @dataclass(frozen=True)
