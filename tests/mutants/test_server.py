@@ -283,7 +283,7 @@ MUTANTS = (
         "told to stop it takes new work",
         Kind.CHARGE_ORDER,
         "server.application:stop",
-        "app.state.counter.stop_taking()",
+        "app.state.gateway.stop_taking()",
         "",
         (f"{_SERVING}::test_told_to_stop_it_takes_no_new_work_and_ends_what_was_charged",),
     ),
