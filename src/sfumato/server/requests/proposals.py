@@ -118,7 +118,9 @@ def _not_offered(kind: str, method: str) -> Unsupported:
     """Return the refusal of a free call that this kind does not have."""
     if method == "error":
         rule = f"the error of {kind} cannot be forecast: it depends on the data"
-        return Unsupported("no-forecast", rule, fix="ask for its price or a preview; the released answer reports its quality")
+        return Unsupported(
+            "no-forecast", rule, fix="ask for its price or a preview; the released answer reports its quality"
+        )
     rule = f"{method} is available for questions only, not for {kind}"
     return Unsupported(f"no-{method}", rule, fix="use explain or price")
 
