@@ -188,7 +188,7 @@ def test_a_request_that_was_charged_and_stopped_is_not_charged_again(
 
 def test_a_rehearsal_counts_as_several_free_questions(tmp_path: Path) -> None:
     small = open_server(tmp_path, free_per_second=6)
-    small.counter._questions = FreeQuestions(6, now=lambda: 0.0)
+    small.counter._rate_limit = FreeQuestions(6, now=lambda: 0.0)
     small.counter.free(small.ana, "clinic", "questions", "rehearse", COUNT, {"epsilon": 1})
     small.counter.free(small.ana, "clinic", "questions", "columns", COUNT)
     with pytest.raises(TooManyRequests):

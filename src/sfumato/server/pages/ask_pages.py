@@ -250,7 +250,7 @@ async def wait(request: Request) -> Response:
         answer = await in_thread(counter_of(request).answered, caller, policy, request.path_params["request"])
         return await in_thread(unlisted_page, request, caller, policy, answer)
     page = shown(
-        request, "waiting.html", WaitingPage(progress.phase.value), title="On its way", caller=caller, policy=policy
+        request, "waiting.html", WaitingPage(progress.phase.value), title="In progress", caller=caller, policy=policy
     )
     page.headers["Refresh"] = "2"
     return page
