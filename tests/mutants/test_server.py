@@ -445,8 +445,8 @@ MUTANTS = (
         "an answer is written whole for every id that asks for it",
         Kind.LIMITS,
         "server.releases.running_releases:_store",
-        "    text_hash = _hash(kept.answer)\n",
-        "    text_hash = _hash(request.id + kept.answer)\n",
+        "    text_hash = _hash(stored.answer)\n",
+        "    text_hash = _hash(request.id + stored.answer)\n",
         (f"{_RUNNING}::test_many_ids_of_one_answer_keep_its_text_once",),
     ),
     Mutant(

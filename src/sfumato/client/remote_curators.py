@@ -68,8 +68,8 @@ class RemoteCurator(Proposing):
         """The budget and what was spent of it: of the account, or of the share of the user who asks."""
         reply = self._get("account")
         budget, share = codec.loads_as(Budget, json.dumps(reply["budget"])), reply["share"]
-        own = budget if share is None else budget.share(share)
-        return own.told_by(History(lambda: self._charges(from_share=share is not None)))
+        counted_budget = budget if share is None else budget.share(share)
+        return counted_budget.told_by(History(lambda: self._charges(from_share=share is not None)))
 
     def _charges(self, *, from_share: bool) -> list[Moment]:
         lines = [each for each in self.history() if not each.cost.nothing]
@@ -126,7 +126,7 @@ class RemoteCurator(Proposing):
         if isinstance(questions, Mapping):
             texts: Any = {name: written_question(each, str(name)) for name, each in questions.items()}
         else:
-            texts = [written_question(each, f"q{place}") for place, each in enumerate(questions, 1)]
+            texts = [written_question(each, f"q{number}") for number, each in enumerate(questions, 1)]
         return self.propose(WorkloadSpec(texts))
 
     def propose(self, spec: Spec[P]) -> P:
@@ -200,8 +200,8 @@ def policies_at(
 
 
 def _open_wire(address: Address, token: str | None, timeout: float, certificate: str | os.PathLike[str] | None) -> Wire:
-    known = None if certificate is None else os.fspath(certificate)
-    return Wire(address, token, timeout=seconds(timeout, "timeout"), certificate=known)
+    certificate_path = None if certificate is None else os.fspath(certificate)
+    return Wire(address, token, timeout=seconds(timeout, "timeout"), certificate=certificate_path)
 
 
 def _policies(wire: Wire) -> tuple[str, ...]:
@@ -212,9 +212,9 @@ def _choose_policy(policy: str | None, available: Sequence[str]) -> str:
     """Return the requested policy, or the only one there is."""
     if policy is None and len(available) == 1:
         return available[0]
-    listed = ", ".join(available) if available else "none: ask the owner to list you in a policy"
+    policy_list = ", ".join(available) if available else "none: ask the owner to list you in a policy"
     if policy is None or policy not in available:
-        raise InvalidParameter("policy", policy, f"one of the policies at the server: {listed}")
+        raise InvalidParameter("policy", policy, f"one of the policies at the server: {policy_list}")
     return policy
 
 
@@ -227,7 +227,7 @@ def _read_question_file(path: str | os.PathLike[str]) -> dict[str, str]:
             parsed = questions(file.read())
     except (OSError, UnicodeDecodeError):
         raise InvalidParameter("questions", str(path), "the path of a readable .sql file in UTF-8") from None
-    return {f"q{place}": each.text for place, each in enumerate(parsed, 1)}
+    return {f"q{number}": each.text for number, each in enumerate(parsed, 1)}
 
 
 def _require_sendable(spec: Spec[Any], sent_fields: Mapping[str, Any]) -> None:

@@ -104,17 +104,17 @@ class RemoteProposal:
         _warn_if_weak(answer)
         return answer
 
-    def _call(self, act: str, given: tuple[Any, ...], price: Mapping[str, Any]) -> Any:
-        address, terms = self._policy_address, self._named_terms(act, given, price)
+    def _call(self, act: str, positional: tuple[Any, ...], price: Mapping[str, Any]) -> Any:
+        address, terms = self._policy_address, self._named_terms(act, positional, price)
         return read(address.wire.tell(address.policy, self.kind, act, self.spec, terms))
 
-    def _named_terms(self, act: str, given: tuple[Any, ...], price: Mapping[str, Any]) -> dict[str, Any]:
+    def _named_terms(self, act: str, arguments: tuple[Any, ...], price: Mapping[str, Any]) -> dict[str, Any]:
         """Give positional arguments their names, as the same proposal in a local curator has them."""
         kind = all_kinds().get(self.kind)
         names = ("within" if act == "price" else "epsilon", *(() if kind is None else kind.positional))
-        if len(given) > len(names):
-            raise TypeError(f"{act}() takes at most {len(names)} positional arguments, but {len(given)} were given")
-        positional = dict(zip(names, given, strict=False))
+        if len(arguments) > len(names):
+            raise TypeError(f"{act}() takes at most {len(names)} positional arguments, but {len(arguments)} were given")
+        positional = dict(zip(names, arguments, strict=False))
         for name in positional.keys() & price.keys():
             raise TypeError(f"{act}() got multiple values for argument {name!r}")
         if "seconds" in price:
@@ -255,8 +255,8 @@ class RemoteTable:
         question: RemoteTableQuestion = RemoteTableQuestion.at(self._policy_address, "questions", {"view": self.view})
         return question
 
-    def _add_step(self, step: str, **more: Any) -> RemoteTable:
-        return replace(self, view={**self.view, "steps": [*self.view["steps"], _encode_step(step, **more)]})
+    def _add_step(self, step: str, **parts: Any) -> RemoteTable:
+        return replace(self, view={**self.view, "steps": [*self.view["steps"], _encode_step(step, **parts)]})
 
     def __repr__(self) -> str:
         steps = ", ".join(each["step"] for each in self.view["steps"])
@@ -297,10 +297,10 @@ class RemoteTableQuestion(RemoteQuestion):
         """Choose the columns of the answer, and compute more: ``select("region", share="100.0 * late / n")``."""
         return self._add_step("select", positional=columns, keywords=expressions)
 
-    def _add_step(self, step: str, **more: Any) -> RemoteTableQuestion:
+    def _add_step(self, step: str, **parts: Any) -> RemoteTableQuestion:
         view = self.spec["view"]
         return self._propose_again(
-            {**self.spec, "view": {**view, "steps": [*view["steps"], _encode_step(step, **more)]}}
+            {**self.spec, "view": {**view, "steps": [*view["steps"], _encode_step(step, **parts)]}}
         )
 
 

@@ -93,9 +93,9 @@ def sent(value: Any, name: str) -> Any:
     if isinstance(value, (Fraction, Decimal)):
         return f"{value.numerator}/{value.denominator}" if isinstance(value, Fraction) else str(value)
     if isinstance(value, Mapping):
-        return {str(each): sent(one, f"{name} {each}") for each, one in value.items()}
+        return {str(key): sent(item, f"{name} {key}") for key, item in value.items()}
     if isinstance(value, (Sequence, set, frozenset)) and not isinstance(value, (bytes, bytearray)):
-        return [sent(one, name) for one in value]
+        return [sent(item, name) for item in value]
     raise InvalidParameter(name, value, "a number, a string, or a list or mapping of these")
 
 
@@ -112,7 +112,7 @@ def parameters_sent(given: Any) -> Any:
         return {str(name): _encode_cell(each, str(name)) for name, each in given.items()}
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
         raise InvalidParameter("parameters", given, "values in a list, or by name in a dict")
-    return [_encode_cell(each, str(place)) for place, each in enumerate(given, 1)]
+    return [_encode_cell(each, str(position)) for position, each in enumerate(given, 1)]
 
 
 def _encode_cell(value: Any, name: str) -> Any:

@@ -79,9 +79,9 @@ def serve(given: ProcessSettings, ready: Callable[[str], None]) -> int:
         return WorkerProcesses(partial(_run_worker, given), listener, process_count, _BACKLOG, patience).run(announce)
 
 
-def _owner_login_link(given: ProcessSettings, base_url: str) -> str:
+def _owner_login_link(process_settings: ProcessSettings, base_url: str) -> str:
     """Create a login link for an owner, adding the first owner if there is none."""
-    with closing(PeopleFile(given.people)) as people:
+    with closing(PeopleFile(process_settings.people)) as people:
         users = people.users()
         owners = [each.name for each in users if each.role is Role.OWNER and not each.disabled]
         name = owners[0] if owners else people.add_user(_unused_owner_name(users), Role.OWNER, by=_ACTOR).name
@@ -90,8 +90,8 @@ def _owner_login_link(given: ProcessSettings, base_url: str) -> str:
 
 def _unused_owner_name(users: Collection[User]) -> str:
     """Return ``owner``, or ``owner-2``, … if that name was ever taken."""
-    taken = {each.name for each in users}
-    return next(name for name in chain(["owner"], (f"owner-{number}" for number in count(2))) if name not in taken)
+    used_names = {each.name for each in users}
+    return next(name for name in chain(["owner"], (f"owner-{number}" for number in count(2))) if name not in used_names)
 
 
 @contextmanager
@@ -136,10 +136,10 @@ def run(
     return 0
 
 
-def _run_worker(given: ProcessSettings, channel: socket.socket, ready: Connection) -> None:
+def _run_worker(process_settings: ProcessSettings, channel: socket.socket, ready: Connection) -> None:
     """Serve in a worker process and report when ready; print a refusal without its traceback."""
     try:
-        sys.exit(run(given, None, lambda: ready.send(True), channel))
+        sys.exit(run(process_settings, None, lambda: ready.send(True), channel))
     except SfumatoError as refusal:
         print(refusal, file=sys.stderr, flush=True)  # noqa: T201
         sys.exit(outcome(refusal).exit_code)

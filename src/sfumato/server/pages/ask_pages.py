@@ -87,21 +87,21 @@ def clicks(face: PublicFace, clicked: Clicked, *, opened: bool) -> Clicks:
     """List the options of the question builder, with the current choices marked."""
     private_tables = _private_tables(face)
     numeric_columns = {
-        place: _options(place, table, _is_numeric, (clicked.measured,)) for place, table in private_tables.items()
+        index: _options(index, table, _is_numeric, (clicked.measured,)) for index, table in private_tables.items()
     }
-    names = {place: table.name for place, table in private_tables.items()}
+    names = {index: table.name for index, table in private_tables.items()}
     unit = face.unit.name
     measures = {ROWS: "number of rows", UNITS: f"number of distinct {unit}", **{each: each for each in _FUNCTIONS}}
     if not any(table.id for table in private_tables.values()):
         del measures[UNITS]
     return Clicks(
-        tuple(Option(place, name, place == clicked.table) for place, name in names.items()),
+        tuple(Option(index, name, index == clicked.table) for index, name in names.items()),
         tuple(Option(value, title, value == clicked.measure) for value, title in measures.items()),
-        {names[place]: each for place, each in numeric_columns.items()},
-        {names[place]: _options(place, each, _is_groupable, clicked.keys) for place, each in private_tables.items()},
+        {names[index]: each for index, each in numeric_columns.items()},
+        {names[index]: _options(index, each, _is_groupable, clicked.keys) for index, each in private_tables.items()},
         {
-            names[place]: _options(place, each, _is_scalar, (clicked.filtered,))
-            for place, each in private_tables.items()
+            names[index]: _options(index, each, _is_scalar, (clicked.filtered,))
+            for index, each in private_tables.items()
         },
         tuple(Option(value, sign, value == clicked.comparison) for value, sign in _COMPARISON_SIGNS.items()),
         clicked.value,
@@ -128,7 +128,7 @@ def written_sql(face: PublicFace, clicked: Clicked) -> str:
 
 
 def _private_tables(face: PublicFace) -> Mapping[str, PublicTable]:
-    return {str(place): table for place, table in enumerate(face.tables) if not table.public}
+    return {str(index): table for index, table in enumerate(face.tables) if not table.public}
 
 
 def _options(table_index: str, table: PublicTable, is_offered: object, chosen: Iterable[str]) -> tuple[Option, ...]:

@@ -68,8 +68,8 @@ def _handle(handler: Handler) -> Handler:
             metrics.refused(response.status_code)
             return response
         except Exception as error:
-            error_shown = failed(error, "reload the page: a charged release is answered from the stored answer")
-            return await refused(request, error_shown, 500)
+            public_error = failed(error, "reload the page: a charged release is answered from the stored answer")
+            return await refused(request, public_error, 500)
 
     return handle
 

@@ -89,17 +89,17 @@ def _render_answer(request: Request, caller: Caller, policy: str, line: int) -> 
     return shown(request, "answer.html", page, title=f"Answer {line}", caller=caller, policy=policy)
 
 
-def _answer_page(request: Request, caller: Caller, policy: str, found: FlightResult) -> AnswerPage:
-    answer, receipt = found.answer, getattr(found.answer, "receipt", None)
+def _answer_page(request: Request, caller: Caller, policy: str, result: FlightResult) -> AnswerPage:
+    answer, receipt = result.answer, getattr(result.answer, "receipt", None)
     has_rows = hasattr(answer, "cells") and hasattr(answer, "columns")
     question = receipt.question if receipt is not None else str(getattr(answer, "question", ""))
     forms = [each.name for each in answer_forms.FORMS if any(hasattr(answer, needed) for needed in each.needs)]
-    picture = found.line > 0 and _has_picture(answer)
+    picture = result.line > 0 and _has_picture(answer)
     return AnswerPage(
-        found.line,
+        result.line,
         question,
         receipt.guarantee if receipt is not None else "",
-        found.free,
+        result.free,
         bool(getattr(answer, "rehearsed", False)),
         percent(receipt.confidence) if receipt is not None and receipt.confidence else "",
         grid(answer) if has_rows else None,
@@ -107,7 +107,7 @@ def _answer_page(request: Request, caller: Caller, policy: str, found: FlightRes
         tuple(getattr(answer, "warnings", ())),
         picture,
         () if receipt is None else tuple(_receipt_rows(receipt)),
-        tuple(each for each in forms if each != "svg" or picture) if found.line else (),
+        tuple(each for each in forms if each != "svg" or picture) if result.line else (),
         first(counter_of(request).budget(caller, policy)).ordinary,
         AskForm(sql=question) if has_rows and caller.role is not Role.AUDITOR else None,
     )

@@ -99,12 +99,12 @@ def _frame(request: Request, title: str, caller: Caller | None, policy: str, pau
     if caller is None:
         return PageFrame(title, files=files, version=__version__)
     session = caller.session
-    here = address(policy) if policy else ""
+    prefix = address(policy) if policy else ""
     return PageFrame(
         title,
-        _tabs(caller.role, here, request.url.path) if policy else (),
+        _tabs(caller.role, prefix, request.url.path) if policy else (),
         policy,
-        here,
+        prefix,
         caller.user,
         caller.role.value,
         session.form_token if session else "",
@@ -114,11 +114,11 @@ def _frame(request: Request, title: str, caller: Caller | None, policy: str, pau
     )
 
 
-def _tabs(role: Role, here: str, path: str) -> tuple[PolicyTab, ...]:
+def _tabs(role: Role, prefix: str, path: str) -> tuple[PolicyTab, ...]:
     end = path.removeprefix("/p/").partition("/")[2].partition("/")[0]
     current = "history" if end == "answers" else end
     return tuple(
-        PolicyTab(title, f"{here}/{name}", name == current) for name, (title, roles) in _TABS.items() if role in roles
+        PolicyTab(title, f"{prefix}/{name}", name == current) for name, (title, roles) in _TABS.items() if role in roles
     )
 
 
@@ -222,10 +222,10 @@ def bars(standing: Standing) -> tuple[Bar, ...]:
     for name, allowed in standing.allowed.items():
         if not allowed:
             continue
-        spent, left = standing.spent[name], standing.left.get(name)
-        closed = left is None or spent is None
+        spent, remaining = standing.spent[name], standing.left.get(name)
+        closed = remaining is None or spent is None
         part = 100.0 if spent is None else min(100.0, float(100 * spent / allowed))
-        amounts = (_format_amount(allowed), _format_amount(spent), _format_amount(left))
+        amounts = (_format_amount(allowed), _format_amount(spent), _format_amount(remaining))
         budget_bars.append(Bar(WORDS.get(name, name), *amounts, f"{part:.1f}", closed))
     return tuple(budget_bars)
 

@@ -321,14 +321,14 @@ def _is_last_owner(rows: sqlite3.Connection, user: User) -> bool:
 
 
 def _token_from_row(row: tuple[int, str, str, int, int | None, str | None, str, int]) -> Token:
-    number, user, label, made, expires, most, spent, revoked = row
+    number, user, label, created, expires, limit, spent, revoked = row
     return Token(
         number,
         user,
         label,
-        _from_micros(made),
+        _from_micros(created),
         None if expires is None else _from_micros(expires),
-        None if most is None else from_units(amounts.read(most)),
+        None if limit is None else from_units(amounts.read(limit)),
         from_units(amounts.read(spent)) if spent else Fraction(0),
         bool(revoked),
     )

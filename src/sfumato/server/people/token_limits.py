@@ -45,26 +45,26 @@ class TokenLimit:
         """
         with self.database.writing() as rows:
             _settle_dead_processes(rows, self.token)
-            most, spent, revoked = rows.execute(
+            limit, spent, revoked = rows.execute(
                 "SELECT most, spent, revoked FROM tokens WHERE number = ?", (self.token,)
             ).fetchone()
             if revoked:
                 raise NotSignedIn
             reserved = [amounts.read(amount) for (amount,) in rows.execute(_SELECT_RESERVED, (self.token,))]
-            left = (
+            remaining_units = (
                 None
-                if most is None
-                else max(0, amounts.read(most) - reduce(amounts.add, reserved, amounts.read(spent)))
+                if limit is None
+                else max(0, amounts.read(limit) - reduce(amounts.add, reserved, amounts.read(spent)))
             )
             amount = 0 if epsilon is None else charge_amount(epsilon)
-            if left is None or (epsilon is not None and amount <= left):
+            if remaining_units is None or (epsilon is not None and amount <= remaining_units):
                 number = rows.execute(
                     "INSERT INTO reservations (token, amount, process) VALUES (?, ?, ?)",
                     (self.token, amounts.write(amount), local_files.this_process()),
                 ).lastrowid
                 assert number is not None
                 return _TokenReservation(self.database, number)
-        remaining = from_units(left)
+        remaining = from_units(remaining_units)
         raise Overspent({"pure": epsilon}, {"pure": remaining}, remaining, place="the token's limit")
 
 

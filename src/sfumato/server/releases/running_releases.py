@@ -109,10 +109,10 @@ class RunningReleases:
             _delete_landed(rows, landed)
             (user_count,) = rows.execute("SELECT count(*) FROM running WHERE user = ?", (request.user,)).fetchone()
             key_values = (request.account, request.user, request.id)
-            same = rows.execute(
+            is_running = rows.execute(
                 "SELECT 1 FROM running WHERE account = ? AND user = ? AND request = ?", key_values
             ).fetchone()
-            if user_count >= self._at_once or same:
+            if user_count >= self._at_once or is_running:
                 return False
             rows.execute(
                 "INSERT INTO running VALUES (?, ?, ?, ?, ?)",
@@ -187,11 +187,11 @@ class RunningReleases:
         lines = tuple(numbers)
         marks = ", ".join("?" * len(lines))
         with self._database.reading() as rows:
-            rows_found = rows.execute(
+            line_rows = rows.execute(
                 f"SELECT DISTINCT line FROM answers WHERE account = ? AND line IN ({marks}){user_filter}",
                 (account, *lines, *filter_values),
             )
-            return frozenset(line for (line,) in rows_found)
+            return frozenset(line for (line,) in line_rows)
 
     def users(self, account: str, requests: Iterable[str], besides: Iterable[str]) -> dict[str, str]:
         """Return who first sent each of these requests, leaving out users whose lines carry their names anyway."""
@@ -233,26 +233,26 @@ def _add_overruns(rows: sqlite3.Connection, account: str, late: int) -> None:
     )
 
 
-def _has_room(rows: sqlite3.Connection, request: ReleaseKey, kept: StoredRelease) -> bool:
+def _has_room(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> bool:
     """Return whether the text is stored already, or the user has only a few copies of the line."""
-    if rows.execute("SELECT 1 FROM texts WHERE hash = ?", (_hash(kept.answer),)).fetchone():
+    if rows.execute("SELECT 1 FROM texts WHERE hash = ?", (_hash(stored.answer),)).fetchone():
         return True
     copies = rows.execute(
         "SELECT 1 FROM answers WHERE account = ? AND line = ? AND user = ? LIMIT ?",
-        (request.account, kept.line, request.user, MOST_TEXTS),
+        (request.account, stored.line, request.user, MOST_TEXTS),
     )
     return len(copies.fetchall()) < MOST_TEXTS
 
 
-def _store(rows: sqlite3.Connection, request: ReleaseKey, kept: StoredRelease) -> None:
+def _store(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> None:
     """Store a request and its answer. Equal texts are stored once, so repeated requests take little space."""
-    text_hash = _hash(kept.answer)
+    text_hash = _hash(stored.answer)
     inserted = rows.execute(
         "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (request.user, request.account, request.id, kept.line, kept.kind, kept.spec, kept.price, text_hash),
+        (request.user, request.account, request.id, stored.line, stored.kind, stored.spec, stored.price, text_hash),
     )
     if inserted.rowcount and text_hash:
-        rows.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (text_hash, kept.answer))
+        rows.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (text_hash, stored.answer))
 
 
 def _hash(text: str) -> str:
@@ -321,5 +321,7 @@ def _preview_seconds(proposal: Any, price: Mapping[str, Any]) -> float:
         return proposal.forecast(**price).seconds
     if isinstance(proposal, MarginalsProposal):
         sizes = [each.size for each in proposal.attributes]
-        return _CELL_SECONDS * sum(math.prod(sizes[place] for place in each) for each in proposal.workload.sets)
+        return _CELL_SECONDS * sum(
+            math.prod(sizes[column_index] for column_index in each) for each in proposal.workload.sets
+        )
     return _GROUP_SECONDS * sum(len(each.groups) for each in _questions(proposal))

@@ -51,8 +51,8 @@ class FreeQuestions:
                     user, many, min(0, self._burst - taken)
                 )  # the debt of this very call does not count against it
 
-    def _withdraw(self, user: str, many: int, required: float) -> None:
-        """Withdraw ``many`` if at least ``required`` are in the bucket."""
+    def _withdraw(self, user: str, count: int, required: float) -> None:
+        """Withdraw ``count`` if at least ``required`` are in the bucket."""
         now = self._now()
         balance, updated = self._balances.get(user, (self._burst, now))
         balance = min(self._burst, balance + (now - updated) * self._rate)
@@ -60,7 +60,7 @@ class FreeQuestions:
             self._balances[user] = balance, now
             wait = max(1, math.ceil((required - balance) / self._rate))
             raise TooManyRequests(f"the limit is {self._rate:g} free questions per second and user", wait)
-        self._balances[user] = balance - many, now
+        self._balances[user] = balance - count, now
 
 
 class Work(Protocol):

@@ -253,7 +253,7 @@ _CELL_PARSERS: Mapping[str, Callable[[str], Any]] = {
 def parameters_of(given: list[Any] | dict[str, Any] | None) -> list[Any] | dict[str, Any] | None:
     """Convert a question's parameters to Python values of their types."""
     if isinstance(given, list):
-        return [_parse_cell(each, str(place)) for place, each in enumerate(given, 1)]
+        return [_parse_cell(each, str(position)) for position, each in enumerate(given, 1)]
     return None if given is None else {name: _parse_cell(each, name) for name, each in given.items()}
 
 

@@ -154,8 +154,8 @@ async def show_history(request: Request) -> Response:
 def _history_form(request: Request) -> str:
     form = request.query_params.get("form", _LINE_FORMS[0])
     if form not in _LINE_FORMS:
-        listed = " or ".join(_LINE_FORMS)
-        raise InvalidRequest(f"form must be {listed}", place="the query, form", fix=f"write form={listed}")
+        choices = " or ".join(_LINE_FORMS)
+        raise InvalidRequest(f"form must be {choices}", place="the query, form", fix=f"write form={choices}")
     return form
 
 
