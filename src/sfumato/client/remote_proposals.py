@@ -109,7 +109,7 @@ class RemoteProposal:
         return read(address.wire.tell(address.policy, self.kind, act, self.spec, terms))
 
     def _named_terms(self, act: str, arguments: tuple[Any, ...], price: Mapping[str, Any]) -> dict[str, Any]:
-        """Give positional arguments their names, as the same proposal in a local curator has them."""
+        """Map positional arguments to their names, as the same proposal in a local curator has them."""
         kind = all_kinds().get(self.kind)
         names = ("within" if act == "price" else "epsilon", *(() if kind is None else kind.positional))
         if len(arguments) > len(names):

@@ -113,7 +113,7 @@ def show_warnings(log: ActivityLog) -> None:
 
 
 def _print_warning(log: ActivityLog, message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    print(f"{category.__name__}: {message}", file=sys.stderr, flush=True)  # noqa: T201 - for whoever runs the server
+    print(f"{category.__name__}: {message}", file=sys.stderr, flush=True)  # noqa: T201 - for the operator
     if issubclass(category, WeakLedger):
         log.warn(f"{category.__name__}: {message}")
 

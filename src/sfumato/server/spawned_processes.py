@@ -118,7 +118,7 @@ class Spawned:
             f"process {self.process.pid} did not end within {seconds:g} seconds and is killed; "
             "charges that it has not answered stay spent"
         )
-        print(report, file=sys.stderr, flush=True)  # noqa: T201 - for whoever runs the server
+        print(report, file=sys.stderr, flush=True)  # noqa: T201 - for the operator
         self.process.kill()
 
     def close(self) -> None:
