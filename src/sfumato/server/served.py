@@ -145,7 +145,7 @@ class Served:
         return self.ledger.account(name)
 
     def renew(self, caller: Caller, name: str, changed: Opened | None) -> None:
-        """Reopen a policy whose data files have changed, unless that was done since ``changed`` was opened."""
+        """Reopen a policy whose data files have changed, unless it was reopened since."""
         with _hide_details_from_non_owners(caller, name):
             self._open_again(name, lambda: self._latest(name) is changed)
 
@@ -329,9 +329,9 @@ class HistoryBatch:
 def page_of(
     running: RunningReleases, account: str, lines: Iterable[Line], most: int, analyst: str | None, named: Iterable[str]
 ) -> HistoryBatch:
-    """Build a history page from at most ``most`` lines, redacted if an ``analyst`` asks.
+    """Build a history page from the first of these lines, redacted if an analyst asks.
 
-    ``named`` are the users with a share, whose names the ledger lines hold already.
+    Lines of users with a share hold their names already; the others' buyers are looked up.
     """
     fetched = list(lines)
     page = fetched[:most]

@@ -129,8 +129,8 @@ class Spawned:
 class WorkerProcesses:
     """Keeps a number of worker processes running and hands them the connections of one socket.
 
-    Each worker runs ``answer`` with a channel of its own, and reports when it is ready. On a stop signal the workers
-    have ``patience`` seconds to end.
+    Each worker has a channel of its own, and reports when it is ready. On a stop signal the workers have some seconds
+    to end.
     """
 
     def __init__(

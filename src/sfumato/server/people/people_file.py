@@ -147,7 +147,7 @@ class PeopleFile:
     ) -> tuple[Token, str]:
         """Create a token and return it with its secret text, which is stored nowhere.
 
-        ``most`` limits the ε of all releases that it may ever pay for.
+        It may have a limit on the ε of all releases that it ever pays for.
         """
         secret = PREFIX + _new_secret()
         limit = None if most is None else amounts.write(round_down(exact_amount(exact(most, "most", POSITIVE))))

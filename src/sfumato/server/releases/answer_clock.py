@@ -172,9 +172,7 @@ class ClockedOpenings(Generic[T]):
         opening: Callable[[Progress], T],
         put: Callable[[T], None],
     ) -> None:
-        """Reopen a policy if ``needed`` still says so, replace it with ``put`` when the clock allows, and wait for
-        that.
-        """
+        """Reopen a policy if that is still needed, replace the open one when the clock allows, and wait for that."""
         with self._lock:
             running = self._running.get(name)
             if running is None:

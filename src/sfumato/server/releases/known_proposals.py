@@ -60,7 +60,7 @@ class KnownProposals:
         self._cache: OrderedDict[Sent, tuple[Policy, Any]] = OrderedDict()
 
     def of(self, sent: Sent, policy: Policy, make: Callable[[], Any]) -> Any:
-        """Return the cached proposal made from ``sent`` under this very policy object, or make it."""
+        """Return the cached proposal of this key under this very policy object, or make it."""
         with self._lock:
             cached = self._cache.get(sent)
             if cached is not None and cached[0] is policy:

@@ -34,7 +34,7 @@ class FreeQuestions:
         self._balances: dict[str, tuple[float, float]] = {}
 
     def take(self, user: str, many: int = 1) -> None:
-        """Withdraw ``many`` questions, or raise ``TooManyRequests`` with the time to wait.
+        """Withdraw a number of questions, or raise ``TooManyRequests`` with the time to wait.
 
         A call that counts as more than a second's worth is allowed with a full bucket, and leaves it in debt.
         """
@@ -42,14 +42,13 @@ class FreeQuestions:
             self._withdraw(user, many, min(many, self._burst))
 
     def owe(self, user: str, many: int, taken: int = 1) -> None:
-        """Withdraw ``many`` more for a call that already took ``taken``, going into debt if needed; refuse only if
-        other calls made at the same time have caused a debt already.
+        """Withdraw more for a call that has withdrawn before, going into debt if needed; refuse only if other calls
+        made at the same time have caused a debt already.
         """
         if many > 0:
             with self._lock:
-                self._withdraw(
-                    user, many, min(0, self._burst - taken)
-                )  # the debt of this very call does not count against it
+                # the debt of this very call does not count against it
+                self._withdraw(user, many, min(0, self._burst - taken))
 
     def _withdraw(self, user: str, count: int, required: float) -> None:
         """Withdraw ``count`` if at least ``required`` are in the bucket."""
