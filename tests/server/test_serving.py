@@ -368,7 +368,7 @@ def test_a_short_reply_does_not_wait_for_the_one_before_to_be_confirmed(tmp_path
 def test_what_cannot_be_served_is_refused(policy: Path, tmp_path: Path) -> None:
     for options, said in [
         (["--listen", "0.0.0.0:0"], "certificate"),
-        (["--listen", f"unix:{policy}"], "another file is there"),
+        (["--listen", f"unix:{policy}"], "there is a file that is not a socket"),
         (["--processes", "0"], "x>=1"),
         (["--settings", str(tmp_path / "none.toml")], "cannot be read"),
     ]:
