@@ -187,18 +187,18 @@ def _render_data(request: Request, caller: Caller, policy: str) -> Response:
 def promise(face: PublicFace, standing: Standing | PeriodStandings) -> tuple[str, ...]:
     """Explain who is protected and what that means, in whole sentences."""
     if face.neighbours is Neighbours.REPLACE:
-        change = "had been replaced by any others. How many there are in all is public"
+        change = "had been replaced by any others. How many units there are in all is public"
     else:
         change = "had never been in the data"
     if isinstance(standing, PeriodStandings):
         bound = f"each {standing.per} has an account of its own; {standing.promise}"
     else:
-        delta_clause = f", but for a chance of δ = {text(face.budget.delta)}" if face.budget.delta else ""
+        delta_clause = f", except with a chance of δ = {text(face.budget.delta)}" if face.budget.delta else ""
         bound = f"all answers together stay within ε = {text(face.budget.epsilon)}{delta_clause}, however much is asked"
     return (
         f"Protected: {face.unit}. Every answer would have come out almost the same if {face.unit} {change}.",
         f"“Almost” is measured by ε: {bound}. The smaller it is, the less anybody can learn about one of them.",
-        "What is true of everybody together is not protected: that is what answers are for.",
+        "Facts about everybody together are not protected: they are what answers are for.",
     )
 
 

@@ -91,7 +91,11 @@ def clicks(face: PublicFace, clicked: Clicked, *, opened: bool) -> Clicks:
     }
     names = {index: table.name for index, table in private_tables.items()}
     unit = face.unit.name
-    measures = {ROWS: "number of rows", UNITS: f"number of distinct {unit}", **{each: each for each in _FUNCTIONS}}
+    measures = {
+        ROWS: "number of rows",
+        UNITS: f"number of units, each {unit} once",
+        **{each: each for each in _FUNCTIONS},
+    }
     if not any(table.id for table in private_tables.values()):
         del measures[UNITS]
     return Clicks(
