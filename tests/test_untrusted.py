@@ -242,7 +242,7 @@ def test_kept_tokens(tmp_path: Path, long: bool) -> None:
     def read(text: str) -> None:
         path.write_text(text)
         path.chmod(stat.S_IRUSR | stat.S_IWUSR)
-        addresses._read(path)
+        addresses._read_credentials(path)
 
     check_refused(Reader(text, read), long=long)
 

@@ -79,11 +79,11 @@ def test_addresses_are_read(url: str, base: str) -> None:
 def test_certificates_are_verified() -> None:
     import ssl
 
-    found = wire._verified(Address.of("https://example.org"), None)
+    found = wire._tls_verification(Address.of("https://example.org"), None)
     assert isinstance(found, ssl.SSLContext)
     assert (found.verify_mode, found.check_hostname) == (ssl.CERT_REQUIRED, True)
     with pytest.raises(sf.InvalidParameter):
-        wire._verified(Address.of("https://example.org"), "/nowhere.pem")
+        wire._tls_verification(Address.of("https://example.org"), "/nowhere.pem")
 
 
 def test_a_server_whose_certificate_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_server_whose_certificate_nobody_vouches_for_is_refused(tmp_path: Path
             assert curator.name == "clinic"
     (tmp_path / "plain").mkdir()
     plainly = serving(served_policy(tmp_path / "plain"))
-    with plainly as (plain, token), pytest.raises(ServerUnavailable, match="TLS: it does not speak it"):
+    with plainly as (plain, token), pytest.raises(ServerUnavailable, match="TLS: the handshake failed"):
         sf.connect(plain.replace("http:", "https:"), token=token)
 
 
@@ -136,7 +136,7 @@ def test_a_file_of_tokens_that_holds_something_else_is_refused(
     path.parent.mkdir()
     path.write_text(written)
     path.chmod(0o600)
-    with pytest.raises(sf.SfumatoError, match="the file that keeps tokens holds"):
+    with pytest.raises(sf.SfumatoError, match="the token file is damaged"):
         sf.connect("https://x")
 
 
@@ -162,7 +162,7 @@ def test_a_wrong_token_is_refused_as_the_server_says(at: tuple[str, str], monkey
 def test_a_policy_is_chosen_by_its_name(at: tuple[str, str]) -> None:
     with sf.connect(at[0], "clinic", token=at[1]) as curator:
         assert curator.policy.share is not None
-    with pytest.raises(sf.InvalidParameter, match="one of those at the server: clinic"):
+    with pytest.raises(sf.InvalidParameter, match="one of the policies at the server: clinic"):
         sf.connect(at[0], "school", token=at[1])
 
 
@@ -176,7 +176,7 @@ def test_a_token_is_kept_for_its_owner_alone(
     with sf.connect(at[0]) as curator:
         assert curator.name == "clinic"
     path.chmod(0o644)
-    with pytest.raises(sf.SfumatoError, match="readable by its owner alone"):
+    with pytest.raises(sf.SfumatoError, match="the token file can be read by other users"):
         sf.connect(at[0])
     path.chmod(0o600)
     addresses.keep_token(Address.of(at[0]), None)
@@ -186,7 +186,7 @@ def test_a_token_is_kept_for_its_owner_alone(
         assert curator.name == "clinic"
     path.write_text("[]")
     monkeypatch.delenv("SFUMATO_TOKEN")
-    with pytest.raises(sf.SfumatoError, match="texts by the address"):
+    with pytest.raises(sf.SfumatoError, match="it must map server addresses to tokens"):
         sf.connect(at[0])
 
 
@@ -308,7 +308,10 @@ def test_who_gets_no_answer_is_told_the_request_id() -> None:
     ],
 )
 def test_what_is_no_server_of_ours_is_said_to_be_none(answer: tuple[int, dict[str, str], bytes]) -> None:
-    with answering(answer) as (where, seen), pytest.raises(ServerUnavailable, match="no server of ours"):
+    with (
+        answering(answer) as (where, seen),
+        pytest.raises(ServerUnavailable, match="there is no Sfumato server at this address"),
+    ):
         sf.connect(where, token="x")
     assert len(seen) == 1
 
@@ -339,7 +342,7 @@ def test_values_without_a_name_are_those_that_python_takes(kind: str, method: st
     ]
     given = tuple(str(place) for place, _ in enumerate(placed[1:], 1))
     proposal = RemoteProposal(None, kind, {}, {})  # type: ignore[arg-type]
-    assert list(proposal._terms(method, given, {})) == [name.removesuffix("_") for name in placed[1:]]
+    assert list(proposal._named_terms(method, given, {})) == [name.removesuffix("_") for name in placed[1:]]
 
 
 def test_every_act_of_the_interface_is_a_method() -> None:

@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "texts and lists that are sent have no end",
         Kind.HOSTILE,
-        "server.requests.specs:_sized",
+        "server.requests.specs:_with_size",
         "max_length=size.most",
         "max_length=None",
         _STRUCTS,
@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "whole numbers that are sent have no end",
         Kind.HOSTILE,
-        "server.requests.specs:_sized",
+        "server.requests.specs:_with_size",
         "le=size.most",
         "le=None",
         _STRUCTS,

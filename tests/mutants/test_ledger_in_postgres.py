@@ -397,7 +397,7 @@ MEMORY = (
     Mutant(
         "the log of a server lacks what is weak about its ledger",
         Kind.CONSENT,
-        "server.serving:_shown",
+        "server.serving:_print_warning",
         "if issubclass(category, WeakLedger):",
         "if False:",
         ("ledger/test_shared_budget.py::test_what_is_weak_about_the_ledger_is_in_the_log_of_the_server",),

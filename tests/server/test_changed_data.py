@@ -159,7 +159,7 @@ def test_who_asks_first_is_answered_at_one_moment_whatever_rows_are_opened(
 def test_without_the_clock_the_moment_tells_of_rows(
     changing: Changing, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answer_clock._Opening, "hold", lambda _: None)
+    monkeypatch.setattr(answer_clock._DelayedOpening, "hold", lambda _: None)
     assert len(set(moments(changing, change, buying(TOO_MUCH)))) == len(READING)
 
 
@@ -186,7 +186,7 @@ def test_what_cannot_be_opened_is_refused_at_one_moment_too(changing: Changing) 
     for reading in READING.values():
         changing.time.reading = reading
         start = changing.time.now
-        with pytest.raises(InvalidPolicy, match="cannot now"):
+        with pytest.raises(InvalidPolicy, match="the policy cannot be opened"):
             buying(EPSILON)(changing.small, "r")
         assert changing.time.now - start == DUE
 
@@ -249,7 +249,7 @@ def test_all_who_need_what_is_opened_wait_for_one_opening_and_not_too_many(
     changing, asked = opening
     monkeypatch.setattr(answer_clock, "MOST_WAITING", 1)
     asking = partial(changing.small.counter.release, changing.small.ben, "clinic", "questions", COUNT, EPSILON)
-    with pytest.raises(ServerUnavailable, match="many wait") as refused:
+    with pytest.raises(ServerUnavailable, match="too many calls wait") as refused:
         asking("second")
     assert outcome(refused.value).http_status == 503
     monkeypatch.setattr(answer_clock, "MOST_WAITING", 2)

@@ -541,7 +541,7 @@ def test_what_was_opened_before_is_let_go_when_nobody_uses_it(small: SmallServer
         small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, f"r{number}")
     gc.collect()
     small.served.renew(small.owner, "clinic", small.served.last_opened("clinic"))
-    kept = small.served._before
+    kept = small.served._closing
     assert len(kept) == 2  # the one that is used here, and the last before this one
     assert kept[0].alive
     assert not used.sql(COUNT["sql"]).release(epsilon="0.1", fresh=True).receipt.free
@@ -648,7 +648,7 @@ def test_who_runs_out_of_files_is_not_told_that_the_policy_is_wrong(small: Small
     os.close(kept)
     try:
         for who in (small.auditor, small.owner):
-            with pytest.raises(ServerUnavailable, match="too many open"):
+            with pytest.raises(ServerUnavailable, match="too many open files"):
                 small.served.view(who, "clinic")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
@@ -659,7 +659,7 @@ def test_the_price_of_a_width_counts_as_a_question_for_each_column(small: SmallS
     sql = "SELECT COUNT(*) AS n, SUM(age) AS a, SUM(age + 1) AS b FROM visits"
     taken: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(small.counter._questions, "owe", lambda _, many, __: taken.append(many))
+        patch.setattr(small.counter._rate_limit, "owe", lambda _, many, __: taken.append(many))
         small.counter.free(small.ana, "clinic", "questions", "price", {"sql": sql}, {"within": 500})
         small.counter.free(small.ana, "clinic", "questions", "error", {"sql": sql}, {"within": 500})
         small.counter.free(small.ana, "clinic", "questions", "error", {"sql": sql}, {"epsilon": 1})
@@ -677,7 +677,7 @@ def test_an_owner_amends_what_the_file_says_now(small: SmallServer) -> None:
 
 def test_free_questions_are_limited_for_each_user(tmp_path: Path) -> None:
     small = open_server(tmp_path)
-    small.counter._questions = FreeQuestions(2, lambda: 0.0)
+    small.counter._rate_limit = FreeQuestions(2, lambda: 0.0)
     for _ in range(2):
         small.counter.free(small.ana, "clinic", "questions", "columns", COUNT)
     with pytest.raises(TooManyRequests):
@@ -692,7 +692,7 @@ def test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small, now = open_server(tmp_path, free_per_second=20), [0.0]
-    small.counter._questions = FreeQuestions(20, lambda: now[0])
+    small.counter._rate_limit = FreeQuestions(20, lambda: now[0])
     spec = {"table": "visits", "ways": 1, "columns": ["region"]}
     seconds: list[float] = []
     forecast = SynthesisProposal.forecast
@@ -708,7 +708,7 @@ def test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_o
         return small.counter.free(small.ana, "clinic", "synthesis", "rehearse", spec, {**EPSILON, **more})
 
     assert rehearse(rows=100) is not None
-    assert small.counter._questions._left["ana"] == (20 - 5 - int(seconds[0] * 20), 0)
+    assert small.counter._rate_limit._balances["ana"] == (20 - 5 - int(seconds[0] * 20), 0)
     now[0] += 3600
     monkeypatch.setattr("sfumato.server.releases.running_releases.LONGEST", seconds[0] / 100)
     with pytest.raises(Unsupported, match="long-rehearsal"):
@@ -719,44 +719,44 @@ def test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_o
 
 def test_each_round_of_a_rehearsed_model_counts_as_a_free_question(tmp_path: Path) -> None:
     small = open_server(tmp_path, free_per_second=20)
-    small.counter._questions = FreeQuestions(20, lambda: 0.0)
+    small.counter._rate_limit = FreeQuestions(20, lambda: 0.0)
     spec = {"table": "visits", "rounds": 7, "columns": ["region"]}
     small.counter.free(small.ana, "clinic", "synopses", "rehearse", spec, EPSILON)
-    assert small.counter._questions._left["ana"] == (20 - 5 - 7, 0)
+    assert small.counter._rate_limit._balances["ana"] == (20 - 5 - 7, 0)
     small.close()
 
 
 def test_what_is_sent_counts_by_its_questions_and_its_bytes_before_anything_is_made_of_it(tmp_path: Path) -> None:
     small = open_server(tmp_path, free_per_second=20)
-    small.counter._questions = FreeQuestions(20, lambda: 0.0)
+    small.counter._rate_limit = FreeQuestions(20, lambda: 0.0)
 
     def left(who: Caller, kind: str, act: str, spec: dict[str, Any]) -> float:
         with suppress(SfumatoError):
             small.counter.free(who, "clinic", kind, act, spec)
-        return 20 - small.counter._questions._left[who.user][0]
+        return 20 - small.counter._rate_limit._balances[who.user][0]
 
     many = {"questions": [questions(number)["sql"] for number in range(41)]}
     assert left(small.ana, "workloads", "explain", many) == 1 + 10 + len(json.dumps(many)) // BYTES
     long = {"sql": "SELECT COUNT(*) AS n FROM visits -- " + "x" * 5000}
     assert left(small.ben, "questions", "columns", long) == 1 + 5036 // BYTES
     assert left(small.owner, "questions", "columns", {"sql": "not SQL " * 1000}) == 1 + 8000 // BYTES
-    small.counter._questions = FreeQuestions(20, lambda: 0.0)
+    small.counter._rate_limit = FreeQuestions(20, lambda: 0.0)
     with pytest.raises(Unsupported):
         small.counter.release(small.ana, "clinic", "questions", {"sql": "not SQL " * 1000}, EPSILON, "r")
-    assert small.counter._questions._left["ana"][0] == 20 - 1 - 8000 // BYTES
+    assert small.counter._rate_limit._balances["ana"][0] == 20 - 1 - 8000 // BYTES
     small.close()
 
 
 def test_of_two_costly_questions_at_the_same_time_the_second_is_not_worked_on(tmp_path: Path) -> None:
     small = open_server(tmp_path, free_per_second=20)
-    small.counter._questions = FreeQuestions(20, lambda: 0.0)
+    small.counter._rate_limit = FreeQuestions(20, lambda: 0.0)
     wide = {"sql": "SELECT age, age + 1 AS b, region, COUNT(*) AS n FROM visits GROUP BY ALL"}
     other = {"sql": "SELECT age, age + 2 AS b, region, COUNT(*) AS n FROM visits GROUP BY ALL"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sfumato.server.releases.running_releases.GROUPS", 4)
         small.counter.free(small.ana, "clinic", "questions", "explain", wide)
-        assert small.counter._questions._left["ana"][0] < 0
-        small.counter._questions.take = lambda *_: None  # type: ignore[method-assign] # as if both had begun before
+        assert small.counter._rate_limit._balances["ana"][0] < 0
+        small.counter._rate_limit.take = lambda *_: None  # type: ignore[method-assign] # as if both had begun before
         with pytest.raises(TooManyRequests):
             small.counter.free(small.ana, "clinic", "questions", "explain", other)
         small.counter.free(small.ana, "clinic", "questions", "columns", other)
@@ -770,7 +770,7 @@ def test_a_rehearsal_counts_by_its_groups_and_cells_and_is_refused_where_there_a
     counted = {"questions": 555, "workloads": 555, "marginals": 7}  # 222 groups of ages and regions, 3 cells of regions
     for kind, spec in kinds.items():
         for seconds, longest in ((0.125, 1e9), (0.125, 0.2)):
-            small.counter._questions = FreeQuestions(20, lambda: 0.0)
+            small.counter._rate_limit = FreeQuestions(20, lambda: 0.0)
             with pytest.MonkeyPatch.context() as patch:
                 for name in ("_GROUP_SECONDS", "_CELL_SECONDS"):
                     patch.setattr(f"sfumato.server.releases.running_releases.{name}", seconds)
@@ -780,17 +780,17 @@ def test_a_rehearsal_counts_by_its_groups_and_cells_and_is_refused_where_there_a
                         small.counter.free(small.ana, "clinic", kind, "rehearse", spec, EPSILON)
                 else:
                     small.counter.free(small.ana, "clinic", kind, "rehearse", spec, EPSILON)
-                    assert small.counter._questions._left["ana"][0] == 20 - 5 - counted[kind]
+                    assert small.counter._rate_limit._balances["ana"][0] == 20 - 5 - counted[kind]
     small.close()
 
 
 def test_marginals_count_by_their_sets_of_columns(tmp_path: Path) -> None:
     small = open_server(tmp_path, free_per_second=20)
-    small.counter._questions = FreeQuestions(20, lambda: 0.0)
+    small.counter._rate_limit = FreeQuestions(20, lambda: 0.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sfumato.server.releases.running_releases.SETS", 1)
         small.counter.free(small.ana, "clinic", "marginals", "explain", {"table": "visits", "ways": 1})
-    assert small.counter._questions._left["ana"][0] == 20 - 1 - 1
+    assert small.counter._rate_limit._balances["ana"][0] == 20 - 1 - 1
     small.close()
 
 
@@ -799,15 +799,15 @@ def test_who_reads_the_whole_ledger_pays_by_its_lines_and_who_reads_pages_by_the
     small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r")
     lines = small.ledger.head[0]
     for call in (lambda: small.counter.verify(small.auditor), lambda: CALLS["export"](small.counter, small.auditor)):
-        small.counter._questions = FreeQuestions(20, lambda: 0.0)
+        small.counter._rate_limit = FreeQuestions(20, lambda: 0.0)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sfumato.server.counter.LINES", 1)
             call()
-        assert small.counter._questions._left["otto"][0] == 20 - lines
+        assert small.counter._rate_limit._balances["otto"][0] == 20 - lines
     for limit, counted in ((100, 0), (1000, 5), (10**6, 5)):
-        small.counter._questions = FreeQuestions(20, lambda: 0.0)
+        small.counter._rate_limit = FreeQuestions(20, lambda: 0.0)
         small.counter.history(small.auditor, "clinic", limit=limit)
-        assert small.counter._questions._left.get("otto", (20, 0))[0] == 20 - counted
+        assert small.counter._rate_limit._balances.get("otto", (20, 0))[0] == 20 - counted
     small.close()
 
 
@@ -871,8 +871,8 @@ def test_what_is_charged_is_answered_although_nobody_can_be_told_so_or_it_cannot
     def unusable(*_: object, **__: object) -> None:
         raise LedgerUnavailable("it cannot be used now", place="here", fix="wait")
 
-    monkeypatch.setattr(small.counter._running, "charged", unusable)
-    monkeypatch.setattr(small.counter, "_say", unusable)
+    monkeypatch.setattr(small.counter._releases, "charged", unusable)
+    monkeypatch.setattr(small.counter, "_log_release", unusable)
     for number in range(6):  # more than there are threads: none of them has ended
         assert not small.counter.release(
             small.ana, "clinic", "questions", questions(number), EPSILON, f"r{number}"
@@ -1064,7 +1064,7 @@ def test_a_policy_that_cannot_be_opened_is_not_there_for_whoever_it_does_not_nam
 def test_why_a_policy_cannot_be_opened_is_told_to_its_owner_alone(small: SmallServer, broken: str) -> None:
     (small.folder / "school.toml").write_text(BROKEN[broken])
     told = _said(lambda: small.counter.policy(small.ben, "school"))
-    assert "cannot now" in told
+    assert "the policy cannot be opened" in told
     assert str(small.folder) not in told
     assert ("TOML" if broken == "no TOML" else "no such file") in _said(
         lambda: small.counter.policy(small.owner, "school")
@@ -1075,7 +1075,7 @@ def test_why_a_policy_cannot_be_opened_is_told_to_its_owner_alone(small: SmallSe
 def test_why_changed_data_cannot_be_opened_is_told_to_the_owner_alone(small: SmallServer) -> None:
     (small.folder / "visits.csv").write_text("patient,region\nSecretPerson,north\n")
     buying = ("clinic", "questions", COUNT, EPSILON, "mine")
-    assert "cannot now" in _said(lambda: small.counter.release(small.ben, *buying))
+    assert "the policy cannot be opened" in _said(lambda: small.counter.release(small.ben, *buying))
     assert "age" in _said(lambda: small.counter.release(small.owner, *buying))
 
 

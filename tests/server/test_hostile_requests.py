@@ -400,7 +400,7 @@ def test_a_request_that_is_replayed_buys_nothing_more(tmp_path: Path) -> None:
 def test_who_asks_too_much_is_told_when_to_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Free questions beyond so many a second, and releases beyond the queue, are refused and cost nothing."""
     with running_server(tmp_path, free_per_second=5, queue=1, answer_after=0.05) as busy:
-        monkeypatch.setattr(busy.counter._questions, "_now", lambda: 100.0)  # one moment for all of them
+        monkeypatch.setattr(busy.counter._rate_limit, "_now", lambda: 100.0)  # one moment for all of them
         limited = [busy.ask("ana", "error", epsilon="0.1") for _ in range(6)]
         assert [each.status_code for each in limited] == [200] * 5 + [429]
         _told_to_wait(limited[-1])
@@ -427,7 +427,7 @@ def _told_to_wait(answer: Any) -> None:
 def test_who_looks_too_often_is_told_when_to_come_back(
     served: RunningServer, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    monkeypatch.setattr(served.counter, "_questions", FreeQuestions(2, lambda: 0.0))
+    monkeypatch.setattr(served.counter, "_rate_limit", FreeQuestions(2, lambda: 0.0))
     told = [served.call("ana", method, "/v1/policies/flights/budget").status_code for _ in range(3)]
     assert told == [200, 200, 429]
     assert served.call("ben", method, "/v1/policies/flights/releases/1").status_code == 404

@@ -36,7 +36,7 @@ from sfumato.cli import main
 from sfumato.errors import InvalidSettings
 from sfumato.server.connections import admitted_peers
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.serving import ProcessSettings, _owners_link, _spawned
+from sfumato.server.serving import ProcessSettings, _owner_login_link, _run_worker
 from sfumato.server.settings import ServerSettings
 from sfumato.server.spawned_processes import channel
 
@@ -199,7 +199,7 @@ def test_a_process_that_was_stopped_does_not_keep_the_server_from_ending(policy:
         os.kill(stopped, signal.SIGSTOP)
         code, said = served.end()
     assert code == 1
-    assert f"process {stopped} has not ended 6 seconds after it was told to, and is killed" in said
+    assert f"process {stopped} did not end within 6 seconds and is killed" in said
     assert not _alive(stopped)
     with sf.open(policy) as curator:
         assert curator.ledger.verify().holds
@@ -335,7 +335,7 @@ def test_where_no_owner_is_let_in_another_is_made(tmp_path: Path) -> None:
     with closing(PeopleFile(given.people)) as people:
         names = []
         for _ in range(3):
-            assert _owners_link(given, "http://x").startswith("http://x/login/")
+            assert _owner_login_link(given, "http://x").startswith("http://x/login/")
             names.append({each.name for each in people.users()})
             with people.database.writing() as rows:
                 rows.execute("UPDATE users SET disabled = 1")
@@ -349,7 +349,7 @@ def test_a_process_that_cannot_start_says_why_without_a_traceback(
     policy.write_text("nonsense = [")
     here, there = channel()
     with here, there, pytest.raises(SystemExit) as ended:
-        _spawned(given, there, None)  # type: ignore[arg-type]
+        _run_worker(given, there, None)  # type: ignore[arg-type]
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert "place:" in said
@@ -368,7 +368,7 @@ def test_a_short_reply_does_not_wait_for_the_one_before_to_be_confirmed(tmp_path
 def test_what_cannot_be_served_is_refused(policy: Path, tmp_path: Path) -> None:
     for options, said in [
         (["--listen", "0.0.0.0:0"], "certificate"),
-        (["--listen", f"unix:{policy}"], "another file is there"),
+        (["--listen", f"unix:{policy}"], "there is a file that is not a socket"),
         (["--processes", "0"], "x>=1"),
         (["--settings", str(tmp_path / "none.toml")], "cannot be read"),
     ]:

@@ -1,6 +1,7 @@
-"""A client is a curator that another machine runs: the same methods, answers, receipts and errors, over HTTP.
+"""Client of a server: a curator with the same methods, answers, receipts and errors as a local one, over HTTP.
 
-It imports neither an engine nor a parser of SQL: questions are understood by the server, and what comes back is read.
+It imports neither a query engine nor an SQL parser: the server parses questions, and the client decodes what it
+returns.
 """
 
 from sfumato.client.remote_curators import RemoteCurator, connect

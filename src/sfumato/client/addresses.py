@@ -1,8 +1,7 @@
-"""The address of a server is https, a Unix socket, or plain http on this very machine: a token is sent to it.
+"""Server addresses, and the file of saved tokens.
 
-Tokens are kept in one file that its owner alone can read: ``sfumato login`` writes it, ``connect`` reads it.
-
-Beside a token stands the file of certificates by which its server is known, where one was named.
+A token is sent to https addresses, Unix sockets and loopback addresses alone. ``sfumato login`` saves it in a file that
+only its owner can read, with the path of a certificate file if one was given, and ``connect`` reads it from there.
 """
 
 from __future__ import annotations
@@ -21,52 +20,52 @@ from urllib.parse import urlsplit
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.untrusted import UNREADABLE
 
-_SOCKET = "unix:"
+_UNIX_PREFIX = "unix:"
 _FIX = 'write "https://host", "unix:/path/to/socket", or "http://127.0.0.1:8765" for a server on this machine'
 
 
 @dataclass(frozen=True)
 class Address:
-    """An address says where a server is called, and how it is named to people."""
+    """The address of a server: the base URL, or the path of its Unix socket."""
 
     base: str
-    """What every path is put behind."""
+    """The base URL of all paths."""
     socket: str | None = None
     local: bool = False
-    """Whether what is sent never leaves this machine."""
+    """Whether requests stay on this machine."""
 
     @property
     def words(self) -> str:
-        return self.base if self.socket is None else f"{_SOCKET}{self.socket}"
+        return self.base if self.socket is None else f"{_UNIX_PREFIX}{self.socket}"
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Read an address; one over which others could read the token is refused."""
+        """Parse an address; refuse one over which others could read the token."""
         if not isinstance(url, str) or not url.isprintable():
             raise InvalidParameter("url", url, "the address of a server", fix=_FIX)
-        if url.startswith(_SOCKET):
-            path = url.removeprefix(_SOCKET)
+        if url.startswith(_UNIX_PREFIX):
+            path = url.removeprefix(_UNIX_PREFIX)
             if not path:
-                raise InvalidParameter("url", url, "a socket with its path", fix=_FIX)
+                raise InvalidParameter("url", url, "unix: followed by the path of a socket", fix=_FIX)
             return cls("http://server", path, local=True)
-        return _over_network(url)
+        return _parse_http_url(url)
 
 
-def _over_network(url: str) -> Address:
+def _parse_http_url(url: str) -> Address:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
     if host is None or parts.scheme not in ("http", "https") or parts.username or parts.query or parts.fragment:
-        raise InvalidParameter("url", url, "an address without a name, a password or a query in it", fix=_FIX)
+        raise InvalidParameter("url", url, "an http or https address without user name, password or query", fix=_FIX)
     local = _is_loopback(host)
     if parts.scheme == "http" and not local:
-        rule = "https: over plain http everybody on the way could read the token"
+        rule = "an https address, because plain http would send the token unencrypted"
         raise InvalidParameter("url", url, rule, fix=_FIX)
-    shown = f"[{host}]" if ":" in host else host
-    where = shown if port is None else f"{shown}:{port}"
-    return Address(f"{parts.scheme}://{where}{parts.path.rstrip('/')}", local=local)
+    bracketed = f"[{host}]" if ":" in host else host
+    host_and_port = bracketed if port is None else f"{bracketed}:{port}"
+    return Address(f"{parts.scheme}://{host_and_port}{parts.path.rstrip('/')}", local=local)
 
 
 def _is_loopback(host: str) -> bool:
@@ -79,77 +78,85 @@ def _is_loopback(host: str) -> bool:
 
 
 VARIABLE = "SFUMATO_TOKEN"
-"""The environment variable that is taken before the file."""
+"""The environment variable that takes precedence over the file."""
 
 
 def tokens_path() -> Path:
-    """Give the path of the file: in the folder that the system keeps settings in."""
+    """Return the path of the token file, in the user's configuration folder."""
     folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(folder, "sfumato", "tokens.json")
 
 
 @dataclass(frozen=True)
 class ServerCredentials:
-    """This is kept for a server: the token, and the file of certificates by which it is known, if one was named."""
+    """The saved token of a server, and the certificate file by which the server is verified, if one was given."""
 
     token: str
     certificate: str | None = None
 
 
 def kept_token(address: Address) -> str | None:
-    """Find the token for a server: in the environment, or else in the file."""
-    return os.environ.get(VARIABLE) or (kept.token if (kept := _read(tokens_path()).get(address.words)) else None)
+    """Return the token for a server: from the environment, or else from the file."""
+    return os.environ.get(VARIABLE) or (
+        credentials.token if (credentials := _read_credentials(tokens_path()).get(address.words)) else None
+    )
 
 
 def kept_certificate(address: Address) -> str | None:
-    """Find the file of certificates that was named with the token for a server."""
-    kept = _read(tokens_path()).get(address.words)
-    return None if kept is None else kept.certificate
+    """Return the certificate file saved with the token for a server."""
+    credentials = _read_credentials(tokens_path()).get(address.words)
+    return None if credentials is None else credentials.certificate
 
 
 def keep_token(address: Address, token: str | None, certificate: str | None = None) -> Path:
-    """Keep the token for a server, or none any more, and give the path of the file."""
+    """Save the token for a server, or delete it if None; return the path of the file."""
     path = tokens_path()
-    known = {name: each for name, each in _read(path).items() if name != address.words}
+    entries = {name: each for name, each in _read_credentials(path).items() if name != address.words}
     if token is not None:
-        known[address.words] = ServerCredentials(token, None if certificate is None else os.path.abspath(certificate))
+        entries[address.words] = ServerCredentials(token, None if certificate is None else os.path.abspath(certificate))
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(FileNotFoundError):
         unfinished.unlink()
-    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump({name: _plain(each) for name, each in known.items()}, file, indent=1)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump({name: _encode_credentials(each) for name, each in entries.items()}, file, indent=1)
     os.replace(unfinished, path)
     return path
 
 
-def _plain(kept: ServerCredentials) -> str | dict[str, str]:
-    return kept.token if kept.certificate is None else asdict(kept)
+def _encode_credentials(credentials: ServerCredentials) -> str | dict[str, str]:
+    return credentials.token if credentials.certificate is None else asdict(credentials)
 
 
-def _read(path: Path) -> Mapping[str, ServerCredentials]:
-    """Read the file; one that others can read is refused, since what it holds is no secret any more."""
+def _read_credentials(path: Path) -> Mapping[str, ServerCredentials]:
+    """Read the token file; refuse one that other users can read, because its tokens are no longer secret."""
     try:
         with path.open(encoding="utf-8") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                rule = "the file that keeps tokens is readable by its owner alone"
-                raise SfumatoError(rule, place=str(path), fix=f"revoke them, and run chmod 600 {path}")
-            found = json.load(file)
+                rule = "the token file can be read by other users"
+                raise SfumatoError(rule, place=str(path), fix=f"revoke the tokens, and run chmod 600 {path}")
+            content = json.load(file)
     except FileNotFoundError:
         return {}
     except UNREADABLE:
-        found = None
-    kept = {name: _kept(each) for name, each in found.items()} if isinstance(found, dict) else {"": None}
-    if None in kept.values():
-        rule = "the file that keeps tokens holds texts by the address of a server"
-        raise SfumatoError(rule, place=str(path), fix="remove it, and log in again")
-    return {name: each for name, each in kept.items() if each is not None}
+        content = None
+    entries = (
+        {name: _parse_credentials(each) for name, each in content.items()} if isinstance(content, dict) else {"": None}
+    )
+    if None in entries.values():
+        rule = "the token file is damaged: it must map server addresses to tokens"
+        raise SfumatoError(rule, place=str(path), fix="remove it and run sfumato login again")
+    return {name: each for name, each in entries.items() if each is not None}
 
 
-def _kept(written: Any) -> ServerCredentials | None:
-    """Read what is kept for one server: a token, or a token and a path; None for anything else."""
-    if isinstance(written, str):
-        return ServerCredentials(written)
-    right = isinstance(written, dict) and written.keys() == {"token", "certificate"}
-    return ServerCredentials(**written) if right and all(isinstance(each, str) for each in written.values()) else None
+def _parse_credentials(entry: Any) -> ServerCredentials | None:
+    """Parse the entry of one server: a token, or a token with a certificate path; None for anything else."""
+    if isinstance(entry, str):
+        return ServerCredentials(entry)
+    has_both_fields = isinstance(entry, dict) and entry.keys() == {"token", "certificate"}
+    return (
+        ServerCredentials(**entry)
+        if has_both_fields and all(isinstance(each, str) for each in entry.values())
+        else None
+    )

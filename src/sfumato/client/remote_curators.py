@@ -1,4 +1,4 @@
-"""A curator at a server has the methods of one in this process, and asks under the name of whoever holds the token."""
+"""A curator at a server, with the methods of a local one; it acts for the user of its token."""
 
 from __future__ import annotations
 
@@ -32,118 +32,118 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 
 TIMEOUT = 30.0
-"""Seconds that a call may take which reads no rows."""
-_PAGE = 1000
+"""Seconds that a call without a release may take."""
+_PAGE_LINES = 1000
 
 
 class RemoteCurator(Proposing):
-    """This is a curator that a server runs. It is safe to use from threads, and closes its connections.
+    """A curator that a server runs. Thread-safe; ``close`` ends its connections.
 
-    What is asked is understood, charged, drawn and kept there; a token says who asks, and within which share. Sessions
-    that stay open between two questions, and what only an owner may do with the files, are not there.
+    Questions are parsed, charged, answered and stored at the server; the token decides who asks and from which share.
+    Interactive sessions, and calls that need the owner's files, are not available.
     """
 
     def __init__(self, place: PolicyAddress) -> None:
-        self._place = place
+        self._policy_address = place
 
     @property
     def name(self) -> str:
-        """Give the name of the account: that of the policy."""
-        return self._place.policy
+        """The name of the account, which is that of the policy."""
+        return self._policy_address.policy
 
     @property
     def policy(self) -> PublicFace:
-        """Give what the policy says to whoever may ask: tables, columns, whom it protects, the budget."""
-        found: PublicFace = read(self._get())
-        return found
+        """The public part of the policy: tables, columns, protected unit and budget."""
+        face: PublicFace = read(self._get())
+        return face
 
     @property
     def tables(self) -> Tables:
-        """Say what there is to ask, table by table, with questions to copy and their errors."""
-        found: Tables = read(self._get("tables"))
-        return found
+        """The tables, each with suggested questions and their errors."""
+        tables: Tables = read(self._get("tables"))
+        return tables
 
     @property
     def budget(self) -> Budget:
-        """Say what may be spent and what has been: of the account, or of the share of the analyst who asks."""
-        found = self._get("account")
-        budget, share = codec.loads_as(Budget, json.dumps(found["budget"])), found["share"]
-        own = budget if share is None else budget.share(share)
-        return own.told_by(History(lambda: self._charges(of_share=share is not None)))
+        """The budget and what was spent of it: of the account, or of the share of the user who asks."""
+        reply = self._get("account")
+        budget, share = codec.loads_as(Budget, json.dumps(reply["budget"])), reply["share"]
+        counted_budget = budget if share is None else budget.share(share)
+        return counted_budget.told_by(History(lambda: self._charges(from_share=share is not None)))
 
-    def _charges(self, *, of_share: bool) -> list[Moment]:
+    def _charges(self, *, from_share: bool) -> list[Moment]:
         lines = [each for each in self.history() if not each.cost.nothing]
-        if not of_share:
+        if not from_share:
             return [Moment(each.time, each.spent.amounts) for each in lines]
         totals = accumulate((each.cost for each in lines), add)
         return [Moment(each.time, total.amounts) for each, total in zip(lines, totals, strict=True)]
 
     def standing(self) -> Standing | PeriodStandings:
-        """Tell where the account stands, or the share of the analyst who asks."""
-        found: Standing | PeriodStandings = read(self._get("budget"))
-        return found
+        """Return the standing of the account, or of the share of the user who asks."""
+        standing: Standing | PeriodStandings = read(self._get("budget"))
+        return standing
 
     def history(self, *, after: int = 0, limit: int | None = None) -> AccountLines:
-        """List every line of the account that is shown to whoever asks, oldest first."""
+        """List the account's ledger lines that the user may see, oldest first."""
         from sfumato.ledger.entries import AccountLines
 
-        left = None if limit is None else whole(limit, "limit", at_least=1)
+        max_lines = None if limit is None else whole(limit, "limit", at_least=1)
         start = whole(after, "after", at_least=0)
-        return AccountLines(lambda: self._pages(start, left))
+        return AccountLines(lambda: self._pages(start, max_lines))
 
-    def _pages(self, after: int, left: int | None) -> Iterator[Line]:
+    def _pages(self, after: int, remaining: int | None) -> Iterator[Line]:
         start: int | None = after
-        while start is not None and left != 0:
-            most = _PAGE if left is None else min(left, _PAGE)
-            page = self._get("history", after=start, limit=most, form="lines")
+        while start is not None and remaining != 0:
+            page_size = _PAGE_LINES if remaining is None else min(remaining, _PAGE_LINES)
+            page = self._get("history", after=start, limit=page_size, form="lines")
             yield from read(page["lines"])
-            left = None if left is None else left - len(page["lines"])
+            remaining = None if remaining is None else remaining - len(page["lines"])
             start = page["next"]
 
     def sql(self, question: str, parameters: Any = None) -> RemoteQuestion | Listing:
-        """Understand a question in SQL, without asking it yet. This is free.
+        """Parse a question in SQL without asking it. Free.
 
         ``parameters`` are the values of ``?``, ``$1``, … in a list, or those of ``$name`` and ``:name`` in a dict. SHOW
         TABLES and DESCRIBE are answered at once.
         """
         if not isinstance(question, str):
             raise InvalidParameter("question", question, "a text in SQL")
-        given = parameters_sent(parameters)
-        spec = {"sql": question, **({} if given is None else {"parameters": given})}
-        found: RemoteQuestion | Listing = RemoteQuestion.at(self._place, "questions", spec)
-        return found
+        sent_parameters = parameters_sent(parameters)
+        spec = {"sql": question, **({} if sent_parameters is None else {"parameters": sent_parameters})}
+        question_or_listing: RemoteQuestion | Listing = RemoteQuestion.at(self._policy_address, "questions", spec)
+        return question_or_listing
 
     def table(self, name: str, alias: str | None = None) -> RemoteTable:
-        """Begin a question about a table in Python, step by step: the same as in SQL. This is free."""
+        """Start a question about a table, built step by step in Python; equivalent to SQL. Free."""
         from sfumato.client.remote_proposals import RemoteTable
 
-        return RemoteTable(self._place, {**sent_spec(table=name, alias=alias), "steps": []})
+        return RemoteTable(self._policy_address, {**sent_spec(table=name, alias=alias), "steps": []})
 
     def workload(self, questions: Sequence[Any] | Mapping[str, Any] | str | os.PathLike[str]) -> Workload:
-        """Propose to ask several questions at one price: a list, a mapping from names, or a .sql file. This is free."""
+        """Propose several questions at one price: a list, a mapping from names, or a .sql file. Free."""
         if isinstance(questions, (str, os.PathLike)):
-            questions = _of_file(questions)
+            questions = _read_question_file(questions)
         if isinstance(questions, Mapping):
             texts: Any = {name: written_question(each, str(name)) for name, each in questions.items()}
         else:
-            texts = [written_question(each, f"q{place}") for place, each in enumerate(questions, 1)]
+            texts = [written_question(each, f"q{number}") for number, each in enumerate(questions, 1)]
         return self.propose(WorkloadSpec(texts))
 
     def propose(self, spec: Spec[P]) -> P:
-        """Propose what a spec describes: ``curator.propose(BoundsSpec("visits", "cost"))``. This is free.
+        """Propose what a spec describes: ``curator.propose(BoundsSpec("visits", "cost"))``. Free.
 
-        What the server offers has the methods of the same proposal in this process.
+        The result has the methods of the same proposal in a local curator.
         """
         kind = kind_of(spec)
         kind.require("rest")
-        given = {field.name: getattr(spec, field.name) for field in spec_fields(kind.spec)}
-        _require_sendable(spec, given)
-        found: P = RemoteProposal.at(self._place, kind.name, sent_spec(**given))
-        return found
+        values = {field.name: getattr(spec, field.name) for field in spec_fields(kind.spec)}
+        _require_sendable(spec, values)
+        proposal: P = RemoteProposal.at(self._policy_address, kind.name, sent_spec(**values))
+        return proposal
 
     def close(self) -> None:
-        """Close the connections. What was bought stays at the server."""
-        self._place.wire.close()
+        """Close the connections. Bought answers stay at the server."""
+        self._policy_address.wire.close()
 
     def __enter__(self) -> Self:
         return self
@@ -158,7 +158,7 @@ class RemoteCurator(Proposing):
         return self.tables._repr_html_() + self.budget._repr_html_()
 
     def _get(self, *parts: str, **query: str | int) -> Any:
-        return self._place.wire.get("policies", self._place.policy, *parts, **query)
+        return self._policy_address.wire.get("policies", self._policy_address.policy, *parts, **query)
 
 
 def connect(
@@ -172,17 +172,17 @@ def connect(
 ) -> RemoteCurator:
     """Open a policy at a server: "https://…", "unix:/path", or plain http on this machine.
 
-    The policy may be left out where only one is there for you. Without a ``token`` it is that of the environment
-    variable SFUMATO_TOKEN, or the one that ``sfumato login`` keeps. ``timeout`` is in seconds, and for what reads no
-    rows; ``certificate`` names a file of certificates by which the server is known, instead of the system's; without
-    a ``token`` it is the one that ``sfumato login`` keeps, if it was given one.
+    ``policy`` may be omitted if you can see only one. ``token`` defaults to the environment variable SFUMATO_TOKEN, or
+    else to the one saved by ``sfumato login``. ``timeout`` is in seconds and does not apply to releases.
+    ``certificate`` is a PEM file that replaces the system's certificates; if both it and ``token`` are omitted, the one
+    given to ``sfumato login`` is used.
     """
     address = Address.of(url)
-    shown = kept_token(address) if token is None else token
-    known = kept_certificate(address) if token is None and certificate is None else certificate
-    wire = _opened(address, shown, timeout, known)
+    used_token = kept_token(address) if token is None else token
+    used_certificate = kept_certificate(address) if token is None and certificate is None else certificate
+    wire = _open_wire(address, used_token, timeout, used_certificate)
     try:
-        return RemoteCurator(PolicyAddress(wire, _chosen(policy, _policies(wire)), progress))
+        return RemoteCurator(PolicyAddress(wire, _choose_policy(policy, _policies(wire)), progress))
     except BaseException:
         wire.close()
         raise
@@ -191,47 +191,47 @@ def connect(
 def policies_at(
     address: Address, token: str, *, timeout: float = TIMEOUT, certificate: str | os.PathLike[str] | None = None
 ) -> tuple[str, ...]:
-    """Name the policies that are there for whoever has this token; one that nobody has is refused."""
-    wire = _opened(address, token, timeout, certificate)
+    """Return the names of the policies that this token may see; raise ``NotSignedIn`` for an invalid token."""
+    wire = _open_wire(address, token, timeout, certificate)
     try:
         return _policies(wire)
     finally:
         wire.close()
 
 
-def _opened(address: Address, token: str | None, timeout: float, certificate: str | os.PathLike[str] | None) -> Wire:
-    known = None if certificate is None else os.fspath(certificate)
-    return Wire(address, token, timeout=seconds(timeout, "timeout"), certificate=known)
+def _open_wire(address: Address, token: str | None, timeout: float, certificate: str | os.PathLike[str] | None) -> Wire:
+    certificate_path = None if certificate is None else os.fspath(certificate)
+    return Wire(address, token, timeout=seconds(timeout, "timeout"), certificate=certificate_path)
 
 
 def _policies(wire: Wire) -> tuple[str, ...]:
     return tuple(map(str, wire.get("policies").get("policies", ())))
 
 
-def _chosen(policy: str | None, found: Sequence[str]) -> str:
-    """Find the policy that is meant among those that are there."""
-    if policy is None and len(found) == 1:
-        return found[0]
-    listed = ", ".join(found) if found else "none is there for you: ask the owner to name you in one"
-    if policy is None or policy not in found:
-        raise InvalidParameter("policy", policy, f"one of those at the server: {listed}")
+def _choose_policy(policy: str | None, available: Sequence[str]) -> str:
+    """Return the requested policy, or the only one there is."""
+    if policy is None and len(available) == 1:
+        return available[0]
+    policy_list = ", ".join(available) if available else "none: ask the owner to list you in a policy"
+    if policy is None or policy not in available:
+        raise InvalidParameter("policy", policy, f"one of the policies at the server: {policy_list}")
     return policy
 
 
-def _of_file(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Read the questions of a .sql file, which takes a parser."""
+def _read_question_file(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Parse the questions of a .sql file, which imports the SQL parser."""
     from sfumato.plan.sql.question_files import questions
 
     try:
         with open(path, encoding="utf-8") as file:
-            written = questions(file.read())
+            parsed = questions(file.read())
     except (OSError, UnicodeDecodeError):
-        raise InvalidParameter("questions", str(path), "the path of a file of questions, in UTF-8") from None
-    return {f"q{place}": each.text for place, each in enumerate(written, 1)}
+        raise InvalidParameter("questions", str(path), "the path of a readable .sql file in UTF-8") from None
+    return {f"q{number}": each.text for number, each in enumerate(parsed, 1)}
 
 
-def _require_sendable(spec: Spec[Any], sent: Mapping[str, Any]) -> None:
-    """Refuse a field of this process alone that was given."""
+def _require_sendable(spec: Spec[Any], sent_fields: Mapping[str, Any]) -> None:
+    """Refuse values of fields that exist for local curators only."""
     for field in fields(spec):  # type: ignore[arg-type]
-        if field.name not in sent and getattr(spec, field.name) != field.default:
-            raise InvalidParameter(field.name, getattr(spec, field.name), "left out: it is for the server to say")
+        if field.name not in sent_fields and getattr(spec, field.name) != field.default:
+            raise InvalidParameter(field.name, getattr(spec, field.name), "left out: the server decides it")

@@ -1,6 +1,5 @@
-"""Values are read from what a server tells, the same that a curator gives: each is known by its kind.
-
-Values are written as JSON holds them: numbers stay exact, dates keep their type.
+"""Decoding of a server's values by their ``kind`` tag, and encoding of arguments as JSON with exact numbers and typed
+dates.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sfumato.errors import InvalidParameter, ServerUnavailable
 from sfumato.privacy import codec
 from sfumato.untrusted import refusing
 
-_HOMES: Mapping[str, tuple[str, str]] = {
+_CLASSES: Mapping[str, tuple[str, str]] = {
     "advice": ("curator.previews.advising", "Advice"),
     "answer": ("release.answers.answer", "Answer"),
     "answer-column": ("release.answers.answer_columns", "AnswerColumn"),
@@ -45,78 +44,78 @@ _HOMES: Mapping[str, tuple[str, str]] = {
     "tables": ("curator.described_tables", "Tables"),
     "workload-forecast": ("curator.proposals.workload_answers", "WorkloadForecast"),
 }
-"""By the name of its kind, the module and the class of everything that is told."""
+"""The module and class of every kind of value that a server sends."""
 
 
 def read(told: Any) -> Any:
-    """Read whatever is told: one of our values, several of them, or a number."""
-    with refusing(lambda: ServerUnavailable("the server tells something that cannot be read", place="the server")):
-        return _read(told)
+    """Decode a server's reply: a codec value, a collection of them, or a plain value."""
+    with refusing(lambda: ServerUnavailable("the server's reply cannot be decoded", place="the server")):
+        return _decode(told)
 
 
-def _read(told: Any) -> Any:
-    if isinstance(told, Mapping) and isinstance(told.get("kind"), str):
-        return _value(told)
-    if isinstance(told, Mapping):
-        return {name: _read(each) for name, each in told.items()}
-    if isinstance(told, list):
-        return tuple(_read(each) for each in told)
-    return float(told) if told in ("Infinity", "-Infinity") else told
+def _decode(reply: Any) -> Any:
+    if isinstance(reply, Mapping) and isinstance(reply.get("kind"), str):
+        return _decode_value(reply)
+    if isinstance(reply, Mapping):
+        return {name: _decode(each) for name, each in reply.items()}
+    if isinstance(reply, list):
+        return tuple(_decode(each) for each in reply)
+    return float(reply) if reply in ("Infinity", "-Infinity") else reply
 
 
-def _value(told: Mapping[str, Any]) -> Any:
-    tag = told["kind"].partition("/")[0]
-    home = _HOMES.get(tag)
-    if home is not None:
-        module, name = home
-        return getattr(import_module(f"sfumato.{module}"), name).from_json(json.dumps(told))
+def _decode_value(reply: Mapping[str, Any]) -> Any:
+    tag = reply["kind"].partition("/")[0]
+    location = _CLASSES.get(tag)
+    if location is not None:
+        module, name = location
+        return getattr(import_module(f"sfumato.{module}"), name).from_json(json.dumps(reply))
     for kind in all_kinds().values():
         answer = kind.answer_class()
         if tag == codec.values().get(answer, "").partition("/")[0]:
-            return answer.from_json(json.dumps(told))
-    raise ServerUnavailable("the server tells something that this version does not know", place=told["kind"][:100])
+            return answer.from_json(json.dumps(reply))
+    raise ServerUnavailable("the reply has a kind that this version does not know", place=reply["kind"][:100])
 
 
-_WHOLE = 1 << 53
-"""Whole numbers below this are the same to every reader of JSON."""
+_MAX_JSON_INTEGER = 1 << 53
+"""Integers below this are exact in every JSON parser."""
 
 
 def sent(value: Any, name: str) -> Any:
-    """Write a number, a text, or a list or mapping of such; exact numbers are texts."""
+    """Encode a number, a string, or a list or mapping of these; exact numbers become strings."""
     if type(value).__module__ == "numpy" and hasattr(value, "item"):
         value = value.item() if getattr(value, "ndim", 1) == 0 else value.tolist()
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
-        return int(value) if abs(value) < _WHOLE else str(int(value))
+        return int(value) if abs(value) < _MAX_JSON_INTEGER else str(int(value))
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(value)
     if isinstance(value, (Fraction, Decimal)):
         return f"{value.numerator}/{value.denominator}" if isinstance(value, Fraction) else str(value)
     if isinstance(value, Mapping):
-        return {str(each): sent(one, f"{name} {each}") for each, one in value.items()}
+        return {str(key): sent(item, f"{name} {key}") for key, item in value.items()}
     if isinstance(value, (Sequence, set, frozenset)) and not isinstance(value, (bytes, bytearray)):
-        return [sent(one, name) for one in value]
-    raise InvalidParameter(name, value, "numbers, texts, or a list or mapping of them: nothing else is sent")
+        return [sent(item, name) for item in value]
+    raise InvalidParameter(name, value, "a number, a string, or a list or mapping of these")
 
 
 def named(**given: Any) -> dict[str, Any]:
-    """Write what was given by name, without what was left out."""
+    """Encode keyword arguments, without those that are None."""
     return {name: sent(each, name) for name, each in given.items() if each is not None}
 
 
 def parameters_sent(given: Any) -> Any:
-    """Write the values of a question's parameters: those that JSON has no form for keep their type beside them."""
+    """Encode the parameters of a question; values without a JSON type carry theirs along."""
     if given is None:
         return None
     if isinstance(given, Mapping):
-        return {str(name): _cell(each, str(name)) for name, each in given.items()}
+        return {str(name): _encode_cell(each, str(name)) for name, each in given.items()}
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
         raise InvalidParameter("parameters", given, "values in a list, or by name in a dict")
-    return [_cell(each, str(place)) for place, each in enumerate(given, 1)]
+    return [_encode_cell(each, str(position)) for position, each in enumerate(given, 1)]
 
 
-def _cell(value: Any, name: str) -> Any:
+def _encode_cell(value: Any, name: str) -> Any:
     for kind, cls in (("timestamp", dt.datetime), ("date", dt.date)):
         if isinstance(value, cls):
             return {"type": kind, "value": value.isoformat()}

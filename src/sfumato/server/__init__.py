@@ -1,3 +1,3 @@
-"""The server shares a curator and not its files: owners, analysts and auditors ask over HTTP. It is a skin of the
-curator.
+"""An HTTP server that shares curators without sharing their files: owners, analysts and auditors call it with
+tokens.
 """

@@ -1,8 +1,8 @@
-"""The activity log is for whoever runs a server: one JSON line for each call.
+"""The activity log of a server: one JSON line per call.
 
-It says when, who, which call, how it ended, the line of the ledger and the price. It never says what was asked (a WHERE
-may name a person), what was answered, or by which token: it takes no argument in which these could be. What is weak
-about the ledger is a line of its own, with a warning: it tells of the database, and of no question.
+A line holds the time, the user, the route, the HTTP status, the ledger line and the price. It never holds the question
+(a WHERE clause may name a person), the answer or the token: no method takes them as an argument. Warnings about the
+ledger's database get lines of their own.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 
 
 class ActivityLog:
-    """An activity log writes to the end of a file that only its owner reads, or to the standard error.
+    """A log that appends to a file readable by its owner alone, or to standard error if no path is given.
 
-    Each line is one write to the end of the file, so processes may share it.
+    Each line is one ``O_APPEND`` write, so several processes may share the file.
     """
 
     def __init__(self, path: str = "") -> None:
@@ -24,8 +24,8 @@ class ActivityLog:
         self._file = os.open(path, flags, 0o600) if path else None
 
     def write(self, *, user: str, route: str, status: int, line: int | None = None, price: str = "") -> None:
-        """Write one call down."""
-        said = {
+        """Append the record of one call."""
+        record = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "user": user,
             "route": route,
@@ -33,17 +33,17 @@ class ActivityLog:
             "line": line,
             "price": price,
         }
-        text = json.dumps(said) + "\n"
+        encoded = json.dumps(record) + "\n"
         if self._file is None:
-            sys.stderr.write(text)
+            sys.stderr.write(encoded)
         else:
-            os.write(self._file, text.encode())
+            os.write(self._file, encoded.encode())
 
     def warn(self, warning: str) -> None:
-        """Write down, in the file, what is weak about the ledger; the standard error has it in any case."""
+        """Append a warning about the ledger to the file; standard error shows it in any case."""
         if self._file is not None:
-            said = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "warning": warning}
-            os.write(self._file, (json.dumps(said, ensure_ascii=False) + "\n").encode(errors="replace"))
+            record = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "warning": warning}
+            os.write(self._file, (json.dumps(record, ensure_ascii=False) + "\n").encode(errors="replace"))
 
     def close(self) -> None:
         if self._file is not None:

@@ -1,6 +1,7 @@
-"""The application is everything that answers over HTTP: the interface under /v1, and pages beside it.
+"""The ASGI application: the REST interface under /v1 and the pages beside it.
 
-Around all of it stand the bounds of what is read, and headers that let no browser keep, frame or guess anything.
+Middleware around both bounds request bodies, adds security headers and turns unexpected exceptions into one fixed
+reply.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
-"""On every answer; one that says otherwise itself keeps what it says."""
-_LASTING = {"Strict-Transport-Security": "max-age=31536000"}
+"""Defaults for every response; a response that sets one of them itself keeps its own value."""
+_HTTPS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
 
 
 def application(counter: Counter, more: Sequence[BaseRoute] = ()) -> Starlette:
-    """Build what answers over HTTP: one way, which every process of a server builds for itself."""
-    headers = {**HEADERS, **(_LASTING if counter.settings.secure else {})}
-    rest.description()  # written and compressed now, as the files are, and not while somebody waits
+    """Build the Starlette application; every process of a server builds its own."""
+    headers = {**HEADERS, **(_HTTPS_HEADERS if counter.settings.secure else {})}
+    rest.description()  # rendered and compressed now, like the static files, not while a client waits
     static_files()
 
     @asynccontextmanager
@@ -62,72 +63,76 @@ def application(counter: Counter, more: Sequence[BaseRoute] = ()) -> Starlette:
             Middleware(_Faults),
             Middleware(BoundedBodies, most=counter.settings.body_bytes),
         ],
-        exception_handlers={HTTPException: _refused},
+        exception_handlers={HTTPException: _refuse_route},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    app.state.counter, app.state.metrics, app.state.stopping = counter, Metrics(), False
+    app.state.gateway, app.state.metrics, app.state.stopping = counter, Metrics(), False
     return app
 
 
 def stop(app: Starlette) -> None:
-    """Take no new work from now on; what was taken goes on."""
+    """Refuse new work from now on; work in progress goes on."""
     app.state.stopping = True
-    app.state.counter.stop_taking()
+    app.state.gateway.stop_taking()
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    """Answer where no route is called so, or by that method."""
+async def _refuse_route(request: Request, error: Exception) -> Response:
+    """Answer a request for an unknown path, or with a method that the path does not accept."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 404:
         missing = NotThere("this address")
-        reads = "text/html" in request.headers.get("Accept", "")  # a person looks, not a program
-        return await page_routes.refused(request, missing) if reads else problem(missing)
-    said = InvalidRequest("this address takes other methods", place="the method", fix="see GET /v1/openapi.json")
-    answer = problem(said, status)
-    answer.headers.update(getattr(error, "headers", None) or {})
-    return answer
+        wants_html = "text/html" in request.headers.get("Accept", "")  # a browser, not a program
+        return await page_routes.refused(request, missing) if wants_html else problem(missing)
+    refusal = InvalidRequest(
+        "this address does not accept this method", place="the method", fix="see GET /v1/openapi.json"
+    )
+    response = problem(refusal, status)
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response
 
 
 class _Headers:
-    """Every answer has these headers, whoever makes it."""
+    """Middleware that adds the default headers to every response."""
 
     def __init__(self, app: ASGIApp, headers: dict[str, str]) -> None:
         self.app = app
         self.headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.app(scope, receive, _adding(self.headers, send) if scope["type"] == "http" else send)
+        await self.app(scope, receive, _add_headers(self.headers, send) if scope["type"] == "http" else send)
 
 
-def _adding(headers: dict[str, str], send: Send) -> Send:
-    async def sent(message: Message) -> None:
+def _add_headers(headers: dict[str, str], send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            found = MutableHeaders(scope=message)
+            response_headers = MutableHeaders(scope=message)
             for name, value in headers.items():
-                found.setdefault(name, value)
+                response_headers.setdefault(name, value)
         await send(message)
 
-    return sent
+    return send_with_headers
 
 
 class _Faults:
-    """A fault inside is answered with one text, and only its place is printed: its own text may hold what was asked."""
+    """Middleware that answers an unexpected exception with one fixed text and prints only where it was raised: the
+    exception's own text may quote a question.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
+        response_started = False
 
-        async def sent(message: Message) -> None:
-            nonlocal begun
-            begun = True
+        async def send_and_note(message: Message) -> None:
+            nonlocal response_started
+            response_started = True
             await send(message)
 
         try:
-            await self.app(scope, receive, sent)
+            await self.app(scope, receive, send_and_note)
         except Exception as error:
-            if begun or scope["type"] != "http":
+            if response_started or scope["type"] != "http":
                 raise
             await fault(error)(scope, receive, send)

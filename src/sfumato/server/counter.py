@@ -1,9 +1,9 @@
-"""The counter is the one way to a curator from outside: REST, the page and the wire alike come here.
+"""The gateway to the curators: every call of the REST interface and of the pages goes through it.
 
-Who calls → which role → which limits → which question → is it stored → single flight → charge → clock → log. A release
-that was charged is finished and stored even if nobody waits for it any more. What is told at once needs no rows:
-refusals before the charge, and answers that were stored before. Everything else is written down, and then told, when
-the clock says so.
+A call is authenticated, checked against roles and rate limits, and parsed into a proposal. A release then looks for a
+stored answer, joins an equal request in flight, is charged, delayed by the answer clock, and logged. Once charged it is
+finished and stored even if its client has disconnected. What needs no rows is sent at once: refusals before the charge,
+and stored answers. Everything else is written to the ledger, and then sent, when the answer clock says so.
 """
 
 from __future__ import annotations
@@ -59,26 +59,26 @@ from sfumato.server.settings import ServerSettings
 
 T = TypeVar("T")
 Propose = Callable[[Curator, str, Mapping[str, Any]], Any]
-"""Makes the proposal of a kind from what a caller sent (``server.proposals``)."""
+"""Builds the proposal of a kind from a caller's spec (``server.requests.proposals``)."""
 ACTS = ("propose", "columns", "explain", "error", "price", "advise", "plot", "rehearse")
-_ASKING = (Role.OWNER, Role.ANALYST)
-_SEEING_ALL = (Role.OWNER, Role.AUDITOR)
-_LONGEST_PAGE = 1000
+_ASKING_ROLES = (Role.OWNER, Role.ANALYST)
+_READ_ALL_ROLES = (Role.OWNER, Role.AUDITOR)
+_MAX_PAGE = 1000
 
 
 @dataclass(frozen=True)
 class Progress:
-    """This is how far a release is, and the line of its answer once it is done: 0 where nothing was bought."""
+    """The phase of a release, and the ledger line of its answer once it is done: 0 if nothing was bought."""
 
     phase: Phase
     line: int | None = None
 
 
 class Counter:
-    """A counter serves the curators of one server. Its methods may be called from any thread.
+    """The gateway to the curators of one server. Thread-safe.
 
-    ``release`` and ``free`` may take long and are for threads of their own; ``start`` gives a flight that can be waited
-    for from an event loop.
+    ``release`` and ``free`` may block for long and belong in worker threads; ``start`` returns a flight that an event
+    loop can await.
     """
 
     def __init__(
@@ -97,26 +97,30 @@ class Counter:
         self._propose = propose
         self._log = ActivityLog(settings.log) if log is None else log
         self._clock = AnswerClock(settings.answer_after) if clock is None else clock
-        self._running = RunningReleases(people.database, settings.releases_at_once)
-        served.keep_time(self._clock, self._running.count_overrun)
-        self._questions = FreeQuestions(settings.free_per_second / settings.processes)
+        self._releases = RunningReleases(people.database, settings.releases_at_once)
+        served.keep_time(self._clock, self._releases.count_overrun)
+        self._rate_limit = FreeQuestions(settings.free_per_second / settings.processes)
         turns = Turns(settings.releases_at_once, settings.queue, max(4, 2 * (os.cpu_count() or 1)))
-        self._flights = Flights(turns, self._clock, self._running)
+        self._flights = Flights(turns, self._clock, self._releases)
 
-    # ── who ────────────────────────────────────────────────────────────────────────────────────
+    # ── authentication ─────────────────────────────────────────────────────────────────────────
 
     def caller(self, credentials: Credentials, route: str = "caller") -> Caller:
-        """Find who calls a route; ``NotSignedIn``, in one text and one time, for whoever is not known."""
-        with _telling(None):
-            found = self.people.identify(credentials)
-        if found is None:
+        """Authenticate the caller of a route, or raise ``NotSignedIn``, with the same text and timing for every
+        reason.
+        """
+        with _redacted_errors(None):
+            caller = self.people.identify(credentials)
+        if caller is None:
             self._log.write(user="", route=route, status=401)
             raise NotSignedIn
-        return found
+        return caller
 
     def sign_in(self, link: str) -> str:
-        """Use a one-time link up, and give the cookie of a new session; ``NotSignedIn`` for a link that is no more."""
-        with _telling(None):
+        """Consume a one-time link and return the cookie of a new session; ``NotSignedIn`` if the link is invalid or
+        used.
+        """
+        with _redacted_errors(None):
             cookie = self.people.sign_in(link, timedelta(hours=self.settings.session_hours))
         self._log.write(user="", route="sign-in", status=401 if cookie is None else 200)
         if cookie is None:
@@ -128,46 +132,46 @@ class Counter:
         with self._logged(caller, "sign-out"):
             self.people.sign_out(cookie)
 
-    # ── what is free ───────────────────────────────────────────────────────────────────────────
+    # ── free calls ─────────────────────────────────────────────────────────────────────────────
 
     def look(self, caller: Caller) -> None:
-        """Count a call that only looks at something as one free question."""
+        """Count a read-only call against the caller's rate limit."""
         with self._logged(caller, "look", quiet=True):
-            self._questions.take(caller.user)
+            self._rate_limit.take(caller.user)
 
     def policies(self, caller: Caller) -> tuple[str, ...]:
-        """Name the policies that are there for a caller."""
+        """List the names of the policies that the caller may see."""
         with self._logged(caller, "policies"):
             return self.served.seen_by(caller)
 
     def policy(self, caller: Caller, name: str) -> Any:
-        """Give the public face of a policy (``Policy.public_face``)."""
+        """Return the public face of a policy (``Policy.public_face``)."""
         with self._logged(caller, "policy"):
-            return self.served.view(caller, name).policy.public_face(self._analyst(caller, name))
+            return self.served.view(caller, name).policy.public_face(self._analyst_name(caller, name))
 
     def tables(self, caller: Caller, name: str) -> Tables:
-        """Say what there is to ask, from the policy alone, with questions to copy: the same for everybody."""
+        """Describe the tables, with suggested questions, from the policy alone: the same for every caller."""
         with self._logged(caller, "tables"):
             self.served.view(caller, name)
             return self.served.tables(name)
 
     def is_paused(self, caller: Caller, name: str) -> bool:
-        """Tell whether a policy answers nothing new for now."""
+        """Return whether the owner has paused new releases on a policy."""
         self.served.view(caller, name)
         return name in self.people.paused()
 
     def spending(self, caller: Caller, name: str) -> Picture:
-        """Draw what was spent over time: of the account, or of an analyst's own share of it."""
+        """Plot the spending over time: of the account, or of an analyst's own share."""
         with self._logged(caller, "budget"):
             return self.served.view(caller, name).budget.plot()
 
     def budget(self, caller: Caller, name: str) -> Standing | PeriodStandings:
-        """Tell where the account stands, or an analyst's own share of it."""
+        """Return the standing of the account, or of an analyst's own share."""
         with self._logged(caller, "budget"):
             return self.served.view(caller, name).standing()
 
     def account(self, caller: Caller, name: str) -> tuple[Budget, Fraction | None]:
-        """Give the budget as it is counted for whoever asks, and the share of every allowance that is theirs."""
+        """Return the budget as the ledger counts it, and the caller's share of every allowance."""
         with self._logged(caller, "account"):
             view = self.served.view(caller, name)
             return view.budget, view.policy.analysts.get(caller.user)
@@ -181,17 +185,17 @@ class Counter:
         spec: Mapping[str, Any],
         price: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Propose, explain, forecast, price, draw or rehearse, or list columns: nothing is spent, no row is read."""
+        """Propose, explain, forecast, price, plot, preview or list columns: spends nothing and reads no row."""
         with self._logged(caller, act if act in ACTS else "free"):
-            caller.require("asking", *_ASKING)
+            caller.require("asking", *_ASKING_ROLES)
             if act not in ACTS:
                 raise InvalidParameter("act", act, f"one of {', '.join(ACTS)}")
-            self._questions.take(caller.user, for_what_was_sent(act, spec))
-            return self._with_new_data(
-                caller, name, lambda: self._acted(caller, name, kind, act, spec, dict(price or {}))
+            self._rate_limit.take(caller.user, for_what_was_sent(act, spec))
+            return self._retry_with_new_data(
+                caller, name, lambda: self._perform_free(caller, name, kind, act, spec, dict(price or {}))
             )
 
-    def _acted(
+    def _perform_free(
         self, caller: Caller, name: str, kind: str, act: str, spec: Mapping[str, Any], price: dict[str, Any]
     ) -> Any:
         proposal = self._proposal(caller, name, kind, spec, spends=True)
@@ -200,26 +204,26 @@ class Counter:
         if act == "columns":
             return proposal.columns
         if not hasattr(proposal, act):
-            rule = "an error is drawn against a price, and nothing here has either"
-            raise Unsupported("no-picture", rule, fix="ask for it to be explained")
-        more = for_what_is_proposed(proposal, act, price, self.settings.free_per_second)
-        self._questions.owe(caller.user, more, for_what_was_sent(act, spec))
+            rule = "a listing has no error and no price to plot"
+            raise Unsupported("no-picture", rule, fix="use explain instead")
+        extra_cost = for_what_is_proposed(proposal, act, price, self.settings.free_per_second)
+        self._rate_limit.owe(caller.user, extra_cost, for_what_was_sent(act, spec))
         return getattr(proposal, act)(**price)
 
     @contextmanager
     def reading(self, caller: Caller, route: str, *roles: Role) -> Iterator[None]:
-        """Let in whoever may make this call, and only then read what they sent; what cannot be read counts as a free
-        question, and is written down.
+        """Check the role before the body is parsed, so that only callers who may make the call learn what is wrong with
+        it. A body that cannot be parsed counts as a free question and is logged.
         """
         with self._logged(caller, route, quiet=True):
             caller.require(route, *roles)
             try:
                 yield
             except SfumatoError:
-                self._questions.take(caller.user)
+                self._rate_limit.take(caller.user)
                 raise
 
-    # ── what spends ────────────────────────────────────────────────────────────────────────────
+    # ── releases ───────────────────────────────────────────────────────────────────────────────
 
     def start(
         self,
@@ -230,21 +234,23 @@ class Counter:
         price: Mapping[str, Any],
         request_id: str,
     ) -> Flight:
-        """Begin a release, or join the same request; its flight tells how far it is, and ends with what was released.
+        """Start a release, or join the flight of an equal request.
 
-        It is refused at once where that needs no rows, and is done at once where the answer is stored.
+        Refusals that need no rows are raised at once; a stored answer is returned as a flight that is already done.
         """
         with self._logged(caller, "release", quiet=True):
-            caller.require("asking", *_ASKING)
+            caller.require("asking", *_ASKING_ROLES)
             entries.name(request_id, "request_id")
-            self._questions.take(caller.user, for_what_was_sent("release", spec))
+            self._rate_limit.take(caller.user, for_what_was_sent("release", spec))
             self._require_seen(caller, name)
             request = ReleaseKey(name, caller.user, request_id)
-            kept = StoredRelease.asked(kind, spec, price)
-            known = self._known(request, kept)
-            if known is not None:
-                return known
-            return self._with_new_data(caller, name, lambda: self._started(caller, request, kept, spec, price))
+            requested = StoredRelease.asked(kind, spec, price)
+            flight = self._find_request(request, requested)
+            if flight is not None:
+                return flight
+            return self._retry_with_new_data(
+                caller, name, lambda: self._start_new(caller, request, requested, spec, price)
+            )
 
     def release(
         self,
@@ -255,98 +261,98 @@ class Counter:
         price: Mapping[str, Any],
         request_id: str,
     ) -> FlightResult:
-        """Release, and wait for the answer in this thread."""
+        """Release, and block this thread until the answer is there."""
         return self.start(caller, name, kind, spec, price, request_id).result()
 
     async def wait(self, flight: Flight) -> FlightResult:
-        """Wait for an answer in an event loop. Whoever stops waiting stops nothing."""
-        if flight.future.done():  # it was stored
+        """Await an answer. Cancelling the wait does not cancel the release."""
+        if flight.future.done():  # a stored answer
             return flight.result()
         return await asyncio.shield(asyncio.wrap_future(flight.future))
 
     def progress(self, caller: Caller, name: str, request_id: str) -> Progress:
-        """Tell how far a caller's own release is: queued, charged or done. A refusal is told again."""
+        """Return the phase of a caller's own release: queued, charged or done. A refused release raises its refusal
+        again.
+        """
         with self._logged(caller, "progress"):
             self._require_seen(caller, name)
             request = ReleaseKey(name, caller.user, entries.name(request_id, "request_id"))
             flight = self._flights.find(request)
             if flight is not None:
-                now = flight.phase  # it may end meanwhile
-                return Progress(now, flight.result().line if now is Phase.DONE else None)
-            kept, phase = self._running.kept(request), self._running.phase(request)
-            if kept is None and phase is None:
+                phase_now = flight.phase  # read once: the flight may end meanwhile
+                return Progress(phase_now, flight.result().line if phase_now is Phase.DONE else None)
+            stored, phase = self._releases.kept(request), self._releases.phase(request)
+            if stored is None and phase is None:
                 raise NotThere(f"request {request_id}")
-            return Progress(Phase.DONE, kept.line) if phase is None and kept else Progress(phase or Phase.QUEUED)
+            return Progress(Phase.DONE, stored.line) if phase is None and stored else Progress(phase or Phase.QUEUED)
 
     def answered(self, caller: Caller, name: str, request_id: str) -> FlightResult:
-        """Show again, for nothing, what a caller's own request was answered with: also where that has no line."""
+        """Return the answer of a caller's own earlier request, for free; also if it has no ledger line."""
         with self._logged(caller, "released"):
             self._require_seen(caller, name)
             request = ReleaseKey(name, caller.user, entries.name(request_id, "request_id"))
-            kept = self._running.kept(request)
-            return self._told_again(request, kept, f"request {request_id}")
+            stored = self._releases.kept(request)
+            return self._require_shown_again(request, stored, f"request {request_id}")
 
     def released(self, caller: Caller, name: str, line: int) -> FlightResult:
-        """Show an answer again, for nothing: to whom it was given, and to owners and auditors."""
+        """Return the answer on a ledger line again, for free: to its buyer, and to owners and auditors."""
         with self._logged(caller, "released", line=line):
             self._require_seen(caller, name)
-            everybody = caller.role in _SEEING_ALL
-            found = self._running.kept_line(name, line, None if everybody else caller.user)
-            if found is None or not line:
+            sees_all = caller.role in _READ_ALL_ROLES
+            stored = self._releases.kept_line(name, line, None if sees_all else caller.user)
+            if stored is None or not line:
                 raise NotThere(f"line {line}")
-            return self._told_again(*found, f"line {line}")
+            return self._require_shown_again(*stored, f"line {line}")
 
     def history(self, caller: Caller, name: str, after: int = 0, limit: int = 100) -> HistoryBatch:
-        """List lines of the ledger after a number: all for owners and auditors, their own for analysts."""
+        """List ledger lines after a number: all of them for owners and auditors, their own for analysts."""
         with self._logged(caller, "history"):
             curator = self.served.view(caller, name)
-            most = min(max(1, limit), _LONGEST_PAGE)
-            self._questions.owe(caller.user, most // LINES)
-            analyst = None if caller.role in _SEEING_ALL else caller.user
+            page_size = min(max(1, limit), _MAX_PAGE)
+            self._rate_limit.owe(caller.user, page_size // LINES)
+            analyst = None if caller.role in _READ_ALL_ROLES else caller.user
             reader = self.served.curator(name) if analyst is None else curator
-            lines = reader.history(analyst, after=after, limit=most + 1)
-            return page_of(self._running, name, lines, most, analyst, curator.policy.analysts)
+            lines = reader.history(analyst, after=after, limit=page_size + 1)
+            return page_of(self._releases, name, lines, page_size, analyst, curator.policy.analysts)
 
     def latest(self, caller: Caller, name: str, before: int | None = None, limit: int = 100) -> HistoryBatch:
-        """List the last lines before a number, or of all, newest first: as ``history`` shows them."""
+        """List the last ledger lines before a number, newest first, with the visibility of ``history``."""
         with self._logged(caller, "history"):
             curator = self.served.view(caller, name)
-            most = min(max(1, limit), _LONGEST_PAGE)
-            self._questions.owe(caller.user, most // LINES)
-            analyst = None if caller.role in _SEEING_ALL else caller.user
-            every = latest_lines_of(self.served.ledger, curator.policy, analyst, before or 0)
-            lines = () if before == 0 else islice(every, most + 1)
-            return page_of(self._running, name, lines, most, analyst, curator.policy.analysts)
+            page_size = min(max(1, limit), _MAX_PAGE)
+            self._rate_limit.owe(caller.user, page_size // LINES)
+            analyst = None if caller.role in _READ_ALL_ROLES else caller.user
+            newest_first = latest_lines_of(self.served.ledger, curator.policy, analyst, before or 0)
+            lines = () if before == 0 else islice(newest_first, page_size + 1)
+            return page_of(self._releases, name, lines, page_size, analyst, curator.policy.analysts)
 
-    # ── what owners do ─────────────────────────────────────────────────────────────────────────
+    # ── calls of owners ────────────────────────────────────────────────────────────────────────
 
     def users(self, caller: Caller) -> tuple[User, ...]:
-        """List every user."""
-        with self._as(caller, "users", Role.OWNER):
+        with self._logged_as(caller, "users", Role.OWNER):
             return self.people.users()
 
     def add_user(self, caller: Caller, name: str, role: str) -> User:
-        """Add a user, in a role."""
-        with self._as(caller, "users", Role.OWNER):
+        with self._logged_as(caller, "users", Role.OWNER):
             return self.people.add_user(name, role, by=caller.user)
 
     def disable_user(self, caller: Caller, name: str, *, disabled: bool = True) -> User:
-        """Let a user in no more, or again."""
-        with self._as(caller, "users", Role.OWNER):
+        """Disable a user, or enable them again."""
+        with self._logged_as(caller, "users", Role.OWNER):
             if name == caller.user:
-                raise InvalidParameter("user", name, "somebody else: nobody shuts themselves out")
+                raise InvalidParameter("user", name, "another user: you cannot disable yourself")
             if name not in (each.name for each in self.people.users()):
                 raise NotThere(f"user {name}")
             return self.people.set_disabled(name, disabled, by=caller.user)
 
     def link(self, caller: Caller, name: str) -> str:
-        """Make the secret of a link that signs a user in once."""
-        with self._as(caller, "users", Role.OWNER):
+        """Create the secret of a one-time login link."""
+        with self._logged_as(caller, "users", Role.OWNER):
             return self.people.new_link(name, by=caller.user)
 
     def tokens(self, caller: Caller, user: str | None = None) -> tuple[Token, ...]:
-        """List every token, or those of one user."""
-        with self._as(caller, "tokens", Role.OWNER):
+        """List all tokens, or those of one user."""
+        with self._logged_as(caller, "tokens", Role.OWNER):
             return self.people.tokens(user)
 
     def new_token(
@@ -358,171 +364,177 @@ class Counter:
         expires: timedelta | None = None,
         most: Number | None = None,
     ) -> tuple[Token, str]:
-        """Make a token, and give it with its text: this once."""
-        with self._as(caller, "tokens", Role.OWNER):
+        """Create a token and return it with its secret text, which is never shown again."""
+        with self._logged_as(caller, "tokens", Role.OWNER):
             return self.people.new_token(user, label=label, expires=expires, most=most, by=caller.user)
 
     def revoke_token(self, caller: Caller, number: int) -> Token:
-        """End a token."""
-        with self._as(caller, "tokens", Role.OWNER):
+        with self._logged_as(caller, "tokens", Role.OWNER):
             if number not in (each.number for each in self.people.tokens()):
                 raise NotThere(f"token {number}")
             return self.people.revoke_token(number, by=caller.user)
 
     def shares(self, caller: Caller, name: str) -> dict[str, Standing | PeriodStandings]:
-        """Tell where the share of every analyst of a policy stands. What it is, the policy's file says."""
-        with self._as(caller, "shares", Role.OWNER):
+        """Return the standing of every analyst's share of a policy. The shares themselves are set in the policy
+        file.
+        """
+        with self._logged_as(caller, "shares", Role.OWNER):
             curator = self.served.curator(name)
             return {each: curator.standing(each) for each in curator.policy.analysts}
 
     def amend(self, caller: Caller, name: str, reason: str) -> Line:
-        """Make the budget that is written in the policy's file now the account's, for a reason that is kept."""
-        with self._as(caller, "amend", Role.OWNER):
+        """Amend the account to the budget in the current policy file; the ledger keeps the reason."""
+        with self._logged_as(caller, "amend", Role.OWNER):
             line = amend_account(self.served.account(name), self.served.written(name), reason)
             self.people.record(caller.user, "amended", f"{name}, line {line.number}")
             return line
 
     def pause(self, caller: Caller, name: str, *, paused: bool = True) -> None:
-        """Let a policy answer nothing new, in every process, or let it answer again. What is charged is answered."""
-        with self._as(caller, "pause", Role.OWNER):
+        """Pause new releases on a policy, in every process, or resume them. Charged releases are still answered."""
+        with self._logged_as(caller, "pause", Role.OWNER):
             self._require_seen(caller, name)
             self.people.pause(name, paused, by=caller.user)
 
     def acts(self, caller: Caller, after: int = 0, limit: int = 100) -> tuple[Act, ...]:
-        """List what owners did, in order."""
-        with self._as(caller, "acts", *_SEEING_ALL):
-            return self.people.acts(after, min(max(1, limit), _LONGEST_PAGE))
+        """List the recorded acts of owners, oldest first."""
+        with self._logged_as(caller, "acts", *_READ_ALL_ROLES):
+            return self.people.acts(after, min(max(1, limit), _MAX_PAGE))
 
     def require_owner(self, caller: Caller, route: str) -> None:
-        """Refuse everybody else what is the owner's to see and no part of any policy."""
-        with self._as(caller, route, Role.OWNER):
+        """Refuse callers other than owners, for server data that belongs to no policy."""
+        with self._logged_as(caller, route, Role.OWNER):
             pass
 
     def overruns(self, caller: Caller, name: str) -> int:
-        """Count the releases whose rows took longer to read than the clock allowed. PRIVATE: it depends on rows."""
-        with self._as(caller, "overruns", Role.OWNER):
+        """Count the releases whose query took longer than the answer clock allows. PRIVATE: it depends on rows."""
+        with self._logged_as(caller, "overruns", Role.OWNER):
             self._require_seen(caller, name)
-            return self._running.overruns(name)
+            return self._releases.overruns(name)
 
-    # ── what auditors do ───────────────────────────────────────────────────────────────────────
+    # ── calls of auditors ──────────────────────────────────────────────────────────────────────
 
     def verify(self, caller: Caller) -> Verification:
-        """Check every line of the ledger."""
-        with self._as(caller, "verify", *_SEEING_ALL):
-            self._read_all_lines(caller)
+        """Verify every line of the ledger."""
+        with self._logged_as(caller, "verify", *_READ_ALL_ROLES):
+            self._count_all_lines(caller)
             return self.served.ledger.verify()
 
     def export(self, caller: Caller, form: str, path: str | os.PathLike[str]) -> None:
-        """Write the ledger to a file of the server, in a form that others read."""
-        with self._as(caller, "export", *_SEEING_ALL):
-            self._read_all_lines(caller)
+        """Write the ledger to a file on the server, as JSON, CSV or Arrow."""
+        with self._logged_as(caller, "export", *_READ_ALL_ROLES):
+            self._count_all_lines(caller)
             self.served.ledger.export(form, path)
 
     def anchor(self, caller: Caller) -> Anchor:
-        """Give what vouches for the ledger as it is now, to be kept elsewhere."""
-        with self._as(caller, "anchor", *_SEEING_ALL):
+        """Return the anchor of the ledger's current head, to be kept elsewhere."""
+        with self._logged_as(caller, "anchor", *_READ_ALL_ROLES):
             return self.served.ledger.anchor()
 
-    def _read_all_lines(self, caller: Caller) -> None:
-        """Count a call that reads the whole ledger by its lines; of one that is damaged they are told by the call."""
+    def _count_all_lines(self, caller: Caller) -> None:
+        """Rate-limit a call that reads the whole ledger by its number of lines; a damaged ledger is reported by the
+        call itself.
+        """
         lines = 0
         with suppress(SfumatoError):
             lines = self.served.ledger.head[0]
-        self._questions.owe(caller.user, lines // LINES)
+        self._rate_limit.owe(caller.user, lines // LINES)
 
     # ── stopping ───────────────────────────────────────────────────────────────────────────────
 
     def stop_taking(self) -> None:
-        """Take no new releases, from now on and without waiting for anything."""
+        """Refuse new releases from now on, without waiting."""
         self._flights.stop_taking()
 
     def drain(self, seconds: float | None = None) -> bool:
-        """Take no new releases, and wait until those that were taken are answered; tell whether all are."""
+        """Refuse new releases and wait for those in flight; return whether all are answered."""
         return self._flights.drain(seconds)
 
-    # ── inside ─────────────────────────────────────────────────────────────────────────────────
+    # ── internals ──────────────────────────────────────────────────────────────────────────────
 
-    def _analyst(self, caller: Caller, name: str) -> str | None:
+    def _analyst_name(self, caller: Caller, name: str) -> str | None:
         return caller.user if caller.user in self.served.curator(name).policy.analysts else None
 
     def _require_seen(self, caller: Caller, name: str) -> None:
         if name not in self.served.seen_by(caller):
             raise NotThere(f"policy {name}")
 
-    def _known(self, request: ReleaseKey, asked: StoredRelease) -> Flight | None:
-        """Find the same request under way here, or answered before; its id names one release for ever."""
+    def _find_request(self, request: ReleaseKey, requested: StoredRelease) -> Flight | None:
+        """Find an equal request in flight here or answered before; a request id names one release for ever."""
         flight = self._flights.find(request)
         if flight is not None and flight.phase is not Phase.DONE:
-            flight.asked.require_same(asked)
+            flight.asked.require_same(requested)
             return flight
-        answer = self._answered(request, asked)
-        return None if answer is None else Flight.landed(request, asked, answer)
+        answer = self._find_answer(request, requested)
+        return None if answer is None else Flight.landed(request, requested, answer)
 
-    def _answered(self, request: ReleaseKey, asked: StoredRelease) -> FlightResult | None:
-        """Show again what the same request was answered with, in whatever process; None for a new one."""
-        kept = self._running.kept(request)
-        if kept is None:
+    def _find_answer(self, request: ReleaseKey, requested: StoredRelease) -> FlightResult | None:
+        """Return the answer of an equal request, from any process; None for a new request."""
+        stored = self._releases.kept(request)
+        if stored is None:
             return None
-        kept.require_same(asked)
-        return self._told_again(request, kept, f"the answer of request {request.id}")
+        stored.require_same(requested)
+        return self._require_shown_again(request, stored, f"the answer of request {request.id}")
 
-    def _started(
+    def _start_new(
         self,
         caller: Caller,
         request: ReleaseKey,
-        kept: StoredRelease,
+        requested: StoredRelease,
         spec: Mapping[str, Any],
         price: Mapping[str, Any],
     ) -> Flight:
-        stored = self._stored(caller, request.account, kept.kind, spec, price, request.id)
+        stored = self._stored_answer(caller, request.account, requested.kind, spec, price, request.id)
         if stored is not None:
-            landed = Flight.landed(request, kept, stored)
-            self._running.keep(request, landed.kept(stored))
-            self._say(caller, "release", 200, stored)
+            landed = Flight.landed(request, requested, stored)
+            self._releases.keep(request, landed.kept(stored))
+            self._log_release(caller, "release", 200, stored)
             return landed
-        self.people.require_open(request.account)  # what was answered before is told while a policy is paused
-        curator = self._paying(caller, request.account)
-        proposal = self._propose(curator, kept.kind, spec)
-        given = {**price, "request_id": request.id}
+        self.people.require_open(request.account)  # stored answers are shown even while a policy is paused
+        curator = self._charging_curator(caller, request.account)
+        proposal = self._propose(curator, requested.kind, spec)
+        release_arguments = {**price, "request_id": request.id}
 
         def buy(progress: Callable[[str], None]) -> Any:
-            known = self._answered(request, kept)
-            if known is not None:  # another process has answered the same request meanwhile
-                return known
+            earlier_answer = self._find_answer(request, requested)
+            if earlier_answer is not None:  # another process has answered an equal request meanwhile
+                return earlier_answer
             self._require_seen(caller, request.account)
             self.people.require_open(request.account)
-            now, opened = self._paying(caller, request.account), self.served.last_opened(request.account)
-            written_since = now.policy is not curator.policy  # it is asked as the policy is written now
-            asked = self._propose(now, kept.kind, spec) if written_since else proposal
+            current_curator, opened = (
+                self._charging_curator(caller, request.account),
+                self.served.last_opened(request.account),
+            )
+            policy_changed = current_curator.policy is not curator.policy  # propose again under the current policy
+            current_proposal = self._propose(current_curator, requested.kind, spec) if policy_changed else proposal
             try:
-                return asked.release(**given, progress=progress)
-            except SourceChanged:  # said before the charge: the data as they are now are asked
+                return current_proposal.release(**release_arguments, progress=progress)
+            except SourceChanged:  # raised before the charge: reopen and use the current data
                 self.served.renew(caller, request.account, opened)
-                again = self._propose(self._paying(caller, request.account), kept.kind, spec)
-                return again.release(**given, progress=progress)
+                new_proposal = self._propose(self._charging_curator(caller, request.account), requested.kind, spec)
+                return new_proposal.release(**release_arguments, progress=progress)
 
         flight = Flight(
             request,
-            kept,
+            requested,
             buy,
-            doublings(kept.kind, proposal),
-            lambda ended: self._ended(caller, ended),
+            doublings(requested.kind, proposal),
+            lambda ended_flight: self._log_end(caller, ended_flight),
             lambda error: told(error, caller.role),
         )
         return self._flights.take(flight)
 
-    def _ended(self, caller: Caller, flight: Flight) -> None:
-        refused = flight.future.exception()
-        if refused is None:
-            self._say(caller, "release", 200, flight.future.result())
+    def _log_end(self, caller: Caller, flight: Flight) -> None:
+        error = flight.future.exception()
+        if error is None:
+            self._log_release(caller, "release", 200, flight.future.result())
         else:
-            self._log.write(user=caller.user, route="release", status=_status(refused))
+            self._log.write(user=caller.user, route="release", status=_status(error))
 
-    def _paying(self, caller: Caller, name: str) -> Curator:
-        """Give the curator as a caller has it, whose charges are permitted one by one."""
+    def _charging_curator(self, caller: Caller, name: str) -> Curator:
+        """Return the caller's view of a curator, with every charge checked against their permit and token limit."""
         return self.served.view(caller, name).limited(ChargePermit(self.people, name, caller))
 
-    def _stored(
+    def _stored_answer(
         self,
         caller: Caller,
         name: str,
@@ -531,65 +543,66 @@ class Counter:
         price: Mapping[str, Any],
         request_id: str,
     ) -> FlightResult | None:
-        """Find an answer that was stored, without charging anything or reading a row.
+        """Return a stored answer for this proposal, if there is one, without a charge and without reading a row.
 
-        It is asked for where nothing can be spent, and given up at the first step towards a charge.
+        The proposal is released with a spending limit of zero, and abandoned at the first step towards a charge.
         """
         try:
             proposal = self._proposal(caller, name, kind, spec, spends=False)
         except SourceChanged:
             raise
         except SfumatoError:
-            self.people.require_open(name)  # a policy that is paused may be broken: its owner is at work
+            self.people.require_open(name)  # a paused policy may be broken while its owner edits it
             raise
-        more = for_what_is_proposed(proposal, "release", price, self.settings.free_per_second)
-        self._questions.owe(caller.user, more, for_what_was_sent("release", spec))
-        self.served.require_files(name)  # what was answered about other data is no answer about these
-        return _found(proposal, price, request_id)
+        extra_cost = for_what_is_proposed(proposal, "release", price, self.settings.free_per_second)
+        self._rate_limit.owe(caller.user, extra_cost, for_what_was_sent("release", spec))
+        self.served.require_files(name)  # an answer stored for other data does not answer this question
+        return _find_stored(proposal, price, request_id)
 
     def _proposal(
         self, caller: Caller, name: str, kind: str, spec: Mapping[str, Any], *, spends: bool, until: int | None = None
     ) -> Any:
-        """Make a proposal of what a caller sent, or take the one that was made of the same. One that may not spend
-        finds answers that were stored, all of them or those until a line.
+        """Build the proposal for a caller's spec, or take it from the cache. One that may not spend finds stored
+        answers, all of them or those up to the ledger line ``until``.
         """
         view = self.served.view(caller, name)
-        sent = Sent(caller.user, kind, written(spec), spends, until)
+        cache_key = Sent(caller.user, kind, written(spec), spends, until)
 
         def make() -> Any:
             return self._propose(view if spends else view.limited(NothingSpent(), until), kind, spec)
 
-        return self.served.proposals(name).of(sent, view.policy, make)
+        return self.served.proposals(name).of(cache_key, view.policy, make)
 
-    def _told_again(self, request: ReleaseKey, kept: StoredRelease | None, what: str) -> FlightResult:
-        answer = None if kept is None else self._shown_again(request, kept)
+    def _require_shown_again(self, request: ReleaseKey, stored: StoredRelease | None, what: str) -> FlightResult:
+        answer = None if stored is None else self._show_again(request, stored)
         if answer is None:
             raise NotThere(what)
         return answer
 
-    def _shown_again(self, request: ReleaseKey, kept: StoredRelease) -> FlightResult | None:
-        """Show an answer that was given before: a line is one answer, whatever others buy later, and whatever becomes
-        of the policy and of who bought it. Of those that an earlier version gave, and of free ones beyond the first
-        few of a line, it was not kept how they are shown: they are found as they were asked for, or else as the line
-        was shown to the same user first.
+    def _show_again(self, request: ReleaseKey, stored: StoredRelease) -> FlightResult | None:
+        """Return an answer that was given before. A line keeps its answer whatever happens later to the policy or to
+        its buyer.
+
+        For lines of earlier versions, and for free copies beyond the first few of a line, the answer text was not kept:
+        it is found by the stored spec, or else taken from the user's first copy of the line.
         """
-        if kept.answer:
-            return FlightResult(kept.line, given_again(kept.answer), free=True)
+        if stored.answer:
+            return FlightResult(stored.line, given_again(stored.answer), free=True)
         buyer = Caller(request.user, self.people.user(request.user).role)
-        spec, price = json.loads(kept.spec), json.loads(kept.price)
-        proposal = self._proposal(buyer, request.account, kept.kind, spec, spends=False, until=kept.line)
-        found = _found(proposal, price, request.id)
-        if found is not None:
-            return replace(found, free=True)
-        first = self._running.kept_line(request.account, kept.line, request.user)
+        spec, price = json.loads(stored.spec), json.loads(stored.price)
+        proposal = self._proposal(buyer, request.account, stored.kind, spec, spends=False, until=stored.line)
+        result = _find_stored(proposal, price, request.id)
+        if result is not None:
+            return replace(result, free=True)
+        first_copy = self._releases.kept_line(request.account, stored.line, request.user)
         return (
             None
-            if first is None or not first[1].answer
-            else FlightResult(kept.line, given_again(first[1].answer), True)
+            if first_copy is None or not first_copy[1].answer
+            else FlightResult(stored.line, given_again(first_copy[1].answer), True)
         )
 
-    def _with_new_data(self, caller: Caller, name: str, ask: Callable[[], T]) -> T:
-        """Ask, and once more of the data as they are now where they have changed since they were opened."""
+    def _retry_with_new_data(self, caller: Caller, name: str, ask: Callable[[], T]) -> T:
+        """Call ``ask``, and once more after reopening the policy if its data files have changed."""
         opened = self.served.last_opened(name)
         try:
             return ask()
@@ -598,8 +611,8 @@ class Counter:
             return ask()
 
     @contextmanager
-    def _as(self, caller: Caller, route: str, *roles: Role) -> Iterator[None]:
-        """Write down a call that belongs to these roles."""
+    def _logged_as(self, caller: Caller, route: str, *roles: Role) -> Iterator[None]:
+        """Log a call that is restricted to these roles."""
         with self._logged(caller, route):
             caller.require(route, *roles)
             yield
@@ -607,7 +620,7 @@ class Counter:
     @contextmanager
     def _logged(self, caller: Caller, route: str, *, line: int | None = None, quiet: bool = False) -> Iterator[None]:
         try:
-            with _telling(caller.role):
+            with _redacted_errors(caller.role):
                 yield
         except BaseException as error:
             self._log.write(user=caller.user, route=route, status=_status(error), line=line)
@@ -615,32 +628,32 @@ class Counter:
         if not quiet:
             self._log.write(user=caller.user, route=route, status=200, line=line)
 
-    def _say(self, caller: Caller, route: str, status: int, released: FlightResult) -> None:
+    def _log_release(self, caller: Caller, route: str, status: int, released: FlightResult) -> None:
         price = "" if released.free else str(getattr(getattr(released.answer, "receipt", None), "guarantee", ""))
         self._log.write(user=caller.user, route=route, status=status, line=released.line, price=price)
 
 
 @contextmanager
-def _telling(role: Role | None) -> Iterator[None]:
-    """Refuse with what somebody in a role is told."""
+def _redacted_errors(role: Role | None) -> Iterator[None]:
+    """Replace raised errors by their redacted form for this role."""
     try:
         yield
     except SfumatoError as error:
-        said = told(error, role)
-        if said is error:
+        redacted = told(error, role)
+        if redacted is error:
             raise
-        raise said from None
+        raise redacted from None
 
 
-def _found(proposal: Any, price: Mapping[str, Any], request_id: str) -> FlightResult | None:
-    """Find what was stored for a proposal that may spend nothing."""
+def _find_stored(proposal: Any, price: Mapping[str, Any], request_id: str) -> FlightResult | None:
+    """Return the stored answer of a proposal that may spend nothing; None if it would have to be bought."""
     try:
-        return FlightResult.of(proposal.release(**price, request_id=request_id, progress=_nothing_new))
+        return FlightResult.of(proposal.release(**price, request_id=request_id, progress=_refuse_charge))
     except NotStored:
         return None
 
 
-def _nothing_new(phase: str) -> None:  # noqa: ARG001
+def _refuse_charge(phase: str) -> None:  # noqa: ARG001
     raise NotStored
 
 

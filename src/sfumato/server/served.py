@@ -1,13 +1,12 @@
-"""A server serves policies by name: each has a curator, and its ``[analysts]`` say who may ask it.
+"""The policies that a server serves, by name: one open curator each, and the ``[analysts]`` section as access list.
 
-All of them share one ledger, beside which the people file lies. A policy that does not name an analyst is not there for
-them, and the access list is always the one that is written. When a policy's file changes it is opened again, and
-whoever asks about it waits for that (``clocked_openings``); a file that cannot be opened answers nothing until it can.
+All policies share one ledger, with the people file beside it. To an analyst whom a policy does not list, the policy
+does not exist; the access list is always read from the current file. A changed policy file is opened again and calls
+wait for that (``ClockedOpenings``); while a file cannot be opened, its policy answers nothing.
 
-Lines of history are shown page by page: whole to whoever sees all of them, and to analysts without what others do.
-
-A line of the ledger says what was spent in all until then, what is held, and the hash of the line before it. All three
-tell of the purchases of others, so an analyst's own lines are shown without them.
+History is returned page by page: complete to owners and auditors, redacted for analysts. A ledger line holds the total
+spent so far, the amount on hold and the previous line's hash. All three reveal purchases of others, so they are removed
+from the lines that an analyst sees.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ from sfumato.server.releases.answer_clock import AnswerClock, ClockedOpenings
 from sfumato.server.releases.known_proposals import KnownProposals
 from sfumato.server.releases.running_releases import RunningReleases
 
-_OPENINGS = 3
-"""How often a call waits for a policy that is changed meanwhile."""
+_MAX_REOPENINGS = 3
+"""How often one call waits for a policy that keeps changing."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """This is a curator, and how the file of its policy looked when it was opened."""
+    """An open curator, with the stamp that its policy file had when it was opened."""
 
     curator: Curator
     stamp: tuple[int, int, int]
@@ -60,12 +59,12 @@ class Opened:
 
     @cached_property
     def tables(self) -> Tables:
-        """Say what there is to ask: once, and as long as the curator is the one that is served."""
+        """The tables and suggested questions; computed once per opening."""
         return self.curator.tables
 
 
 class Served:
-    """These are open curators by the names of their policies. Safe to use from threads."""
+    """The open curators by policy name. Thread-safe."""
 
     def __init__(
         self,
@@ -74,19 +73,21 @@ class Served:
         *,
         opening: Callable[[Policy, Ledger, Progress], Curator] | None = None,
     ) -> None:
-        self._paths = _named(policies)
-        address = _one_ledger(self._paths.values(), ledger)
+        self._paths = _policy_paths(policies)
+        address = _shared_ledger(self._paths.values(), ledger)
         first = read_policy(next(iter(self._paths.values())))
         self.ledger_path = Path(os.path.realpath(people_place(first, ledger)))
-        """Where the ledger is, or would be if it were a file: the people file lies beside it."""
-        self._opening = _opened if opening is None else opening
+        """The ledger's path, or a stand-in path if it is in a database: the people file lies beside it."""
+        self._opening = _open_curator if opening is None else opening
         self._lock = threading.RLock()
-        self._before: list[weakref.finalize[..., Any]] = []
-        """Closes what was opened before and is in use still: whoever was charged there is answered."""
+        self._closing: list[weakref.finalize[..., Any]] = []
+        """Finalizers of replaced curators that are still in use: releases charged there are answered first."""
         self.ledger = Ledger.open(address)
         self._openings: ClockedOpenings[Opened] = ClockedOpenings(len(self._paths))
         try:
-            self._opened = {name: self._openings.first(partial(self._open, path)) for name, path in self._paths.items()}
+            self._open_policies = {
+                name: self._openings.first(partial(self._open, path)) for name, path in self._paths.items()
+            }
         except BaseException:
             self._openings.close()
             self.ledger.close()
@@ -97,107 +98,109 @@ class Served:
         return tuple(self._paths)
 
     def keep_time(self, clock: AnswerClock, overrun: Callable[[str], None]) -> None:
-        """Let a clock say when what is opened again is seen, and tell which policy took longer than it allowed."""
+        """Use ``clock`` to delay reopened policies, and call ``overrun`` with the name of each that took longer."""
         self._openings.keep_time(clock, overrun)
 
     def curator(self, name: str) -> Curator:
-        """Give the curator of a policy as its file is now."""
+        """Return the curator for the current policy file, reopening it if the file has changed."""
         return self.opened(name).curator
 
     def opened(self, name: str) -> Opened:
-        """Give what is open of a policy as its file is now."""
+        """Return the open policy for the current file, reopening it if the file has changed."""
         if name not in self._paths:
             raise NotThere(f"policy {name}")
-        for _ in range(_OPENINGS):  # an opening that others wait for may be of the file as it was before
+        for _ in range(_MAX_REOPENINGS):  # an opening in progress may still read the previous file
             if self._is_current(name):
-                return self._last(name)
+                return self._latest(name)
             self._require_written(name)
             self._open_again(name, lambda: not self._is_current(name))
         if not self._is_current(name):
-            rule = "a policy answers when its file has been opened, and this one is changed again and again"
+            rule = "the policy cannot be opened: its file keeps changing"
             raise ServerUnavailable(rule, place=f"policy {name}")
-        return self._last(name)
+        return self._latest(name)
 
     def last_opened(self, name: str) -> Opened | None:
-        """Give what was opened last of a policy, whatever has changed since."""
+        """Return the most recent opening of a policy, even if its file has changed since."""
         with self._lock:
-            return self._opened.get(name)
+            return self._open_policies.get(name)
 
     def proposals(self, name: str) -> KnownProposals:
-        """Give the proposals that were made lately of a policy, since it was opened."""
-        return self._last(name).proposals
+        """Return the cache of proposals for the current opening of a policy."""
+        return self._latest(name).proposals
 
     def tables(self, name: str) -> Tables:
-        """Say what there is to ask of a policy as its file is now."""
+        """Return the tables and suggested questions for the current policy file."""
         return self.opened(name).tables
 
     def written(self, name: str) -> Policy:
-        """Read a policy as its file is now."""
+        """Parse the current policy file, without opening its data."""
         if name not in self._paths:
             raise NotThere(f"policy {name}")
         return read_policy(self._paths[name])
 
     def account(self, name: str) -> Account:
-        """Give the account of a policy, whatever its file says now."""
+        """Return the ledger account of a policy, whatever its file says now."""
         if name not in self._paths:
             raise NotThere(f"policy {name}")
         return self.ledger.account(name)
 
     def renew(self, caller: Caller, name: str, changed: Opened | None) -> None:
-        """Open a policy again for a caller who has found that the data have changed which were opened there, unless
-        somebody has done so since.
-        """
-        with _told_to_owners(caller, name):
-            self._open_again(name, lambda: self._last(name) is changed)
+        """Reopen a policy whose data files have changed, unless it was reopened since."""
+        with _hide_details_from_non_owners(caller, name):
+            self._open_again(name, lambda: self._latest(name) is changed)
 
     def require_files(self, name: str) -> None:
-        """Raise ``SourceChanged`` where the files of a policy are not those that were opened. What else is wrong with
-        them is no matter to whoever reads no row.
+        """Raise ``SourceChanged`` if a policy's data files are not those that were opened.
+
+        Other errors are ignored: they do not matter to a call that reads no rows.
         """
         try:
-            self._last(name).curator.check_files()
+            self._latest(name).curator.check_files()
         except SourceChanged:
             raise
         except SfumatoError:
             return
 
     def view(self, caller: Caller, name: str) -> Curator:
-        """Give the curator as a caller has it; a policy that does not name an analyst is not there for them.
+        """Return a policy's curator restricted to the caller's share.
 
-        An owner whom it does not name asks from the account itself.
+        An owner without a share asks from the whole account. For an analyst whom the policy does not list, it does not
+        exist.
         """
         if caller.role is Role.ANALYST and name not in self.seen_by(caller):
             raise NotThere(f"policy {name}")
-        with _told_to_owners(caller, name):
+        with _hide_details_from_non_owners(caller, name):
             curator = self.curator(name)
         if caller.user in curator.policy.analysts:
             return curator.as_analyst(caller.user)
-        if caller.role is Role.ANALYST:  # the file has changed since it was looked at
+        if caller.role is Role.ANALYST:  # the file has changed since the check above
             raise NotThere(f"policy {name}")
         return curator
 
     def seen_by(self, caller: Caller) -> tuple[str, ...]:
-        """Name the policies that are there for a caller. Every policy is looked at, whichever is asked for, so that one
-        that does not name an analyst takes as long as one that does not exist.
+        """Return the names of the policies that exist for a caller.
+
+        Every policy is checked, whichever was requested, so that an unlisted policy takes as long as one that does not
+        exist.
         """
         if caller.role is not Role.ANALYST:
             return self.names
         return tuple(name for name in self.names if caller.user in self._analysts(name))
 
     def _analysts(self, name: str) -> Mapping[str, object]:
-        """Give those whom a policy names as it is written now; where it cannot be read, as it was when it could."""
+        """Return the analysts listed in the current file, or in the last readable version of it."""
         if not self._is_current(name):
             with suppress(SfumatoError):
                 return self.written(name).analysts
-        return self._last(name).curator.policy.analysts
+        return self._latest(name).curator.policy.analysts
 
     def close(self) -> None:
         """Close every source and the ledger."""
         self._openings.close()
         with self._lock:
-            for before in self._before:
-                before()
-            for opened in self._opened.values():
+            for finalize in self._closing:
+                finalize()
+            for opened in self._open_policies.values():
                 opened.curator.close()
             self.ledger.close()
 
@@ -207,135 +210,140 @@ class Served:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _last(self, name: str) -> Opened:
+    def _latest(self, name: str) -> Opened:
         with self._lock:
-            return self._opened[name]
+            return self._open_policies[name]
 
     def _is_current(self, name: str) -> bool:
-        return self._last(name).stamp == _stamp(self._paths[name])
+        return self._latest(name).stamp == _file_stamp(self._paths[name])
 
     def _require_written(self, name: str) -> None:
-        """Refuse at once what no row is needed to refuse: a file that is no policy, or not one of its account."""
+        """Refuse early what needs no rows to refuse: an invalid policy file, or one that contradicts its account."""
         policy = self.written(name)
         self.ledger.account(name, unit=policy.unit, budget=policy.account_budget, per=policy.per or "")
 
     def _open_again(self, name: str, needed: Callable[[], bool]) -> None:
-        tables = len(self._last(name).curator.policy.tables)
+        tables = len(self._latest(name).curator.policy.tables)
         opening = partial(self._open, self._paths[name])
-        self._openings.again(name, tables.bit_length(), needed, opening, partial(self._put, name))
+        self._openings.again(name, tables.bit_length(), needed, opening, partial(self._replace_open, name))
 
     def _open(self, path: Path, progress: Progress) -> Opened:
-        stamp = _stamp(path)
+        stamp = _file_stamp(path)
         return Opened(self._opening(read_policy(path), self.ledger, progress), stamp)
 
-    def _put(self, name: str, found: Opened) -> None:
-        """Put what was opened in the place of what was open before."""
+    def _replace_open(self, name: str, opened: Opened) -> None:
+        """Replace the open policy, and close the previous one when nothing uses it any more."""
         with self._lock:
-            in_use = [each for each in self._before if each.alive]
-            self._before = [*in_use, self._opened[name].curator.close_when_unused()]
-            self._opened[name] = found
+            still_in_use = [each for each in self._closing if each.alive]
+            self._closing = [*still_in_use, self._open_policies[name].curator.close_when_unused()]
+            self._open_policies[name] = opened
 
 
 @contextmanager
-def _told_to_owners(caller: Caller, name: str) -> Iterator[None]:
-    """Tell why a policy cannot be opened to owners alone, since that may name files and what is in them."""
+def _hide_details_from_non_owners(caller: Caller, name: str) -> Iterator[None]:
+    """Show the reason why a policy cannot be opened to owners alone: it may quote files and their contents."""
     try:
         yield
     except (NotThere, LedgerUnavailable, ServerUnavailable):
         raise
-    except SfumatoError as refused:
+    except SfumatoError as error:
         if _is_out_of_files():
-            full = "a server opens a policy while it may open files, and this one has too many open now"
-            raise ServerUnavailable(full, place="the server") from None
+            files_rule = "the policy cannot be opened: the server has too many open files"
+            raise ServerUnavailable(files_rule, place="the server") from None
         if caller.role is Role.OWNER:
             raise
-        if isinstance(refused, AccountDiffers):  # its owner has written another budget, and amends the account next
-            changing = "a policy answers while its account is as its file says, and this one is being changed"
-            raise ServerUnavailable(changing, place=f"policy {name}") from None
-        rule = "a policy answers while its file and its data can be opened, and these cannot now"
-        raise InvalidPolicy(rule, place=f"policy {name}", fix="ask its owner, who is told why") from None
+        if isinstance(error, AccountDiffers):  # the owner has edited the budget and not yet amended the account
+            amending_rule = "the policy is being changed: its file and its account differ"
+            raise ServerUnavailable(amending_rule, place=f"policy {name}") from None
+        rule = "the policy cannot be opened: there is a problem with its file or its data"
+        raise InvalidPolicy(rule, place=f"policy {name}", fix="ask its owner, who can see the reason") from None
 
 
 def _is_out_of_files() -> bool:
-    """Tell whether no more files can be opened: then nothing is wrong with the one that could not be."""
+    """Return whether the process has run out of file descriptors: then the policy file itself may be fine."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
-    except OSError as refused:
-        return refused.errno in (errno.EMFILE, errno.ENFILE)
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
     return False
 
 
-def _opened(policy: Policy, ledger: Ledger, progress: Progress) -> Curator:
-    """Open a curator that leaves a processor to those who only ask what is free, where there are several.
+def _open_curator(policy: Policy, ledger: Ledger, progress: Progress) -> Curator:
+    """Open a curator that leaves one CPU core free for calls that read no rows, if there are several cores.
 
-    Measured once each on two busy processors, 1,000,000 rows, by a client who only pings: it tells whether rows are
-    read just then with an AUC of .89, of .78 where reading has a low priority, and of .69 with a single thread as well.
+    Measured on two busy cores with 1,000,000 rows: a client that only pings can tell whether rows are being read with
+    an AUC of 0.89; 0.78 if the reading threads have low priority; 0.69 with a single reading thread as well.
     """
     return Curator(policy, ledger, threads=max(1, (os.cpu_count() or 1) - 1), progress=progress)
 
 
-def _named(policies: Sequence[str | os.PathLike[str]]) -> Mapping[str, Path]:
-    found: dict[str, Path] = {}
-    for each in policies:
-        path = Path(os.path.realpath(each))
+def _policy_paths(policies: Sequence[str | os.PathLike[str]]) -> Mapping[str, Path]:
+    paths: dict[str, Path] = {}
+    for policy_file in policies:
+        path = Path(os.path.realpath(policy_file))
         name = read_policy(path).account_name
-        if name in found:
-            raise InvalidParameter("policies", name, "files with different names: each is served under its own")
-        found[name] = path
-    if not found:
+        if name in paths:
+            raise InvalidParameter(
+                "policies", name, "policy files with different names: each policy is served under its name"
+            )
+        paths[name] = path
+    if not paths:
         raise InvalidParameter("policies", policies, "at least one policy file")
-    return found
+    return paths
 
 
-def _one_ledger(paths: Iterable[Path], ledger: str | os.PathLike[str] | None) -> Path | str:
-    found = [ledger_address(read_policy(path), ledger) for path in paths]
-    ledgers = {each if isinstance(each, str) else Path(os.path.realpath(each)) for each in found}
+def _shared_ledger(paths: Iterable[Path], ledger: str | os.PathLike[str] | None) -> Path | str:
+    addresses = [ledger_address(read_policy(path), ledger) for path in paths]
+    ledgers = {each if isinstance(each, str) else Path(os.path.realpath(each)) for each in addresses}
     if len(ledgers) != 1:
-        fix = "serve those of one folder, or name the ledger"
+        fix = "serve policies from one folder, or pass the ledger"
         raise InvalidParameter("policies", [str(each) for each in ledgers], "policies that share one ledger", fix=fix)
     return ledgers.pop()
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """Say how a file looks, which changes when it does; one that is gone looks like none."""
+def _file_stamp(path: Path) -> tuple[int, int, int]:
+    """Return mtime, size and inode of a file, which change when it does; zeros if it is missing."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return (0, 0, 0)
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 @dataclass(frozen=True)
 class HistoryBatch:
-    """A page holds lines of history, and the number after which the next page begins; None on the last."""
+    """One page of ledger lines, and the number after which the next page begins; None on the last page."""
 
     lines: tuple[Line, ...]
     next: int | None
     answered: frozenset[int] = frozenset()
-    """Those of the lines whose answers ``released`` shows again."""
+    """Numbers of the lines whose answers can be shown again (``released``)."""
     bought_by: Mapping[int, str] = field(default_factory=dict)
-    """Who bought what the account itself paid for, and no analyst's share: by the number of the line."""
+    """By line number, the buyer of releases paid by the account itself instead of an analyst's share."""
 
     def buyer(self, line: Line) -> str | None:
-        """Name who bought what a line is about."""
+        """Return the user who bought the release on a line."""
         return line.analyst or self.bought_by.get(line.number)
 
 
 def page_of(
     running: RunningReleases, account: str, lines: Iterable[Line], most: int, analyst: str | None, named: Iterable[str]
 ) -> HistoryBatch:
-    """Make a page of the first so many lines, for an analyst or for whoever sees all; ``named`` have shares."""
-    found = list(lines)
-    shown = found[:most]
-    after = shown[-1].number if len(found) > most else None
-    answered = running.kept_lines(account, (each.number for each in shown), analyst)
+    """Build a history page from the first of these lines, redacted if an analyst asks.
+
+    Lines of users with a share hold their names already; the others' buyers are looked up.
+    """
+    fetched = list(lines)
+    page = fetched[:most]
+    next_after = page[-1].number if len(fetched) > most else None
+    answered = running.kept_lines(account, (each.number for each in page), analyst)
     if analyst is not None:
-        return HistoryBatch(tuple(_own(each) for each in shown), after, answered)
-    unnamed = {each.number: each.request_id for each in shown if each.analyst is None and each.request_id}
-    users = running.users(account, unnamed.values(), besides=named)
-    bought_by = {number: users[request] for number, request in unnamed.items() if request in users}
-    return HistoryBatch(tuple(shown), after, answered, bought_by)
+        return HistoryBatch(tuple(_redact(each) for each in page), next_after, answered)
+    request_ids = {each.number: each.request_id for each in page if each.analyst is None and each.request_id}
+    users = running.users(account, request_ids.values(), besides=named)
+    bought_by = {number: users[request] for number, request in request_ids.items() if request in users}
+    return HistoryBatch(tuple(page), next_after, answered, bought_by)
 
 
-def _own(line: Line) -> Line:
+def _redact(line: Line) -> Line:
     return replace(line, spent=NOTHING, held=NOTHING, previous="")

@@ -1,9 +1,8 @@
-"""A server listens on an address or a socket, in one process or in several that are spawned, never forked.
+"""Run a server: on a TCP address or a Unix socket, in one process or in several spawned (never forked) processes.
 
-Several processes share nothing but the two files, the ledger and the people's; the one that spawned them hands them
-connections in turn. When it is told to stop (SIGTERM, or Ctrl-C) it takes no new work; what was charged ends and is
-stored; then it ends with exit code 0. One of several processes that has not ended long after that is killed, and the
-exit code is 1.
+The processes share nothing but the ledger and the people file; their parent hands them connections in turn. On SIGTERM
+or Ctrl-C the server refuses new work, finishes and stores charged releases, and exits with code 0. A worker process
+that has not ended after ``drain_seconds`` is killed, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ from sfumato.server.served import Served
 from sfumato.server.settings import ServerSettings
 from sfumato.server.spawned_processes import WorkerProcesses, confirm, handed
 
-_CLOSING = 5
-"""Seconds that a process has to close its files after what was charged has ended."""
-_WAITING = 2048
-"""Connections that wait until they are accepted."""
-_BY = "sfumato serve"
+_CLOSE_SECONDS = 5
+"""Seconds that a worker has to close its files after its charged releases are finished."""
+_BACKLOG = 2048
+"""Connections that may wait to be accepted."""
+_ACTOR = "sfumato serve"
 
 
 @dataclass(frozen=True)
 class ProcessSettings:
-    """This is what every process of a server is given."""
+    """What every process of a server is started with."""
 
     policies: tuple[Path, ...]
     ledger: Path | str | None
@@ -59,44 +58,45 @@ class ProcessSettings:
 
     @property
     def people(self) -> Path:
-        """Give the path of the people file, which lies beside the ledger."""
+        """The path of the people file, beside the ledger."""
         return Path(f"{os.path.realpath(people_place(read_policy(self.policies[0]), self.ledger))}.people")
 
 
 def serve(given: ProcessSettings, ready: Callable[[str], None]) -> int:
-    """Serve until the process is told to stop, and give its exit code; ``ready`` is told a link that lets the owner in
-    once.
+    """Serve until told to stop, and return the exit code.
+
+    ``ready`` is called once the server listens, with a one-time login link for the owner.
     """
     with listening(given.settings) as listener:
 
-        def told() -> None:
-            ready(_owners_link(given, address(given.settings, listener)))
+        def announce() -> None:
+            ready(_owner_login_link(given, address(given.settings, listener)))
 
-        many = given.settings.processes
-        if many == 1:
-            return run(given, listener, told)
-        patience = given.settings.drain_seconds + _CLOSING
-        return WorkerProcesses(partial(_spawned, given), listener, many, _WAITING, patience).run(told)
+        process_count = given.settings.processes
+        if process_count == 1:
+            return run(given, listener, announce)
+        patience = given.settings.drain_seconds + _CLOSE_SECONDS
+        return WorkerProcesses(partial(_run_worker, given), listener, process_count, _BACKLOG, patience).run(announce)
 
 
-def _owners_link(given: ProcessSettings, where: str) -> str:
-    """Make a link for an owner; where there is none yet, the first is called owner."""
-    with closing(PeopleFile(given.people)) as people:
+def _owner_login_link(process_settings: ProcessSettings, base_url: str) -> str:
+    """Create a login link for an owner, adding the first owner if there is none."""
+    with closing(PeopleFile(process_settings.people)) as people:
         users = people.users()
         owners = [each.name for each in users if each.role is Role.OWNER and not each.disabled]
-        name = owners[0] if owners else people.add_user(_free_name(users), Role.OWNER, by=_BY).name
-        return f"{where}/login/{people.new_link(name, by=_BY)}"
+        name = owners[0] if owners else people.add_user(_unused_owner_name(users), Role.OWNER, by=_ACTOR).name
+        return f"{base_url}/login/{people.new_link(name, by=_ACTOR)}"
 
 
-def _free_name(users: Collection[User]) -> str:
-    """Give the first owner's name, or the next one where somebody has or had that."""
-    taken = {each.name for each in users}
-    return next(name for name in chain(["owner"], (f"owner-{number}" for number in count(2))) if name not in taken)
+def _unused_owner_name(users: Collection[User]) -> str:
+    """Return ``owner``, or ``owner-2``, … if that name was ever taken."""
+    used_names = {each.name for each in users}
+    return next(name for name in chain(["owner"], (f"owner-{number}" for number in count(2))) if name not in used_names)
 
 
 @contextmanager
 def opened(given: ProcessSettings) -> Iterator[Counter]:
-    """Open what one process serves, and close it at the end."""
+    """Open the gateway of one process, and close it on exit."""
     with (
         Served(given.policies, given.ledger) as served,
         closing(PeopleFile(given.people)) as people,
@@ -106,16 +106,14 @@ def opened(given: ProcessSettings) -> Iterator[Counter]:
 
 
 def show_warnings(log: ActivityLog) -> None:
-    """Print what is weak about the ledger where the server runs, and write it to its log; of everything else an answer
-    carries its warnings.
-    """
+    """Print ledger warnings to standard error and the activity log; all other warnings travel with answers."""
     warnings.simplefilter("ignore", WeakPrivacy)
     warnings.simplefilter("always", WeakLedger)
-    warnings.showwarning = partial(_shown, log)
+    warnings.showwarning = partial(_print_warning, log)
 
 
-def _shown(log: ActivityLog, message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    print(f"{category.__name__}: {message}", file=sys.stderr, flush=True)  # noqa: T201 - for whoever runs the server
+def _print_warning(log: ActivityLog, message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    print(f"{category.__name__}: {message}", file=sys.stderr, flush=True)  # noqa: T201 - for the operator
     if issubclass(category, WeakLedger):
         log.warn(f"{category.__name__}: {message}")
 
@@ -126,8 +124,10 @@ def run(
     ready: Callable[[], None] = lambda: None,
     channel: socket.socket | None = None,
 ) -> int:
-    """Answer in this process until it is told to stop: at a socket, or what is handed to it on a channel."""
-    log = ActivityLog(given.settings.log)  # until this process ends: a ledger may say what is weak when it is closed
+    """Serve in this process until told to stop: from a listening socket, or from connections handed over on a
+    channel.
+    """
+    log = ActivityLog(given.settings.log)  # stays open until the process ends: closing a ledger may still warn
     show_warnings(log)
     with opened(given) as counter:
         server = UvicornServer(application(counter), given.settings, ready, channel)
@@ -136,16 +136,16 @@ def run(
     return 0
 
 
-def _spawned(given: ProcessSettings, channel: socket.socket, ready: Connection) -> None:
-    """Answer in a process of its own, and say so when it does; a refusal is said without a traceback."""
+def _run_worker(process_settings: ProcessSettings, channel: socket.socket, ready: Connection) -> None:
+    """Serve in a worker process and report when ready; print a refusal without its traceback."""
     try:
-        sys.exit(run(given, None, lambda: ready.send(True), channel))
+        sys.exit(run(process_settings, None, lambda: ready.send(True), channel))
     except SfumatoError as refusal:
         print(refusal, file=sys.stderr, flush=True)  # noqa: T201
         sys.exit(outcome(refusal).exit_code)
 
 
-def _config(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
+def _uvicorn_config(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=BoundedConnection,
@@ -153,7 +153,7 @@ def _config(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
         lifespan="on",
         interface="asgi3",
         log_config=None,
-        log_level=logging.CRITICAL + 1,  # a traceback may hold what was asked: faults are answered, and not printed
+        log_level=logging.CRITICAL + 1,  # a traceback may quote a question: faults are answered, not printed
         access_log=False,
         server_header=False,
         proxy_headers=bool(settings.proxies),
@@ -165,7 +165,7 @@ def _config(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
 
 
 class UvicornServer(uvicorn.Server):
-    """It ends when it is told to, and then the process goes on: uvicorn's own would kill it by the same signal."""
+    """A uvicorn server that returns after a signal; uvicorn's own would raise the signal again and kill the process."""
 
     def __init__(
         self,
@@ -174,42 +174,42 @@ class UvicornServer(uvicorn.Server):
         ready: Callable[[], None] = lambda: None,
         channel: socket.socket | None = None,
     ) -> None:
-        super().__init__(_config(app, settings))
+        super().__init__(_uvicorn_config(app, settings))
         self._app = app
         self._peers = admitted_peers(settings)
         self._ready = ready
         self._channel = channel
-        self._greeting: set[asyncio.Task[None]] = set()
+        self._handshakes: set[asyncio.Task[None]] = set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop at a signal, and when the process that spawned this one is gone."""
+        """Stop on SIGTERM or SIGINT, and when the parent process has ended."""
         loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():
-            for each in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(each, self.stop)
+            for signal_number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(signal_number, self.stop)
         parent = multiprocessing.parent_process()
         if parent is not None:
-            loop.add_reader(parent.sentinel, self._orphaned, loop, parent.sentinel)
+            loop.add_reader(parent.sentinel, self._stop_as_orphan, loop, parent.sentinel)
         yield
 
-    def _orphaned(self, loop: asyncio.AbstractEventLoop, sentinel: int) -> None:
+    def _stop_as_orphan(self, loop: asyncio.AbstractEventLoop, sentinel: int) -> None:
         loop.remove_reader(sentinel)
         self.stop()
 
     def stop(self) -> None:
-        """Take no new work; connections that are answered end."""
+        """Refuse new work; connections close after their current reply."""
         stop(self._app)
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])
         loop = asyncio.get_running_loop()
-        for each in sockets or []:
-            made = await loop.create_server(self._spoken, sock=each, backlog=_WAITING, **self._tls)
-            self.servers.append(made)
+        for listener in sockets or []:
+            server = await loop.create_server(self._new_protocol, sock=listener, backlog=_BACKLOG, **self._tls)
+            self.servers.append(server)
         if self._channel is not None:
-            loop.add_reader(self._channel, self._take, self._channel)
+            loop.add_reader(self._channel, self._accept_handed, self._channel)
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -218,23 +218,23 @@ class UvicornServer(uvicorn.Server):
             self._channel.close()
         await super().shutdown(sockets)
 
-    def _take(self, channel: socket.socket) -> None:
-        """Answer the connections that were handed over, and confirm each."""
-        for each in handed(channel):
+    def _accept_handed(self, channel: socket.socket) -> None:
+        """Start and confirm every connection that was handed over."""
+        for connection in handed(channel):
             confirm(channel)
-            greeting = asyncio.get_running_loop().create_task(self._greet(each))
-            self._greeting.add(greeting)
-            greeting.add_done_callback(self._greeting.discard)
+            task = asyncio.get_running_loop().create_task(self._begin_connection(connection))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
 
-    async def _greet(self, connection: socket.socket) -> None:
-        with suppress(OSError):  # it has gone, or does not speak TLS
-            await asyncio.get_running_loop().connect_accepted_socket(self._spoken, connection, **self._tls)
+    async def _begin_connection(self, connection: socket.socket) -> None:
+        with suppress(OSError):  # the client has disconnected, or the TLS handshake failed
+            await asyncio.get_running_loop().connect_accepted_socket(self._new_protocol, connection, **self._tls)
 
-    def _spoken(self) -> BoundedConnection:
+    def _new_protocol(self) -> BoundedConnection:
         loop = asyncio.get_running_loop()
         return BoundedConnection(self.config, self.server_state, self.lifespan.state, loop, peers=self._peers)
 
     @property
     def _tls(self) -> dict[str, Any]:
-        """Say how connections begin: with TLS or without, and not for long."""
+        """TLS arguments for a new connection, with a bounded handshake; empty without a certificate."""
         return {"ssl": self.config.ssl, "ssl_handshake_timeout": HEAD_SECONDS} if self.config.ssl else {}

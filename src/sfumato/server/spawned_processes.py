@@ -1,17 +1,15 @@
-"""Several processes answer what is accepted at one socket, in turn; the one that spawned them keeps so many of them.
+"""Worker processes of a server, and a parent that accepts connections and hands them to the workers in turn.
 
-One that was killed is spawned again. Where another cannot answer, because the policy that it reads is broken by now,
-its siblings go on, and it is tried again after pauses that grow; only before all of them answer for the first time does
-it end the server. A signal does no more than to wake the one loop, which then closes the socket and tells everybody.
-Whoever has not ended when the time for that is over, because it hangs or was stopped, is killed: a charge is on disk
-before its rows are read, so nobody has an answer that was not charged.
+*Accepting.* If every process accepted for itself, the first to wake up would take all waiting connections and keep
+them: in a measurement the second process was idle while the first had eight clients. So the parent accepts, and does
+nothing else. A worker that does not confirm its connections hangs and is handed no more; if all hang, connections wait
+at the socket.
 
-Connections at one socket are handed to the processes of a server in turn, and each is confirmed.
-
-Where every process accepts for itself, the first one that wakes takes all that wait, and keeps them: a second process
-had nothing to do while the first had eight clients. Here one process accepts, and does nothing else. A process that
-does not confirm what it was handed hangs: it is handed no more, and where all of them do, connections wait at the
-socket.
+*Supervision.* A worker that died is spawned again. If the new one cannot start, for example because its policy file is
+broken by now, the others go on and it is retried with growing pauses; only before all workers have answered once does a
+failure end the server. A signal handler only wakes the main loop, which then closes the socket and stops the workers. A
+worker that has not ended at the deadline is killed: a charge is on disk before any row is read, so nobody holds an
+answer that was not charged.
 """
 
 from __future__ import annotations
@@ -33,80 +31,80 @@ from types import FrameType
 from typing import Any
 
 MOST_UNCONFIRMED = 16
-"""Connections that a process may be handed before it confirms one of them."""
+"""Unconfirmed connections that a worker may have."""
 
 
 def channel() -> tuple[socket.socket, socket.socket]:
-    """Make the two ends of a channel on which connections are handed from one process to another."""
-    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    here.setblocking(False)
-    there.setblocking(False)
-    return here, there
+    """Create the two ends of a socket pair on which connections are handed to a worker."""
+    parent_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    parent_end.setblocking(False)
+    worker_end.setblocking(False)
+    return parent_end, worker_end
 
 
 def accepted(listener: socket.socket) -> socket.socket | None:
-    """Accept one connection that waits at a socket that does not block; None where none does, or it has gone."""
+    """Accept one waiting connection on a non-blocking socket; None if there is none."""
     with suppress(OSError):
         return listener.accept()[0]
     return None
 
 
 def hand_over(connection: socket.socket, channel: socket.socket) -> bool:
-    """Hand a connection to another process, and tell whether it could be handed over."""
-    with suppress(OSError):  # that process has ended
+    """Send a connection to another process; return whether it could be sent."""
+    with suppress(OSError):  # the worker has ended
         socket.send_fds(channel, [b"\0"], [connection.fileno()])
         return True
     return False
 
 
 def handed(channel: socket.socket) -> Iterator[socket.socket]:
-    """Take the connections that were handed over, until none is left for now."""
+    """Receive handed-over connections until none is left."""
     with suppress(OSError):
         while True:
-            said, found, *_ = socket.recv_fds(channel, 1, 1)
-            if not said:
+            message, descriptors, *_ = socket.recv_fds(channel, 1, 1)
+            if not message:
                 return
-            yield from (socket.socket(fileno=each) for each in found)
+            yield from (socket.socket(fileno=each) for each in descriptors)
 
 
 def confirm(channel: socket.socket) -> None:
-    """Say that one connection was taken."""
-    with suppress(OSError):  # whoever handed it over has ended
+    """Tell the parent that one connection was taken."""
+    with suppress(OSError):  # the parent has ended
         channel.send(b"\0")
 
 
 def confirmed(channel: socket.socket) -> int:
-    """Count the connections that were confirmed since the last look."""
-    with suppress(OSError):  # none was
+    """Return how many connections were confirmed since the last call."""
+    with suppress(OSError):  # nothing to read
         return len(channel.recv(MOST_UNCONFIRMED))
     return 0
 
 
-_LONGEST_PAUSE = 60.0
-_AT_ONCE = 64
-"""Connections that are handed over between two looks at everything else."""
+_MAX_PAUSE = 60.0
+_HANDOVER_BATCH = 64
+"""Connections handed over in one pass of the main loop."""
 
 
 @dataclass
 class Spawned:
-    """This is one process that was spawned, and the channel on which connections are handed to it."""
+    """One worker process, and the channel on which it is handed connections."""
 
     process: SpawnProcess
     told: Connection
     channel: socket.socket
     answers: bool = False
-    """It has said so."""
+    """The worker has reported that it is ready."""
     unconfirmed: int = 0
-    """Connections that it was handed, and has not confirmed."""
+    """Connections handed over and not yet confirmed."""
 
     @property
     def takes(self) -> bool:
-        """It answers, and does not hang."""
+        """Whether the worker is ready and does not hang."""
         return self.answers and self.unconfirmed < MOST_UNCONFIRMED
 
     def listen(self) -> None:
-        """Note what it has said."""
-        with suppress(EOFError, OSError):  # it ended without a word
+        """Read the worker's messages: ready, and confirmed connections."""
+        with suppress(EOFError, OSError):  # it ended before it was ready
             self.answers = self.answers or (self.told.poll() and bool(self.told.recv()))
         self.unconfirmed -= confirmed(self.channel)
 
@@ -115,12 +113,12 @@ class Spawned:
             os.kill(self.process.pid or 0, signal.SIGTERM)
 
     def kill(self, seconds: float) -> None:
-        """End it without its consent, and say so to whoever runs the server."""
-        said = (
-            f"process {self.process.pid} has not ended {seconds:g} seconds after it was told to, and is killed; "
-            "a charge that it has not answered stays spent"
+        """Kill the worker, and report that on standard error."""
+        report = (
+            f"process {self.process.pid} did not end within {seconds:g} seconds and is killed; "
+            "charges that it has not answered stay spent"
         )
-        print(said, file=sys.stderr, flush=True)  # noqa: T201 - for whoever runs the server
+        print(report, file=sys.stderr, flush=True)  # noqa: T201 - for the operator
         self.process.kill()
 
     def close(self) -> None:
@@ -129,10 +127,10 @@ class Spawned:
 
 
 class WorkerProcesses:
-    """This keeps so many processes that answer at one socket.
+    """Keeps a number of worker processes running and hands them the connections of one socket.
 
-    Each runs ``answer`` with a channel of its own, and says when it does. When they are told to stop, all of them have
-    so many seconds of ``patience`` to end in.
+    Each worker has a channel of its own, and reports when it is ready. On a stop signal the workers have some seconds
+    to end.
     """
 
     def __init__(
@@ -143,129 +141,129 @@ class WorkerProcesses:
         waiting: int,
         patience: float,
     ) -> None:
-        self._answer = answer
+        self._run_worker = answer
         self._listener = listener
-        self._many = many
-        self._waiting = waiting
-        self._patience = patience
+        self._count = many
+        self._backlog = waiting
+        self._stop_seconds = patience
         self._context = multiprocessing.get_context("spawn")
-        self._running: deque[Spawned] = deque()
-        """The next connection is the first one's."""
+        self._workers: deque[Spawned] = deque()
+        """In round-robin order: the next connection goes to the first."""
         self._stopping = False
         self._deadline = math.inf
-        """When whoever has not ended is killed."""
-        self._ready = False
-        """All of them have answered at one time."""
-        self._failed = 0
-        """How many ended without an answer since one has answered."""
-        self._again = 0.0
-        """When another may be spawned."""
-        self._woken, self._waking = os.pipe()
+        """When the remaining workers are killed."""
+        self._all_ready = False
+        """All workers have been ready at the same time."""
+        self._failed_starts = 0
+        """Workers that failed to start since the last success."""
+        self._retry_at = 0.0
+        """When the next worker may be spawned."""
+        self._wake_read, self._wake_write = os.pipe()
 
     def run(self, ready: Callable[[], None]) -> int:
-        """Keep all of them running until told to stop; give 0 where all of them ended well."""
-        os.set_blocking(self._waking, False)
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, self._wake)
+        """Keep the workers running until told to stop; return 0 if all of them ended well."""
+        os.set_blocking(self._wake_write, False)
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signal_number, self._wake)
         self._listener.setblocking(False)
-        self._listener.listen(self._waiting)
-        codes: list[int] = []
-        while self._running or not self._stopping:
-            codes += self._look()
-            answering = sum(each.answers for each in self._running)
-            if not self._ready and not self._stopping and answering == self._many:
-                self._ready = True
+        self._listener.listen(self._backlog)
+        exit_codes: list[int] = []
+        while self._workers or not self._stopping:
+            exit_codes += self._run_once()
+            ready_count = sum(worker.answers for worker in self._workers)
+            if not self._all_ready and not self._stopping and ready_count == self._count:
+                self._all_ready = True
                 ready()
-        return int(any(codes))
+        return int(any(exit_codes))
 
     def _wake(self, *_: int | FrameType | None) -> None:
-        """Wake the loop, and do nothing else: a signal may come between any two steps of it."""
+        """Wake the main loop, and do nothing else: a signal may arrive between any two of its steps."""
         with suppress(BlockingIOError):
-            os.write(self._waking, b"\0")
+            os.write(self._wake_write, b"\0")
 
-    def _look(self) -> list[int]:
-        """Wait until something happens, see to it, and give the exit codes of those that have ended for good."""
+    def _run_once(self) -> list[int]:
+        """Wait for an event, handle it, and return the exit codes of workers that ended for good."""
         if not self._stopping:
             self._start_missing()
-        found = wait(self._news(), timeout=1)
-        if self._woken in found:
-            os.read(self._woken, 4096)
+        ready_handles = wait(self._wait_handles(), timeout=1)
+        if self._wake_read in ready_handles:
+            os.read(self._wake_read, 4096)
             self._stop()
-        for each in self._running:
-            each.listen()
+        for worker in self._workers:
+            worker.listen()
         if time.monotonic() >= self._deadline:
-            self._kill()
-        if self._listener in found and not self._stopping:
-            self._hand_over()
-        return [self._ended(each) for each in list(self._running) if each.process.exitcode is not None]
+            self._kill_remaining()
+        if self._listener in ready_handles and not self._stopping:
+            self._hand_over_waiting()
+        return [self._handle_exit(worker) for worker in list(self._workers) if worker.process.exitcode is not None]
 
-    def _news(self) -> list[Any]:
-        """List what something may happen to; connections that nobody would take wait where they are."""
-        news: list[Any] = [self._woken, *(each.process.sentinel for each in self._running)]
-        news += [each.told for each in self._running if not each.answers]
-        news += [each.channel for each in self._running if each.unconfirmed]
+    def _wait_handles(self) -> list[Any]:
+        """Return the handles to wait on; the listener only while some worker takes connections."""
+        handles: list[Any] = [self._wake_read, *(each.process.sentinel for each in self._workers)]
+        handles += [each.told for each in self._workers if not each.answers]
+        handles += [each.channel for each in self._workers if each.unconfirmed]
         if self._stopping:
-            return news
-        return [*news, *([self._listener] if any(each.takes for each in self._running) else [])]
+            return handles
+        return [*handles, *([self._listener] if any(each.takes for each in self._workers) else [])]
 
-    def _hand_over(self) -> None:
-        """Hand each connection to the first process that takes it, which is the last from now on."""
-        for _ in range(_AT_ONCE):
-            if not any(each.takes for each in self._running):
+    def _hand_over_waiting(self) -> None:
+        """Hand waiting connections to the workers in turn."""
+        for _ in range(_HANDOVER_BATCH):
+            if not any(each.takes for each in self._workers):
                 return
             connection = accepted(self._listener)
             if connection is None:
                 return
             with connection:
-                self._hand(connection)
+                self._hand_to_worker(connection)
 
-    def _hand(self, connection: socket.socket) -> None:
-        for each in [each for each in self._running if each.takes]:
-            if hand_over(connection, each.channel):
-                each.unconfirmed += 1
-                self._running.remove(each)
-                self._running.append(each)
+    def _hand_to_worker(self, connection: socket.socket) -> None:
+        for worker in [worker for worker in self._workers if worker.takes]:
+            if hand_over(connection, worker.channel):
+                worker.unconfirmed += 1
+                self._workers.remove(worker)
+                self._workers.append(worker)
                 return
 
     def _start_missing(self) -> None:
-        while len(self._running) < self._many and time.monotonic() >= self._again:
-            told, ready = self._context.Pipe(duplex=False)
-            here, there = channel()
-            made = self._context.Process(target=self._answer, args=(there, ready))
-            made.start()
-            ready.close()
-            there.close()
-            self._running.append(Spawned(made, told, here))
+        while len(self._workers) < self._count and time.monotonic() >= self._retry_at:
+            ready_reader, ready_writer = self._context.Pipe(duplex=False)
+            parent_end, worker_end = channel()
+            process = self._context.Process(target=self._run_worker, args=(worker_end, ready_writer))
+            process.start()
+            ready_writer.close()
+            worker_end.close()
+            self._workers.append(Spawned(process, ready_reader, parent_end))
 
-    def _ended(self, spawned: Spawned) -> int:
-        """Give the exit code of one that ends with all; else see when another is spawned instead."""
-        self._running.remove(spawned)
+    def _handle_exit(self, spawned: Spawned) -> int:
+        """Return the exit code of a worker that ended with the server; otherwise schedule its replacement."""
+        self._workers.remove(spawned)
         spawned.close()
-        code = spawned.process.exitcode or 0
+        exit_code = spawned.process.exitcode or 0
         if self._stopping:
-            return 0 if code == -signal.SIGTERM and not spawned.answers else code
+            return 0 if exit_code == -signal.SIGTERM and not spawned.answers else exit_code
         if spawned.answers:
-            self._failed = 0
-        elif self._ready:
-            self._failed += 1
-            self._again = time.monotonic() + min(_LONGEST_PAUSE, 2.0 ** (self._failed - 1))
+            self._failed_starts = 0
+        elif self._all_ready:
+            self._failed_starts += 1
+            self._retry_at = time.monotonic() + min(_MAX_PAUSE, 2.0 ** (self._failed_starts - 1))
         else:
             self._stop()
             return 1
         return 0
 
     def _stop(self) -> None:
-        """Accept nothing more, and tell everybody to stop."""
+        """Close the listener, and tell all workers to stop."""
         if not self._stopping:
-            self._deadline = time.monotonic() + self._patience
+            self._deadline = time.monotonic() + self._stop_seconds
         self._stopping = True
         self._listener.close()
-        for each in self._running:
-            each.tell_to_stop()
+        for worker in self._workers:
+            worker.tell_to_stop()
 
-    def _kill(self) -> None:
-        """End everybody who has not ended by now, and do so once."""
+    def _kill_remaining(self) -> None:
+        """Kill the workers that have not ended by the deadline, once."""
         self._deadline = math.inf
-        for each in self._running:
-            if each.process.exitcode is None:
-                each.kill(self._patience)
+        for worker in self._workers:
+            if worker.process.exitcode is None:
+                worker.kill(self._stop_seconds)

@@ -41,16 +41,16 @@ def main(folder: Path) -> dict[str, object]:
     with serving(policy) as (url, token), sf.connect(url, token=token) as remote:
         told["remote"] = remote.propose(spec).release(epsilon=1).rows
         told["remote price"] = remote.propose(spec).price(within=5)
-        told["rest"] = "TallySpec" in json.dumps(remote._place.wire.get("openapi.json"))
+        told["rest"] = "TallySpec" in json.dumps(remote._policy_address.wire.get("openapi.json"))
     with sf.Curator(policy) as curator:
         told["spent at last"] = float(curator.standing().spent["pure"] or 0)
     from sfumato.server.pages.browser_sessions import SentForm
-    from sfumato.server.pages.released_pages import _body, _fields, page_kinds
+    from sfumato.server.pages.released_pages import _form_fields, _request_body, page_kinds
 
     kind = page_kinds()["tallies"]
     form = SentForm({"table": ("visits",), "column": ("region",), "values": ("north\r\nsouth",), "count": ("rows",)})
-    told["form"] = [field.form for field in _fields(kind, form)]
-    told["sent"] = _body(kind, form)
+    told["form"] = [field.form for field in _form_fields(kind, form)]
+    told["sent"] = _request_body(kind, form)
     return told
 
 

@@ -123,7 +123,7 @@ def test_no_hostile_text_is_obeyed_on_any_page(browser: Chromium, served: Runnin
         nothing_ran(there)
         page.get_by_role("link", name=name).click()
         nothing_ran(there)
-        page.get_by_text("Click a question together").click()
+        page.get_by_text("Build a question").click()
         page.get_by_role("checkbox").first.check()
         page.get_by_role("button", name="Write the SQL").click()
         nothing_ran(there)
@@ -135,7 +135,7 @@ def test_no_hostile_text_is_obeyed_on_any_page(browser: Chromium, served: Runnin
         for sql in questions:
             page.get_by_label("Question in SQL").fill(sql)
             expect(page.get_by_role("button", name="Spend ε = 0.1")).to_be_visible()
-            expect(page.get_by_role("region", name="Rehearsal: invented numbers")).to_be_visible()
+            expect(page.get_by_role("region", name="Preview: invented numbers")).to_be_visible()
             nothing_ran(there)
             page.get_by_role("button", name="Spend ε = 0.1").click()
             page.wait_for_url("**/answers/*")
@@ -179,7 +179,7 @@ def test_no_hostile_name_of_people_is_obeyed(browser: Chromium, served: RunningS
         there.page.get_by_role("button", name=f"New link for {TEXTS[3]}").click()
         nothing_ran(there)
         there.page.get_by_role("textbox", name="Label").fill(TEXTS[5] * 20)
-        there.page.get_by_role("button", name="Make a token").click()
+        there.page.get_by_role("button", name="Create a token").click()
         nothing_ran(there)
 
 

@@ -226,7 +226,7 @@ def test_what_is_forecast_is_what_is_bought_and_one_form_pays_once(
     question = {**PRICE, "sql": "SELECT COUNT(*) AS once FROM flights"}
     page = ana.post(f"{POLICY}/ask", {**question, "do": "forecast"}).text
     assert "Spend ε = 0.01" in page
-    assert "left afterwards" in page
+    assert "left after this answer" in page
     assert "±29,9" in page
     form = fields(page[page.index('class="spend"') :])
     with ThreadPoolExecutor(4) as threads:
@@ -287,7 +287,7 @@ def test_a_question_that_is_refused_is_shown_again_with_its_place(
 def test_an_answer_that_takes_long_is_waited_for_on_a_page(
     people: dict[str, SignedIn], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(released_pages, "_PATIENCE", 0.001)
+    monkeypatch.setattr(released_pages, "_WAIT_SECONDS", 0.001)
     ana = people["ana"]
     sent = {**PRICE, "epsilon": "0.02", "request": "slow"}
     place = ana.post(f"{POLICY}/answers", sent).headers["location"]
@@ -310,7 +310,7 @@ def test_what_was_not_bought_is_shown_on_the_page_that_waits_for_it(people: dict
 
 def test_the_page_says_how_what_it_does_not_sell_is_bought(served: RunningServer, people: dict[str, SignedIn]) -> None:
     page = html.unescape(people["ana"].get("/p/flights/ask").text)
-    assert "This page asks one question at a time. Other releases have a form" in page
+    assert "This page asks one question at a time. These releases have a form of their own" in page
     assert all(f"{POLICY}/kinds/{name}" in page for name in page_kinds())
     assert f"sfumato login {served.url}" in page
     ((url, policy),) = re.findall(r"^curator = sf\.connect\('(.*)', '(.*)'\)$", page, re.MULTILINE)
@@ -406,7 +406,7 @@ def test_a_ledger_is_verified_and_the_budget_amended(people: dict[str, SignedIn]
     assert "all as they were written" in people["audrey"].get(f"{POLICY}/ledger?verify=yes").text
     refused = people["olga"].post(f"{POLICY}/budget", {"do": "amend", "reason": ""})
     assert refused.status_code == 400
-    assert "What works" in refused.text
+    assert "What to do" in refused.text
     assert people["audrey"].post(f"{POLICY}/budget", {"do": "amend", "reason": "why"}).status_code == 403
 
 

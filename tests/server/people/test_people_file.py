@@ -333,7 +333,7 @@ def test_the_last_owner_is_not_shut_out(tmp_path: Path) -> None:
         people.add_user("ana", "analyst", by="tests")
         people.set_disabled("one", True, by="two")
         for _ in range(2):
-            with pytest.raises(InvalidParameter, match="the last owner"):
+            with pytest.raises(InvalidParameter, match="the last enabled owner"):
                 people.set_disabled("two", True, by="one")
         people.set_disabled("one", True, by="two")  # who is disabled already may be again
         people.set_disabled("ana", True, by="two")

@@ -140,6 +140,6 @@ def test_no_path_is_told_where_an_answer_cannot_be_written_down(tmp_path: Path) 
     with pytest.raises(LedgerUnavailable) as refused:
         flight.result()
     assert str(small.folder) not in f"{refused.value} {refused.value.__dict__}"
-    with pytest.raises(LedgerUnavailable, match="cannot be used now") as refused:
+    with pytest.raises(LedgerUnavailable, match="the file of users and tokens cannot be read or written") as refused:
         mine.result()
     assert str(small.folder) in str(refused.value)

@@ -13,7 +13,7 @@ from server.small_server import COUNT, SmallServer, open_server, questions
 from sfumato.curator import Curator
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Overspent, TooManyRequests, Unanswered
-from sfumato.server.releases.known_proposals import _MOST, KnownProposals, Sent
+from sfumato.server.releases.known_proposals import _MAX_CACHED, KnownProposals, Sent
 from sfumato.server.releases.running_releases import RunningReleases
 from sfumato.server.releases.turns import FreeQuestions
 
@@ -44,7 +44,7 @@ def test_a_proposal_is_made_once_for_each_who_sends_it(small: SmallServer) -> No
 def test_only_so_many_proposals_are_kept(small: SmallServer) -> None:
     known, (policy, _) = KnownProposals(), policies(small)
     first = known.of(SENT, policy, object)
-    for number in range(_MOST):
+    for number in range(_MAX_CACHED):
         known.of(SENT._replace(spec=str(number)), policy, object)
     assert known.of(SENT, policy, object) is not first
 
@@ -188,7 +188,7 @@ def test_a_request_that_was_charged_and_stopped_is_not_charged_again(
 
 def test_a_rehearsal_counts_as_several_free_questions(tmp_path: Path) -> None:
     small = open_server(tmp_path, free_per_second=6)
-    small.counter._questions = FreeQuestions(6, now=lambda: 0.0)
+    small.counter._rate_limit = FreeQuestions(6, now=lambda: 0.0)
     small.counter.free(small.ana, "clinic", "questions", "rehearse", COUNT, {"epsilon": 1})
     small.counter.free(small.ana, "clinic", "questions", "columns", COUNT)
     with pytest.raises(TooManyRequests):

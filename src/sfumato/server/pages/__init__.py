@@ -1,9 +1,9 @@
-"""Pages are what people see in a browser: whole documents from the server, with plain forms that need no script.
+"""The web pages: complete documents rendered on the server, with plain forms that work without JavaScript.
 
-browser_sessions   who looks, and whether a form is our own
-rendering          templates, and the frame that every page has
-page_contexts      what each template is given
-ask_pages          clicks become SQL
-…_pages            one module for each page: it calls the counter, and shows what that says
-page_routes        where each page is
+browser_sessions   cookies, sessions and form tokens
+rendering          templates, and the frame around every page
+page_contexts      the context of each template
+ask_pages          asking questions, and building SQL from form choices
+…_pages            one module per group of pages: calls the gateway and renders the result
+page_routes        the routes
 """

@@ -1,9 +1,7 @@
-"""Questions are asked here: typed, or clicked together; what they would cost and tell is free; one button buys.
+"""The page that asks questions: typed in SQL or built from form choices, forecast for free, bought with one button.
 
-What is bought is what was forecast: the button stands in a form of its own that holds the question, the price and the
-name of this one purchase.
-
-Clicks become a question in SQL that can be seen, changed and learned from.
+The forecast's button sits in a form of its own that holds the question, the price and the request id, so what is bought
+is exactly what was forecast. Form choices become SQL that can be seen and edited.
 """
 
 from __future__ import annotations
@@ -55,13 +53,13 @@ from sfumato.server.requests.calls import counter_of, in_thread
 
 ROWS, UNITS = "rows", "units"
 _FUNCTIONS = {"average": "AVG", "sum": "SUM", "median": "MEDIAN"}
-_COMPARED = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_TEMPORAL = {Type.DATE: "DATE ", Type.TIMESTAMP: "TIMESTAMP "}
+_COMPARISON_SIGNS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_LITERAL_PREFIXES = {Type.DATE: "DATE ", Type.TIMESTAMP: "TIMESTAMP "}
 
 
 @dataclass(frozen=True)
 class Clicked:
-    """This is what was clicked: the names of fields and of what was chosen in them, by their places in the policy."""
+    """The choices of the question builder: tables and columns by their positions in the policy."""
 
     table: str = "0"
     measure: str = ROWS
@@ -73,7 +71,7 @@ class Clicked:
 
     @classmethod
     def of(cls, form: SentForm) -> Clicked:
-        """Read the clicks that a form holds."""
+        """Read the choices from a form."""
         return cls(
             form.one("table") or "0",
             form.one("measure") or ROWS,
@@ -86,223 +84,239 @@ class Clicked:
 
 
 def clicks(face: PublicFace, clicked: Clicked, *, opened: bool) -> Clicks:
-    """List what can be clicked of a policy, with what was."""
-    tables = _private(face)
-    numeric = {place: _options(place, table, _adds_up, (clicked.measured,)) for place, table in tables.items()}
-    names = {place: table.name for place, table in tables.items()}
+    """List the options of the question builder, with the current choices marked."""
+    private_tables = _private_tables(face)
+    numeric_columns = {
+        index: _options(index, table, _is_numeric, (clicked.measured,)) for index, table in private_tables.items()
+    }
+    names = {index: table.name for index, table in private_tables.items()}
     unit = face.unit.name
-    offered = {ROWS: "number of rows", UNITS: f"number of each {unit} once", **{each: each for each in _FUNCTIONS}}
-    if not any(table.id for table in tables.values()):
-        del offered[UNITS]
+    measures = {
+        ROWS: "number of rows",
+        UNITS: f"number of units, each {unit} once",
+        **{each: each for each in _FUNCTIONS},
+    }
+    if not any(table.id for table in private_tables.values()):
+        del measures[UNITS]
     return Clicks(
-        tuple(Option(place, name, place == clicked.table) for place, name in names.items()),
-        tuple(Option(value, title, value == clicked.measure) for value, title in offered.items()),
-        {names[place]: each for place, each in numeric.items()},
-        {names[place]: _options(place, each, _tells_apart, clicked.keys) for place, each in tables.items()},
-        {names[place]: _options(place, each, _any, (clicked.filtered,)) for place, each in tables.items()},
-        tuple(Option(value, sign, value == clicked.comparison) for value, sign in _COMPARED.items()),
+        tuple(Option(index, name, index == clicked.table) for index, name in names.items()),
+        tuple(Option(value, title, value == clicked.measure) for value, title in measures.items()),
+        {names[index]: each for index, each in numeric_columns.items()},
+        {names[index]: _options(index, each, _is_groupable, clicked.keys) for index, each in private_tables.items()},
+        {
+            names[index]: _options(index, each, _is_scalar, (clicked.filtered,))
+            for index, each in private_tables.items()
+        },
+        tuple(Option(value, sign, value == clicked.comparison) for value, sign in _COMPARISON_SIGNS.items()),
         clicked.value,
         opened,
     )
 
 
 def written_sql(face: PublicFace, clicked: Clicked) -> str:
-    """Write the question that was clicked together."""
-    tables = _private(face)
-    if clicked.table not in tables:
+    """Write the question that the choices describe."""
+    private_tables = _private_tables(face)
+    if clicked.table not in private_tables:
         raise InvalidParameter("table", clicked.table, "one of the tables of this policy")
-    table = tables[clicked.table]
-    keys = [quoted(_column(clicked.table, table, each, "for each").name) for each in clicked.keys]
-    selected = [*keys, _measure(clicked, table)]
+    table = private_tables[clicked.table]
+    keys = [quoted(_chosen_column(clicked.table, table, each, "group by").name) for each in clicked.keys]
+    selected = [*keys, _measure_sql(clicked, table)]
     lines = [f"SELECT {', '.join(selected)}", f"FROM {quoted(table.name)}"]
     if clicked.filtered:
-        lines.append(f"WHERE {_condition(clicked, _column(clicked.table, table, clicked.filtered, 'only where'))}")
+        lines.append(
+            f"WHERE {_condition_sql(clicked, _chosen_column(clicked.table, table, clicked.filtered, 'where'))}"
+        )
     if keys:
         lines.append(f"GROUP BY {', '.join(keys)}")
     return "\n".join(lines)
 
 
-def _private(face: PublicFace) -> Mapping[str, PublicTable]:
-    return {str(place): table for place, table in enumerate(face.tables) if not table.public}
+def _private_tables(face: PublicFace) -> Mapping[str, PublicTable]:
+    return {str(index): table for index, table in enumerate(face.tables) if not table.public}
 
 
-def _options(place: str, table: PublicTable, fits: object, chosen: Iterable[str]) -> tuple[Option, ...]:
-    known = set(chosen)
+def _options(table_index: str, table: PublicTable, is_offered: object, chosen: Iterable[str]) -> tuple[Option, ...]:
+    chosen_values = set(chosen)
     return tuple(
-        Option(value, column.name, value in known)
+        Option(value, column.name, value in chosen_values)
         for index, column in enumerate(table.columns)
-        if fits(column)  # type: ignore[operator]
-        for value in [f"{place}.{index}"]
+        if is_offered(column)  # type: ignore[operator]
+        for value in [f"{table_index}.{index}"]
     )
 
 
-def _any(column: PublicColumn) -> bool:
+def _is_scalar(column: PublicColumn) -> bool:
     return column.most_items is None
 
 
-def _adds_up(column: PublicColumn) -> bool:
-    return _any(column) and column.domain.type.numeric
+def _is_numeric(column: PublicColumn) -> bool:
+    return _is_scalar(column) and column.domain.type.numeric
 
 
-def _tells_apart(column: PublicColumn) -> bool:
-    return _any(column) and (column.domain.values is not None or column.domain.type in (Type.BOOLEAN, Type.INTEGER))
+def _is_groupable(column: PublicColumn) -> bool:
+    return _is_scalar(column) and (
+        column.domain.values is not None or column.domain.type in (Type.BOOLEAN, Type.INTEGER)
+    )
 
 
-def _column(place: str, table: PublicTable, chosen: str, field: str) -> PublicColumn:
+def _chosen_column(table_index: str, table: PublicTable, chosen: str, field: str) -> PublicColumn:
     for index, column in enumerate(table.columns):
-        if chosen == f"{place}.{index}":
+        if chosen == f"{table_index}.{index}":
             return column
-    raise InvalidParameter(field, chosen, f"a column of the table that is asked, {table.name}")
+    raise InvalidParameter(field, chosen, f"a column of the chosen table, {table.name}")
 
 
-def _measure(clicked: Clicked, table: PublicTable) -> str:
+def _measure_sql(clicked: Clicked, table: PublicTable) -> str:
     if clicked.measure == ROWS:
         return "COUNT(*) AS n"
     if clicked.measure == UNITS:
         if not table.id:
-            raise InvalidParameter("show", UNITS, f"rows: {table.name} has no column that says whose a row is")
+            raise InvalidParameter("measure", UNITS, f"rows: {table.name} has no id column")
         return f"COUNT(DISTINCT {quoted(table.id)}) AS n"
     if clicked.measure not in _FUNCTIONS:
-        raise InvalidParameter("show", clicked.measure, f"one of {', '.join([ROWS, UNITS, *_FUNCTIONS])}")
-    column = quoted(_column(clicked.table, table, clicked.measured, "of which column").name)
+        raise InvalidParameter("measure", clicked.measure, f"one of {', '.join([ROWS, UNITS, *_FUNCTIONS])}")
+    column = quoted(_chosen_column(clicked.table, table, clicked.measured, "column").name)
     return f"{_FUNCTIONS[clicked.measure]}({column}) AS {clicked.measure}"
 
 
-def _condition(clicked: Clicked, column: PublicColumn) -> str:
-    if clicked.comparison not in _COMPARED:
-        raise InvalidParameter("comparison", clicked.comparison, f"one of {', '.join(_COMPARED.values())}")
-    return f"{quoted(column.name)} {_COMPARED[clicked.comparison]} {_literal(clicked.value, column.domain.type)}"
+def _condition_sql(clicked: Clicked, column: PublicColumn) -> str:
+    if clicked.comparison not in _COMPARISON_SIGNS:
+        raise InvalidParameter("comparison", clicked.comparison, f"one of {', '.join(_COMPARISON_SIGNS.values())}")
+    literal = _literal_sql(clicked.value, column.domain.type)
+    return f"{quoted(column.name)} {_COMPARISON_SIGNS[clicked.comparison]} {literal}"
 
 
-def _literal(value: str, kind: Type) -> str:
-    """Write a value as SQL has it; what is no number is written as a text, which the question then refuses."""
+def _literal_sql(value: str, kind: Type) -> str:
+    """Write a value as an SQL literal; a value that is no number becomes a string, which the question then refuses."""
     if kind is Type.BOOLEAN and value.lower() in ("true", "false"):
         return value.upper()
     if kind.numeric and value.removeprefix("-").replace(".", "", 1).isdecimal() and value.isascii():
         return value
-    text = "'" + value.replace("'", "''") + "'"
-    return _TEMPORAL.get(kind, "") + text
+    quoted_value = "'" + value.replace("'", "''") + "'"
+    return _LITERAL_PREFIXES.get(kind, "") + quoted_value
 
 
 KIND = "questions"
 START = AskForm(epsilon="0.1")
-_ELSEWHERE = (NotAllowed, NotSignedIn, NotThere, Unanswered)
-"""What is not said of a question."""
-_SENT = ("sql", "epsilon", "delta", "within", "confidence")
+_PAGE_ERRORS = (NotAllowed, NotSignedIn, NotThere, Unanswered)
+"""Errors that are not about the question, and get a page of their own."""
+_FIELDS = ("sql", "epsilon", "delta", "within", "confidence")
 
 
 async def show_ask(request: Request) -> Response:
-    """Show the page with nothing asked yet."""
+    """Show the page with no question yet."""
     caller, policy = await visitor(request), request.path_params["policy"]
-    return await in_thread(_page, request, caller, policy, START, Clicked(), opened=False)
+    return await in_thread(_render_page, request, caller, policy, START, Clicked(), opened=False)
 
 
 async def ask(request: Request) -> Response:
-    """Write what was clicked, copy a question, or forecast what was typed: by whichever button sent the form."""
+    """Build SQL from the choices, copy an example question, or forecast, depending on the button."""
     caller, form = await sent_form(request)
     policy, clicked = request.path_params["policy"], Clicked.of(form)
-    return await in_thread(_asked, request, caller, policy, form, clicked)
+    return await in_thread(_handle_ask, request, caller, policy, form, clicked)
 
 
 async def forecast(request: Request) -> Response:
-    """Show the forecast alone, for a page that is open."""
+    """Return the forecast alone, for the script of an open page."""
     caller, form = await sent_form(request)
     policy = request.path_params["policy"]
-    told = await in_thread(_verdict, counter_of(request), caller, policy, typed(form))
-    return shown(request, "forecast_part.html", told, title="Forecast", caller=caller, policy=policy)
+    verdict = await in_thread(_forecast_verdict, counter_of(request), caller, policy, typed(form))
+    return shown(request, "forecast_part.html", verdict, title="Forecast", caller=caller, policy=policy)
 
 
 async def preview(request: Request) -> Response:
-    """Show how an answer is made, its curve and its rehearsal, for a page that is open."""
+    """Return explanation, error curve and preview, for the script of an open page."""
     caller, form = await sent_form(request)
     policy = request.path_params["policy"]
-    told = await in_thread(_preview, counter_of(request), caller, policy, typed(form))
-    return shown(request, "preview_part.html", told, title="Preview", caller=caller, policy=policy)
+    context = await in_thread(_build_preview, counter_of(request), caller, policy, typed(form))
+    return shown(request, "preview_part.html", context, title="Preview", caller=caller, policy=policy)
 
 
 async def buy(request: Request) -> Response:
-    """Release what was forecast, once, however often the button is pressed."""
+    """Release what was forecast: once, however often the button is pressed."""
     caller, form = await sent_form(request)
-    policy, asked = request.path_params["policy"], typed(form)
+    policy, entered = request.path_params["policy"], typed(form)
     try:
-        return await buy_sent(request, caller, policy, _written(asked), form.one("request"))
-    except _ELSEWHERE:
+        return await buy_sent(request, caller, policy, _release_body(entered), form.one("request"))
+    except _PAGE_ERRORS:
         raise
-    except SfumatoError as refused:
-        return await in_thread(_page, request, caller, policy, asked, Clicked(), opened=False, refused=refused)
+    except SfumatoError as error:
+        return await in_thread(_render_page, request, caller, policy, entered, Clicked(), opened=False, error=error)
 
 
 async def wait(request: Request) -> Response:
-    """Show how far a purchase is, again and again, and then its answer."""
+    """Show the phase of a release, refreshing until it redirects to the answer."""
     caller, policy = await visitor(request), request.path_params["policy"]
-    found = await in_thread(counter_of(request).progress, caller, policy, request.path_params["request"])
-    if found.line:
-        return RedirectResponse(address(policy, "answers", found.line), 303)
-    if found.phase is Phase.DONE:  # it was not bought, and so has no line
+    progress = await in_thread(counter_of(request).progress, caller, policy, request.path_params["request"])
+    if progress.line:
+        return RedirectResponse(address(policy, "answers", progress.line), 303)
+    if progress.phase is Phase.DONE:  # nothing was bought, so there is no ledger line
         answer = await in_thread(counter_of(request).answered, caller, policy, request.path_params["request"])
         return await in_thread(unlisted_page, request, caller, policy, answer)
     page = shown(
-        request, "waiting.html", WaitingPage(found.phase.value), title="On its way", caller=caller, policy=policy
+        request, "waiting.html", WaitingPage(progress.phase.value), title="In progress", caller=caller, policy=policy
     )
     page.headers["Refresh"] = "2"
     return page
 
 
 def typed(form: SentForm) -> AskForm:
-    """Read what was typed."""
-    return AskForm(form.text("sql"), *(form.one(name) for name in _SENT[1:]))
+    """Read the question and the price from a form."""
+    return AskForm(form.text("sql"), *(form.one(name) for name in _FIELDS[1:]))
 
 
-def _asked(request: Request, caller: Caller, policy: str, form: SentForm, clicked: Clicked) -> Response:
-    asked, do = typed(form), form.one("do")
-    if do == "write":
+def _handle_ask(request: Request, caller: Caller, policy: str, form: SentForm, clicked: Clicked) -> Response:
+    entered, action = typed(form), form.one("do")
+    if action == "write":
         try:
             face = counter_of(request).policy(caller, policy)
-            asked = replace(asked, sql=written_sql(face, clicked))
-        except _ELSEWHERE:
+            entered = replace(entered, sql=written_sql(face, clicked))
+        except _PAGE_ERRORS:
             raise
-        except SfumatoError as refused:
-            return _page(request, caller, policy, asked, clicked, opened=True, refused=refused)
-    if do.startswith("copy "):
-        asked = replace(asked, sql=_copied(counter_of(request), caller, policy, do.removeprefix("copy ")))
-    return _page(request, caller, policy, asked, clicked, opened=do == "write")
+        except SfumatoError as error:
+            return _render_page(request, caller, policy, entered, clicked, opened=True, error=error)
+    if action.startswith("copy "):
+        entered = replace(entered, sql=_example_sql(counter_of(request), caller, policy, action.removeprefix("copy ")))
+    return _render_page(request, caller, policy, entered, clicked, opened=action == "write")
 
 
-def _copied(counter: Counter, caller: Caller, policy: str, place: str) -> str:
-    questions = [each.sql for table in counter.tables(caller, policy).values() for each in table.questions]
-    if not place.isdecimal() or not place.isascii() or int(place) >= len(questions):
-        raise InvalidRequest("a question is copied from the page", place="the form", fix="open the page again")
-    return questions[int(place)]
+def _example_sql(gateway: Counter, caller: Caller, policy: str, position: str) -> str:
+    questions = [each.sql for table in gateway.tables(caller, policy).values() for each in table.questions]
+    if not position.isdecimal() or not position.isascii() or int(position) >= len(questions):
+        raise InvalidRequest("there is no such example question", place="the form", fix="reload the page")
+    return questions[int(position)]
 
 
-def _page(
+def _render_page(
     request: Request,
     caller: Caller,
     policy: str,
-    asked: AskForm,
+    entered: AskForm,
     clicked: Clicked,
     *,
     opened: bool,
-    refused: SfumatoError | None = None,
+    error: SfumatoError | None = None,
 ) -> Response:
-    counter = counter_of(request)
+    gateway = counter_of(request)
     caller.require("asking", Role.OWNER, Role.ANALYST)
-    face, standing = counter.policy(caller, policy), first(counter.budget(caller, policy))
-    told = _verdict(counter, caller, policy, asked) if asked.sql.strip() else None
-    if refused is not None:
-        told = _refused(asked, refused)
-    preview = _preview(counter, caller, policy, asked) if told is not None and told.refusal is None else None
+    face, standing = gateway.policy(caller, policy), first(gateway.budget(caller, policy))
+    verdict = _forecast_verdict(gateway, caller, policy, entered) if entered.sql.strip() else None
+    if error is not None:
+        verdict = _refusal_verdict(entered, error)
+    preview_context = (
+        _build_preview(gateway, caller, policy, entered) if verdict is not None and verdict.refusal is None else None
+    )
     page = AskPage(
-        asked,
+        entered,
         clicks(face, clicked, opened=opened),
-        tables(counter.tables(caller, policy), questions=True),
+        tables(gateway.tables(caller, policy), questions=True),
         bars(standing),
         standing.ordinary,
         own_origin(request),
         f"curator = sf.connect({own_origin(request)!r}, {policy!r})",
         tuple((name, kind.summary) for name, kind in page_kinds().items()),
-        told,
-        preview,
+        verdict,
+        preview_context,
     )
     return shown(
         request,
@@ -311,91 +325,93 @@ def _page(
         title="Ask",
         caller=caller,
         policy=policy,
-        paused=counter.is_paused(caller, policy),
-        status=200 if refused is None else outcome(refused).http_status,
+        paused=gateway.is_paused(caller, policy),
+        status=200 if error is None else outcome(error).http_status,
     )
 
 
-def _verdict(counter: Counter, caller: Caller, policy: str, asked: AskForm) -> PriceVerdict:
-    """Say what the answer would be like, or why there would be none."""
-    if not asked.sql.strip():
-        return PriceVerdict(asked)
+def _forecast_verdict(gateway: Counter, caller: Caller, policy: str, entered: AskForm) -> PriceVerdict:
+    """Forecast the answer, or explain why it would be refused."""
+    if not entered.sql.strip():
+        return PriceVerdict(entered)
     try:
-        found: Forecast = _free(counter, caller, policy, asked, "error")
-    except _ELSEWHERE:
+        error_forecast: Forecast = _free_call(gateway, caller, policy, entered, "error")
+    except _PAGE_ERRORS:
         raise
-    except SfumatoError as refused:
-        return _refused(asked, refused)
-    standing = first(counter.budget(caller, policy))
+    except SfumatoError as error:
+        return _refusal_verdict(entered, error)
+    standing = first(gateway.budget(caller, policy))
     return PriceVerdict(
-        asked,
-        found.price,
-        tuple(found.rows()),
-        percent(found.confidence),
-        found.left,
+        entered,
+        error_forecast.price,
+        tuple(error_forecast.rows()),
+        percent(error_forecast.confidence),
+        error_forecast.left,
         standing.ordinary,
         standing.details()[0],
-        found.accepted,
-        found.stored,
-        found.accepted and not found.left,  # of what measures nothing, nothing is taken
-        found.free,
-        found.warnings,
-        found.counted,
+        error_forecast.accepted,
+        error_forecast.stored,
+        error_forecast.accepted and not error_forecast.left,  # measures nothing, so it costs nothing
+        error_forecast.free,
+        error_forecast.warnings,
+        error_forecast.counted,
         f"page-{bits.integer(128):032x}",
     )
 
 
-def _refused(asked: AskForm, refused: SfumatoError) -> PriceVerdict:
-    start = start_of(refused, asked.sql)
-    part = underlined(asked.sql, start)
-    at = -1 if part is None else len(part.before)
-    return PriceVerdict(asked, refusal=refusal_of(refused), underlined=part, start=at)
+def _refusal_verdict(entered: AskForm, error: SfumatoError) -> PriceVerdict:
+    start = start_of(error, entered.sql)
+    split_text = underlined(entered.sql, start)
+    start_index = -1 if split_text is None else len(split_text.before)
+    return PriceVerdict(entered, refusal=refusal_of(error), underlined=split_text, start=start_index)
 
 
-def _preview(counter: Counter, caller: Caller, policy: str, asked: AskForm) -> Preview:
-    """Tell what is free and takes a little longer; what cannot be told is left out."""
-    if not asked.sql.strip():
+def _build_preview(gateway: Counter, caller: Caller, policy: str, entered: AskForm) -> Preview:
+    """Collect the free parts that take a little longer; parts that cannot be computed are left out."""
+    if not entered.sql.strip():
         return Preview()
-    explained: Explanation | None = _if_told(counter, caller, policy, asked, "explain")
-    picture = _if_told(counter, caller, policy, asked, "plot")
-    rehearsed = _if_told(counter, caller, policy, asked, "rehearse")
-    steps = () if explained is None else tuple(Step(each.name, each.what, each.effect) for each in explained.operators)
+    explanation: Explanation | None = _free_or_none(gateway, caller, policy, entered, "explain")
+    picture = _free_or_none(gateway, caller, policy, entered, "plot")
+    invented = _free_or_none(gateway, caller, policy, entered, "rehearse")
+    steps = (
+        () if explanation is None else tuple(Step(each.name, each.what, each.effect) for each in explanation.operators)
+    )
     return Preview(
         steps,
-        "" if explained is None else explained.reason,
-        "" if explained is None else explained.advice,
+        "" if explanation is None else explanation.reason,
+        "" if explanation is None else explanation.advice,
         None if picture is None else Markup(picture.unstyled()),
-        None if rehearsed is None else grid(rehearsed),
+        None if invented is None else grid(invented),
     )
 
 
-def _if_told(counter: Counter, caller: Caller, policy: str, asked: AskForm, act: str) -> Any:
+def _free_or_none(gateway: Counter, caller: Caller, policy: str, entered: AskForm, act: str) -> Any:
     try:
-        return _free(counter, caller, policy, asked, act)
-    except (*_ELSEWHERE, TooManyRequests):
+        return _free_call(gateway, caller, policy, entered, act)
+    except (*_PAGE_ERRORS, TooManyRequests):
         raise
-    except SfumatoError:  # the forecast says why
+    except SfumatoError:  # the forecast shows the reason
         return None
 
 
-def _free(counter: Counter, caller: Caller, policy: str, asked: AskForm, act: str) -> Any:
+def _free_call(gateway: Counter, caller: Caller, policy: str, entered: AskForm, act: str) -> Any:
     if act == "plot":
-        drawn = {name: value for name, value in _price(asked).items() if name in ("delta", "confidence")}
-        return counter.free(caller, policy, KIND, act, {"sql": asked.sql}, drawn)
-    _, spec, price = proposals.read_asked(KIND, json.dumps({"act": act, **_spec(asked)}).encode())
-    return counter.free(caller, policy, KIND, act, spec, price)
+        plot_terms = {name: value for name, value in _typed_price(entered).items() if name in ("delta", "confidence")}
+        return gateway.free(caller, policy, KIND, act, {"sql": entered.sql}, plot_terms)
+    _, spec, price = proposals.read_asked(KIND, json.dumps({"act": act, **_body_parts(entered)}).encode())
+    return gateway.free(caller, policy, KIND, act, spec, price)
 
 
-def _written(asked: AskForm) -> bytes:
-    return json.dumps({"kind": KIND, **_spec(asked)}).encode()
+def _release_body(entered: AskForm) -> bytes:
+    return json.dumps({"kind": KIND, **_body_parts(entered)}).encode()
 
 
-def _spec(asked: AskForm) -> Mapping[str, Any]:
-    return {"spec": {"sql": asked.sql}, "price": _price(asked)}
+def _body_parts(entered: AskForm) -> Mapping[str, Any]:
+    return {"spec": {"sql": entered.sql}, "price": _typed_price(entered)}
 
 
-def _price(asked: AskForm) -> dict[str, str]:
-    """Give the price that was typed; how close an answer is to be comes before an ε."""
-    paid = {"within": asked.within} if asked.within else {"epsilon": asked.epsilon or START.epsilon}
-    more = {"delta": asked.delta, "confidence": asked.confidence}
-    return {**paid, **{name: value for name, value in more.items() if value}}
+def _typed_price(entered: AskForm) -> dict[str, str]:
+    """Return the price that was typed; a target width takes precedence over ε."""
+    main_term = {"within": entered.within} if entered.within else {"epsilon": entered.epsilon or START.epsilon}
+    optional_terms = {"delta": entered.delta, "confidence": entered.confidence}
+    return {**main_term, **{name: value for name, value in optional_terms.items() if value}}

@@ -1,4 +1,4 @@
-"""These pages are for owners and auditors: who may come in, what owners did, and the ledger itself."""
+"""Pages for owners and auditors: users and tokens, acts of owners, and the ledger."""
 
 from __future__ import annotations
 
@@ -20,102 +20,104 @@ from sfumato.server.people.people_file import LINK_MINUTES
 from sfumato.server.requests.calls import JSON, counter_of, in_thread, whole
 from sfumato.server.rest.routes_auditor import exported
 
-_ACTS, _MOST = 50, 1000
+_PAGE_ACTS, _MOST = 50, 1000
 _NO_SECRET = ("", "")
 
 
 async def show_people(request: Request) -> Response:
-    """List users and tokens to owners, and to auditors, too, what owners did."""
+    """List users and tokens to owners; owners and auditors also see the acts of owners."""
     caller, policy = await visitor(request), request.path_params["policy"]
-    return await in_thread(_people, request, caller, policy)
+    return await in_thread(_render_people, request, caller, policy)
 
 
 async def change_people(request: Request) -> Response:
-    """Let an owner add users, keep them out, and give and end tokens and links."""
+    """Add, disable or enable users, and create or revoke tokens and login links; for owners."""
     caller, form = await sent_form(request)
     policy = request.path_params["policy"]
     try:
-        secret = await in_thread(_changed, request, caller, form)
+        secret = await in_thread(_apply_change, request, caller, form)
     except NotAllowed:
         raise
-    except SfumatoError as refused:
-        return await in_thread(_people, request, caller, policy, refused=refused)
+    except SfumatoError as error:
+        return await in_thread(_render_people, request, caller, policy, error=error)
     if secret is _NO_SECRET:
         return RedirectResponse(address(policy, "people"), 303)
-    return await in_thread(_people, request, caller, policy, secret=secret)
+    return await in_thread(_render_people, request, caller, policy, secret=secret)
 
 
-def _changed(request: Request, caller: Caller, form: SentForm) -> tuple[str, str]:
-    """Make the change that a button names; give a secret that was made, with what it is, to be shown this once."""
-    counter, do, user = counter_of(request), form.one("do"), form.one("user")
-    if do == "token":
-        return _new_token(counter, caller, form)
-    if do == "link":
-        made = f"{own_origin(request)}/login/{counter.link(caller, user)}"
-        return made, f"A link that signs {user} in once, within {LINK_MINUTES} minutes"
-    if do == "add":
-        counter.add_user(caller, user, form.one("role"))
-    elif do in ("disable", "enable"):
-        counter.disable_user(caller, user, disabled=do == "disable")
-    elif do == "revoke":
-        counter.revoke_token(caller, _number(form.one("number"), "number"))
+def _apply_change(request: Request, caller: Caller, form: SentForm) -> tuple[str, str]:
+    """Apply the change that a button names; return a newly created secret with its description, to be shown once."""
+    gateway, action, user = counter_of(request), form.one("do"), form.one("user")
+    if action == "token":
+        return _create_token(gateway, caller, form)
+    if action == "link":
+        login_link = f"{own_origin(request)}/login/{gateway.link(caller, user)}"
+        return login_link, f"A login link for {user}: works once, within {LINK_MINUTES} minutes"
+    if action == "add":
+        gateway.add_user(caller, user, form.one("role"))
+    elif action in ("disable", "enable"):
+        gateway.disable_user(caller, user, disabled=action == "disable")
+    elif action == "revoke":
+        gateway.revoke_token(caller, _parse_number(form.one("number"), "number"))
     else:
-        raise InvalidRequest("a form is sent by one of its buttons", place="the form", fix="open the page again")
+        raise InvalidRequest("the form was sent without one of its buttons", place="the form", fix="reload the page")
     return _NO_SECRET
 
 
-def _new_token(counter: Counter, caller: Caller, form: SentForm) -> tuple[str, str]:
-    days, most, user = form.one("days"), form.one("most"), form.one("user")
-    lasts = timedelta(days=_number(days, "days")) if days else None
-    _, secret = counter.new_token(caller, user, label=form.one("label"), expires=lasts, most=most or None)
-    return secret, f"A token of {user}"
+def _create_token(gateway: Counter, caller: Caller, form: SentForm) -> tuple[str, str]:
+    days, limit, user = form.one("days"), form.one("most"), form.one("user")
+    lifetime = timedelta(days=_parse_number(days, "days")) if days else None
+    _, secret = gateway.new_token(caller, user, label=form.one("label"), expires=lifetime, most=limit or None)
+    return secret, f"A token for {user}"
 
 
-def _number(given: str, name: str) -> int:
-    if not (given.isascii() and given.isdecimal() and len(given) <= 6):
-        raise InvalidParameter(name, given, "a whole number")
-    return int(given)
+def _parse_number(text_value: str, name: str) -> int:
+    if not (text_value.isascii() and text_value.isdecimal() and len(text_value) <= 6):
+        raise InvalidParameter(name, text_value, "a whole number")
+    return int(text_value)
 
 
-def _people(
+def _render_people(
     request: Request,
     caller: Caller,
     policy: str,
     *,
     secret: tuple[str, str] = _NO_SECRET,
-    refused: SfumatoError | None = None,
+    error: SfumatoError | None = None,
 ) -> Response:
-    counter, owner = counter_of(request), caller.role is Role.OWNER
-    counter.policy(caller, policy)
+    gateway, owner = counter_of(request), caller.role is Role.OWNER
+    gateway.policy(caller, policy)
     after = whole(request, "after", 0, 10**15)
-    acts = counter.acts(caller, after, _ACTS + 1)
+    acts = gateway.acts(caller, after, _PAGE_ACTS + 1)
     page = PeoplePage(
-        tuple(_person(counter, caller)) if owner else None,
-        tuple(map(_token, counter.tokens(caller))) if owner else (),
-        tuple(ActRow(each.number, _time(each.time), each.by, each.act, each.about) for each in acts[:_ACTS]),
-        acts[_ACTS - 1].number if len(acts) > _ACTS else None,
+        tuple(_person_rows(gateway, caller)) if owner else None,
+        tuple(map(_token_row, gateway.tokens(caller))) if owner else (),
+        tuple(
+            ActRow(each.number, _format_time(each.time), each.by, each.act, each.about) for each in acts[:_PAGE_ACTS]
+        ),
+        acts[_PAGE_ACTS - 1].number if len(acts) > _PAGE_ACTS else None,
         tuple(Role),
         *secret,
-        None if refused is None else refusal_of(refused),
+        None if error is None else refusal_of(error),
     )
-    status = 200 if refused is None else outcome(refused).http_status
+    status = 200 if error is None else outcome(error).http_status
     return shown(request, "people.html", page, title="People", caller=caller, policy=policy, status=status)
 
 
-def _person(counter: Counter, caller: Caller) -> list[PersonRow]:
+def _person_rows(gateway: Counter, caller: Caller) -> list[PersonRow]:
     return [
-        PersonRow(each.name, each.role.value, _time(each.made), each.disabled, each.name == caller.user)
-        for each in counter.users(caller)
+        PersonRow(each.name, each.role.value, _format_time(each.made), each.disabled, each.name == caller.user)
+        for each in gateway.users(caller)
     ]
 
 
-def _token(token: Token) -> TokenRow:
+def _token_row(token: Token) -> TokenRow:
     return TokenRow(
         token.number,
         token.user,
         token.label,
-        _time(token.made),
-        "never" if token.expires is None else _time(token.expires),
+        _format_time(token.made),
+        "never" if token.expires is None else _format_time(token.expires),
         "" if token.most is None else text(token.most),
         "" if token.most is None and token.spent == Fraction(0) else text(token.spent),
         token.revoked,
@@ -123,19 +125,19 @@ def _token(token: Token) -> TokenRow:
 
 
 async def show_ledger(request: Request) -> Response:
-    """Say where the ledger is, and whether every line is as it was written where that is asked for."""
+    """Show the ledger's head, and the verification if it was requested."""
     caller, policy = await visitor(request), request.path_params["policy"]
-    return await in_thread(_ledger, request, caller, policy)
+    return await in_thread(_render_ledger, request, caller, policy)
 
 
-def _ledger(request: Request, caller: Caller, policy: str) -> Response:
-    counter = counter_of(request)
-    counter.policy(caller, policy)
-    anchor = counter.anchor(caller)
-    checked = counter.verify(caller) if request.query_params.get("verify") else None
+def _render_ledger(request: Request, caller: Caller, policy: str) -> Response:
+    gateway = counter_of(request)
+    gateway.policy(caller, policy)
+    anchor = gateway.anchor(caller)
+    verification = gateway.verify(caller) if request.query_params.get("verify") else None
     page = LedgerPage(
-        "" if checked is None else str(checked),
-        checked is None or checked.holds,
+        "" if verification is None else str(verification),
+        verification is None or verification.holds,
         codec.dumps(anchor),
         anchor.hash,
         anchor.number,
@@ -144,19 +146,19 @@ def _ledger(request: Request, caller: Caller, policy: str) -> Response:
 
 
 async def give_ledger(request: Request) -> Response:
-    """Give every line as a file."""
+    """Download every ledger line as a file."""
     caller, form = await visitor(request), request.path_params["form"]
-    answer = await exported(request, caller, form)
-    answer.headers["Content-Disposition"] = f"attachment; filename=ledger.{form}"
-    return answer
+    response = await exported(request, caller, form)
+    response.headers["Content-Disposition"] = f"attachment; filename=ledger.{form}"
+    return response
 
 
 async def give_anchor(request: Request) -> Response:
-    """Give what vouches for the ledger, to be kept elsewhere."""
+    """Download the ledger's anchor, to be kept elsewhere."""
     caller = await visitor(request)
-    found = await in_thread(counter_of(request).anchor, caller)
-    return Response(codec.dumps(found), 200, {"Content-Disposition": "attachment; filename=anchor.json"}, JSON)
+    anchor = await in_thread(counter_of(request).anchor, caller)
+    return Response(codec.dumps(anchor), 200, {"Content-Disposition": "attachment; filename=anchor.json"}, JSON)
 
 
-def _time(time: datetime) -> str:
-    return time.strftime("%Y-%m-%d %H:%M")
+def _format_time(time: datetime) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC")

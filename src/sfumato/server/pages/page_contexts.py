@@ -1,6 +1,6 @@
-"""Each template is given one of these values, and nothing else: what a page can show is what stands here.
+"""The contexts of the templates: a page shows exactly what its context holds.
 
-All texts are plain. Templates escape them; nothing here is HTML but pictures, which are drawn by ourselves.
+All texts are plain and escaped by the templates; only pictures, which Sfumato draws itself, are markup.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 @dataclass(frozen=True)
 class PolicyTab:
-    """A tab leads to another page of the same policy."""
+    """A link to another page of the same policy."""
 
     title: str
     address: str
@@ -22,38 +22,38 @@ class PolicyTab:
 
 @dataclass(frozen=True)
 class PageFrame:
-    """A frame is what every page has around it."""
+    """What surrounds every page: title, navigation and user."""
 
     title: str
     tabs: tuple[PolicyTab, ...] = ()
     policy: str = ""
     here: str = ""
-    """What the addresses of this policy's pages begin with."""
+    """The path prefix of this policy's pages."""
     user: str = ""
     role: str = ""
     token: str = ""
-    """What each form of this session sends back."""
+    """The form token of the session."""
     paused: bool = False
     files: Mapping[str, str] = field(default_factory=dict)
-    """The addresses of the style and the script."""
+    """The URLs of the static files, by name."""
     version: str = ""
 
 
 @dataclass(frozen=True)
 class RefusalMessage:
-    """A refusal says which rule was broken, where, and what works instead."""
+    """A refusal: the rule that was broken, where, and what works instead."""
 
     rule: str
     place: str
     fix: str
     status: int = 0
     again: str = ""
-    """The address of a page to try once more; empty where that makes no sense."""
+    """The address of a page to try again; empty if that makes no sense."""
 
 
 @dataclass(frozen=True)
 class Underlined:
-    """This is a text with the part of it that was refused."""
+    """A text split around the part that was refused."""
 
     before: str
     marked: str
@@ -62,7 +62,7 @@ class Underlined:
 
 @dataclass(frozen=True)
 class AskForm:
-    """This is what was typed to ask: a question, and a price or how close the answer is to be."""
+    """The question and price as typed."""
 
     sql: str = ""
     epsilon: str = ""
@@ -73,36 +73,36 @@ class AskForm:
 
 @dataclass(frozen=True)
 class PriceVerdict:
-    """A verdict says what an answer would be like at a price, or why there would be none. All of it is free."""
+    """The forecast of an answer at a price, or the reason why it would be refused. Free."""
 
     asked: AskForm
     price: str = ""
     errors: tuple[tuple[str, str], ...] = ()
-    """Every column with how far it may be off, in words."""
+    """Every column with its error, in words."""
     confidence: str = ""
     left: str = ""
     now: str = ""
-    """What is left now, in words."""
+    """The remaining budget, in words."""
     largest: str = ""
-    """What would be accepted now, in words, where this is not."""
+    """The largest price that would be accepted, in words."""
     accepted: bool = False
     stored: bool = False
     free: bool = False
-    """Nothing is measured, so it costs nothing."""
+    """The answer measures nothing, so it costs nothing."""
     synopsis: str = ""
     warnings: tuple[str, ...] = ()
     counted: str = ""
     request: str = ""
-    """The name of this one purchase, however often its button is pressed."""
+    """The request id of this purchase, the same however often the button is pressed."""
     refusal: RefusalMessage | None = None
     underlined: Underlined | None = None
     start: int = -1
-    """Where what is underlined begins, in letters; -1 where nothing is."""
+    """Character index of the underlined part; -1 if there is none."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step is one line of an explanation."""
+    """One line of an explanation."""
 
     name: str
     what: str
@@ -111,19 +111,19 @@ class Step:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A grid is a table of texts."""
+    """A table of strings."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: tuple[bool, ...]
-    """Which columns are of numbers, and stand on the right."""
+    """Which columns are numeric and aligned right."""
     more: int = 0
-    """Rows that are not shown."""
+    """The number of rows that are not shown."""
 
 
 @dataclass(frozen=True)
 class Preview:
-    """A preview shows how an answer is made, how its error falls with the price, and what it looks like: invented."""
+    """How an answer is made, its error against the price, and an invented answer of the same shape."""
 
     steps: tuple[Step, ...] = ()
     reason: str = ""
@@ -134,7 +134,7 @@ class Preview:
 
 @dataclass(frozen=True)
 class Option:
-    """An option is one choice of a list."""
+    """One choice of a list."""
 
     value: str
     title: str
@@ -143,14 +143,14 @@ class Option:
 
 @dataclass(frozen=True)
 class Clicks:
-    """Clicks are the choices from which a question is written."""
+    """The options of the question builder."""
 
     tables: tuple[Option, ...]
     measures: tuple[Option, ...]
     measured: Mapping[str, tuple[Option, ...]]
-    """By table, the columns that can be added up."""
+    """Numeric columns by table."""
     keys: Mapping[str, tuple[Option, ...]]
-    """By table, the columns that rows can be told apart by."""
+    """Columns that can be grouped by, by table."""
     filters: Mapping[str, tuple[Option, ...]]
     comparisons: tuple[Option, ...]
     value: str = ""
@@ -159,7 +159,7 @@ class Clicks:
 
 @dataclass(frozen=True)
 class Suggested:
-    """A suggestion is a question to copy."""
+    """An example question."""
 
     tells: str
     sql: str
@@ -169,7 +169,7 @@ class Suggested:
 
 @dataclass(frozen=True)
 class ShownTable:
-    """A table is shown as it is declared."""
+    """A table as declared in the policy."""
 
     name: str
     about: str
@@ -179,7 +179,7 @@ class ShownTable:
 
 @dataclass(frozen=True)
 class AskPage:
-    """This page takes questions."""
+    """The page that asks questions."""
 
     asked: AskForm
     clicks: Clicks
@@ -187,11 +187,11 @@ class AskPage:
     budget: tuple[Bar, ...]
     left: str
     origin: str
-    """The address of this server."""
+    """The server's origin."""
     connecting: str
-    """How what this page does not sell is bought: a line of Python."""
+    """The Python line that connects, for releases that this page does not offer."""
     kinds: tuple[tuple[str, str], ...]
-    """Kinds of release that have a form of their own, and what each does."""
+    """Release kinds with a form of their own, and their summaries."""
     verdict: PriceVerdict | None = None
     preview: Preview | None = None
 
@@ -211,14 +211,14 @@ class FormField:
 
 @dataclass(frozen=True)
 class KindPage:
-    """The form of one kind of release, and what it would do."""
+    """The form of one kind of release, with its explanation."""
 
     kind: str
     summary: str
     fields: tuple[FormField, ...]
     left: str
     request: str
-    """The name of this one purchase, however often its button is pressed."""
+    """The request id of this purchase, the same however often the button is pressed."""
     steps: tuple[Step, ...] = ()
     price: str = ""
     refusal: RefusalMessage | None = None
@@ -226,20 +226,20 @@ class KindPage:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar shows how much of one currency is spent."""
+    """How much of one currency of the budget is spent."""
 
     title: str
     allowed: str
     spent: str
     left: str
     part: str
-    """What is spent, in per cent with one digit: from 0.0 to 100.0."""
+    """The spent part in per cent, with one decimal, from 0.0 to 100.0."""
     closed: bool = False
 
 
 @dataclass(frozen=True)
 class Bars:
-    """These are the bars of one account, share or period."""
+    """The bars of one account, share or period."""
 
     title: str
     bars: tuple[Bar, ...]
@@ -249,7 +249,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class BudgetPage:
-    """This page says what is left."""
+    """The remaining budget, and an owner's controls."""
 
     own: tuple[Bars, ...]
     details: tuple[str, ...]
@@ -263,7 +263,7 @@ class BudgetPage:
 
 @dataclass(frozen=True)
 class AnswerPage:
-    """This page shows an answer that was bought."""
+    """An answer that was bought."""
 
     line: int
     question: str
@@ -273,7 +273,7 @@ class AnswerPage:
     confidence: str
     grid: TextTable | None
     text: str
-    """What has no rows is shown as it is printed."""
+    """The printed form of an answer without rows."""
     notes: tuple[str, ...]
     picture: bool
     receipt: tuple[tuple[str, str], ...]
@@ -284,7 +284,7 @@ class AnswerPage:
 
 @dataclass(frozen=True)
 class HistoryRow:
-    """This is a line of the ledger, with the answer that it paid for."""
+    """A ledger line, with the answer that it paid for."""
 
     number: int
     time: str
@@ -298,7 +298,7 @@ class HistoryRow:
 
 @dataclass(frozen=True)
 class HistoryPage:
-    """This page lists what was asked, newest first."""
+    """Ledger lines, newest first."""
 
     rows: tuple[HistoryRow, ...]
     older: int | None
@@ -307,7 +307,7 @@ class HistoryPage:
 
 @dataclass(frozen=True)
 class DataPage:
-    """This page says what there is, and who is protected."""
+    """The tables, and who is protected."""
 
     unit: str
     size: str
@@ -320,19 +320,19 @@ class DataPage:
 
 @dataclass(frozen=True)
 class PersonRow:
-    """This is a user, as an owner sees them."""
+    """A user, as owners see them."""
 
     name: str
     role: str
     made: str
     disabled: bool
     own: bool
-    """Whether it is who looks: nobody shuts themselves out."""
+    """Whether it is the visitor, who cannot disable themselves."""
 
 
 @dataclass(frozen=True)
 class TokenRow:
-    """This is a token, without its text."""
+    """A token, without its secret text."""
 
     number: int
     user: str
@@ -346,7 +346,7 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class ActRow:
-    """This is something that an owner did."""
+    """A recorded act of an owner."""
 
     number: int
     time: str
@@ -357,7 +357,7 @@ class ActRow:
 
 @dataclass(frozen=True)
 class PeoplePage:
-    """This page lists users and tokens for owners; auditors see what owners did."""
+    """Users and tokens for owners, and acts for owners and auditors."""
 
     users: tuple[PersonRow, ...] | None
     tokens: tuple[TokenRow, ...]
@@ -365,14 +365,14 @@ class PeoplePage:
     older: int | None
     roles: tuple[str, ...]
     secret: str = ""
-    """A token or a link that was made just now: it is shown this once."""
+    """A newly created token or link, shown only once."""
     secret_title: str = ""
     refusal: RefusalMessage | None = None
 
 
 @dataclass(frozen=True)
 class LedgerPage:
-    """This page says whether the ledger holds, and gives it away."""
+    """Verification, anchor and export of the ledger."""
 
     checked: str
     holds: bool
@@ -383,7 +383,7 @@ class LedgerPage:
 
 @dataclass(frozen=True)
 class PolicyCard:
-    """This is a policy among those that may be asked about."""
+    """A policy in the list of policies."""
 
     name: str
     address: str
@@ -395,25 +395,25 @@ class PolicyCard:
 
 @dataclass(frozen=True)
 class HomePage:
-    """This page lists policies."""
+    """The list of policies."""
 
     policies: tuple[PolicyCard, ...]
 
 
 @dataclass(frozen=True)
 class SignInPage:
-    """This page is opened by a one-time link."""
+    """The page that a one-time link opens."""
 
     link: str
 
 
 @dataclass(frozen=True)
 class WaitingPage:
-    """This page is shown while an answer takes long."""
+    """The page shown while an answer takes long."""
 
     phase: str
 
 
 @dataclass(frozen=True)
 class Nothing:
-    """This value is empty: its page needs nothing but the frame."""
+    """The context of a page that needs the frame alone."""

@@ -1,4 +1,4 @@
-"""Every page has a place. Whatever is refused is a page, too."""
+"""Routes of the pages; refusals are rendered as pages too."""
 
 from __future__ import annotations
 
@@ -44,48 +44,48 @@ PLACES: tuple[tuple[str, str, Handler], ...] = (
 
 
 def routes() -> list[Route]:
-    """Give a route for every page, and for the files that all of them share."""
-    pages = [Route(path, _answering(handler), methods=[method]) for method, path, handler in PLACES]
-    return [*pages, Route("/static/{name}", _answering(_static), methods=["GET"])]
+    """Return a route for every page, and for the static files."""
+    pages = [Route(path, _handle(handler), methods=[method]) for method, path, handler in PLACES]
+    return [*pages, Route("/static/{name}", _handle(_static), methods=["GET"])]
 
 
 async def _static(request: Request) -> Response:
-    found = static_files().get(request.path_params["name"])
-    if found is None:
+    static_file = static_files().get(request.path_params["name"])
+    if static_file is None:
         raise NotThere("this file")
-    return found.to(request)
+    return static_file.to(request)
 
 
-def _answering(handler: Handler) -> Handler:
-    async def answered(request: Request) -> Response:
+def _handle(handler: Handler) -> Handler:
+    async def handle(request: Request) -> Response:
         metrics: Metrics = request.app.state.metrics
         request.state.page = f"page_{handler.__name__.strip('_')}"
         metrics.arrived(request.state.page)
         try:
             return await handler(request)
         except SfumatoError as refusal:
-            answer = await refused(request, refusal)
-            metrics.refused(answer.status_code)
-            return answer
+            response = await refused(request, refusal)
+            metrics.refused(response.status_code)
+            return response
         except Exception as error:
-            said = failed(error, "open the page again: what was charged is answered from what is stored")
-            return await refused(request, said, 500)
+            public_error = failed(error, "reload the page: a charged release is answered from the stored answer")
+            return await refused(request, public_error, 500)
 
-    return answered
+    return handle
 
 
 async def refused(request: Request, refusal: SfumatoError, status: int = 0) -> Response:
-    """Show a refusal as a page."""
+    """Render a refusal as a page."""
     if isinstance(refusal, NotSignedIn):
-        again = request.url.path if request.method == "GET" and not request.url.path.startswith("//") else ""
-        return shown(request, "not_signed_in.html", refusal_of(refusal, again), title="Sign in", status=401)
+        retry_path = request.url.path if request.method == "GET" and not request.url.path.startswith("//") else ""
+        return shown(request, "not_signed_in.html", refusal_of(refusal, retry_path), title="Sign in", status=401)
     foreign = isinstance(refusal, InvalidRequest) and refusal.place in FOREIGN
-    code = status or (403 if foreign else outcome(refusal).http_status)
+    status_code = status or (403 if foreign else outcome(refusal).http_status)
     try:
         caller = await refused_visitor(request)
     except SfumatoError:
         caller = None
-    page = shown(request, "refused.html", refusal_of(refusal), title="Refused", caller=caller, status=code)
+    page = shown(request, "refused.html", refusal_of(refusal), title="Refused", caller=caller, status=status_code)
     wait = getattr(refusal, "retry_after", None)
     if wait is not None:
         page.headers["Retry-After"] = str(max(1, int(wait)))

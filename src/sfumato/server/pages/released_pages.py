@@ -1,8 +1,7 @@
-"""Every bought answer has a page of its own, with everything a reader needs to judge it, and files to take.
+"""Answer pages with downloads, and a form for every release kind that has a page.
 
-One form for every kind of release that the page offers, made of its spec and the terms of its price.
-
-What is bought is what was explained: the button that spends stands in a form of its own, with the values explained.
+The forms are generated from the fields of a kind's spec and the terms of its price. The button that spends sits in a
+form of its own with the values that were explained, so what is bought is exactly what was explained.
 """
 
 from __future__ import annotations
@@ -29,51 +28,51 @@ from sfumato.server.releases.flights import FlightResult
 from sfumato.server.requests import answer_forms, proposals
 from sfumato.server.requests.calls import counter_of, in_thread
 
-_PATIENCE = 20
-"""Seconds that a browser waits for an answer before it is shown how far that is."""
-_PICTURE_RULES = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
-"""What a browser may do for a picture that is opened by itself: show it, as wide as the window is."""
+_WAIT_SECONDS = 20
+"""Seconds that a browser waits for an answer before it is shown the phase instead."""
+_SVG_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
+"""Content security policy of a picture opened by itself: inline styles let it fit the window."""
 
 
 async def show_answer(request: Request) -> Response:
-    """Show an answer again: a permanent address, for nothing."""
+    """Show an answer again at its permanent address, for free."""
     caller, policy, line = await visitor(request), request.path_params["policy"], request.path_params["line"]
-    return await in_thread(_shown, request, caller, policy, line)
+    return await in_thread(_render_answer, request, caller, policy, line)
 
 
 async def give_file(request: Request) -> Response:
-    """Give an answer as a file, or as a picture."""
+    """Return an answer as a download or a picture."""
     caller, policy, line = await visitor(request), request.path_params["policy"], request.path_params["line"]
     if request.path_params["form"] not in answer_forms.NAMES:
         raise NotThere("this file")
     form = answer_forms.wanted(request.path_params["form"], ())
-    found = await in_thread(counter_of(request).released, caller, policy, line)
-    answer = await in_thread(answer_forms.shown, found.answer, form, f"{policy}-{line}")
-    return as_picture(answer) if form.name == "svg" else answer
+    result = await in_thread(counter_of(request).released, caller, policy, line)
+    response = await in_thread(answer_forms.shown, result.answer, form, f"{policy}-{line}")
+    return as_picture(response) if form.name == "svg" else response
 
 
 def as_picture(answer: Response) -> Response:
-    """Let a picture fit the window in which it is opened."""
-    answer.headers["Content-Security-Policy"] = _PICTURE_RULES
+    """Set the content security policy of an SVG response."""
+    answer.headers["Content-Security-Policy"] = _SVG_POLICY
     return answer
 
 
 async def buy_sent(request: Request, caller: Caller, policy: str, sent: bytes, key: str) -> Response:
-    """Release what was sent, once for a key, and lead to its answer, or to how far it is."""
-    counter = counter_of(request)
+    """Release a request body once per key, then redirect to the answer, or to its progress if that takes long."""
+    gateway = counter_of(request)
     kind, spec, price = proposals.read_bought(sent)
-    flight = await in_thread(counter.start, caller, policy, kind, spec, price, key)
+    flight = await in_thread(gateway.start, caller, policy, kind, spec, price, key)
     try:
-        found = await asyncio.wait_for(counter.wait(flight), _PATIENCE)
+        result = await asyncio.wait_for(gateway.wait(flight), _WAIT_SECONDS)
     except TimeoutError:
         return RedirectResponse(address(policy, "requests", key), 303)
-    if not found.line:
-        return await in_thread(unlisted_page, request, caller, policy, found)
-    return RedirectResponse(address(policy, "answers", found.line), 303)
+    if not result.line:
+        return await in_thread(unlisted_page, request, caller, policy, result)
+    return RedirectResponse(address(policy, "answers", result.line), 303)
 
 
 def unlisted_page(request: Request, caller: Caller, policy: str, found: FlightResult) -> Response:
-    """Show what was not bought, and so has no line: what the policy itself tells."""
+    """Show an answer without a ledger line: nothing was bought, the policy itself answers."""
     return shown(
         request,
         "answer.html",
@@ -84,33 +83,33 @@ def unlisted_page(request: Request, caller: Caller, policy: str, found: FlightRe
     )
 
 
-def _shown(request: Request, caller: Caller, policy: str, line: int) -> Response:
-    found = counter_of(request).released(caller, policy, line)
-    page = _answer_page(request, caller, policy, found)
+def _render_answer(request: Request, caller: Caller, policy: str, line: int) -> Response:
+    result = counter_of(request).released(caller, policy, line)
+    page = _answer_page(request, caller, policy, result)
     return shown(request, "answer.html", page, title=f"Answer {line}", caller=caller, policy=policy)
 
 
-def _answer_page(request: Request, caller: Caller, policy: str, found: FlightResult) -> AnswerPage:
-    answer, receipt = found.answer, getattr(found.answer, "receipt", None)
-    rows = hasattr(answer, "cells") and hasattr(answer, "columns")
+def _answer_page(request: Request, caller: Caller, policy: str, result: FlightResult) -> AnswerPage:
+    answer, receipt = result.answer, getattr(result.answer, "receipt", None)
+    has_rows = hasattr(answer, "cells") and hasattr(answer, "columns")
     question = receipt.question if receipt is not None else str(getattr(answer, "question", ""))
     forms = [each.name for each in answer_forms.FORMS if any(hasattr(answer, needed) for needed in each.needs)]
-    picture = found.line > 0 and _has_picture(answer)
+    picture = result.line > 0 and _has_picture(answer)
     return AnswerPage(
-        found.line,
+        result.line,
         question,
         receipt.guarantee if receipt is not None else "",
-        found.free,
+        result.free,
         bool(getattr(answer, "rehearsed", False)),
         percent(receipt.confidence) if receipt is not None and receipt.confidence else "",
-        grid(answer) if rows else None,
-        "" if rows else str(answer),
+        grid(answer) if has_rows else None,
+        "" if has_rows else str(answer),
         tuple(getattr(answer, "warnings", ())),
         picture,
-        () if receipt is None else tuple(_paper(receipt)),
-        tuple(each for each in forms if each != "svg" or picture) if found.line else (),
+        () if receipt is None else tuple(_receipt_rows(receipt)),
+        tuple(each for each in forms if each != "svg" or picture) if result.line else (),
         first(counter_of(request).budget(caller, policy)).ordinary,
-        AskForm(sql=question) if rows and caller.role is not Role.AUDITOR else None,
+        AskForm(sql=question) if has_rows and caller.role is not Role.AUDITOR else None,
     )
 
 
@@ -121,116 +120,124 @@ def _has_picture(answer: Any) -> bool:
         return False
 
 
-def _paper(receipt: Receipt) -> list[tuple[str, str]]:
-    """Split the lines of a receipt into what each is about, and what it says of the purchase."""
-    found: list[tuple[str, str]] = []
+def _receipt_rows(receipt: Receipt) -> list[tuple[str, str]]:
+    """Split a receipt's lines into labels and texts."""
+    rows: list[tuple[str, str]] = []
     for line in str(replace(receipt, free=False)).splitlines():
         name, _, words = line.partition("  ")
-        if line.startswith(" ") and found:
-            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
+        if line.startswith(" ") and rows:
+            rows[-1] = (rows[-1][0], f"{rows[-1][1]} {line.strip()}")
         else:
-            found.append((name, re.sub(r"\s+", " ", words).strip()))
-    return [*found, *([("hash", receipt.hash)] if receipt.line else [])]
+            rows.append((name, re.sub(r"\s+", " ", words).strip()))
+    return [*rows, *([("hash", receipt.hash)] if receipt.line else [])]
 
 
-_ELSEWHERE = (NotAllowed, NotSignedIn, NotThere, Unanswered)
-_ASKED_TERMS = ("epsilon", "delta", "confidence", "mechanism", "joint", "counting", "values_epsilon")
-"""Terms that the form asks for."""
+_PAGE_ERRORS = (NotAllowed, NotSignedIn, NotThere, Unanswered)
+_FORM_TERMS = ("epsilon", "delta", "confidence", "mechanism", "joint", "counting", "values_epsilon")
+"""The terms of a price that the form offers."""
 
 
 def page_kinds() -> dict[str, ReleaseKind]:
-    """Return the kinds that have a form."""
+    """Return the release kinds that have a form."""
     return {name: kind for name, kind in all_kinds().items() if not {"rest", "page"} & kind.skins.keys()}
 
 
 async def show_kind(request: Request) -> Response:
     """Show an empty form."""
-    caller, kind = await visitor(request), _kind(request)
-    return await in_thread(_kind_page, request, caller, kind, SentForm({}))
+    caller, kind = await visitor(request), _requested_kind(request)
+    return await in_thread(_render_kind, request, caller, kind, SentForm({}))
 
 
 async def ask_kind(request: Request) -> Response:
-    """Explain what was filled in, or buy it: by whichever button sent the form."""
+    """Explain what was filled in, or buy it, depending on the button."""
     caller, form = await sent_form(request)
-    kind = _kind(request)
+    kind = _requested_kind(request)
     if form.one("do") != "buy":
-        return await in_thread(_kind_page, request, caller, kind, form)
-    sent = json.dumps({"kind": kind.name, **_body(kind, form)}).encode()
+        return await in_thread(_render_kind, request, caller, kind, form)
+    body = json.dumps({"kind": kind.name, **_request_body(kind, form)}).encode()
     try:
-        return await buy_sent(request, caller, request.path_params["policy"], sent, form.one("request"))
-    except _ELSEWHERE:
+        return await buy_sent(request, caller, request.path_params["policy"], body, form.one("request"))
+    except _PAGE_ERRORS:
         raise
-    except SfumatoError as refused:
-        return await in_thread(_kind_page, request, caller, kind, form, refused)
+    except SfumatoError as error:
+        return await in_thread(_render_kind, request, caller, kind, form, error)
 
 
-def _kind(request: Request) -> ReleaseKind:
-    found = page_kinds().get(request.path_params["kind"])
-    if found is None:
+def _requested_kind(request: Request) -> ReleaseKind:
+    kind = page_kinds().get(request.path_params["kind"])
+    if kind is None:
         raise NotThere("this kind of release")
-    return found
+    return kind
 
 
-def _kind_page(
-    request: Request, caller: Caller, kind: ReleaseKind, form: SentForm, refused: SfumatoError | None = None
+def _render_kind(
+    request: Request, caller: Caller, kind: ReleaseKind, form: SentForm, error: SfumatoError | None = None
 ) -> Response:
     caller.require("asking", Role.OWNER, Role.ANALYST)
-    counter, policy = counter_of(request), request.path_params["policy"]
-    explained: Any = None
-    if form.fields and refused is None:
+    gateway, policy = counter_of(request), request.path_params["policy"]
+    explanation: Any = None
+    if form.fields and error is None:
         try:
-            sent = json.dumps({"act": "explain", **_body(kind, form)}).encode()
-            _, spec, price = proposals.read_asked(kind.name, sent)
-            explained = counter.free(caller, policy, kind.name, "explain", spec, price)
-        except _ELSEWHERE:
+            body = json.dumps({"act": "explain", **_request_body(kind, form)}).encode()
+            _, spec, price = proposals.read_asked(kind.name, body)
+            explanation = gateway.free(caller, policy, kind.name, "explain", spec, price)
+        except _PAGE_ERRORS:
             raise
         except SfumatoError as refusal:
-            refused = refusal
+            error = refusal
     page = KindPage(
         kind.name,
         kind.summary,
-        _fields(kind, form),
-        first(counter.budget(caller, policy)).ordinary,
+        _form_fields(kind, form),
+        first(gateway.budget(caller, policy)).ordinary,
         f"page-{bits.integer(128):032x}",
-        () if explained is None else tuple(Step(each.name, each.what, each.effect) for each in explained.operators),
-        "" if explained is None else explained.price,
-        None if refused is None else refusal_of(refused),
+        () if explanation is None else tuple(Step(each.name, each.what, each.effect) for each in explanation.operators),
+        "" if explanation is None else explanation.price,
+        None if error is None else refusal_of(error),
     )
-    status = 200 if refused is None else outcome(refused).http_status
+    status = 200 if error is None else outcome(error).http_status
     return shown(request, "kind.html", page, title=kind.summary, caller=caller, policy=policy, status=status)
 
 
-def _fields(kind: ReleaseKind, form: SentForm) -> tuple[FormField, ...]:
-    """List what the form asks for, with what was filled in."""
-    given = [(each.name, each.annotation, each.required, each.default, each.help) for each in spec_fields(kind.spec)]
-    terms = [(each.name, each.annotation, False, None, each.help) for each in kind.terms if each.name in _ASKED_TERMS]
-    listed = []
-    for name, annotation, required, default, text in [*given, *terms]:
-        how = field_form(annotation)
-        typed = form.text(name) if name in form.fields else _written(default) if not form.fields else ""
-        listed.append(FormField(name, how.name, text, required, typed, how.choices))
-    return tuple(listed)
+def _form_fields(kind: ReleaseKind, form: SentForm) -> tuple[FormField, ...]:
+    """List the form's fields with their current values."""
+    spec_rows = [
+        (each.name, each.annotation, each.required, each.default, each.help) for each in spec_fields(kind.spec)
+    ]
+    term_rows = [
+        (each.name, each.annotation, False, None, each.help) for each in kind.terms if each.name in _FORM_TERMS
+    ]
+    form_fields = []
+    for name, annotation, required, default, text in [*spec_rows, *term_rows]:
+        field_type = field_form(annotation)
+        value = form.text(name) if name in form.fields else _default_text(default) if not form.fields else ""
+        form_fields.append(FormField(name, field_type.name, text, required, value, field_type.choices))
+    return tuple(form_fields)
 
 
-def _written(default: Any) -> str:
+def _default_text(default: Any) -> str:
     return "" if default in (None, False) else "\n".join(default) if isinstance(default, tuple) else str(default)
 
 
-def _body(kind: ReleaseKind, form: SentForm) -> dict[str, Any]:
-    """Write what was filled in as a caller sends it; what is empty is left out."""
+def _request_body(kind: ReleaseKind, form: SentForm) -> dict[str, Any]:
+    """Encode the filled-in fields as a request body; empty ones are left out."""
     fields = {each.name: each.annotation for each in spec_fields(kind.spec)}
-    terms = {each.name: each.annotation for each in kind.terms if each.name in _ASKED_TERMS}
+    terms = {each.name: each.annotation for each in kind.terms if each.name in _FORM_TERMS}
     parts = {
-        part: {name: _sent(annotation, form.text(name)) for name, annotation in listed.items() if form.one(name)}
-        for part, listed in (("spec", fields), ("price", terms))
+        part: {
+            name: _parse_field(annotation, form.text(name))
+            for name, annotation in annotations.items()
+            if form.one(name)
+        }
+        for part, annotations in (("spec", fields), ("price", terms))
     }
     return dict(parts)
 
 
-def _sent(annotation: Any, typed: str) -> Any:
-    how, plain = field_form(annotation).name, typed.strip()
-    if how == "list":
-        return [line.strip() for line in plain.splitlines() if line.strip()]
-    if how == "flag":
-        return plain == "yes"
-    return int(plain) if how == "count" and plain.isascii() and plain.isdecimal() else plain
+def _parse_field(annotation: Any, typed: str) -> Any:
+    field_type, stripped = field_form(annotation).name, typed.strip()
+    if field_type == "list":
+        return [line.strip() for line in stripped.splitlines() if line.strip()]
+    if field_type == "flag":
+        return stripped == "yes"
+    return int(stripped) if field_type == "count" and stripped.isascii() and stripped.isdecimal() else stripped

@@ -1,13 +1,7 @@
-"""Pages are rendered from templates that escape every text, under rules that let a browser run nothing but our script.
+"""Rendering: Jinja templates with autoescaping, static files, underlined refusals, text tables and budget bars.
 
-No text of a page is a script or a style, nothing is loaded from elsewhere, and what a script might make of a text is
-refused by the browser itself (trusted types).
-
-A refusal is underlined where it is: its line and column lead to the word that is meant.
-
-Tables of texts are made of answers and of descriptions, short enough for a page.
-
-Budgets are shown as bars: one for each currency of an account, a share or a period.
+The content security policy allows no script but ours, no inline script or style and nothing from other sites; trusted
+types refuse markup made by scripts.
 """
 
 from __future__ import annotations
@@ -51,9 +45,9 @@ RULES = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""What a browser may load and run for a page."""
+"""The content security policy of pages."""
 HEADERS = {"Content-Security-Policy": RULES, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
-"""Of every page. Forms say where they come from only where the referrer may be told to this server itself."""
+"""Headers of every page. Browsers send ``Origin`` with forms only if the referrer policy allows same-origin."""
 _STATIC = {"sfumato.css": "text/css", "sfumato.js": "text/javascript", "sfumato.svg": "image/svg+xml"}
 _EVERYBODY = (Role.OWNER, Role.ANALYST, Role.AUDITOR)
 _TABS = {
@@ -64,7 +58,7 @@ _TABS = {
     "people": ("People", (Role.OWNER, Role.AUDITOR)),
     "ledger": ("Ledger", (Role.OWNER, Role.AUDITOR)),
 }
-"""By the end of its address, each page's name and who sees it."""
+"""By the last part of its path, each page's title and the roles that see it."""
 
 
 def shown(
@@ -78,24 +72,24 @@ def shown(
     paused: bool = False,
     status: int = 200,
 ) -> Response:
-    """Answer with a page."""
+    """Render a template inside the frame."""
     frame = _frame(request, title, caller, policy, paused)
     return HTMLResponse(_environment().get_template(template).render(frame=frame, page=page), status, HEADERS)
 
 
 def address(policy: str, *parts: object) -> str:
-    """Give the address of one of a policy's pages."""
+    """Return the path of one of a policy's pages."""
     return "/".join(["/p", quote(policy, safe=""), *(quote(str(each), safe="") for each in parts)])
 
 
 def refusal_of(error: SfumatoError, again: str = "") -> RefusalMessage:
-    """Give a refusal as a page shows it."""
+    """Convert an error to the template's refusal."""
     return RefusalMessage(error.rule, error.place, error.fix, outcome(error).http_status, again)
 
 
 @cache
 def static_files() -> Mapping[str, StaticReply]:
-    """Read the style, the script and the icon, once: they hold nothing of anybody."""
+    """Load the style sheet, the script and the icon, once."""
     folder = resources.files(__package__).joinpath("static")
     return {name: static_reply(folder.joinpath(name).read_bytes(), kind, LASTING) for name, kind in _STATIC.items()}
 
@@ -105,12 +99,12 @@ def _frame(request: Request, title: str, caller: Caller | None, policy: str, pau
     if caller is None:
         return PageFrame(title, files=files, version=__version__)
     session = caller.session
-    here = address(policy) if policy else ""
+    prefix = address(policy) if policy else ""
     return PageFrame(
         title,
-        _tabs(caller.role, here, request.url.path) if policy else (),
+        _tabs(caller.role, prefix, request.url.path) if policy else (),
         policy,
-        here,
+        prefix,
         caller.user,
         caller.role.value,
         session.form_token if session else "",
@@ -120,80 +114,80 @@ def _frame(request: Request, title: str, caller: Caller | None, policy: str, pau
     )
 
 
-def _tabs(role: Role, here: str, path: str) -> tuple[PolicyTab, ...]:
+def _tabs(role: Role, prefix: str, path: str) -> tuple[PolicyTab, ...]:
     end = path.removeprefix("/p/").partition("/")[2].partition("/")[0]
     current = "history" if end == "answers" else end
     return tuple(
-        PolicyTab(title, f"{here}/{name}", name == current) for name, (title, roles) in _TABS.items() if role in roles
+        PolicyTab(title, f"{prefix}/{name}", name == current) for name, (title, roles) in _TABS.items() if role in roles
     )
 
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("sfumato.server.pages"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["plain"] = _plain
-    found.filters["name"] = _name
-    found.filters["number"] = _number
-    return found
+    environment.filters["plain"] = _single_line
+    environment.filters["name"] = _breakable_name
+    environment.filters["number"] = _breakable_number
+    return environment
 
 
-def _plain(text: str) -> str:
-    """Write a text of others on one line, with what is no letter as an escape."""
+def _single_line(text: str) -> str:
+    """Format untrusted text on one line, with unprintable characters escaped."""
     return printable(" ".join(text.split()))
 
 
-def _name(text: str) -> Markup:
-    """Write the name of a column or a table, which may go on in the next line after an underscore."""
-    return escape(_plain(text)).replace("_", Markup("_<wbr>"))
+def _breakable_name(text: str) -> Markup:
+    """Format a column or table name, with a line break allowed after each underscore."""
+    return escape(_single_line(text)).replace("_", Markup("_<wbr>"))
 
 
-def _number(text: str) -> str:
-    """Write a number, which may go on in the next line before its ±, and nowhere else."""
-    return _plain(text).replace("± ", "±\N{NO-BREAK SPACE}")
+def _breakable_number(text: str) -> str:
+    """Format a number, with a line break allowed only before its ±."""
+    return _single_line(text).replace("± ", "±\N{NO-BREAK SPACE}")
 
 
 _WORD = re.compile(r"\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*'|\w+|\S")
 
 
 def start_of(error: SfumatoError, text: str) -> int:
-    """Give the place in a text, in letters, where a refusal begins; -1 where it means the whole text."""
+    """Return the character index where a refusal begins in the question; -1 if it concerns the whole question."""
     line, column = getattr(error, "line", None), getattr(error, "column", None)
     if line is None or column is None:
         return -1
     lines = text.split("\n")
     if not 1 <= line <= len(lines):
         return -1
-    start = sum(len(each) + 1 for each in lines[: line - 1]) + min(max(1, column), len(lines[line - 1]) + 1) - 1
-    return min(start, max(0, len(text) - 1))
+    index = sum(len(each) + 1 for each in lines[: line - 1]) + min(max(1, column), len(lines[line - 1]) + 1) - 1
+    return min(index, max(0, len(text) - 1))
 
 
 def underlined(text: str, start: int) -> Underlined | None:
-    """Split a text at the word that begins here, or at the next one; None where there is none."""
-    found = _WORD.search(text, start) if start >= 0 else None
-    if found is None:
+    """Split a text around the word at or after ``start``; None if there is none."""
+    word = _WORD.search(text, start) if start >= 0 else None
+    if word is None:
         return None
-    return Underlined(text[: found.start()], found[0], text[found.end() :])
+    return Underlined(text[: word.start()], word[0], text[word.end() :])
 
 
-_LETTERS, _ROWS = 20_000, 500
-"""What of an answer is on a page at most; all of it is in its files."""
-_LISTED, _LONGEST = 12_000, 300
-"""Letters of all columns that are listed on a page, and of one of them."""
+_MAX_LETTERS, _MAX_ROWS = 20_000, 500
+"""Limits on an answer's characters and rows on a page; the downloads hold all of it."""
+_MAX_COLUMN_LETTERS, _MAX_WORDS = 12_000, 300
+"""Limits on the characters of all column descriptions on a page, and of one."""
 
 
 def grid(answer: Any) -> TextTable:
-    """Write an answer's rows as texts: each number with ± its half-width."""
+    """Convert an answer's rows to strings, each number with ± its half-width."""
     cells, letters = answer.cells(), 0
     rows: list[tuple[str, ...]] = []
-    for row in cells[:_ROWS]:
+    for row in cells[:_MAX_ROWS]:
         letters += sum(map(len, row)) + 20 * len(row)
-        if letters > _LETTERS and rows:
+        if letters > _MAX_LETTERS and rows:
             break
         rows.append(tuple(row))
     numbers = tuple(isinstance(answer, Answer) and name in answer.intervals for name in answer.columns)
@@ -201,56 +195,60 @@ def grid(answer: Any) -> TextTable:
 
 
 def tables(found: Tables, *, questions: bool) -> tuple[ShownTable, ...]:
-    """Show every table as it is described."""
-    return tuple(_table(each, questions) for each in found.values())
+    """Convert table descriptions to template contexts."""
+    return tuple(_shown_table(each, questions) for each in found.values())
 
 
-def _table(table: TableDescription, questions: bool) -> ShownTable:
+def _shown_table(table: TableDescription, questions: bool) -> ShownTable:
     columns: list[tuple[str, str]] = []
     letters = 0
-    for name, words in table.columns.items():
-        letters += len(name) + min(len(words), _LONGEST)
-        if letters > _LISTED:
+    for name, description in table.columns.items():
+        letters += len(name) + min(len(description), _MAX_WORDS)
+        if letters > _MAX_COLUMN_LETTERS:
             columns.append(("…", f"and {len(table.columns) - len(columns)} more: DESCRIBE lists them"))
             break
-        columns.append((name, words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…"))
-    copied = tuple(Suggested(each.tells, each.sql, each.error, each.price) for each in table.questions)
-    return ShownTable(table.name, table.about, tuple(columns), copied if questions else ())
+        columns.append((name, description if len(description) <= _MAX_WORDS else description[: _MAX_WORDS - 1] + "…"))
+    examples = tuple(Suggested(each.tells, each.sql, each.error, each.price) for each in table.questions)
+    return ShownTable(table.name, table.about, tuple(columns), examples if questions else ())
 
 
-_PERIODS = 24
-"""Periods that are shown, the last ones."""
+_MAX_PERIODS = 24
+"""How many of the latest periods are shown."""
 
 
 def bars(standing: Standing) -> tuple[Bar, ...]:
-    """Give a bar for each currency that has a limit."""
-    found = []
+    """Return a bar for each currency that has a limit."""
+    budget_bars = []
     for name, allowed in standing.allowed.items():
         if not allowed:
             continue
-        spent, left = standing.spent[name], standing.left.get(name)
-        closed = left is None or spent is None
+        spent, remaining = standing.spent[name], standing.left.get(name)
+        closed = remaining is None or spent is None
         part = 100.0 if spent is None else min(100.0, float(100 * spent / allowed))
-        amounts = (_amount(allowed), _amount(spent), _amount(left))
-        found.append(Bar(WORDS.get(name, name), *amounts, f"{part:.1f}", closed))
-    return tuple(found)
+        amounts = (_format_amount(allowed), _format_amount(spent), _format_amount(remaining))
+        budget_bars.append(Bar(WORDS.get(name, name), *amounts, f"{part:.1f}", closed))
+    return tuple(budget_bars)
 
 
 def every_bar(standing: Standing | PeriodStandings, title: str) -> Iterator[Bars]:
-    """Give the bars of an account, or those of each of its periods, the last ones first."""
+    """Yield the bars of an account, or of each of its periods, latest first."""
     if isinstance(standing, Standing):
         yield Bars(title, bars(standing), tuple(standing.lines))
         return
     yield Bars(f"{title}, any other {standing.per}", bars(standing.fresh), (standing.promise,))
-    last = list(zip(standing.periods, standing.standings, strict=True))[-_PERIODS:]
-    for period, each in reversed(last):
-        yield Bars(f"{title}, {period}", bars(each), (f"budget left for ordinary answers: {each.ordinary}",))
+    latest = list(zip(standing.periods, standing.standings, strict=True))[-_MAX_PERIODS:]
+    for period, period_standing in reversed(latest):
+        yield Bars(
+            f"{title}, {period}",
+            bars(period_standing),
+            (f"budget left for ordinary answers: {period_standing.ordinary}",),
+        )
 
 
 def first(standing: Standing | PeriodStandings) -> Standing:
-    """Give the one standing, or that of a period of which nothing was asked."""
+    """Return the standing itself, or that of an untouched period."""
     return standing if isinstance(standing, Standing) else standing.fresh
 
 
-def _amount(amount: Fraction | None) -> str:
+def _format_amount(amount: Fraction | None) -> str:
     return "—" if amount is None else number(float(amount), 4)

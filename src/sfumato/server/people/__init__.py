@@ -1,1 +1,1 @@
-"""A server knows who may call it: users, their tokens and sessions, and what each token may still spend."""
+"""Users, their tokens and sessions, and how much each token may still spend."""

@@ -1,7 +1,7 @@
-"""One SQLite file beside the ledger holds what a server knows of people; its owner alone can read it.
+"""The SQLite file beside the ledger that holds users, tokens, sessions and running releases, readable by its owner
+alone.
 
-Several processes use it at once. Every change is one transaction, durable when it returns; what owners did is never
-changed or removed.
+Several processes use it at once. Every change is one durable transaction; the table of owners' acts is append-only.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sfumato.ledger import local_files
 
 APPLICATION = 0x5F0A71
 VERSION = 2
-_PATIENCE = 30.0
+_LOCK_TIMEOUT = 30.0
 _IDENTITY = (
     "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), "
     "(SELECT count(*) FROM sqlite_schema)"
 )
 _TEXTS = "CREATE TABLE texts (hash TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT"
-"""Texts of answers are each there once, however many requests were answered with them; ``answers`` has their hashes."""
+"""Each answer text is stored once, however many requests it answered; ``answers`` refers to it by hash."""
 SCHEMA = (
     "CREATE TABLE users (name TEXT PRIMARY KEY, role TEXT NOT NULL, made INTEGER NOT NULL, disabled INTEGER NOT NULL)"
     " STRICT",
@@ -52,12 +52,12 @@ SCHEMA = (
     "CREATE TABLE overruns (account TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT",
     _TEXTS,
 )
-_SINCE = {1: ("ALTER TABLE answers ADD COLUMN answer TEXT NOT NULL DEFAULT ''", _TEXTS)}
-"""By the version of an older file, what makes it one of the next version."""
+_MIGRATIONS = {1: ("ALTER TABLE answers ADD COLUMN answer TEXT NOT NULL DEFAULT ''", _TEXTS)}
+"""By version of an older file, the statements that upgrade it to the next version."""
 
 
 class PeopleDatabase:
-    """This is the connection to the file: one for each process, taken in turns by its threads."""
+    """A connection to the file: one per process, shared by its threads under a lock."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = local_files.resolve(path)
@@ -65,8 +65,8 @@ class PeopleDatabase:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._process = 0
-        with self._lock, self._explained():
-            self._opened()
+        with self._lock, self._wrap_errors():
+            self._open_connection()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -80,8 +80,8 @@ class PeopleDatabase:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._explained():
-            connection = self._opened()
+        with self._lock, self._wrap_errors():
+            connection = self._open_connection()
             connection.execute(begin)
             try:
                 yield connection
@@ -92,18 +92,19 @@ class PeopleDatabase:
                 raise
 
     def backup(self, place: str | os.PathLike[str], last_line: int) -> None:
-        """Make a copy of one moment under a new name, beside a copy of the ledger with this line and more.
+        """Write a consistent copy to a new file, beside a backup of the ledger that holds at least ``last_line``.
 
-        It is taken after the ledger's, so no token has spent less in it than in the account. What was answered since
-        this line is found in the ledger alone, nobody is signed in, and nothing runs.
+        It is taken after the ledger's backup, so no token has spent less in it than in the account. Answers after
+        ``last_line`` are dropped (they are found in the ledger alone), as are sessions, login links and running
+        releases.
         """
         target = local_files.resolve(place)
         if target.exists():
             raise _unusable(target, "a backup never overwrites a file")
         partial = local_files.scratch(target)
         try:
-            with self._lock, self._explained(), closing(sqlite3.connect(partial)) as copy:
-                self._opened().backup(copy)
+            with self._lock, self._wrap_errors(), closing(sqlite3.connect(partial)) as copy:
+                self._open_connection().backup(copy)
                 copy.execute("DELETE FROM answers WHERE line > ?", (last_line,))
                 copy.execute("DELETE FROM texts WHERE hash NOT IN (SELECT answer FROM answers)")
                 for table in ("running", "sessions", "links"):
@@ -111,27 +112,27 @@ class PeopleDatabase:
                 copy.commit()
                 copy.execute("PRAGMA journal_mode = DELETE")
             local_files.sync(partial)
-            os.link(partial, target)  # fails where another file has appeared meanwhile
+            os.link(partial, target)  # fails if another file has appeared meanwhile
         finally:
             partial.unlink()
         local_files.sync_folder(target)
 
     def close(self) -> None:
-        """Close the file; the next call opens it again."""
+        """Close the connection; the next call opens it again."""
         with self._lock:
             if self._connection is not None and self._process == os.getpid():
                 self._connection.close()
             self._connection = None
 
-    def _opened(self) -> sqlite3.Connection:
-        """Give this process's connection: one that was inherited by a fork belongs to the parent, and is left alone."""
+    def _open_connection(self) -> sqlite3.Connection:
+        """Return this process's connection; one inherited through a fork belongs to the parent and is left alone."""
         if self._connection is None or self._process != os.getpid():
             local_files.create(self.path)
             self._connection, self._process = self._connect(), os.getpid()
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self.path, timeout=_LOCK_TIMEOUT, isolation_level=None, check_same_thread=False)
         try:
             for setting in ("synchronous = FULL", "fullfsync = ON", "trusted_schema = OFF", "secure_delete = ON"):
                 connection.execute(f"PRAGMA {setting}")
@@ -150,7 +151,7 @@ class PeopleDatabase:
         try:
             version = self._version(connection)
             if version != VERSION:
-                steps = [_SINCE[each] for each in range(version, VERSION)] if version else [SCHEMA]
+                steps = [_MIGRATIONS[each] for each in range(version, VERSION)] if version else [SCHEMA]
                 for statement in chain.from_iterable(steps):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -161,29 +162,29 @@ class PeopleDatabase:
             raise
 
     def _version(self, connection: sqlite3.Connection) -> int:
-        """Give the version of the file, 0 if it is empty; one that is something else is refused, and not touched."""
+        """Return the schema version, 0 for an empty file; refuse any other file without changing it."""
         version, application, objects = connection.execute(_IDENTITY).fetchone()
         if application == APPLICATION and 1 <= version <= VERSION:
             return int(version)
         if objects or version or application:
-            raise _unusable(self.path, "this file is not the people file of this version of Sfumato")
+            raise _unusable(self.path, "this is not a people file, or it belongs to another version of Sfumato")
         return 0
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _wrap_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.DatabaseError, OSError) as error:
             if isinstance(error, sqlite3.IntegrityError):
                 raise
-            raise _unusable(self.path, "the file that holds users and tokens cannot be used now") from error
+            raise _unusable(self.path, "the file of users and tokens cannot be read or written") from error
 
 
 def beside(ledger: str | os.PathLike[str]) -> Path:
-    """Name the people file of a ledger."""
+    """Return the path of a ledger's people file."""
     return Path(f"{os.path.realpath(ledger)}.people")
 
 
 def _unusable(path: Path, rule: str) -> LedgerUnavailable:
-    fix = "make it readable and writable for this user on a local disk with room, then try again"
+    fix = "check that this user may read and write it and that its local disk has space, then try again"
     return LedgerUnavailable(rule, place=str(path), fix=fix)

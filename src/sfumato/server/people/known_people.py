@@ -1,12 +1,8 @@
-"""People are whom a server knows: users with a role, the tokens they show, the sessions they are signed in to.
+"""Users, roles, tokens and sessions, and which details of an error each role may see.
 
-A caller is who makes a call, as far as everything behind the door has to know.
-
-A refusal tells whoever asks about their call, and only the owner about the server's own files.
-
-Where a ledger lies, and which file cannot be read, is for whoever runs the server: owners are told, and for calls of
-others it is printed where the server runs. Which refusals are kept so is decided by their kind and by the form of their
-place, never by what is on the disk, so nobody can test a guess of a path.
+Errors about the server's own files (where the ledger is, which file cannot be read) are shown to owners; for other
+callers they are printed on the server. Which errors are redacted depends on their class and on the form of their place,
+never on the disk, so nobody can test guesses of a path.
 """
 
 from __future__ import annotations
@@ -22,19 +18,19 @@ from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerInDoubt, LedgerUna
 
 
 class Role(StrEnum):
-    """A role says which calls a user may make."""
+    """A role decides which calls a user may make."""
 
     OWNER = "owner"
-    """Users, tokens, shares, amendments, pauses and all history."""
+    """Manages users, tokens, shares, amendments and pauses; sees all history."""
     ANALYST = "analyst"
-    """Questions within the share that a policy gives, and their own history."""
+    """Asks questions within the share that a policy grants; sees their own history."""
     AUDITOR = "auditor"
-    """All history, receipts, verification and export; no questions."""
+    """Sees all history and receipts, verifies and exports the ledger; asks nothing."""
 
 
 @dataclass(frozen=True)
 class User:
-    """A user is one person, or one program, that the server knows by name."""
+    """A person or a program with an account on the server."""
 
     name: str
     role: Role
@@ -44,7 +40,7 @@ class User:
 
 @dataclass(frozen=True)
 class Token:
-    """A token lets its holder call as a user. Its text is shown once and then known as a hash alone."""
+    """A bearer token of a user. Its secret text is shown once; only a hash is stored."""
 
     number: int
     user: str
@@ -52,25 +48,25 @@ class Token:
     made: datetime
     expires: datetime | None
     most: Fraction | None
-    """The sum of the ε of all releases that it may ever pay for; None: whatever its user may spend."""
+    """The lifetime limit on the ε of all releases it pays for; None for no limit of its own."""
     spent: Fraction
-    """What of that is used up: by charges, and by what was reserved when a process ended without saying more."""
+    """The ε used up: by charges, and by reservations of processes that died before settling them."""
     revoked: bool = False
 
 
 @dataclass(frozen=True)
 class Login:
-    """A login is a session in a browser."""
+    """A signed-in browser session."""
 
     user: str
     expires: datetime
     form_token: str
-    """What a form must send back, which no other site knows."""
+    """The CSRF token that every form must send back."""
 
 
 @dataclass(frozen=True)
 class Act:
-    """An act is something that an owner did, written down for ever."""
+    """A recorded act of an owner; never changed or removed."""
 
     number: int
     time: datetime
@@ -81,7 +77,7 @@ class Act:
 
 @dataclass(frozen=True)
 class Credentials:
-    """Credentials are what a call shows: a token, or the cookie of a session. They are never printed."""
+    """The token or session cookie sent with a call. Never printed."""
 
     token: str | None = field(default=None, repr=False)
     cookie: str | None = field(default=None, repr=False)
@@ -89,7 +85,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Caller:
-    """A caller is a user who is known, and what they showed."""
+    """An authenticated user, with the token or session that they used."""
 
     user: str
     role: Role
@@ -97,26 +93,28 @@ class Caller:
     session: Login | None = None
 
     def require(self, call: str, *roles: Role) -> None:
-        """Refuse a call that belongs to other roles."""
+        """Raise ``NotAllowed`` unless the caller has one of these roles."""
         if self.role not in roles:
             raise NotAllowed(self.role.value, call)
 
 
-_FIX = "try again later; if it stays so, ask the owner, who is told why"
+_FIX = "try again later; if it fails again, ask the owner, who can see the reason"
 
 
 def told(error: BaseException, role: Role | None) -> BaseException:
-    """Give what is told of an error to somebody in a role, or to nobody that is known."""
+    """Return the error as a caller in this role may see it (None: nobody is signed in), with details about the server's
+    files removed.
+    """
     if role is Role.OWNER or not isinstance(error, SfumatoError):
         return error
     if isinstance(error, (LedgerDamaged, LedgerBehind)) and role is Role.AUDITOR:
-        return error  # that is what auditors look for, and it names lines
+        return error  # auditors look for exactly this, and it names lines only
     if isinstance(error, LedgerInDoubt):
-        # It is about the call: whoever asked must know that it may be charged, and how to ask again for nothing.
+        # The caller must know that the call may be charged, and how to repeat it for free.
         return LedgerInDoubt(error.first, error.last, error.request_id, place="the server")
     if isinstance(error, LedgerUnavailable):
         print(f"{type(error).__name__}: {error.rule} ({error.place})", file=sys.stderr, flush=True)  # noqa: T201
-        return LedgerUnavailable("the server's files cannot be used now", place="the server", fix=_FIX)
+        return LedgerUnavailable("the server cannot read or write its files", place="the server", fix=_FIX)
     if type(error) is SfumatoError or error.place.startswith(os.sep):
-        return SfumatoError("the server cannot do this now", place="the server", fix=_FIX)
+        return SfumatoError("the server cannot do this at the moment", place="the server", fix=_FIX)
     return error

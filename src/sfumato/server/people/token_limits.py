@@ -1,18 +1,16 @@
-"""A token has a limit for all that it may ever spend, within which every charge is reserved before it is made.
+"""Lifetime spending limits of tokens: every charge reserves its ε before it is made.
 
-*Claim.* The ε of all charges that a token paid for add up to at most its limit, whatever processes and crashes there
-are. Every charge is preceded by a reservation of its ε, written in a transaction that admits it only if it fits with
-all that is spent and reserved. A reservation leaves that sum only when the charge is known not to have been made; one
-whose process has ended is counted as spent. ∎
+*Claim.* The ε of all charges that a token paid for add up to at most its limit, with any number of processes and
+crashes. Every charge is preceded by a reservation of its ε, written in a transaction that admits it only if it fits
+with all that is spent and reserved. A reservation leaves that sum only when the charge is known not to have been made;
+one whose process has ended counts as spent. ∎
 
-What was reserved and never charged, because a process was killed in between, is lost to the token: the other way round
-would let it spend more than its limit.
+A reservation whose process was killed before the charge is lost to the token: the alternative would let it spend more
+than its limit.
 
-A charge over a server is permitted at the moment it is made, and not only when it was asked for.
-
-A release may wait long for its turn. So every charge asks once more, in the last step before the account is charged,
-whether its policy is paused by now, its user is still let in, and its token still counts. Only a charge that has begun
-at the very moment of the owner's act may still be written.
+A charge is permitted at the moment it is made, not only when it was requested, because a release may wait long in the
+queue. In the last step before the account is charged, the permit checks again that the policy is not paused, the user
+is enabled and the token is valid. Only a charge that is already being written when the owner acts may still go through.
 """
 
 from __future__ import annotations
@@ -36,60 +34,70 @@ from sfumato.server.people.people_file import PeopleFile
 
 @dataclass(frozen=True)
 class TokenLimit:
-    """This is the spending limit of one token (``ledger.spending_limits``)."""
+    """The spending limit of one token (``ledger.accounts.spending_limits``)."""
 
     database: PeopleDatabase
     token: int
 
-    def reserve(self, epsilon: Fraction | None) -> _Reserved:
-        """Set this ε aside, durably, if it fits; a token that was revoked meanwhile reserves nothing."""
+    def reserve(self, epsilon: Fraction | None) -> _TokenReservation:
+        """Durably reserve this ε if it fits. Raises ``Overspent`` if it does not, ``NotSignedIn`` if the token was
+        revoked.
+        """
         with self.database.writing() as rows:
-            _count_the_dead(rows, self.token)
-            most, spent, revoked = rows.execute(
+            _settle_dead_processes(rows, self.token)
+            limit, spent, revoked = rows.execute(
                 "SELECT most, spent, revoked FROM tokens WHERE number = ?", (self.token,)
             ).fetchone()
             if revoked:
                 raise NotSignedIn
-            held = [amounts.read(amount) for (amount,) in rows.execute(_RESERVED, (self.token,))]
-            left = None if most is None else max(0, amounts.read(most) - reduce(amounts.add, held, amounts.read(spent)))
+            reserved = [amounts.read(amount) for (amount,) in rows.execute(_SELECT_RESERVED, (self.token,))]
+            remaining_units = (
+                None
+                if limit is None
+                else max(0, amounts.read(limit) - reduce(amounts.add, reserved, amounts.read(spent)))
+            )
             amount = 0 if epsilon is None else charge_amount(epsilon)
-            if left is None or (epsilon is not None and amount <= left):
+            if remaining_units is None or (epsilon is not None and amount <= remaining_units):
                 number = rows.execute(
                     "INSERT INTO reservations (token, amount, process) VALUES (?, ?, ?)",
                     (self.token, amounts.write(amount), local_files.this_process()),
                 ).lastrowid
                 assert number is not None
-                return _Reserved(self.database, number)
-        rest = from_units(left)
-        raise Overspent({"pure": epsilon}, {"pure": rest}, rest, place="the token's limit")
+                return _TokenReservation(self.database, number)
+        remaining = from_units(remaining_units)
+        raise Overspent({"pure": epsilon}, {"pure": remaining}, remaining, place="the token's limit")
 
 
-_RESERVED = "SELECT amount FROM reservations WHERE token = ? ORDER BY number"
+_SELECT_RESERVED = "SELECT amount FROM reservations WHERE token = ? ORDER BY number"
 
 
 @dataclass(frozen=True)
-class _Reserved:
-    """This is an amount that is set aside while the account is charged."""
+class _TokenReservation:
+    """An amount reserved while the account is being charged."""
 
     database: PeopleDatabase
     number: int
 
     def settle(self, *, charged: bool) -> None:
-        """Count it as spent, or give it back; what cannot be written stays reserved, and nobody spends it again."""
+        """Turn the reservation into spending, or return it; if that cannot be written it stays reserved and is never
+        spent.
+        """
         with suppress(Exception), self.database.writing() as rows:
             _settle(rows, self.number, charged=charged)
 
 
 def _settle(rows: sqlite3.Connection, number: int, *, charged: bool) -> None:
-    found = rows.execute("DELETE FROM reservations WHERE number = ? RETURNING token, amount", (number,)).fetchone()
-    if found is not None and charged:
-        (spent,) = rows.execute("SELECT spent FROM tokens WHERE number = ?", (found[0],)).fetchone()
-        total = amounts.write(amounts.add(amounts.read(spent), amounts.read(found[1])))
-        rows.execute("UPDATE tokens SET spent = ? WHERE number = ?", (total, found[0]))
+    reservation = rows.execute(
+        "DELETE FROM reservations WHERE number = ? RETURNING token, amount", (number,)
+    ).fetchone()
+    if reservation is not None and charged:
+        (spent,) = rows.execute("SELECT spent FROM tokens WHERE number = ?", (reservation[0],)).fetchone()
+        total = amounts.write(amounts.add(amounts.read(spent), amounts.read(reservation[1])))
+        rows.execute("UPDATE tokens SET spent = ? WHERE number = ?", (total, reservation[0]))
 
 
-def _count_the_dead(rows: sqlite3.Connection, token: int) -> None:
-    """Count as spent what processes reserved that have ended since: whether they charged is not known here."""
+def _settle_dead_processes(rows: sqlite3.Connection, token: int) -> None:
+    """Count reservations of ended processes as spent: it is not known here whether they charged."""
     for number, process in rows.execute(
         "SELECT number, process FROM reservations WHERE token = ?", (token,)
     ).fetchall():
@@ -98,20 +106,20 @@ def _count_the_dead(rows: sqlite3.Connection, token: int) -> None:
 
 
 class NothingSpent:
-    """This is a limit within which nothing can be charged: what was bought before is all there is."""
+    """A spending limit that allows no charge: only stored answers can be returned."""
 
-    def reserve(self, epsilon: Fraction | None) -> _Reserved:  # noqa: ARG002
+    def reserve(self, epsilon: Fraction | None) -> _TokenReservation:  # noqa: ARG002
         raise NotStored
 
 
 class NotStored(Exception):
-    """An answer would have to be bought."""
+    """The answer is not stored and would have to be bought."""
 
 
 @dataclass(frozen=True)
 class ChargePermit:
-    """A permit lets one caller be charged for one policy, within what their token may spend: it is a spending limit
-    (``ledger.spending_limits``).
+    """Permission to charge one caller for one policy, within their token's limit (a ``ledger.accounts.spending_limits``
+    limit).
     """
 
     people: PeopleFile
@@ -119,15 +127,15 @@ class ChargePermit:
     caller: Caller
 
     def reserve(self, epsilon: Fraction | None) -> Reservation:
-        """Refuse where the owner has shut the policy or the user out since; else set this ε aside for the token."""
+        """Check again that the policy and the user are not shut out, then reserve this ε for the token."""
         token = self.caller.token
         self.people.require_let_in(self.caller.user, None if token is None else token.number)
         self.people.require_open(self.policy)
-        return _Unlimited() if token is None else TokenLimit(self.people.database, token.number).reserve(epsilon)
+        return _NoReservation() if token is None else TokenLimit(self.people.database, token.number).reserve(epsilon)
 
 
-class _Unlimited:
-    """This is set aside for who shows no token and has no limit beside the account: nothing."""
+class _NoReservation:
+    """The empty reservation of a caller without a token, who is limited by the account alone."""
 
     def settle(self, *, charged: bool) -> None:
-        """There is nothing to count or to give back."""
+        """Do nothing."""

@@ -1,39 +1,35 @@
-"""A release is answered when the clock says so, and not when its rows have been read.
+"""The answer clock: a release is answered at a public time, not when its query has finished.
 
-How long reading takes may tell of rows: of two tables that differ in one unit with 150,000 rows, an observer tells
-which was read in 71 of 100 pairs. So what is charged at s is written down, and with that answered, at s + a, where a is
-public: it is ``answer_after`` seconds, doubled for every class of static cost, which the question and the policy
-decide. If reading takes longer, it is written down at s + 2a, s + 4a, …: what is seen is one whole number, and a larger
-``answer_after`` makes it always 0. How often it was not 0 is told to the owner alone.
+The duration of a query may reveal rows: of two tables that differ in one unit with 150,000 rows, an observer told which
+was read in 71 of 100 pairs. So a release charged at time s is written to the ledger, and answered, at s + a, where a is
+public: ``answer_after`` seconds, doubled for every class of static cost, which the question and the policy determine.
+If the query takes longer, the release is written at s + 2a, s + 4a, …: an observer sees one whole number, and a larger
+``answer_after`` makes it always 0. How often it was not 0 is shown to the owner alone.
 
-*Claim.* Everything that others can see of a release beside its answer has a time that rows do not decide, but for that
-whole number: the answer, the number and the time of its line in the ledger, when the same question is found to be
-stored, when who waits for an equal one is answered, and whose turn is next. All of it happens after the line is
-written, which is when the clock says; before the charge no row is read; and what is done between the steps of a series
-is computed from noisy numbers. A session forgets its rows at its end, which takes the longer the more there are: that
-has a time of its own. ∎
+*Claim.* Everything observable about a release beside its answer happens at a time that does not depend on rows, except
+for that whole number: the answer, the number and time of its ledger line, the moment from which the same question is
+found stored, the replies to equal requests, and whose turn is next. All of it happens after the line is written, which
+is when the clock says; before the charge no row is read; and work between the steps of a series is computed from noisy
+numbers. A session releases its rows at its end, which takes longer the more there are: that has a time of its own. ∎
 
-What reads no rows goes at once: refusals before the charge, and answers that were stored before. Data and policies that
-have changed are opened again, which reads rows before any charge, under the same clock (``clocked_openings``).
+What reads no rows is sent at once: refusals before the charge, and stored answers.
 
-What the claim leaves out is the processor: while rows are read there is less of it for others (``turns`` and
-``reply_ticks`` say what is done about that).
+The claim excludes CPU contention: while rows are read, other calls get less of it (``turns`` and ``connections``
+describe the mitigations).
 
-A changed policy is opened again in a thread of its own, and is seen when the clock says so.
+*Reopening.* A changed policy is opened again in a thread of its own, and becomes visible when the clock says so.
+Opening counts and hashes the rows of the sources, which takes longer the more rows there are. It happens when somebody
+calls after an owner has changed the policy file or its data, so it must reveal no more than an answer does.
 
-Opening a policy counts the rows of its sources and hashes them, which takes as long as there are rows. It happens when
-somebody asks after an owner has changed the policy's file or its data, so it must tell them no more than an answer
-does.
+*Claim.* If a change is noticed at s, everything observable about the reopening happens at s + a, or at s + 2a, s + 4a,
+… if reading takes longer, where a is public: ``answer_after`` seconds, doubled by the number of tables. *Proof.* Rows
+are read in a separate thread, under no lock that others take. The thread waits for the clock before it writes to the
+ledger which data it has found ("joining") and before it replaces the open policy; so does a refusal. Whoever needs the
+new policy waits for that moment, or is refused if too many already wait, which depends on the callers alone. Everybody
+else continues with the previous policy. ∎
 
-*Claim.* Let somebody notice a change at s. Everything that others can see of the opening happens at s + a, or at
-s + 2a, s + 4a, … if reading takes longer, where a is public: ``answer_after`` seconds, doubled by the number of tables.
-*Proof.* Rows are read in a thread of its own, under no lock that anybody else takes. Before it writes to the ledger
-which data it has found ("joining"), and before what is opened is put in the place of what was, it waits for the clock,
-and so does a refusal. Whoever needs what is opened, and whoever comes meanwhile, waits for that moment, and is refused
-if too many wait already, which callers decide alone. Everybody else goes on with what was opened before. ∎
-
-So one whole number is seen of each change, as of a release whose reading takes longer than its clock allows; and it is
-counted for the owner in the same place.
+So each change reveals one whole number, like a release whose query is too slow; it is counted for the owner in the same
+place.
 """
 
 from __future__ import annotations
@@ -53,84 +49,86 @@ from sfumato.plan.nodes import Join, PerUnit, SemiJoin, UnitJoin, Unnest, Window
 from sfumato.release.releasing import Progress, quietly
 from sfumato.server.releases.turns import lower_priority
 
-_MOST_DOUBLINGS = 10
-_COSTLY = (Join, UnitJoin, SemiJoin, PerUnit, Window, Unnest)
-_BEGIN, _END = ("charging", "closing"), ("writing down", "stopping", "closed")
-"""The phases between which rows are read (``release.releasing``), or forgotten (``curator.sessions``)."""
+_MAX_DOUBLINGS = 10
+_COSTLY_NODES = (Join, UnitJoin, SemiJoin, PerUnit, Window, Unnest)
+_START_PHASES, _END_PHASES = ("charging", "closing"), ("writing down", "stopping", "closed")
+"""The phases between which rows are read (``release.releasing``), or released (``curator.proposals.sessions``)."""
 
 
 @dataclass(frozen=True)
 class AnswerClock:
-    """A clock says when releases are answered."""
+    """Decides when releases are answered."""
 
     answer_after: float
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
     def wait(self, started: float, doublings: int) -> int:
-        """Wait until what started then may be seen: never before that moment.
+        """Sleep until a release that started at ``started`` may be seen, never returning earlier.
 
-        Gives how often the time was doubled beyond what the question's own cost says.
+        Returns: How often the delay was doubled beyond the static cost class: 0 if the query was in time.
         """
-        took = self.now() - started
-        first = self.answer_after * 2.0**doublings
-        late = 0 if took <= first else math.ceil(math.log2(took / first))
-        while first * 2.0**late < took:  # a logarithm may be rounded down
-            late += 1
-        while (left := started + first * 2.0**late - self.now()) > 0:
-            self.sleep(left)
-        return late
+        elapsed = self.now() - started
+        delay = self.answer_after * 2.0**doublings
+        extra_doublings = 0 if elapsed <= delay else math.ceil(math.log2(elapsed / delay))
+        while delay * 2.0**extra_doublings < elapsed:  # a logarithm may be rounded down
+            extra_doublings += 1
+        while (remaining := started + delay * 2.0**extra_doublings - self.now()) > 0:
+            self.sleep(remaining)
+        return extra_doublings
 
 
 class ClockedPhases:
-    """This is told the phases of one release, or of each step of a series, and holds it back until it may be seen."""
+    """A progress callback that delays the end of each reading phase until the clock allows it to be seen."""
 
     def __init__(self, clock: AnswerClock, doublings: int, told: Callable[[str], None]) -> None:
         self._clock = clock
         self._doublings = doublings
-        self._told = told
+        self._progress = told
         self._started: float | None = None
         self.late = 0
-        """How many readings took longer than the clock allowed."""
+        """How many reading phases took longer than the clock allows."""
 
     def __call__(self, phase: str) -> None:
-        self._told(phase)
-        if phase in _BEGIN:
+        self._progress(phase)
+        if phase in _START_PHASES:
             self._started = self._clock.now()
-        elif phase in _END and self._started is not None:
+        elif phase in _END_PHASES and self._started is not None:
             self.late += self._clock.wait(self._started, self._doublings) > 0
             self._started = None
 
 
 def doublings(kind: str, proposal: Any) -> int:
-    """Find the class of a proposal's static cost: a doubling for its kind, for each join, grouping within units, window
-    or list of its plan, and for twice as many questions. Neither rows nor answers have a part in it.
+    """Return the static cost class of a proposal, as a number of doublings of ``answer_after``.
+
+    One for each step of the kind's cost class, for each join, per-unit grouping, window or unnested list in the plan,
+    and for each doubling of the number of questions. Neither rows nor answers influence it.
     """
-    known = release_kinds.all_kinds().get(kind)
-    found = 0 if known is None else known.cost_class
+    release_kind = release_kinds.all_kinds().get(kind)
+    total = 0 if release_kind is None else release_kind.cost_class
     query = getattr(proposal, "query", None)
     if query is not None:
-        found += sum(isinstance(node, _COSTLY) for node in relations(query.plan.source))
-    several = getattr(proposal, "questions", None)
-    if isinstance(several, (list, tuple, dict)):
-        found += max(0, len(several) - 1).bit_length()
-    return min(found, _MOST_DOUBLINGS)
+        total += sum(isinstance(node, _COSTLY_NODES) for node in relations(query.plan.source))
+    questions = getattr(proposal, "questions", None)
+    if isinstance(questions, (list, tuple, dict)):
+        total += max(0, len(questions) - 1).bit_length()
+    return min(total, _MAX_DOUBLINGS)
 
 
 T = TypeVar("T")
 MOST_WAITING = 16
-"""How many calls of one process wait for what is opened: the others have threads left to be answered in."""
+"""Calls of one process that may wait for reopenings, so that threads remain for the others."""
 _JOINING = "joining"
 
 
-class _Opening:
-    """This is one opening: told its phases, it is held back before anything of it can be seen."""
+class _DelayedOpening:
+    """The progress callback of one opening, which delays it before anything can be observed."""
 
     def __init__(self, clock: AnswerClock | None, doublings: int) -> None:
         self._clock = clock
         self._doublings = doublings
         self._started = 0.0 if clock is None else clock.now()
-        self._held = False
+        self._delayed = False
         self.late = False
 
     def __call__(self, phase: str) -> None:
@@ -138,17 +136,17 @@ class _Opening:
             self.hold()
 
     def hold(self) -> None:
-        """Wait until it is due, once."""
-        if self._clock is not None and not self._held:
-            self._held = True
+        """Wait for the clock, once."""
+        if self._clock is not None and not self._delayed:
+            self._delayed = True
             self.late = self._clock.wait(self._started, self._doublings) > 0
 
 
 class ClockedOpenings(Generic[T]):
-    """These are the openings of one process: of each policy there is one at a time, and all who need it wait for it."""
+    """The reopenings of one process: at most one per policy at a time, which all callers that need it wait for."""
 
     def __init__(self, policies: int) -> None:
-        # An engine's own threads are started by whoever opens it, and have their priority.
+        # An engine's threads inherit the low priority of the thread that opens it.
         self._threads = ThreadPoolExecutor(policies, "opening", lower_priority)
         self._lock = threading.Lock()
         self._running: dict[str, Future[T]] = {}
@@ -157,13 +155,13 @@ class ClockedOpenings(Generic[T]):
         self._overrun: Callable[[str], None] = quietly
 
     def keep_time(self, clock: AnswerClock, overrun: Callable[[str], None]) -> None:
-        """Let a clock say when what is opened is seen from now on, and tell which policy took longer than it allowed.
-        Before that nobody is served, so nobody sees.
+        """Use ``clock`` for openings from now on, and call ``overrun`` with the policies that took longer. Before that,
+        the server serves nobody who could observe an opening.
         """
         self._clock, self._overrun = clock, overrun
 
     def first(self, opening: Callable[[Progress], T]) -> T:
-        """Open what nobody is served yet."""
+        """Open a policy before the server starts to serve."""
         return self._threads.submit(opening, quietly).result()
 
     def again(
@@ -174,16 +172,18 @@ class ClockedOpenings(Generic[T]):
         opening: Callable[[Progress], T],
         put: Callable[[T], None],
     ) -> None:
-        """Open a policy again if that is needed still, put it in its place when it is due, and wait for that."""
+        """Reopen a policy if that is still needed, replace the open one when the clock allows, and wait for that."""
         with self._lock:
             running = self._running.get(name)
             if running is None:
                 if not needed():
                     return
-                held = _Opening(self._clock, doublings)
-                running = self._running[name] = self._threads.submit(self._opened, name, held, opening, put)
+                delayed = _DelayedOpening(self._clock, doublings)
+                running = self._running[name] = self._threads.submit(
+                    self._open_and_replace, name, delayed, opening, put
+                )
             if self._waiting >= MOST_WAITING:
-                rule = "a policy answers when its changed file or data have been opened, and many wait for that now"
+                rule = "the policy is being reopened because its file or data changed, and too many calls wait for it"
                 raise ServerUnavailable(rule, place=f"policy {name}")
             self._waiting += 1
         try:
@@ -192,21 +192,23 @@ class ClockedOpenings(Generic[T]):
             with self._lock:
                 self._waiting -= 1
 
-    def _opened(self, name: str, held: _Opening, opening: Callable[[Progress], T], put: Callable[[T], None]) -> T:
+    def _open_and_replace(
+        self, name: str, delayed: _DelayedOpening, opening: Callable[[Progress], T], put: Callable[[T], None]
+    ) -> T:
         try:
             try:
-                found = opening(held)
-            finally:  # a refusal is seen when it is due, too
-                held.hold()
-            put(found)
+                opened = opening(delayed)
+            finally:  # a refusal is delayed as well
+                delayed.hold()
+            put(opened)
         finally:
             with self._lock:
                 del self._running[name]
-        if held.late:
-            with suppress(SfumatoError):  # what is opened is served, whoever can be told how long it took
+        if delayed.late:
+            with suppress(SfumatoError):  # the policy is served even if the overrun cannot be recorded
                 self._overrun(name)
-        return found
+        return opened
 
     def close(self) -> None:
-        """Wait for what is being opened."""
+        """Wait for openings in progress."""
         self._threads.shutdown()

@@ -1,6 +1,6 @@
-"""A flight is one release on its way: it waits for its turn, is charged and read, and is answered when it is due.
+"""Flights: releases in progress, from the queue through charge and query until the answer is due.
 
-Of equal requests of one user there is a single flight, and all of them wait for it. It goes on when nobody does.
+Equal requests of one user share a single flight. A flight continues when nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from sfumato.server.releases.answer_clock import AnswerClock, ClockedPhases
 from sfumato.server.releases.running_releases import Phase, ReleaseKey, RunningReleases, StoredRelease
 from sfumato.server.releases.turns import Turns
 
-_REMEMBERED = 1000
-"""Flights that have ended, of which whoever polls is still told how."""
+_MAX_ENDED = 1000
+"""Ended flights whose outcome is kept for clients that poll."""
 _READING = "reading"
 
 
 @dataclass(frozen=True)
 class FlightResult:
-    """This is what was released, and the line of the ledger that holds it."""
+    """A released answer, and the ledger line that holds it."""
 
     line: int
     answer: Any
     free: bool
-    """It had been bought before, and nothing was charged now."""
+    """It was bought before: this request charged nothing."""
 
     @classmethod
     def of(cls, answer: Any) -> FlightResult:
-        """Look up in a receipt which line holds an answer; what was not bought at all has line 0.
+        """Take the ledger line from an answer's receipt; 0 if nothing was bought.
 
-        Several answers that were all bought before have no receipt of their own: the last line of them is theirs.
+        A workload whose answers were all bought before has no receipt of its own: its line is the last of theirs.
         """
         receipt = getattr(answer, "receipt", None)
         if receipt is not None:
@@ -46,7 +46,7 @@ class FlightResult:
 
 
 class Flight:
-    """A flight is one release, from the moment it is taken until its answer is due."""
+    """One release, from its request until its answer is due."""
 
     def __init__(
         self,
@@ -59,126 +59,130 @@ class Flight:
     ) -> None:
         self.request = request
         self.asked = asked
-        """What was asked for, as it is compared with another that has the same id."""
+        """The request, as compared with another one that has the same id."""
         self.future: Future[FlightResult] = Future()
         self.phase = Phase.QUEUED
         self.doublings = doublings
         self.buy = buy
         self.ended = ended
         self.told = told
-        """Gives what whoever waits is told of a refusal."""
+        """Returns the redacted form of an error for whoever waits."""
 
     def kept(self, released: FlightResult) -> StoredRelease:
-        """Give what is kept of an answer, so that it can be shown again."""
+        """Return the record from which the answer can be shown again."""
         return replace(self.asked, line=released.line, answer=released.answer.to_json())
 
     @classmethod
     def landed(cls, request: ReleaseKey, asked: StoredRelease, released: FlightResult) -> Flight:
-        """Give the flight of an answer that is there already."""
-        found = cls(request, asked, lambda _: released, 0, lambda _: None)
-        found.phase = Phase.DONE
-        found.future.set_result(released)
-        return found
+        """Return a completed flight for an answer that already exists."""
+        flight = cls(request, asked, lambda _: released, 0, lambda _: None)
+        flight.phase = Phase.DONE
+        flight.future.set_result(released)
+        return flight
 
     def result(self) -> FlightResult:
-        """Wait for the answer."""
+        """Block until the answer is there."""
         return self.future.result()
 
 
 class Flights:
-    """These are the flights of one process."""
+    """The flights of one process."""
 
     def __init__(self, turns: Turns, clock: AnswerClock, running: RunningReleases) -> None:
         self._turns = turns
         self._clock = clock
         self._running = running
         self._lock = threading.Lock()
-        self._known: OrderedDict[ReleaseKey, Flight] = OrderedDict()
-        self._left: set[ReleaseKey] = set()
-        """Those that have landed while the people file could not be told so: their rows are still there."""
-        self._leaving = threading.Lock()
-        """Guards those alone: a flight begins inside the lock of the turns, which is taken inside the other one."""
+        self._by_request: OrderedDict[ReleaseKey, Flight] = OrderedDict()
+        self._unended: set[ReleaseKey] = set()
+        """Ended requests whose rows could not be deleted from the people file."""
+        self._unended_lock = threading.Lock()
+        """Guards ``_unended`` alone: flights begin under the lock of the turns, which is taken under ``_lock``."""
 
     def find(self, request: ReleaseKey) -> Flight | None:
-        """Find a flight of this process that is under way, or has ended lately."""
+        """Return the flight of a request in this process, in progress or recently ended."""
         with self._lock:
-            return self._known.get(request)
+            return self._by_request.get(request)
 
     def take(self, flight: Flight) -> Flight:
-        """Let a flight wait for its turn, or give the one of the same request that does so already."""
+        """Queue a flight, or return the one of an equal request that is already queued or running."""
         with self._lock:
-            known = self._known.get(flight.request)
-            if known is not None and known.phase is not Phase.DONE:
-                known.asked.require_same(flight.asked)
-                return known
-            self._turns.take(_Turn(flight, self))
-            self._known[flight.request] = flight
-            self._known.move_to_end(flight.request)
-            ended = [request for request, each in self._known.items() if each.phase is Phase.DONE]
-            for request in ended[: max(0, len(ended) - _REMEMBERED)]:
-                del self._known[request]
+            current = self._by_request.get(flight.request)
+            if current is not None and current.phase is not Phase.DONE:
+                current.asked.require_same(flight.asked)
+                return current
+            self._turns.take(_FlightWork(flight, self))
+            self._by_request[flight.request] = flight
+            self._by_request.move_to_end(flight.request)
+            ended_requests = [request for request, each in self._by_request.items() if each.phase is Phase.DONE]
+            for request in ended_requests[: max(0, len(ended_requests) - _MAX_ENDED)]:
+                del self._by_request[request]
         return flight
 
     def stop_taking(self) -> None:
-        """Take no more, from now on."""
+        """Refuse new flights from now on."""
         self._turns.stop_taking()
 
     def drain(self, seconds: float | None) -> bool:
-        """Take no more, and wait until all have landed."""
+        """Refuse new flights and wait until all have ended."""
         return self._turns.drain(seconds)
 
     def begin(self, flight: Flight) -> bool:
-        """Begin a flight, if all processes together have room for it; those that have landed here take none."""
-        with self._leaving:
-            left = frozenset(self._left)
+        """Start a flight if the user's limit over all processes allows it; ended flights of this process do not
+        count.
+        """
+        with self._unended_lock:
+            ended = frozenset(self._unended)
         try:
-            begun = self._running.begin(flight.request, left)
-        except LedgerUnavailable:  # it waits until the file can be used again
+            started = self._running.begin(flight.request, ended)
+        except LedgerUnavailable:  # it waits until the file is available again
             return False
-        with self._leaving:
-            self._left -= left
-        return begun
+        with self._unended_lock:
+            self._unended -= ended
+        return started
 
     def fly(self, flight: Flight) -> None:
-        """Release the answer, which the clock holds back until it is due, and tell it."""
-        phases = ClockedPhases(self._clock, flight.doublings, _Charged(flight, self._running))
-        refused: BaseException | None = None
+        """Release the answer, delayed by the clock until it is due, and deliver it."""
+        phases = ClockedPhases(self._clock, flight.doublings, _ChargeWatcher(flight, self._running))
+        error_raised: BaseException | None = None
         released: FlightResult | None = None
         try:
             answer = flight.buy(phases)
             released = answer if isinstance(answer, FlightResult) else FlightResult.of(answer)
-        except BaseException as error:  # whoever waits is told, and the next one has their turn
-            refused = error
-        self._land(flight, released, refused, phases.late)
+        except BaseException as error:  # delivered to the waiting clients; the next flight gets its turn
+            error_raised = error
+        self._land(flight, released, error_raised, phases.late)
 
-    def _land(self, flight: Flight, released: FlightResult | None, refused: BaseException | None, late: int) -> None:
+    def _land(self, flight: Flight, released: FlightResult | None, failure: BaseException | None, late: int) -> None:
         try:
-            kept = None if released is None else flight.kept(released)
-            self._running.end(flight.request, kept, late)
-        except Exception as error:  # the answer is stored, and found by the same request
-            released, refused = None, refused or error
+            stored = None if released is None else flight.kept(released)
+            self._running.end(flight.request, stored, late)
+        except Exception as error:  # the ledger holds the answer, and an equal request finds it
+            released, failure = None, failure or error
             self._end_without_answer(flight.request, late)
         flight.phase = Phase.DONE
-        flight.buy = _landed  # whoever is told later how it ended keeps no curator open
+        flight.buy = _already_landed  # drop the reference to the curator: the outcome is kept longer
         if released is not None:
             flight.future.set_result(released)
         else:
-            flight.future.set_exception(flight.told(refused or Unanswered(0)))
-        with suppress(Exception):  # a log that cannot be written ends no turn
+            flight.future.set_exception(flight.told(failure or Unanswered(0)))
+        with suppress(Exception):  # a failing log must not lose the turn
             flight.ended(flight)
 
     def _end_without_answer(self, request: ReleaseKey, late: int) -> None:
-        """End a flight whose answer could not be kept, now or when the next one begins: its user has the turn back."""
+        """End a flight whose answer could not be stored, now or with the next flight, so that its user gets the slot
+        back.
+        """
         try:
             self._running.end(request, None, late)
-        except Exception:  # the file cannot be used at all
-            with self._leaving:
-                self._left.add(request)
+        except Exception:  # the file is not available at all
+            with self._unended_lock:
+                self._unended.add(request)
 
 
 @dataclass(frozen=True)
-class _Charged:
-    """This is told the phases of a release, and says to whoever polls that it has been charged."""
+class _ChargeWatcher:
+    """A progress callback that marks the flight as charged, for clients that poll."""
 
     flight: Flight
     running: RunningReleases
@@ -186,13 +190,13 @@ class _Charged:
     def __call__(self, phase: str) -> None:
         if phase == _READING and self.flight.phase is Phase.QUEUED:
             self.flight.phase = Phase.CHARGED
-            with suppress(LedgerUnavailable):  # what is charged is answered, whoever can be told so
+            with suppress(LedgerUnavailable):  # the release goes on even if the phase cannot be recorded
                 self.running.charged(self.flight.request)
 
 
 @dataclass
-class _Turn:
-    """This is the turn of one flight (``turns.Work``)."""
+class _FlightWork:
+    """A flight as work in the queue (``turns.Work``)."""
 
     flight: Flight
     flights: Flights
@@ -208,5 +212,5 @@ class _Turn:
         self.flights.fly(self.flight)
 
 
-def _landed(progress: Callable[[str], None]) -> Any:  # noqa: ARG001
-    raise RuntimeError("a flight is flown once")
+def _already_landed(progress: Callable[[str], None]) -> Any:  # noqa: ARG001
+    raise RuntimeError("a flight runs once")

@@ -1,11 +1,10 @@
-"""These proposals were made lately, and are kept so that the same text is understood once.
+"""A cache of recent proposals, so that the same spec is parsed once; and decoding of stored answers.
 
-A proposal holds no row and no answer: it is what a curator makes of a text and its policy. Everybody has their own, so
-nobody learns from how long theirs takes what somebody else has asked.
+A proposal holds no rows and no answer: it is what a curator makes of a spec and its policy. Every user has their own
+entries, so nobody learns from the response time what somebody else has asked.
 
-An answer is kept as the JSON text by which it is told, and is read again from that alone.
-
-Neither the policy nor the data of today have a part in it: what was bought stays what it was when they change.
+A stored answer is the JSON text that was sent, and is decoded from that alone: later changes of the policy or the data
+do not change what was bought.
 """
 
 from __future__ import annotations
@@ -23,11 +22,13 @@ from sfumato.publish.published_files import FittedModel
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.answer_columns import Columns
 
-_MOST = 256
+_MAX_CACHED = 256
 
 
 class Sent(NamedTuple):
-    """This names a proposal: who sent what, whether it may spend, and the last line whose answers it finds."""
+    """Cache key of a proposal: user, kind, spec, whether it may spend, and the last ledger line whose answers it
+    finds.
+    """
 
     user: str
     kind: str
@@ -38,7 +39,7 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True)
 class Proposed:
-    """This is what is known of a proposal without a price."""
+    """What is known of a proposal without a price: its text, columns and warnings."""
 
     text: str
     columns: Columns | dict[str, Columns]
@@ -47,41 +48,40 @@ class Proposed:
 
     @classmethod
     def of(cls, proposal: Any) -> Proposed:
-        """Say of a proposal what it says itself."""
         warnings, free = getattr(proposal, "warnings", ()), getattr(proposal, "free", False)
         return cls(getattr(proposal, "text", ""), proposal.columns, tuple(warnings), free)
 
 
 class KnownProposals:
-    """These are the proposals of one opened curator: they go when it does."""
+    """A least-recently-used cache of the proposals of one opened curator."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[Sent, tuple[Policy, Any]] = OrderedDict()
+        self._cache: OrderedDict[Sent, tuple[Policy, Any]] = OrderedDict()
 
     def of(self, sent: Sent, policy: Policy, make: Callable[[], Any]) -> Any:
-        """Give the proposal that was made of the same, under the very same policy, or make it."""
+        """Return the cached proposal of this key under this very policy object, or make it."""
         with self._lock:
-            known = self._known.get(sent)
-            if known is not None and known[0] is policy:
-                self._known.move_to_end(sent)
-                return known[1]
-        made = make()
+            cached = self._cache.get(sent)
+            if cached is not None and cached[0] is policy:
+                self._cache.move_to_end(sent)
+                return cached[1]
+        proposal = make()
         with self._lock:
-            self._known[sent] = policy, made
-            self._known.move_to_end(sent)
-            while len(self._known) > _MOST:
-                self._known.popitem(last=False)
-        return made
+            self._cache[sent] = policy, proposal
+            self._cache.move_to_end(sent)
+            while len(self._cache) > _MAX_CACHED:
+                self._cache.popitem(last=False)
+        return proposal
 
 
-_FILES: dict[str, type[FittedModel | Synthetic]] = {"fitted-model": FittedModel, "synthetic": Synthetic}
-"""By the name of its kind, what is written as a file of its own inside the text."""
+_FILE_CLASSES: dict[str, type[FittedModel | Synthetic]] = {"fitted-model": FittedModel, "synthetic": Synthetic}
+"""By kind, the classes with a file format of their own."""
 
 
 def given_again(written: str) -> Any:
-    """Read an answer that was bought; its receipt says that it is free now."""
-    of_file = _FILES.get(str(json.loads(written)["kind"]).partition("/")[0])
-    answer: Any = codec.loads(written, longest=len(written)) if of_file is None else of_file.from_json(written)
+    """Decode a stored answer; its receipt says that it is free now."""
+    file_class = _FILE_CLASSES.get(str(json.loads(written)["kind"]).partition("/")[0])
+    answer: Any = codec.loads(written, longest=len(written)) if file_class is None else file_class.from_json(written)
     receipt = getattr(answer, "receipt", None)
     return answer if receipt is None else replace(answer, receipt=replace(receipt, free=True))

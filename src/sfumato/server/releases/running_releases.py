@@ -1,17 +1,16 @@
-"""A release under way has a row in the people file until it is answered.
+"""Releases in progress, stored answers, and how much free work counts against the rate limit.
 
-Processes see each other's releases there: one user has so many at once, whichever process runs them, and a request that
-runs elsewhere is waited for. What was answered is kept there, too, as it was asked for, so that it can be shown again.
+A release in progress has a row in the people file until it is answered. Processes see each other's releases there: one
+user may have so many at once in all processes together, and a request that runs in another process is waited for.
+Answers are stored there too, with the request, so that they can be shown again.
 
-Free work is counted by what it takes to answer: it must not take a server's time from everybody else.
-
-That is decided by what was sent, the policy and the price alone, never by rows, and it is known before the work is
-done. A workload counts by its questions, and everything by the bytes of what was sent. What a proposal is made of
-counts once it is made: the groups of a question, the sets of columns of marginals, the pairs of periods of running
-totals. A rehearsal takes longest. How long
-is forecast before any row is invented; it counts as the questions that could be asked meanwhile, and one that would
-take too long is refused. A model that is fitted in rounds counts as a question for each of them, and a price that is
-found for a width, which is tried at many prices, as one for each column.
+Free work counts by what it costs to answer, so that it cannot take the server from everybody else. The count depends on
+the request, the policy and the price alone, never on rows, and is known before the work is done. A workload counts by
+its questions, and everything by the bytes that were sent. Once the proposal is made, its size counts: the groups of a
+question, the column sets of marginals, the pairs of periods of running totals. A preview takes longest. Its duration is
+forecast before any row is invented; it counts as the questions that could be asked meanwhile, and one that would take
+too long is refused. A model fitted in rounds counts one question per round, and a price found for a target width, which
+tries many prices, one per column.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ from sfumato.ledger import local_files
 from sfumato.server.people.database import PeopleDatabase
 
 MOST_TEXTS = 16
-"""Free texts of one line that are kept for a user. How each request was asked is kept beside, in a row of its own."""
-_KEPT = "line, kind, spec, price, coalesce(text, '') FROM answers LEFT JOIN texts ON hash = answer"
+"""Answer texts of one line that are stored per user; each request's spec is stored in a row of its own."""
+_STORED_COLUMNS = "line, kind, spec, price, coalesce(text, '') FROM answers LEFT JOIN texts ON hash = answer"
 
 
 class Phase(StrEnum):
-    """A phase is what is told of a release while it is waited for; none of them is told by rows."""
+    """The phase of a release, as clients that poll see it; none of them depends on rows."""
 
     QUEUED = "queued"
     CHARGED = "charged"
@@ -51,7 +50,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class ReleaseKey:
-    """A request is what names a release: the account, who asks, and the id that they gave it."""
+    """The identity of a release: account, user, and the id that the user gave it."""
 
     account: str
     user: str
@@ -60,32 +59,32 @@ class ReleaseKey:
 
 @dataclass(frozen=True)
 class StoredRelease:
-    """This is what is kept of a release that was answered, so that it can be shown again."""
+    """A request and its answer, from which the answer can be shown again."""
 
     line: int
     kind: str
     spec: str
     price: str
     answer: str = ""
-    """The answer itself as JSON text, which no later policy changes; empty until it is there."""
+    """The answer as JSON text, independent of later policy changes; empty until answered."""
 
     @classmethod
     def asked(cls, kind: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> StoredRelease:
-        """Write what a caller asks for, which no line holds yet."""
+        """Build the record of a request that is not answered yet."""
         return cls(0, kind, written(spec), written(price))
 
     def require_same(self, asked: StoredRelease) -> None:
-        """Refuse what is asked under the id of this one and is something else."""
+        """Raise ``RequestDiffers`` if a different request uses this one's id."""
         if (self.kind, self.spec, self.price) != (asked.kind, asked.spec, asked.price):
             raise RequestDiffers(
-                "a request id names one release for ever; this one was used for another",
+                "this request id was already used for a different release",
                 place="request_id",
                 fix="give each release its own id",
             )
 
 
 def written(given: Mapping[str, Any]) -> str:
-    """Write what a caller sent in one way, so that the same request is known again."""
+    """Encode a spec or price canonically, so that equal requests have equal texts."""
     try:
         return json.dumps(dict(given), sort_keys=True)
     except (TypeError, ValueError):
@@ -93,35 +92,36 @@ def written(given: Mapping[str, Any]) -> str:
 
 
 class RunningReleases:
-    """These are the releases under way in all processes, and what is kept of those that were answered."""
+    """The releases in progress in all processes, and the stored answers."""
 
     def __init__(self, database: PeopleDatabase, at_once: int) -> None:
         self._database = database
         self._at_once = at_once
 
     def begin(self, request: ReleaseKey, landed: Iterable[ReleaseKey] = ()) -> bool:
-        """Begin a release, unless its user has enough of them, or the same request runs already.
+        """Start a release; return False if its user has too many, or an equal request is running.
 
-        Rows of requests that have landed in this process, and could not be ended then, hold nobody up.
+        ``landed`` are requests that ended in this process while their rows could not be deleted; their rows are deleted
+        first.
         """
         with self._database.writing() as rows:
-            _forget_the_dead(rows)
-            _forget_the_landed(rows, landed)
-            (mine,) = rows.execute("SELECT count(*) FROM running WHERE user = ?", (request.user,)).fetchone()
-            named = (request.account, request.user, request.id)
-            same = rows.execute(
-                "SELECT 1 FROM running WHERE account = ? AND user = ? AND request = ?", named
+            _delete_dead_processes(rows)
+            _delete_landed(rows, landed)
+            (user_count,) = rows.execute("SELECT count(*) FROM running WHERE user = ?", (request.user,)).fetchone()
+            key_values = (request.account, request.user, request.id)
+            is_running = rows.execute(
+                "SELECT 1 FROM running WHERE account = ? AND user = ? AND request = ?", key_values
             ).fetchone()
-            if mine >= self._at_once or same:
+            if user_count >= self._at_once or is_running:
                 return False
             rows.execute(
                 "INSERT INTO running VALUES (?, ?, ?, ?, ?)",
-                (*named, Phase.QUEUED.value, local_files.this_process()),
+                (*key_values, Phase.QUEUED.value, local_files.this_process()),
             )
         return True
 
     def charged(self, request: ReleaseKey) -> None:
-        """Say that a release has been charged."""
+        """Mark a release as charged."""
         with self._database.writing() as rows:
             rows.execute(
                 "UPDATE running SET phase = ? WHERE account = ? AND user = ? AND request = ?",
@@ -129,127 +129,130 @@ class RunningReleases:
             )
 
     def end(self, request: ReleaseKey, kept: StoredRelease | None, late: int) -> None:
-        """End a release, keep what shows its answer again, and count how often its reading was late."""
+        """End a release, store its answer, and add to the count of overruns."""
         with self._database.writing() as rows:
-            named = (request.account, request.user, request.id)
-            rows.execute("DELETE FROM running WHERE account = ? AND user = ? AND request = ?", named)
+            key_values = (request.account, request.user, request.id)
+            rows.execute("DELETE FROM running WHERE account = ? AND user = ? AND request = ?", key_values)
             if kept is not None:
-                _keep(rows, request, kept)
+                _store(rows, request, kept)
             if late:
-                _count(rows, request.account, late)
+                _add_overruns(rows, request.account, late)
 
     def count_overrun(self, account: str) -> None:
-        """Count that a policy took longer to open than the clock allowed."""
+        """Count one opening of a policy that took longer than the clock allows."""
         with self._database.writing() as rows:
-            _count(rows, account, 1)
+            _add_overruns(rows, account, 1)
 
     def keep(self, request: ReleaseKey, kept: StoredRelease) -> None:
-        """Keep what shows an answer again that was stored before, and is free. Under other names of its columns it is
-        another text: once a user has enough of those of one line, how it was asked for is kept alone.
+        """Store a free copy of an earlier answer. A copy with other column names is another text: beyond the first few
+        per user and line, only the request is stored.
         """
         with self._database.writing() as rows:
-            _keep(rows, request, kept if _has_room(rows, request, kept) else replace(kept, answer=""))
+            _store(rows, request, kept if _has_room(rows, request, kept) else replace(kept, answer=""))
 
     def phase(self, request: ReleaseKey) -> Phase | None:
-        """Say how far a release is, in whatever process; None where it is not under way, or its process has ended."""
+        """Return the phase of a release in any process; None if it is not running, or its process has died."""
         with self._database.reading() as rows:
-            found = rows.execute(
+            row = rows.execute(
                 "SELECT phase, process FROM running WHERE account = ? AND user = ? AND request = ?",
                 (request.account, request.user, request.id),
             ).fetchone()
-        return None if found is None or local_files.alive(found[1]) is False else Phase(found[0])
+        return None if row is None or local_files.alive(row[1]) is False else Phase(row[0])
 
     def kept(self, request: ReleaseKey) -> StoredRelease | None:
         """Find what a request was answered with."""
         with self._database.reading() as rows:
-            found = rows.execute(
-                f"SELECT {_KEPT} WHERE account = ? AND user = ? AND request = ?",
+            row = rows.execute(
+                f"SELECT {_STORED_COLUMNS} WHERE account = ? AND user = ? AND request = ?",
                 (request.account, request.user, request.id),
             ).fetchone()
-        return None if found is None else StoredRelease(*found)
+        return None if row is None else StoredRelease(*row)
 
     def kept_line(self, account: str, line: int, user: str | None) -> tuple[ReleaseKey, StoredRelease] | None:
-        """Find what shows the answer of a line: for one user, or for whoever may see all."""
-        mine, given = ("", ()) if user is None else (" AND user = ?", (user,))
+        """Return the stored answer of a ledger line: that of one user, or the first of any user if ``user`` is None."""
+        user_filter, filter_values = ("", ()) if user is None else (" AND user = ?", (user,))
         with self._database.reading() as rows:
-            found = rows.execute(
-                f"SELECT user, request, {_KEPT} WHERE account = ? AND line = ?{mine} ORDER BY answers.rowid LIMIT 1",
-                (account, line, *given),
+            row = rows.execute(
+                f"SELECT user, request, {_STORED_COLUMNS} WHERE account = ? AND line = ?{user_filter}"
+                " ORDER BY answers.rowid LIMIT 1",
+                (account, line, *filter_values),
             ).fetchone()
-        return None if found is None else (ReleaseKey(account, found[0], found[1]), StoredRelease(*found[2:]))
+        return None if row is None else (ReleaseKey(account, row[0], row[1]), StoredRelease(*row[2:]))
 
     def kept_lines(self, account: str, numbers: Iterable[int], user: str | None) -> frozenset[int]:
-        """Find the lines among these whose answers can be shown again: to one user, or to whoever may see all."""
-        mine, given = ("", ()) if user is None else (" AND user = ?", (user,))
+        """Return those of the ledger lines whose answers can be shown again: to one user, or to anybody if ``user`` is
+        None.
+        """
+        user_filter, filter_values = ("", ()) if user is None else (" AND user = ?", (user,))
         lines = tuple(numbers)
         marks = ", ".join("?" * len(lines))
         with self._database.reading() as rows:
-            found = rows.execute(
-                f"SELECT DISTINCT line FROM answers WHERE account = ? AND line IN ({marks}){mine}",
-                (account, *lines, *given),
+            line_rows = rows.execute(
+                f"SELECT DISTINCT line FROM answers WHERE account = ? AND line IN ({marks}){user_filter}",
+                (account, *lines, *filter_values),
             )
-            return frozenset(line for (line,) in found)
+            return frozenset(line for (line,) in line_rows)
 
     def users(self, account: str, requests: Iterable[str], besides: Iterable[str]) -> dict[str, str]:
-        """Find who sent these requests first, beside users of whom the ledger's own lines say so."""
-        ids, others = tuple(requests), frozenset(besides)
+        """Return who first sent each of these requests, leaving out users whose lines carry their names anyway."""
+        ids, named_users = tuple(requests), frozenset(besides)
         marks = ", ".join("?" * len(ids))
         with self._database.reading() as rows:
-            found = rows.execute(
+            senders = rows.execute(
                 f"SELECT request, user FROM answers WHERE account = ? AND request IN ({marks}) ORDER BY rowid DESC",
                 (account, *ids),
             ).fetchall()
-        return {request: user for request, user in found if user not in others}
+        return {request: user for request, user in senders if user not in named_users}
 
     def overruns(self, account: str) -> int:
-        """Count the releases and openings that took longer to read than the clock allowed: for the owner alone."""
+        """Count the releases and openings that took longer than the clock allows. For the owner alone."""
         with self._database.reading() as rows:
-            found = rows.execute("SELECT number FROM overruns WHERE account = ?", (account,)).fetchone()
-        return 0 if found is None else int(found[0])
+            row = rows.execute("SELECT number FROM overruns WHERE account = ?", (account,)).fetchone()
+        return 0 if row is None else int(row[0])
 
 
-def _forget_the_dead(rows: sqlite3.Connection) -> None:
-    """Remove what processes left that have ended."""
+def _delete_dead_processes(rows: sqlite3.Connection) -> None:
+    """Delete the rows of processes that have ended."""
     for number, process in rows.execute("SELECT rowid, process FROM running").fetchall():
         if local_files.alive(process) is False:
             rows.execute("DELETE FROM running WHERE rowid = ?", (number,))
 
 
-def _forget_the_landed(rows: sqlite3.Connection, landed: Iterable[ReleaseKey]) -> None:
-    """Remove what flights of this process left that have landed."""
+def _delete_landed(rows: sqlite3.Connection, landed: Iterable[ReleaseKey]) -> None:
+    """Delete the rows of ended flights of this process."""
     rows.executemany(
         "DELETE FROM running WHERE account = ? AND user = ? AND request = ? AND process = ?",
         [(each.account, each.user, each.id, local_files.this_process()) for each in landed],
     )
 
 
-def _count(rows: sqlite3.Connection, account: str, late: int) -> None:
+def _add_overruns(rows: sqlite3.Connection, account: str, late: int) -> None:
     rows.execute(
         "INSERT INTO overruns VALUES (?, ?) ON CONFLICT DO UPDATE SET number = number + excluded.number",
         (account, late),
     )
 
 
-def _has_room(rows: sqlite3.Connection, request: ReleaseKey, kept: StoredRelease) -> bool:
-    """Tell whether a text is there already, or the user has asked for the line a few times only."""
-    if rows.execute("SELECT 1 FROM texts WHERE hash = ?", (_hash(kept.answer),)).fetchone():
+def _has_room(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> bool:
+    """Return whether the text is stored already, or the user has only a few copies of the line."""
+    if rows.execute("SELECT 1 FROM texts WHERE hash = ?", (_hash(stored.answer),)).fetchone():
         return True
-    mine = rows.execute(
+    copies = rows.execute(
         "SELECT 1 FROM answers WHERE account = ? AND line = ? AND user = ? LIMIT ?",
-        (request.account, kept.line, request.user, MOST_TEXTS),
+        (request.account, stored.line, request.user, MOST_TEXTS),
     )
-    return len(mine.fetchall()) < MOST_TEXTS
+    return len(copies.fetchall()) < MOST_TEXTS
 
 
-def _keep(rows: sqlite3.Connection, request: ReleaseKey, kept: StoredRelease) -> None:
-    """Keep what a request was answered with. A text is written once: asked again under new ids, it takes no room."""
-    text = _hash(kept.answer)
-    added = rows.execute(
+def _store(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> None:
+    """Store a request and its answer. Equal texts are stored once, so repeated requests take little space."""
+    text_hash = _hash(stored.answer)
+    inserted = rows.execute(
         "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (request.user, request.account, request.id, kept.line, kept.kind, kept.spec, kept.price, text),
+        (request.user, request.account, request.id, stored.line, stored.kind, stored.spec, stored.price, text_hash),
     )
-    if added.rowcount and text:
-        rows.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (text, kept.answer))
+    if inserted.rowcount and text_hash:
+        rows.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (text_hash, stored.answer))
 
 
 def _hash(text: str) -> str:
@@ -257,38 +260,38 @@ def _hash(text: str) -> str:
 
 
 LONGEST = 10.0
-"""The seconds that a rehearsal may be expected to take here."""
+"""The longest forecast duration of a preview, in seconds."""
 BYTES, QUESTIONS, SETS, GROUPS, LINES = 512, 4, 25, 2000, 200
-"""So many of these take about as long as one more question; of lines, those of a ledger that are read."""
-_REHEARSAL = 5
+"""Bytes, questions, column sets, groups or ledger lines that cost about as much as one free question."""
+_PREVIEW_QUESTIONS = 5
 _GROUP_SECONDS, _CELL_SECONDS = 1e-4, 1.5e-5
-"""What a rehearsal takes for each group of a question, and for each cell of marginals, at most (measured)."""
+"""Upper bounds on a preview's seconds per group of a question, and per cell of marginals (measured)."""
 _PERIOD_PAIR_SECONDS = 3e-6
-"""What it takes to choose how running totals are measured, for each pair of periods (measured: 13 s for 2,000)."""
+"""Seconds per pair of periods to choose the factorisation of running totals (measured: 13 s for 2,000)."""
 
 
 def for_what_was_sent(act: str, spec: Mapping[str, Any]) -> int:
-    """Say as how many free questions one counts, by its text alone: before anything is made of it."""
-    first = _REHEARSAL if act == "rehearse" else 1
+    """Return how many free questions a call counts as, by the size of its request alone."""
+    first = _PREVIEW_QUESTIONS if act == "rehearse" else 1
     return first + max(0, len(spec.get("questions", ())) - 1) // QUESTIONS + len(written(spec)) // BYTES
 
 
 def for_what_is_proposed(proposal: Any, act: str, price: Mapping[str, Any], per_second: float) -> int:
-    """Say as how many free questions more one counts, by what is proposed, before it is answered."""
+    """Return how many more free questions a call counts as, by the size of its proposal, before it is answered."""
     if act in ("propose", "columns"):
         return 0
-    more = sum(len(each.groups) for each in _questions(proposal)) // GROUPS
+    extra = sum(len(each.groups) for each in _questions(proposal)) // GROUPS
     if isinstance(proposal, RunningTotals):
-        more += int(_PERIOD_PAIR_SECONDS * len(proposal.periods) ** 2 * per_second)
+        extra += int(_PERIOD_PAIR_SECONDS * len(proposal.periods) ** 2 * per_second)
     if isinstance(proposal, MarginalsProposal):
-        more += len(proposal.workload.sets) // SETS
+        extra += len(proposal.workload.sets) // SETS
     if price.get("within") is not None:
-        more += len(proposal.columns) - 1
-    return more + _rehearsed(proposal, price, per_second) if act == "rehearse" else more
+        extra += len(proposal.columns) - 1
+    return extra + _preview_questions(proposal, price, per_second) if act == "rehearse" else extra
 
 
 def _questions(proposal: Any) -> Iterator[Question]:
-    """List the questions whose groups are known."""
+    """List the questions of a proposal whose groups are known."""
     if isinstance(proposal, Question):
         yield proposal
     elif isinstance(proposal, DegreeHistogram | RunningTotals):
@@ -297,26 +300,28 @@ def _questions(proposal: Any) -> Iterator[Question]:
         yield from proposal.questions.values()
 
 
-def _rehearsed(proposal: Any, price: Mapping[str, Any], per_second: float) -> int:
-    """Count the questions that could be asked while a rehearsal runs; one that takes too long is refused."""
+def _preview_questions(proposal: Any, price: Mapping[str, Any], per_second: float) -> int:
+    """Return how many questions could be asked while a preview runs; refuse one that would take too long."""
     if isinstance(proposal, MwemProposal):
         return proposal.rounds
-    seconds = _seconds(proposal, price)
+    seconds = _preview_seconds(proposal, price)
     if seconds > LONGEST:
         raise Unsupported(
             "long-rehearsal",
-            f"a rehearsal takes at most {LONGEST:g} s at a server, and this one is expected to take {seconds:.3g} s",
-            fix="rehearse fewer groups, rows (rows=1000) or columns, or smaller sets of them; or, as the owner, "
+            f"a server allows previews of at most {LONGEST:g} s, and this one would take about {seconds:.3g} s",
+            fix="use fewer groups, rows (rows=1000) or columns, or smaller column sets; or, as the owner, run it "
             "without the server",
         )
     return int(seconds * per_second)
 
 
-def _seconds(proposal: Any, price: Mapping[str, Any]) -> float:
-    """Say how long a rehearsal takes, beyond what every one does."""
+def _preview_seconds(proposal: Any, price: Mapping[str, Any]) -> float:
+    """Forecast the duration of a preview, beyond the fixed cost of every one."""
     if isinstance(proposal, SynthesisProposal):
         return proposal.forecast(**price).seconds
     if isinstance(proposal, MarginalsProposal):
         sizes = [each.size for each in proposal.attributes]
-        return _CELL_SECONDS * sum(math.prod(sizes[place] for place in each) for each in proposal.workload.sets)
+        return _CELL_SECONDS * sum(
+            math.prod(sizes[column_index] for column_index in each) for each in proposal.workload.sets
+        )
     return _GROUP_SECONDS * sum(len(each.groups) for each in _questions(proposal))

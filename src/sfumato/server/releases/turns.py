@@ -1,9 +1,9 @@
-"""Everybody gets their turn: so many free questions a second, so many releases at once, and a fair queue.
+"""Scheduling: a rate limit on free questions per user, a limit on concurrent releases, and a fair queue.
 
-Releases wait in one queue for each user, and users take turns. Whoever waits with many waits for their own. One user
-may wait with as many releases as places are left, so one of them never fills the queue for the others (Choudhury &
-Hahne 1998). A turn lasts until the answer is due, not until its rows are read: when the next one starts tells nothing
-of rows.
+Releases wait in one queue per user, and users take turns, so a user with many releases waits for their own. A user may
+have as many releases waiting as places are left, so no single user fills the queue (Choudhury & Hahne 1998, dynamic
+thresholds). A turn lasts until the answer is due, not until its rows are read: when the next one starts reveals nothing
+about rows.
 """
 
 from __future__ import annotations
@@ -19,164 +19,167 @@ from typing import Protocol
 
 from sfumato.errors import Draining, TooManyRequests
 
-_LOOK_AGAIN = 0.05  # seconds until another process may have ended a release
+_POLL_SECONDS = 0.05  # seconds between checks whether other processes have ended a release
 _NICENESS = 10
 
 
 class FreeQuestions:
-    """These are the free questions of every user: so many in one second, and after a pause as many at once."""
+    """A token bucket per user: so many questions per second, and up to one second's worth at once."""
 
     def __init__(self, per_second: float, now: Callable[[], float] = time.monotonic) -> None:
         self._rate = per_second
-        self._most = max(1.0, per_second)
+        self._burst = max(1.0, per_second)
         self._now = now
         self._lock = threading.Lock()
-        self._left: dict[str, tuple[float, float]] = {}
+        self._balances: dict[str, tuple[float, float]] = {}
 
     def take(self, user: str, many: int = 1) -> None:
-        """Take one question, or so many that one counts as, or say when there are as many again.
+        """Withdraw a number of questions, or raise ``TooManyRequests`` with the time to wait.
 
-        Whoever has asked nothing for a while may take what counts as more than a second's worth, and pays it back.
+        A call that counts as more than a second's worth is allowed with a full bucket, and leaves it in debt.
         """
         with self._lock:
-            self._taken(user, many, min(many, self._most))
+            self._withdraw(user, many, min(many, self._burst))
 
     def owe(self, user: str, many: int, taken: int = 1) -> None:
-        """Count what was taken, as so many, as so many more, before it is answered: whoever took it asks the next when
-        they are paid back. One who owes already, for what was taken at the same time, is told when to come back.
+        """Withdraw more for a call that has withdrawn before, going into debt if needed; refuse only if other calls
+        made at the same time have caused a debt already.
         """
         if many > 0:
             with self._lock:
-                self._taken(user, many, min(0, self._most - taken))  # what it was taken on credit is no other's debt
+                # the debt of this very call does not count against it
+                self._withdraw(user, many, min(0, self._burst - taken))
 
-    def _taken(self, user: str, many: int, wanted: float) -> None:
-        """Count so many, where at least those that are wanted are left."""
+    def _withdraw(self, user: str, count: int, required: float) -> None:
+        """Withdraw ``count`` if at least ``required`` are in the bucket."""
         now = self._now()
-        left, since = self._left.get(user, (self._most, now))
-        left = min(self._most, left + (now - since) * self._rate)
-        if left < wanted:
-            self._left[user] = left, now
-            wait = max(1, math.ceil((wanted - left) / self._rate))
-            raise TooManyRequests(f"one user asks at most {self._rate:g} free questions a second", wait)
-        self._left[user] = left - many, now
+        balance, updated = self._balances.get(user, (self._burst, now))
+        balance = min(self._burst, balance + (now - updated) * self._rate)
+        if balance < required:
+            self._balances[user] = balance, now
+            wait = max(1, math.ceil((required - balance) / self._rate))
+            raise TooManyRequests(f"the limit is {self._rate:g} free questions per second and user", wait)
+        self._balances[user] = balance - count, now
 
 
 class Work(Protocol):
-    """Work is one release that waits for its turn."""
+    """One release in the queue."""
 
     @property
     def user(self) -> str: ...
 
     def begin(self) -> bool:
-        """Begin, if what runs in other processes allows it."""
+        """Start if the limits over all processes allow it; return whether it started."""
         ...
 
     def run(self) -> None:
-        """Work until the turn is over. It never fails."""
+        """Work until the turn is over. Never raises."""
         ...
 
 
 @dataclass
-class _Waiting:
-    """These are the releases of one user: those that wait, and how many run here."""
+class _UserQueue:
+    """The waiting releases of one user, and how many of theirs run here."""
 
     queue: deque[Work] = field(default_factory=deque)
     running: int = 0
 
 
 class Turns:
-    """Threads of low priority take the turns: who only asks what is free hardly notices that rows are read."""
+    """A fair queue with low-priority worker threads, so that calls that read no rows are hardly slowed by queries."""
 
     def __init__(self, at_once: int, queue: int, threads: int) -> None:
         self._at_once = at_once
-        self._places = queue
+        self._capacity = queue
         self._changed = threading.Condition()
-        self._users: dict[str, _Waiting] = {}
+        self._users: dict[str, _UserQueue] = {}
         self._order: deque[str] = deque()
         self._waiting = 0
         self._running = 0
         self._draining = False
         self._threads = [
-            threading.Thread(target=self._serve, name=f"release-{number}", daemon=True) for number in range(threads)
+            threading.Thread(target=self._work, name=f"release-{number}", daemon=True) for number in range(threads)
         ]
         for thread in self._threads:
             thread.start()
 
     def take(self, work: Work) -> None:
-        """Let this wait for its turn, or refuse where the queue is full, or this user's part of it."""
+        """Queue a release, or raise ``TooManyRequests`` if the queue, or this user's part of it, is full."""
         with self._changed:
             if self._draining:
                 raise Draining
-            mine = self._users.setdefault(work.user, _Waiting())
-            if len(mine.queue) >= self._places - self._waiting:
-                raise TooManyRequests("a queue of releases is full, or one user's part of it", 1 + self._waiting // 4)
-            mine.queue.append(work)
+            user_queue = self._users.setdefault(work.user, _UserQueue())
+            if len(user_queue.queue) >= self._capacity - self._waiting:
+                raise TooManyRequests(
+                    "the queue of releases is full, or this user's part of it", 1 + self._waiting // 4
+                )
+            user_queue.queue.append(work)
             self._waiting += 1
             if work.user not in self._order:
                 self._order.append(work.user)
             self._changed.notify()
 
     def stop_taking(self) -> None:
-        """Take no new work from now on. It waits for nothing: whoever begins a release may hold the lock for long."""
+        """Refuse new work from now on, without taking the lock: a starting release may hold it for long."""
         self._draining = True
 
     def drain(self, seconds: float | None = None) -> bool:
-        """Take no new work, and wait until all that was taken has ended; tell whether it has."""
+        """Refuse new work and wait for all that was queued; return whether it has ended in time."""
         with self._changed:
             self._draining = True
             self._changed.notify_all()
             return self._changed.wait_for(lambda: not self._waiting and not self._running, seconds)
 
-    def _serve(self) -> None:
+    def _work(self) -> None:
         lower_priority()
         while (work := self._next()) is not None:
             try:
                 work.run()
             finally:
-                self._over(work)
+                self._end_turn(work)
 
     def _next(self) -> Work | None:
         """Wait for the next release whose turn it is; None when there will be no more."""
         with self._changed:
             while True:
-                found = self._begun()
-                if found is not None:
-                    return found
+                work = self._begin_next()
+                if work is not None:
+                    return work
                 if self._draining and not self._waiting:
                     return None
-                self._changed.wait(_LOOK_AGAIN if self._waiting else None)
+                self._changed.wait(_POLL_SECONDS if self._waiting else None)
 
-    def _begun(self) -> Work | None:
-        """Begin the first release of the first user in order who may begin one; that user is last from now on."""
+    def _begin_next(self) -> Work | None:
+        """Start the first release of the first user who may start one, and move that user to the end."""
         for user in list(self._order):
-            mine = self._users[user]
-            if mine.running < self._at_once and mine.queue[0].begin():
-                work = mine.queue.popleft()
+            user_queue = self._users[user]
+            if user_queue.running < self._at_once and user_queue.queue[0].begin():
+                work = user_queue.queue.popleft()
                 self._order.remove(user)
-                if mine.queue:
+                if user_queue.queue:
                     self._order.append(user)
-                mine.running += 1
+                user_queue.running += 1
                 self._waiting -= 1
                 self._running += 1
                 return work
         return None
 
-    def _over(self, work: Work) -> None:
+    def _end_turn(self, work: Work) -> None:
         with self._changed:
-            mine = self._users[work.user]
-            mine.running -= 1
-            if not mine.running and not mine.queue:
+            user_queue = self._users[work.user]
+            user_queue.running -= 1
+            if not user_queue.running and not user_queue.queue:
                 del self._users[work.user]
             self._running -= 1
             self._changed.notify_all()
 
 
 def lower_priority() -> None:
-    """Give this thread, and those that it starts, less of the processor than others where both want it.
+    """Lower the CPU priority of this thread and of those that it starts.
 
-    A thread's niceness is its own on Linux; where it would be the whole process's nothing is done. It is counted from
-    the process's own, so that the difference is there however the server was started.
+    On Linux niceness belongs to a thread; elsewhere it would apply to the whole process, so nothing is done. It is
+    relative to the process, so the difference remains however the server was started.
     """
     if hasattr(os, "sched_getscheduler"):
-        this = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, this, os.getpriority(os.PRIO_PROCESS, os.getpid()) + _NICENESS)
+        thread_id = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread_id, os.getpriority(os.PRIO_PROCESS, os.getpid()) + _NICENESS)

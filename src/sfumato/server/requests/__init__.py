@@ -1,1 +1,1 @@
-"""Requests become calls of the counter, and what the counter gives becomes a reply."""
+"""Parsing of HTTP requests into calls of the gateway, and encoding of its results as responses."""

@@ -1,15 +1,12 @@
-"""An answer is written in the form that a caller wants: JSON, CSV, Arrow or SVG.
+"""Encodings of answers (JSON, CSV, Arrow, SVG) and static responses.
 
-Every form is made of the released value alone, so all of them are free.
+Every encoding is made from the released value alone, so all of them are free.
 
-Static replies are the same for everybody: the description of the interface, the style, the script and the icon.
-
-Each is written and compressed once, when the server starts, and has a mark by which a client that has it already is
-told so without its bytes (304).
-
-Nothing else is compressed. How short a text becomes tells whether one part of it repeats another, so a reply that holds
-a secret beside what a stranger chose would give the secret away, letter by letter (BREACH: Gluck, Harris & Prado 2013).
-Pages hold form tokens beside questions, and answers and refusals hold texts of those who ask: they go as they are.
+Static responses are the same for everybody: the OpenAPI description, the style sheet, the script and the icon. Each is
+encoded and compressed once, when the server starts, and has an entity tag for 304 replies. Nothing else is compressed:
+the compressed length reveals whether one part of a text repeats another, so a response that holds a secret beside text
+chosen by an attacker would leak the secret byte by byte (BREACH: Gluck, Harris & Prado 2013). Pages hold form tokens
+beside questions, and answers and refusals quote the caller's text, so they are sent uncompressed.
 """
 
 from __future__ import annotations
@@ -34,33 +31,33 @@ from sfumato.server.requests.calls import JSON
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Answer with JSON text: our values as they write themselves, exact numbers as texts."""
+    """Return a JSON response; exact numbers are encoded as strings."""
     return Response(written(value), status, headers, JSON)
 
 
 def written(value: object) -> bytes:
-    """Write plain values, and our own ones inside them, as JSON."""
-    return msgspec.json.encode(_plain(value), enc_hook=_written)
+    """Encode plain values, and codec values inside them, as JSON."""
+    return msgspec.json.encode(_to_builtins(value), enc_hook=_encode_fraction)
 
 
-def _plain(value: object) -> Any:
-    """Let our values write themselves: their form has a kind, by which they are read again."""
+def _to_builtins(value: object) -> Any:
+    """Replace codec values by their own JSON, whose ``kind`` tag allows them to be decoded again."""
     if hasattr(value, "to_json"):
         return msgspec.Raw(value.to_json().encode())
     if isinstance(value, Budget):
         return msgspec.Raw(codec.dumps(value).encode())
     if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+        return {each.name: _to_builtins(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _to_builtins(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_to_builtins(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "Infinity" if value > 0 else "-Infinity"
     return value
 
 
-def _written(value: object) -> Any:
+def _encode_fraction(value: object) -> Any:
     if isinstance(value, Fraction):
         return text(value)
     raise TypeError(type(value).__name__)
@@ -68,107 +65,109 @@ def _written(value: object) -> Any:
 
 @dataclass(frozen=True)
 class AnswerForm:
-    """A form has a name, the media type that asks for it, and a way to write what was released."""
+    """An encoding of answers: its name, its media type and its writer."""
 
     name: str
     media_type: str
     write: Callable[[Any], str | bytes]
     needs: tuple[str, ...]
-    """A value is written so if it can do one of these."""
+    """A value supports the encoding if it has one of these methods."""
 
 
-def _arrow(answer: Any) -> bytes:
+def _write_arrow(answer: Any) -> bytes:
     import pyarrow
 
-    table, sink = _table(answer), pyarrow.BufferOutputStream()
+    table, sink = _arrow_table(answer), pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()
 
 
-def _csv(answer: Any) -> str | bytes:
-    if hasattr(rows := _rows(answer), "to_csv"):
+def _write_csv(answer: Any) -> str | bytes:
+    if hasattr(rows := _as_answer(answer), "to_csv"):
         return rows.to_csv()
     import pyarrow
     from pyarrow import csv
 
     sink = pyarrow.BufferOutputStream()
-    csv.write_csv(_table(answer), sink)
+    csv.write_csv(_arrow_table(answer), sink)
     return sink.getvalue().to_pybytes()
 
 
-def _table(answer: Any) -> Any:
-    """Give the rows of an answer, the cells of marginals, or the rows that are drawn from a synthetic table."""
-    return rows.to_arrow() if hasattr(rows := _rows(answer), "to_arrow") else answer.table()
+def _arrow_table(answer: Any) -> Any:
+    """Return an answer's rows, the cells of marginals, or sampled rows of a synthetic table, as an Arrow table."""
+    return rows.to_arrow() if hasattr(rows := _as_answer(answer), "to_arrow") else answer.table()
 
 
-def _rows(answer: Any) -> Any:
-    """Give what was released as an answer with rows, where it is none itself."""
+def _as_answer(answer: Any) -> Any:
+    """Convert a released value to an answer with rows, if it can be."""
     return answer.as_answer() if hasattr(answer, "as_answer") else answer
 
 
 FORMS = (
     AnswerForm("json", JSON, lambda answer: answer.to_json(), ("to_json",)),
-    AnswerForm("csv", "text/csv", _csv, ("to_csv", "to_arrow", "as_answer", "sample")),
-    AnswerForm("arrow", "application/vnd.apache.arrow.stream", _arrow, ("to_arrow", "as_answer", "sample")),
+    AnswerForm("csv", "text/csv", _write_csv, ("to_csv", "to_arrow", "as_answer", "sample")),
+    AnswerForm("arrow", "application/vnd.apache.arrow.stream", _write_arrow, ("to_arrow", "as_answer", "sample")),
     AnswerForm("svg", "image/svg+xml", lambda answer: answer.plot().svg, ("plot",)),
 )
 NAMES = tuple(each.name for each in FORMS)
 
 
 def wanted(named: str | None, accepted: Iterable[str]) -> AnswerForm:
-    """Find the form that is named, or else the first that the Accept header takes."""
+    """Return the encoding that is named, or else the first that the Accept headers allow."""
     if named is not None:
-        return next((each for each in FORMS if each.name == named), None) or _unknown(f"the forms are {_LISTED}")
-    ranges = [each for header in accepted for each in _ranges(header)]
+        return next((each for each in FORMS if each.name == named), None) or _not_acceptable(
+            f"the known forms are {_FORM_NAMES}"
+        )
+    ranges = [each for header in accepted for each in _accepted_media(header)]
     if not ranges:
         return FORMS[0]
     for media in ranges:
-        for each in FORMS:
-            if media in ("*/*", each.media_type, each.media_type.partition("/")[0] + "/*"):
-                return each
-    return _unknown(f"an answer is given as one of {', '.join(each.media_type for each in FORMS)}")
+        for form in FORMS:
+            if media in ("*/*", form.media_type, form.media_type.partition("/")[0] + "/*"):
+                return form
+    return _not_acceptable(f"answers are available as {', '.join(each.media_type for each in FORMS)}")
 
 
 def shown(answer: Any, form: AnswerForm, name: str) -> Response:
-    """Answer with what was released in this form."""
+    """Return a response with the released value in this encoding."""
     if not any(hasattr(answer, each) for each in form.needs):
-        _unknown(f"this kind of release is not written as {form.media_type}")
+        _not_acceptable(f"this kind of release is not available as {form.media_type}")
     headers = {"Content-Disposition": f"inline; filename*=UTF-8''{quote(name)}.{form.name}"}
     return Response(form.write(answer), 200, headers, form.media_type)
 
 
-_LISTED = ", ".join(NAMES)
+_FORM_NAMES = ", ".join(NAMES)
 
 
-def _ranges(header: str) -> list[str]:
-    """List what an Accept header takes, best first; what has weight 0 is not taken."""
-    found = []
-    for place, each in enumerate(header.split(",")):
-        media, *terms = (part.strip().lower() for part in each.split(";"))
+def _accepted_media(header: str) -> list[str]:
+    """Parse an Accept header into media ranges, best first; ranges with weight 0 are left out."""
+    weighted = []
+    for position, entry in enumerate(header.split(",")):
+        media, *terms = (part.strip().lower() for part in entry.split(";"))
         weights = [term[2:] for term in terms if term.startswith("q=")]
         try:
             weight = float(weights[0]) if weights else 1.0
         except ValueError:
             weight = 0.0
         if media and weight > 0:
-            found.append((-weight, place, media))
-    return [media for _, _, media in sorted(found)]
+            weighted.append((-weight, position, media))
+    return [media for _, _, media in sorted(weighted)]
 
 
-def _unknown(rule: str) -> Any:
-    raise InvalidRequest(rule, place="Accept", fix=f"ask for one of {_LISTED} by ?form=… or an Accept header")
+def _not_acceptable(rule: str) -> Any:
+    raise InvalidRequest(rule, place="Accept", fix=f"request one of {_FORM_NAMES} with ?form=… or an Accept header")
 
 
 REVALIDATED = "public, no-cache"
-"""It may be kept, and is asked for again before it is used."""
+"""May be cached, and is revalidated before each use."""
 LASTING = "public, max-age=31536000, immutable"
-"""It may be kept for a year: its address changes when it does."""
+"""May be cached for a year: the URL changes with the content."""
 
 
 @dataclass(frozen=True)
 class StaticReply:
-    """A static reply is a public text, the same one compressed, and the mark that changes when it does."""
+    """A public response body, plain and compressed, with its entity tag."""
 
     body: bytes
     compressed: bytes
@@ -177,31 +176,31 @@ class StaticReply:
     caching: str
 
     def to(self, request: Request) -> Response:
-        """Answer a request: compressed if the client takes that, and with nothing if it has the same already."""
-        short = takes_gzip(request.headers.getlist("Accept-Encoding")) and len(self.compressed) < len(self.body)
-        tag = f'"{self.mark}-gzip"' if short else f'"{self.mark}"'
+        """Answer a request: compressed if the client accepts that, 304 if it has the current version."""
+        use_gzip = takes_gzip(request.headers.getlist("Accept-Encoding")) and len(self.compressed) < len(self.body)
+        tag = f'"{self.mark}-gzip"' if use_gzip else f'"{self.mark}"'
         headers = {"ETag": tag, "Vary": "Accept-Encoding", "Cache-Control": self.caching}
-        if _has(request.headers.getlist("If-None-Match"), tag):
+        if _matches_etag(request.headers.getlist("If-None-Match"), tag):
             return Response(None, 304, headers)
-        if short:
+        if use_gzip:
             headers["Content-Encoding"] = "gzip"
-        return Response(self.compressed if short else self.body, 200, headers, self.media_type)
+        return Response(self.compressed if use_gzip else self.body, 200, headers, self.media_type)
 
 
 def static_reply(body: bytes, media_type: str, caching: str) -> StaticReply:
-    """Make the reply of a text that is public, and holds nothing of anybody."""
-    mark = hashlib.sha256(body).hexdigest()[:12]
-    return StaticReply(body, gzip.compress(body, 9, mtime=0), mark, media_type, caching)
+    """Build a static response from content that is public."""
+    content_hash = hashlib.sha256(body).hexdigest()[:12]
+    return StaticReply(body, gzip.compress(body, 9, mtime=0), content_hash, media_type, caching)
 
 
 def takes_gzip(accepted: Iterable[str]) -> bool:
-    """Tell whether a client takes what is compressed by gzip, at least as gladly as what is not (RFC 9110, 12.5.3)."""
-    weights = dict(_weighted(each) for header in accepted for each in header.split(","))
+    """Return whether the client accepts gzip, and prefers it at least as much as identity (RFC 9110, 12.5.3)."""
+    weights = dict(_parse_coding(each) for header in accepted for each in header.split(","))
     weight = weights.get("gzip", weights.get("*", 0.0))
     return weight > 0 and weight >= weights.get("identity", 0.0)
 
 
-def _weighted(coding: str) -> tuple[str, float]:
+def _parse_coding(coding: str) -> tuple[str, float]:
     name, *terms = (part.strip().lower() for part in coding.split(";"))
     weights = [term[2:] for term in terms if term.startswith("q=")]
     try:
@@ -210,7 +209,7 @@ def _weighted(coding: str) -> tuple[str, float]:
         return name, 0.0
 
 
-def _has(shown: Iterable[str], tag: str) -> bool:
-    """Tell whether a client shows this tag, or any; the weak form of a tag means the same here (RFC 9110, 13.1.2)."""
-    tags = {each.strip().removeprefix("W/") for header in shown for each in header.split(",")}
+def _matches_etag(headers: Iterable[str], tag: str) -> bool:
+    """Return whether If-None-Match lists this entity tag, or ``*``; weak tags compare equal (RFC 9110, 13.1.2)."""
+    tags = {each.strip().removeprefix("W/") for header in headers for each in header.split(",")}
     return tag in tags or "*" in tags

@@ -1,6 +1,6 @@
-"""A request becomes a call of the counter: who calls, what they sent, and a thread in which it is answered.
+"""REST operations, and the shared steps of a call: authenticate, parse the body, run in a worker thread.
 
-An operation is one call of the interface over HTTP. The routes and ``openapi.json`` are made from the same ones.
+The routes and ``openapi.json`` are generated from the same operations.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ OWNER, ANALYST, AUDITOR = "owner", "analyst", "auditor"
 EVERYBODY = (OWNER, ANALYST, AUDITOR)
 Handler = Callable[[Request], Awaitable[Response]]
 MOST_DIGITS = 15
-"""Of a number in an address: no ledger has more lines."""
+"""Digits of a number in a path: no ledger has more lines."""
 
 
-class _Number(IntegerConvertor):
-    """A number in an address is one that can be looked up; an address with a longer one is not there."""
+class _BoundedNumber(IntegerConvertor):
+    """Path converter for numbers of bounded length; a longer one is an unknown path."""
 
     regex = f"[0-9]{{1,{MOST_DIGITS}}}"
 
 
-register_url_convertor("number", _Number())
-_REFUSED = (400, 401, 403, 404, 429, 503)
+register_url_convertor("number", _BoundedNumber())
+_COMMON_REFUSALS = (400, 401, 403, 404, 429, 503)
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter stands in the path, in the query or in a header."""
+    """A parameter in the path, the query or a header."""
 
     name: str
     where: Literal["path", "query", "header"]
@@ -51,7 +51,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class RestOperation:
-    """An operation says how it is called, by whom, what it takes and what it may answer."""
+    """One REST operation: its route, the roles that may call it, its body and its responses."""
 
     name: str
     method: Literal["GET", "POST", "PUT", "DELETE"]
@@ -59,20 +59,20 @@ class RestOperation:
     words: str
     handler: Handler
     roles: tuple[str, ...] = EVERYBODY
-    """Who may call it; nobody has to be known where it is empty."""
+    """The roles that may call it; empty if no authentication is needed."""
     body: Any = None
-    """The type of what is sent."""
+    """The type of the request body."""
     bodies: Mapping[str, Any] = field(default_factory=dict)
-    """Where what is sent depends on a part of the path, the type by that part's value."""
+    """The types of the body by the value of ``{kind}`` in the path, if it depends on that."""
     parameters: tuple[Parameter, ...] = ()
     answers: tuple[str, ...] = (JSON,)
-    """The forms of what comes back."""
+    """The media types of the response."""
     told: Mapping[int, Any] = field(default_factory=dict)
-    """The type of what comes back as JSON, by status; None where nothing does."""
+    """The type of the JSON response by status; None for an empty one."""
     tells: Mapping[str, Any] = field(default_factory=dict)
-    """Where that depends on a part of the path, the type by that part's value."""
+    """The types of the 200 response by the value of ``{kind}`` in the path, if it depends on that."""
     refused: tuple[int, ...] = ()
-    """What it may be refused with beside what any call may be."""
+    """Statuses of refusals beyond those of every operation."""
 
     @property
     def takes_body(self) -> bool:
@@ -80,48 +80,54 @@ class RestOperation:
 
     @property
     def refusals(self) -> tuple[int, ...]:
-        """List every status with which it may be refused."""
-        known = _REFUSED if self.roles else (429, 503)
-        sent = (408, 413, 415) if self.takes_body else ()
-        return tuple(sorted({*known, *sent, *self.refused, 500}))
+        """Every status with which the operation may be refused."""
+        common = _COMMON_REFUSALS if self.roles else (429, 503)
+        body_statuses = (408, 413, 415) if self.takes_body else ()
+        return tuple(sorted({*common, *body_statuses, *self.refused, 500}))
 
 
 MOST_LISTED = 1000
 CURSOR = (
-    Parameter("after", "query", "What comes after this number.", {"type": "integer", "minimum": 0, "maximum": 10**15}),
-    Parameter("limit", "query", "At most so many.", {"type": "integer", "minimum": 1, "maximum": MOST_LISTED}),
+    Parameter("after", "query", "List items after this number.", {"type": "integer", "minimum": 0, "maximum": 10**15}),
+    Parameter(
+        "limit", "query", "The maximal number of items.", {"type": "integer", "minimum": 1, "maximum": MOST_LISTED}
+    ),
 )
-"""Of what is listed page by page."""
+"""Parameters of operations that list page by page."""
 
 
 T = TypeVar("T")
 
 
 def counter_of(request: Request) -> Counter:
-    """Give the counter of the application that answers."""
-    found: Counter = request.app.state.counter
-    return found
+    """Return the gateway of the application that handles a request."""
+    gateway: Counter = request.app.state.gateway
+    return gateway
 
 
 async def in_thread(call: Callable[..., T], *given: Any, **more: Any) -> T:
-    """Call something that waits for files in a thread of its own: others are answered meanwhile."""
+    """Run a blocking call in a worker thread."""
     return await run_in_threadpool(call, *given, **more)
 
 
 async def identified(request: Request) -> Caller:
-    """Find who calls, in a thread of its own."""
+    """Authenticate the caller in a worker thread."""
     return await in_thread(identify, request)
 
 
 def identify(request: Request) -> Caller:
-    """Find who calls, by the token alone: no browser adds that by itself, so no other site can make it do so."""
-    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    """Authenticate the caller by the bearer token alone: browsers never add one by themselves, so other sites cannot
+    forge a call.
+    """
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     operation: RestOperation = request.state.operation
-    return known(request, Credentials(token=token.strip() if kind.lower() == "bearer" else None), operation.name)
+    return known(request, Credentials(token=token.strip() if scheme.lower() == "bearer" else None), operation.name)
 
 
 def known(request: Request, shown: Credentials, route: str) -> Caller:
-    """Find who shows this, and count what only looks; what is sent is counted by what is done with it."""
+    """Authenticate these credentials, and count GET and HEAD requests against the rate limit; other calls are counted
+    by their action.
+    """
     caller = counter_of(request).caller(shown, route)
     if request.method in ("GET", "HEAD"):
         counter_of(request).look(caller)
@@ -129,7 +135,7 @@ def known(request: Request, shown: Credentials, route: str) -> Caller:
 
 
 async def sent(request: Request, caller: Caller, kind: type[Any]) -> Any:
-    """Read what was sent as a value of this type."""
+    """Parse the request body as a value of this type."""
     body = await request.body()
     with reading(request, caller):
         require_json(request)
@@ -137,26 +143,26 @@ async def sent(request: Request, caller: Caller, kind: type[Any]) -> Any:
 
 
 def reading(request: Request, caller: Caller) -> AbstractContextManager[None]:
-    """Let the counter see who calls before anything is read that they sent: nobody who may not is told what is wrong
-    with it.
+    """Check the caller's role before the body is parsed: callers without it learn nothing about what is wrong with the
+    body.
     """
     operation: RestOperation = request.state.operation
     return counter_of(request).reading(caller, operation.name, *map(Role, operation.roles))
 
 
 def require_json(request: Request) -> None:
-    """Refuse what is sent unless it is called JSON: no form of another site is."""
+    """Refuse a body without a JSON content type: HTML forms of other sites cannot send one."""
     media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if media != JSON:
-        raise InvalidRequest("what is sent is JSON", place="Content-Type", fix=f"send Content-Type: {JSON}")
+        raise InvalidRequest("the body must be JSON", place="Content-Type", fix=f"send Content-Type: {JSON}")
 
 
 def whole(request: Request, name: str, otherwise: int, most: int, least: int = 0) -> int:
-    """Read a whole number of the query."""
-    given = request.query_params.get(name)
-    if given is None:
+    """Parse a whole number from the query."""
+    text = request.query_params.get(name)
+    if text is None:
         return otherwise
-    if not (given.isascii() and given.isdigit() and len(given) <= 18) or not least <= int(given) <= most:
-        rule = f"{name} is a whole number from {least} to {most:,}"
+    if not (text.isascii() and text.isdigit() and len(text) <= 18) or not least <= int(text) <= most:
+        rule = f"{name} must be a whole number from {least} to {most:,}"
         raise InvalidRequest(rule, place=f"the query, {name}", fix=f"leave it out, or write {name}={otherwise}")
-    return int(given)
+    return int(text)

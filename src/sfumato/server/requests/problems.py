@@ -1,11 +1,10 @@
-"""A refusal over HTTP is a problem (RFC 9457): the status, and the error's own code, rule, place, fix and facts.
+"""Refusals as problem details (RFC 9457), and limits on request bodies.
 
-What went wrong inside is never told: such a problem has one text, whatever happened, since what happened may depend on
-private rows.
+A problem holds the status, and the error's own code, rule, place, fix and facts. An unexpected exception is answered
+with one fixed text, because its details may depend on private rows.
 
-A body is bounded before it is read: in bytes, in time and in form. Nothing that is compressed is taken apart.
-
-It wraps the whole application: whoever reads a body behind it reads one that is there already, and small.
+Bodies are limited in size, time and encoding before anything is parsed; compressed bodies are refused. The middleware
+wraps the whole application, so code behind it reads a body that has arrived completely and is small.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """A refusal says the rule that was broken, where, and what would work instead."""
+    """A refusal: the rule that was broken, where, and what would work instead."""
 
     type: str = "about:blank"
     title: str
     status: int
     kind: str
-    """The code of the error's class, by which a client makes the same error again."""
+    """The code of the error class, from which a client rebuilds the same exception."""
     code: str
     rule: str
     place: str
@@ -43,15 +42,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, Any]
 
 
-msgspec.json.Decoder(Problem)  # its type is looked at before there are threads, of which no two may do so at once
+msgspec.json.Decoder(Problem)  # builds the type info before there are threads: two at once would crash
 
 
 def problem(error: SfumatoError, status: int | None = None) -> Response:
-    """Answer with a refusal; its status is the error's unless HTTP itself has one for it."""
+    """Return the response for an error; ``status`` overrides the error's own HTTP status."""
     code = errors.outcome(error).http_status if status is None else status
-    said = msgspec.json.decode(errors.to_json(error), type=dict[str, Any])
-    found = msgspec.convert({**said, "title": HTTPStatus(code).phrase, "status": code}, Problem)
-    return Response(msgspec.json.encode(found), code, _problem_headers(error, code), MEDIA_TYPE)
+    fields = msgspec.json.decode(errors.to_json(error), type=dict[str, Any])
+    body = msgspec.convert({**fields, "title": HTTPStatus(code).phrase, "status": code}, Problem)
+    return Response(msgspec.json.encode(body), code, _problem_headers(error, code), MEDIA_TYPE)
 
 
 def _problem_headers(error: SfumatoError, status: int) -> dict[str, str]:
@@ -64,32 +63,32 @@ def _problem_headers(error: SfumatoError, status: int) -> dict[str, str]:
 
 
 def fault(error: Exception) -> Response:
-    """Answer where the server itself failed: with one text, whatever happened."""
-    fix = "ask again under the same Idempotency-Key: what was charged is answered from what is stored"
+    """Return the fixed response for an unexpected exception."""
+    fix = "send it again with the same Idempotency-Key: a charged release is answered from the stored answer"
     return problem(failed(error, fix), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def failed(error: Exception, fix: str) -> SfumatoError:
-    """Tell whoever runs the server where it failed, and give what others are told, whatever happened."""
-    print(f"fault: {_place(error)}", file=sys.stderr, flush=True)  # noqa: T201
+    """Print where an unexpected exception was raised, and return the error that clients see in its place."""
+    print(f"fault: {_error_location(error)}", file=sys.stderr, flush=True)  # noqa: T201
     return SfumatoError("the server could not finish this request", place="the server", fix=fix)
 
 
-def _place(error: Exception) -> str:
-    """Name the kind of an error and the line it came from: its own text may hold what was asked."""
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = "" if place is None else f" in {place.tb_frame.f_globals.get('__name__', '')}, line {place.tb_lineno}"
-    return f"{type(error).__name__}{where}"
+def _error_location(error: Exception) -> str:
+    """Return an exception's class and source line; its text may quote a question."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    location = "" if frame is None else f" in {frame.tb_frame.f_globals.get('__name__', '')}, line {frame.tb_lineno}"
+    return f"{type(error).__name__}{location}"
 
 
 BODY_SECONDS = 10
-"""How long a body may take to arrive."""
+"""Seconds for a body to arrive."""
 
 
 class BoundedBodies:
-    """Everything behind it gets bodies of at most so many bytes, which have arrived."""
+    """Middleware that reads request bodies completely, up to a number of bytes and seconds."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self.app = app
@@ -100,25 +99,27 @@ class BoundedBodies:
             await self.app(scope, receive, send)
             return
         try:
-            body = await asyncio.wait_for(self._body(scope, receive), BODY_SECONDS)
+            body = await asyncio.wait_for(self._read_body(scope, receive), BODY_SECONDS)
         except ClientDisconnect:
             return
         except TimeoutError:
-            await _refuse(_slow(), 408, scope, receive, send)
+            await _refuse(_timeout_refusal(), 408, scope, receive, send)
         except SfumatoError as refusal:
             status = 415 if refusal.place == "Content-Encoding" else None
             await _refuse(refusal, status, scope, receive, send)
         else:
-            await self.app(scope, _arrived(body, receive), send)
+            await self.app(scope, _replay_body(body, receive), send)
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """Read the whole body; what is too long is refused by what it says of itself, or as soon as it is seen."""
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+        """Read the whole body; refuse one that is too long by its Content-Length, or as soon as it exceeds the
+        limit.
+        """
         if any(each.strip().lower() != b"identity" for each in _header_values(scope, b"content-encoding")):
-            raise _compressed()
+            raise _encoding_refusal()
         for length in _header_values(scope, b"content-length"):
             if not length.isdigit() or len(length) > 18 or int(length) > self.most:
                 raise BodyTooLarge(self.most)
-        parts, size = [], 0
+        chunks, size = [], 0
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -126,43 +127,43 @@ class BoundedBodies:
             size += len(message.get("body", b""))
             if size > self.most:
                 raise BodyTooLarge(self.most)
-            parts.append(message.get("body", b""))
+            chunks.append(message.get("body", b""))
             if not message.get("more_body", False):
-                return b"".join(parts)
+                return b"".join(chunks)
 
 
 def _header_values(scope: Scope, name: bytes) -> Iterable[bytes]:
     return (value for key, value in scope["headers"] if key.lower() == name)
 
 
-def _arrived(body: bytes, receive: Receive) -> Receive:
-    """Give the body once, and then whatever the connection says: that it has ended."""
-    given = False
+def _replay_body(body: bytes, receive: Receive) -> Receive:
+    """Return a ``receive`` that yields the body once, and then the connection's own messages."""
+    replayed = False
 
-    async def again() -> Message:
-        nonlocal given
-        if given:
+    async def receive_replayed() -> Message:
+        nonlocal replayed
+        if replayed:
             return await receive()
-        given = True
+        replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return again
+    return receive_replayed
 
 
 async def _refuse(error: SfumatoError, status: int | None, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer without the rest of the body, and end the connection: what is left in it is not a request."""
-    answer = problem(error, status)
-    answer.headers["Connection"] = "close"
-    await answer(scope, receive, send)
+    """Send a refusal and close the connection: the unread rest of the body is not a request."""
+    response = problem(error, status)
+    response.headers["Connection"] = "close"
+    await response(scope, receive, send)
 
 
-def _compressed() -> InvalidRequest:
+def _encoding_refusal() -> InvalidRequest:
     return InvalidRequest(
-        "what is sent is not compressed", place="Content-Encoding", fix="send the body as it is, without this header"
+        "compressed bodies are not accepted", place="Content-Encoding", fix="send the body uncompressed"
     )
 
 
-def _slow() -> InvalidRequest:
+def _timeout_refusal() -> InvalidRequest:
     return InvalidRequest(
-        f"a body arrives within {BODY_SECONDS:g} seconds", place="the body", fix="send the whole request at once"
+        f"the body must arrive within {BODY_SECONDS:g} seconds", place="the body", fix="send the whole request at once"
     )

@@ -1,14 +1,10 @@
-"""These frozen types are what callers send; ``openapi.json`` is written from the same ones.
+"""Frozen types of request bodies, from which ``openapi.json`` is generated.
 
-Numbers may be JSON numbers or texts: a text such as "0.1" is exact, and a JSON number means its shortest decimal. What
-a number must be is decided below, where it is used.
+Numbers may be JSON numbers or strings: a string such as "0.1" is exact, and a JSON number means its shortest decimal.
+The range of a number is checked where it is used.
 
-Structs that read what is sent for a kind of release, made of the fields of its spec and the terms of its price.
-
-A field may hold what JSON holds: texts, numbers, flags, choices, lists and mappings of them. Any other type is an error
-when the server starts.
-
-The steps and typed values of a question are read here: what stands in it beside SQL.
+The bodies of registered release kinds are built from the fields of their specs and the terms of their prices. Fields
+may be strings, numbers, flags, choices, lists and mappings of these; any other type is an error when the server starts.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ from sfumato.plan.sql.aggregations import Aggregation
 from sfumato.plan.sql.histograms import Histogram
 
 Amount = int | float | Annotated[str, Meta(max_length=400)]
-"""A number, exact where it is written as a text."""
+"""A number; exact if written as a string."""
 Cell = str | int | float | bool | None
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Text = Annotated[str, Meta(min_length=1, max_length=65536)]
@@ -44,14 +40,14 @@ Act = Literal["propose", "columns", "explain", "error", "price", "advise", "plot
 
 
 class StrictStruct(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """It is something that a caller sends: a name that is not known is refused, and never passed over."""
+    """Base of request bodies: unknown fields are refused."""
 
 
-# ── what is proposed ───────────────────────────────────────────────────────────────────────────
+# ── proposals ──────────────────────────────────────────────────────────────────────────────────
 
 
 class SentLimits(StrictStruct, frozen=True):
-    """Limits for one unit may be tighter than those of the policy: less noise, more bias."""
+    """Limits per unit that are tighter than the policy's: less noise, more bias."""
 
     rows: Count | None = None
     groups: Count | None = None
@@ -60,14 +56,14 @@ class SentLimits(StrictStruct, frozen=True):
 
 
 class TypedCell(StrictStruct, frozen=True):
-    """A typed cell is a value that JSON has no form for, as a text with its type."""
+    """A value that JSON has no type for, as a string with its type."""
 
     type: Literal["date", "timestamp", "decimal"]
     value: Annotated[str, Meta(max_length=400)]
 
 
 class AggregateSpec(StrictStruct, frozen=True, tag_field="asks", tag="aggregate"):
-    """An aggregate says what is asked of the rows of a group, as ``sf.mean("cost")`` says it in Python."""
+    """An aggregate over the rows of a group, like ``sf.mean("cost")`` in Python."""
 
     name: Name
     of: Text | None = None
@@ -78,18 +74,18 @@ class AggregateSpec(StrictStruct, frozen=True, tag_field="asks", tag="aggregate"
 
 
 class HistogramSpec(StrictStruct, frozen=True, tag_field="asks", tag="histogram"):
-    """A histogram is a key of equal bins, as ``sf.histogram("cost", bins=20)`` says it in Python."""
+    """A key of equal-width bins, like ``sf.histogram("cost", bins=20)`` in Python."""
 
     of: Text
     bins: Count = 20
 
 
 Part = Text | AggregateSpec | HistogramSpec
-"""A part of a question: SQL, or what Python says in its place."""
+"""A part of a question: SQL, an aggregate or a histogram."""
 
 
 class StepSpec(StrictStruct, frozen=True):
-    """A step says what a method of a table is called, and what it is given."""
+    """One step of a view: the name of a table method, and its arguments."""
 
     step: Literal[
         "where", "derive", "join", "left_join", "union_all", "per_unit", "group_by", "agg", "having", "order_by",
@@ -98,12 +94,12 @@ class StepSpec(StrictStruct, frozen=True):
     given: Annotated[list[Part | int], Meta(max_length=1000)] = []
     named: Annotated[dict[Name, Part | int], Meta(max_length=1000)] = {}
     other: Name | ViewSpec | None = None
-    """The other table, or a view of one, of a join or a union."""
+    """The other table or view of a join or union."""
     on: Text | Columns | None = None
 
 
 class ViewSpec(StrictStruct, frozen=True):
-    """A view is a table's rows, and the steps from there to a question."""
+    """A table, and the steps from its rows to a question."""
 
     table: Name
     alias: Name | None = None
@@ -111,7 +107,7 @@ class ViewSpec(StrictStruct, frozen=True):
 
 
 class QuestionSpec(StrictStruct, frozen=True):
-    """A question is SQL, with the values of its ``$1``, ``?`` or ``:name``, or a table and steps in its place."""
+    """A question: SQL with the values of its ``$1``, ``?`` or ``:name``, or a table with steps."""
 
     sql: Text | None = None
     view: ViewSpec | None = None
@@ -119,12 +115,12 @@ class QuestionSpec(StrictStruct, frozen=True):
     limit: SentLimits | Annotated[list[SentLimits], Meta(max_length=20)] | None = None
 
 
-# ── what is paid ───────────────────────────────────────────────────────────────────────────────
+# ── prices ─────────────────────────────────────────────────────────────────────────────────────
 
 
 class QuestionPrice(StrictStruct, frozen=True):
-    """A question is paid with a price, or with the least that reaches half-widths; a plot is drawn from ``least`` to
-    ``most``.
+    """The price of a question: a budget, or the least one that reaches half-widths ``within``; a plot runs from
+    ``least`` to ``most``.
     """
 
     epsilon: Amount | None = None
@@ -143,24 +139,24 @@ class QuestionPrice(StrictStruct, frozen=True):
     most: Amount | None = None
 
 
-# ── what owners send ───────────────────────────────────────────────────────────────────────────
+# ── calls of owners ────────────────────────────────────────────────────────────────────────────
 
 
 class NewUser(StrictStruct, frozen=True):
-    """A new user has a name and one role."""
+    """The name and role of a new user."""
 
     name: Name
     role: Literal["owner", "analyst", "auditor"]
 
 
 class ChangedUser(StrictStruct, frozen=True):
-    """A user is kept out, or let in again."""
+    """Whether a user is disabled."""
 
     disabled: bool
 
 
 class NewToken(StrictStruct, frozen=True):
-    """A new token is for a user: how many days it is good for, what it may ever spend, and what it is called."""
+    """A new token: its user, lifetime in days, limit on its ε, and label."""
 
     user: Name
     days: Annotated[int, Meta(ge=1, le=36500)] | None = None
@@ -169,13 +165,13 @@ class NewToken(StrictStruct, frozen=True):
 
 
 class Amendment(StrictStruct, frozen=True):
-    """An amendment has a reason, which is kept for ever."""
+    """The reason of an amendment, which the ledger keeps."""
 
     reason: Text
 
 
 class Pause(StrictStruct, frozen=True):
-    """A policy is paused, or answers again."""
+    """Whether a policy is paused."""
 
     paused: bool
 
@@ -184,68 +180,70 @@ _OPTIONS: dict[str, Any] = {"frozen": True, "forbid_unknown_fields": True, "kw_o
 
 
 def spec_struct(kind: ReleaseKind) -> type[StrictStruct]:
-    """Make the struct of what is proposed; what Python alone takes is not in it."""
+    """Build the body type of a kind's spec, without the fields that only Python takes."""
     fields = [
-        (field.name, json_type(field.annotation), *(() if field.required else (_plain(field.default),)))
+        (field.name, json_type(field.annotation), *(() if field.required else (_json_default(field.default),)))
         for field in spec_fields(kind.spec)
     ]
-    return _struct(kind.spec.__name__, fields, kind.spec.__doc__)
+    return _define_struct(kind.spec.__name__, fields, kind.spec.__doc__)
 
 
 def price_struct(kind: ReleaseKind) -> type[StrictStruct]:
-    """Make the struct of what is paid: every term may be left out."""
+    """Build the body type of a kind's price; every term is optional."""
     fields = [(term.name, json_type(term.annotation) | None, None) for term in kind.terms]
     name = f"{kind.spec.__name__.removesuffix('Spec')}Price"
-    return _struct(name, fields, f"What may be said of the price of one of the {kind.name}.", rename={"for_": "for"})
+    return _define_struct(name, fields, f"The price of {kind.name}.", rename={"for_": "for"})
 
 
-def _struct(name: str, fields: list[Any], doc: str | None, **more: Any) -> type[StrictStruct]:
-    made = msgspec.defstruct(name, fields, bases=(StrictStruct,), namespace={"__doc__": doc}, **_OPTIONS, **more)
-    return cast("type[StrictStruct]", made)
+def _define_struct(name: str, fields: list[Any], doc: str | None, **options: Any) -> type[StrictStruct]:
+    struct = msgspec.defstruct(name, fields, bases=(StrictStruct,), namespace={"__doc__": doc}, **_OPTIONS, **options)
+    return cast("type[StrictStruct]", struct)
 
 
 def json_type(annotation: Any) -> Any:
-    """Return the type that reads JSON for a field; numbers may be written as texts, which are exact."""
+    """Return the type that decodes JSON for a field; numbers may also be strings, which are exact."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _sized(json_type(parts[0]), next(each for each in parts[1:] if isinstance(each, Size)))
+        return _with_size(json_type(parts[0]), next(each for each in parts[1:] if isinstance(each, Size)))
     if origin in (Union, UnionType):
-        return _union(parts)
+        return _json_union(parts)
     if origin is Sequence:
         return list[json_type(parts[0])]  # type: ignore[misc]
     if origin is Mapping:
         return dict[json_type(parts[0]), json_type(parts[1])]  # type: ignore[misc]
     if origin is Literal or annotation in (str, int, float, bool, NoneType):
         return annotation
-    raise TypeError(f"no field of a spec is of type {annotation}: text, number, flag, choice, list or mapping")
+    raise TypeError(f"a spec field cannot have type {annotation}: use text, number, flag, choice, list or mapping")
 
 
-def _union(parts: tuple[Any, ...]) -> Any:
-    """A union of what JSON can hold: objects and tuples that Python takes beside it are left out."""
-    sent = [each for each in parts if each is not Any and get_origin(each) is not tuple and not _keyed_by_tuples(each)]
-    if Fraction in sent:
-        rest = [each for each in sent if each not in (int, float, str, Fraction, Decimal)]
-        return reduce(or_, map(json_type, rest), Amount)
-    return reduce(or_, map(json_type, sent))
+def _json_union(parts: tuple[Any, ...]) -> Any:
+    """Return the union of the JSON types, leaving out objects and tuples that only Python callers pass."""
+    json_parts = [
+        each for each in parts if each is not Any and get_origin(each) is not tuple and not _keyed_by_tuples(each)
+    ]
+    if Fraction in json_parts:
+        non_numeric = [each for each in json_parts if each not in (int, float, str, Fraction, Decimal)]
+        return reduce(or_, map(json_type, non_numeric), Amount)
+    return reduce(or_, map(json_type, json_parts))
 
 
 def _keyed_by_tuples(annotation: Any) -> bool:
     return get_origin(annotation) is Mapping and get_origin(get_args(annotation)[0]) is tuple
 
 
-def _sized(annotation: Any, size: Size) -> Any:
+def _with_size(annotation: Any, size: Size) -> Any:
     if annotation is int:
         return Annotated[int, msgspec.Meta(ge=size.least, le=size.most)]
     return Annotated[annotation, msgspec.Meta(min_length=size.least, max_length=size.most)]
 
 
-def _plain(default: Any) -> Any:
+def _json_default(default: Any) -> Any:
     return list(default) if isinstance(default, tuple) else default
 
 
-_DEEPEST = 8
-"""How many views may stand one inside another."""
-_READERS: Mapping[str, Callable[[str], Any]] = {
+_MAX_DEPTH = 8
+"""How deeply views may be nested."""
+_CELL_PARSERS: Mapping[str, Callable[[str], Any]] = {
     "date": dt.date.fromisoformat,
     "timestamp": dt.datetime.fromisoformat,
     "decimal": Decimal,
@@ -253,48 +251,50 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def parameters_of(given: list[Any] | dict[str, Any] | None) -> list[Any] | dict[str, Any] | None:
-    """Give the values of a question's parameters, each of its own type."""
+    """Convert a question's parameters to Python values of their types."""
     if isinstance(given, list):
-        return [_value(each, str(place)) for place, each in enumerate(given, 1)]
-    return None if given is None else {name: _value(each, name) for name, each in given.items()}
+        return [_parse_cell(each, str(position)) for position, each in enumerate(given, 1)]
+    return None if given is None else {name: _parse_cell(each, name) for name, each in given.items()}
 
 
-def _value(given: Any, name: str) -> Any:
-    if not isinstance(given, TypedCell):
-        return given
+def _parse_cell(cell: Any, name: str) -> Any:
+    if not isinstance(cell, TypedCell):
+        return cell
     try:
-        return _READERS[given.type](given.value)
+        return _CELL_PARSERS[cell.type](cell.value)
     except (ValueError, InvalidOperation):
-        raise InvalidParameter(f"parameters {name}", given.value, f"the text of a {given.type}") from None
+        raise InvalidParameter(f"parameters {name}", cell.value, f"a {cell.type} as a string") from None
 
 
 def viewed(curator: Curator, spec: ViewSpec, depth: int = 1) -> Any:
-    """Take the steps of a view, one after the other, as Python would: a step that cannot be taken is refused there."""
-    if depth > _DEEPEST:
-        rule = f"at most {_DEEPEST} views stand one inside another"
+    """Apply the steps of a view in order, as the Python builder would; refuse a step that cannot be applied."""
+    if depth > _MAX_DEPTH:
+        rule = f"views can be nested at most {_MAX_DEPTH} deep"
         raise InvalidRequest(rule, place="the body, spec.view", fix="join fewer views, or write the question in SQL")
-    found: Any = curator.table(spec.table, spec.alias)
+    view: Any = curator.table(spec.table, spec.alias)
     for step in spec.steps:
-        found = _taken(curator, found, step, depth)
-    return found
+        view = _apply_step(curator, view, step, depth)
+    return view
 
 
-def _taken(curator: Curator, view: Any, step: StepSpec, depth: int) -> Any:
-    given: list[Any] = [_part(each) for each in step.given]
-    named: dict[str, Any] = {name: _part(each) for name, each in step.named.items()}
+def _apply_step(curator: Curator, view: Any, step: StepSpec, depth: int) -> Any:
+    arguments: list[Any] = [_parse_part(each) for each in step.given]
+    keyword_arguments: dict[str, Any] = {name: _parse_part(each) for name, each in step.named.items()}
     if step.other is not None:
-        given.append(viewed(curator, step.other, depth + 1) if isinstance(step.other, ViewSpec) else step.other)
+        arguments.append(viewed(curator, step.other, depth + 1) if isinstance(step.other, ViewSpec) else step.other)
     if step.on is not None:
-        named["on"] = step.on
+        keyword_arguments["on"] = step.on
     try:
-        return getattr(view, step.step)(*given, **named)
-    except (AttributeError, TypeError):  # a step that is not there, or is given what it does not take
-        rule = f"the step {step.step} is not taken here, or not with what it is given"
-        raise InvalidRequest(rule, place="the body, spec.view.steps", fix="see what the builder takes") from None
+        return getattr(view, step.step)(*arguments, **keyword_arguments)
+    except (AttributeError, TypeError):  # an unknown step, or wrong arguments
+        rule = f"the step {step.step} is not possible here, or not with these arguments"
+        raise InvalidRequest(
+            rule, place="the body, spec.view.steps", fix="see the methods of tables in the Python reference"
+        ) from None
 
 
-def _part(given: Any) -> Any:
-    """Give a part of a question as Python says it."""
-    if isinstance(given, AggregateSpec):
-        return Aggregation(given.name, given.of, given.where, given.beside, given.at, given.k)
-    return Histogram(given.of, given.bins) if isinstance(given, HistogramSpec) else given
+def _parse_part(part: Any) -> Any:
+    """Convert a part of a question to what the Python builder takes."""
+    if isinstance(part, AggregateSpec):
+        return Aggregation(part.name, part.of, part.where, part.beside, part.at, part.k)
+    return Histogram(part.of, part.bins) if isinstance(part, HistogramSpec) else part

@@ -1,6 +1,6 @@
-"""These frozen types are what callers are told; ``openapi.json`` is written from the same ones.
+"""Frozen types of responses, from which ``openapi.json`` is generated.
 
-Our own values inside them write themselves, with a kind by which they are read again.
+Codec values inside them encode themselves, with a ``kind`` tag by which clients decode them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ R = TypeVar("R")
 
 
 def of(generic: Any, *types: Any) -> Any:
-    """Give one of the generic types below with these types in it, which are known when the server starts."""
+    """Return a generic response type with these type arguments, which are known when the server starts."""
     return generic[types]
 
 
 @dataclass(frozen=True)
 class PolicyNames:
-    """These policies are there for whoever asks."""
+    """The names of the policies that the caller may see."""
 
     policies: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class CountedBudget:
-    """A budget is told as it is counted, with the share of every allowance that belongs to whoever asks."""
+    """A budget as the ledger counts it, with the caller's share of every allowance."""
 
     budget: Budget
     share: Fraction | None
@@ -41,7 +41,7 @@ class CountedBudget:
 
 @dataclass(frozen=True)
 class FreeReply(Generic[A, R]):
-    """This was told for nothing: what was to be done with a proposal, and what came of it."""
+    """The result of a free call."""
 
     act: A
     result: R
@@ -49,7 +49,7 @@ class FreeReply(Generic[A, R]):
 
 @dataclass(frozen=True)
 class Bought(Generic[R]):
-    """This was released; it is in a line of the ledger unless nothing was bought."""
+    """The answer of a release, and its ledger line: 0 if nothing was bought."""
 
     line: int
     free: bool
@@ -58,14 +58,14 @@ class Bought(Generic[R]):
 
 @dataclass(frozen=True)
 class PendingRelease:
-    """A release is under way."""
+    """A release in progress."""
 
     phase: Literal[Phase.QUEUED, Phase.CHARGED]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A release has ended, and its answer is in a line."""
+    """A completed release, with the ledger line of its answer."""
 
     phase: Literal[Phase.DONE]
     line: int
@@ -73,7 +73,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Unlisted(Generic[R]):
-    """It has no line, since nothing was bought, and is told at once."""
+    """A completed release without a ledger line, because nothing was bought; the answer is included."""
 
     phase: Literal[Phase.DONE]
     line: Literal[0]
@@ -82,7 +82,7 @@ class Unlisted(Generic[R]):
 
 @dataclass(frozen=True)
 class LineSummary:
-    """This is what people want to know of a line of the ledger (``Line.summary``)."""
+    """The summary of a ledger line (``Line.summary``)."""
 
     number: int
     time: str
@@ -95,14 +95,14 @@ class LineSummary:
 
     @classmethod
     def of(cls, line: Line, analyst: str | None = None) -> LineSummary:
-        """Tell of a line, and who bought what the account itself paid for."""
-        found = line.summary()
-        return cls(**{**found, "analyst": found["analyst"] or analyst})
+        """Summarise a line; ``analyst`` names the buyer if the account itself paid."""
+        summary = line.summary()
+        return cls(**{**summary, "analyst": summary["analyst"] or analyst})
 
 
 @dataclass(frozen=True)
 class HistoryLines:
-    """These are lines of the ledger, and the number after which the next ones begin; None after the last."""
+    """Ledger lines, and the number after which the next page begins; None on the last page."""
 
     lines: tuple[LineSummary, ...] | tuple[Line, ...]
     next: int | None
@@ -110,21 +110,21 @@ class HistoryLines:
 
 @dataclass(frozen=True)
 class Users:
-    """These are all users."""
+    """All users."""
 
     users: tuple[User, ...]
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """These are all tokens, without their texts."""
+    """All tokens, without their secret texts."""
 
     tokens: tuple[Token, ...]
 
 
 @dataclass(frozen=True)
 class MadeToken:
-    """A token is told with its text when it is made, and never again."""
+    """A new token with its secret text, which is never shown again."""
 
     token: Token
     text: str
@@ -132,35 +132,35 @@ class MadeToken:
 
 @dataclass(frozen=True)
 class Shares:
-    """This is where the share of every analyst stands."""
+    """The standing of every analyst's share."""
 
     shares: dict[str, Standing | PeriodStandings]
 
 
 @dataclass(frozen=True)
 class PauseState:
-    """A policy answers nothing new, or answers again."""
+    """Whether a policy is paused."""
 
     paused: bool
 
 
 @dataclass(frozen=True)
 class Acts:
-    """This is what owners did, in order."""
+    """Recorded acts of owners, in order."""
 
     acts: tuple[Act, ...]
 
 
 @dataclass(frozen=True)
 class Overruns:
-    """This is how many answers were later than the clock allowed. PRIVATE: it depends on rows."""
+    """How many answers were later than the clock allows. PRIVATE: it depends on rows."""
 
     overruns: int
 
 
 @dataclass(frozen=True)
 class LedgerCheck:
-    """Every line of the ledger was checked: all of it holds, or the first bad line is named, and why."""
+    """The result of verifying the ledger: whether it holds, or the first bad line and why."""
 
     holds: bool
     lines: int
@@ -169,20 +169,19 @@ class LedgerCheck:
 
     @classmethod
     def of(cls, found: Verification) -> LedgerCheck:
-        """Tell what a verification found."""
         return cls(found.holds, found.lines, found.bad, str(found))
 
 
 @dataclass(frozen=True)
 class Health:
-    """A process lives, or takes new work."""
+    """Whether a process is alive, or ready for new work."""
 
     status: Literal["alive", "ready"]
 
 
 @dataclass(frozen=True)
 class Description:
-    """The interface is described in OpenAPI, whose own rules say what stands in its parts."""
+    """An OpenAPI document."""
 
     openapi: str
     info: dict[str, str]

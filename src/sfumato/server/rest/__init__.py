@@ -1,1 +1,1 @@
-"""The interface over HTTP is made of routes, and describes itself."""
+"""The REST interface: its routes and their OpenAPI description."""

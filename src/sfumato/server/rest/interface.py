@@ -1,8 +1,7 @@
-"""The interface over HTTP has a route for every operation, and whatever is refused is a problem.
+"""Routes of all REST operations, and the generated ``openapi.json``.
 
-Routes have no logic of their own. They read what was sent and call the counter, which decides who may do what.
-
-``openapi.json`` describes the interface over HTTP. It is made from the operations and the types that are read.
+Routes hold no logic: they parse the request and call the gateway, which decides who may do what. Every refusal is a
+problem response.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from sfumato.server.rest.routes_health import Metrics
 from sfumato.version import __version__
 
 _REF = "#/components/schemas/{name}"
-_ABOUT = """Private answers with honest error bars, and a budget that holds. Only POST …/releases spends; everything
-else is free. Numbers that have to be exact are texts."""
+_ABOUT = """Differentially private answers with error bars, under a privacy budget. Only POST …/releases spends;
+everything else is free. Exact numbers are strings."""
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": 10**MOST_DIGITS - 1}
 _FORMS = {
     "text/csv": {"type": "string"},
@@ -44,36 +43,36 @@ _FORMS = {
 
 def document(operations: Sequence[RestOperation]) -> dict[str, Any]:
     """Describe these operations in OpenAPI 3.1."""
-    types = [*dict.fromkeys(_types(operations)), problems.Problem]
+    types = [*dict.fromkeys(_body_types(operations)), problems.Problem]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
-    written = dict(zip(types, schemas, strict=True))
-    told = Schemas(_REF, {Picture: KIND})
+    body_schemas = dict(zip(types, schemas, strict=True))
+    response_schemas = Schemas(_REF, {Picture: KIND})
     paths: dict[str, dict[str, Any]] = {}
-    for each in operations:
-        for path, name, body, answers in _paths(each):
-            described = {status: answer and told.of(answer) for status, answer in answers.items()}
-            found = _operation(each, path, name, written.get(body), described)
-            paths.setdefault(path, {})[each.method.lower()] = found
+    for operation in operations:
+        for path, name, body, answers in _expand_paths(operation):
+            described = {status: answer and response_schemas.of(answer) for status, answer in answers.items()}
+            described_operation = _describe_operation(operation, path, name, body_schemas.get(body), described)
+            paths.setdefault(path, {})[operation.method.lower()] = described_operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "Sfumato", "version": __version__, "description": _ABOUT},
         "paths": paths,
         "components": {
-            "schemas": {**components, **told.components},
+            "schemas": {**components, **response_schemas.components},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
-def _types(operations: Sequence[RestOperation]) -> Iterator[Any]:
-    for each in operations:
-        yield from each.bodies.values()
-        if each.body is not None:
-            yield each.body
+def _body_types(operations: Sequence[RestOperation]) -> Iterator[Any]:
+    for operation in operations:
+        yield from operation.bodies.values()
+        if operation.body is not None:
+            yield operation.body
 
 
-def _paths(operation: RestOperation) -> Iterator[tuple[str, str, Any, Mapping[int, Any]]]:
-    """List the path of an operation, or one for each kind where what is sent and told depends on that."""
+def _expand_paths(operation: RestOperation) -> Iterator[tuple[str, str, Any, Mapping[int, Any]]]:
+    """Yield the path of an operation, or one path per kind if the body and response depend on it."""
     path = operation.path.replace(":number}", "}")
     if not operation.bodies:
         yield path, operation.name, operation.body, operation.told
@@ -81,33 +80,33 @@ def _paths(operation: RestOperation) -> Iterator[tuple[str, str, Any, Mapping[in
         yield path.replace("{kind}", kind), f"{operation.name}_{kind}", body, {200: operation.tells[kind]}
 
 
-def _operation(
+def _describe_operation(
     operation: RestOperation, path: str, name: str, body: Schema | None, answers: Mapping[int, Schema | None]
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    described: dict[str, Any] = {
         "operationId": name,
         "summary": operation.words,
-        "parameters": [_parameter(each) for each in _parameters(operation, path)],
-        "responses": {**_answers(operation, answers), **_refusals(operation)},
+        "parameters": [_describe_parameter(each) for each in _all_parameters(operation, path)],
+        "responses": {**_describe_answers(operation, answers), **_describe_refusals(operation)},
         "security": [{"token": []}] if operation.roles else [],
     }
     if operation.roles:
-        found["x-roles"] = list(operation.roles)
+        described["x-roles"] = list(operation.roles)
     if body is not None:
-        found["requestBody"] = {"required": True, "content": {JSON: {"schema": body}}}
-    return found
+        described["requestBody"] = {"required": True, "content": {JSON: {"schema": body}}}
+    return described
 
 
-def _parameters(operation: RestOperation, path: str) -> Iterator[Parameter]:
+def _all_parameters(operation: RestOperation, path: str) -> Iterator[Parameter]:
     for part in path.split("/"):
         if part.startswith("{"):
-            whole = f"{part[:-1]}:number}}" in operation.path
-            schema = _NUMBER if whole else {"type": "string", "minLength": 1}
-            yield Parameter(part[1:-1], "path", "As it is listed.", schema, required=True)
+            is_number = f"{part[:-1]}:number}}" in operation.path
+            schema = _NUMBER if is_number else {"type": "string", "minLength": 1}
+            yield Parameter(part[1:-1], "path", "As returned by the list operations.", schema, required=True)
     yield from operation.parameters
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
+def _describe_parameter(parameter: Parameter) -> dict[str, Any]:
     return {
         "name": parameter.name,
         "in": parameter.where,
@@ -117,15 +116,17 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _answers(operation: RestOperation, told: Mapping[int, Schema | None]) -> dict[str, Any]:
-    found: dict[str, Any] = {str(status): {"description": HTTPStatus(status).phrase} for status in told}
-    for status, schema in told.items():
+def _describe_answers(operation: RestOperation, schemas: Mapping[int, Schema | None]) -> dict[str, Any]:
+    responses: dict[str, Any] = {str(status): {"description": HTTPStatus(status).phrase} for status in schemas}
+    for status, schema in schemas.items():
         if schema is not None:
-            found[str(status)]["content"] = {form: {"schema": _FORMS.get(form, schema)} for form in operation.answers}
-    return found
+            responses[str(status)]["content"] = {
+                form: {"schema": _FORMS.get(form, schema)} for form in operation.answers
+            }
+    return responses
 
 
-def _refusals(operation: RestOperation) -> dict[str, Any]:
+def _describe_refusals(operation: RestOperation) -> dict[str, Any]:
     schema = {"schema": {"$ref": _REF.format(name="Problem")}}
     return {
         str(status): {"description": HTTPStatus(status).phrase, "content": {problems.MEDIA_TYPE: schema}}
@@ -134,13 +135,13 @@ def _refusals(operation: RestOperation) -> dict[str, Any]:
 
 
 async def describe(request: Request) -> Response:
-    """Describe every operation."""
+    """Return the OpenAPI document."""
     return description().to(request)
 
 
 @cache
 def description() -> StaticReply:
-    """Write the description of every operation, once."""
+    """Encode the OpenAPI document, once."""
     return static_reply(msgspec.json.encode(document(OPERATIONS)), JSON, REVALIDATED)
 
 
@@ -153,24 +154,24 @@ OPERATIONS = (
         "describe",
         "GET",
         "/v1/openapi.json",
-        "This description, which is compressed for whoever takes that.",
+        "This description; compressed if the client accepts gzip.",
         describe,
         roles=(),
-        parameters=(Parameter("If-None-Match", "header", "The mark of what is there already."),),
+        parameters=(Parameter("If-None-Match", "header", "The ETag of the cached version."),),
         told={200: Description, 304: None},
     ),
 )
 _OWN_STATUS = {"Content-Type": 415, "Accept": 406}
-"""By the header that is wrong, where HTTP has a status for that."""
+"""By the header at fault, the HTTP status made for it."""
 
 
 def routes() -> list[Route]:
-    """Give a route for every operation."""
-    return [Route(each.path, _answering(each), methods=[each.method], name=each.name) for each in OPERATIONS]
+    """Return a route for every operation."""
+    return [Route(each.path, _handle(each), methods=[each.method], name=each.name) for each in OPERATIONS]
 
 
-def _answering(operation: RestOperation) -> Handler:
-    async def answered(request: Request) -> Response:
+def _handle(operation: RestOperation) -> Handler:
+    async def handle(request: Request) -> Response:
         metrics: Metrics = request.app.state.metrics
         metrics.arrived(operation.name)
         request.state.operation = operation
@@ -178,10 +179,10 @@ def _answering(operation: RestOperation) -> Handler:
             return await operation.handler(request)
         except SfumatoError as refusal:
             status = _OWN_STATUS.get(refusal.place) if isinstance(refusal, InvalidRequest) else None
-            answer = problem(refusal, status)
-            metrics.refused(answer.status_code)
-            return answer
+            response = problem(refusal, status)
+            metrics.refused(response.status_code)
+            return response
         except Exception as error:
             return fault(error)
 
-    return answered
+    return handle

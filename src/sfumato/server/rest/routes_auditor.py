@@ -1,4 +1,4 @@
-"""These routes are for auditors, and for the owner: the whole ledger, whether it holds, and what to keep elsewhere."""
+"""Routes for auditors and owners: verify, export and anchor the ledger."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _FORMS = {"json": JSON, "csv": "text/csv", "arrow": "application/vnd.apache.arro
 
 async def verify(request: Request) -> Response:
     caller = await identified(request)
-    found = await in_thread(counter_of(request).verify, caller)
-    return json_response(LedgerCheck.of(found))
+    verification = await in_thread(counter_of(request).verify, caller)
+    return json_response(LedgerCheck.of(verification))
 
 
 async def export(request: Request) -> Response:
-    """Give every line."""
+    """Export every ledger line."""
     return await exported(request, await identified(request), request.query_params.get("form", "json"))
 
 
 async def exported(request: Request, caller: Caller, form: str) -> Response:
-    """Give every line in a form; it is written to a file of ours first, which is removed when it is sent."""
+    """Return every ledger line in this format, from a temporary file that is removed when it is sent."""
     folder = tempfile.TemporaryDirectory()
     path = Path(folder.name, "ledger")
     try:
@@ -58,13 +58,13 @@ async def anchor(request: Request) -> Response:
 
 
 _ROLES = (OWNER, AUDITOR)
-_FORM = Parameter("form", "query", "How it is written.", {"enum": list(_FORMS), "default": "json"})
+_FORM = Parameter("form", "query", "The file format.", {"enum": list(_FORMS), "default": "json"})
 OPERATIONS = (
     RestOperation(
         "verify",
         "GET",
         "/v1/ledger/verify",
-        "Whether every line is as it was written.",
+        "Verify every line of the ledger.",
         verify,
         _ROLES,
         told={200: LedgerCheck},
@@ -73,7 +73,7 @@ OPERATIONS = (
         "export",
         "GET",
         "/v1/ledger/export",
-        "Every line.",
+        "Export every line of the ledger.",
         export,
         _ROLES,
         parameters=(_FORM,),
@@ -84,7 +84,7 @@ OPERATIONS = (
         "anchor",
         "GET",
         "/v1/ledger/anchor",
-        "Head and totals, to be kept elsewhere.",
+        "The ledger's head and totals, to be kept elsewhere.",
         anchor,
         _ROLES,
         told={200: Anchor},

@@ -1,4 +1,4 @@
-"""These routes are for whoever runs the server. None of their numbers depends on rows or on how long reading takes."""
+"""Routes for operating the server. None of their numbers depends on rows or on the duration of queries."""
 
 from __future__ import annotations
 
@@ -16,37 +16,43 @@ from sfumato.version import __version__
 
 
 class Metrics:
-    """It counts calls when they arrive, and refusals when they are told, where no data decide them.
+    """Counters of calls and refusals.
 
-    How a release ended is not counted, nor how long anything took, nor how much is under way: those may depend on rows.
+    How a release ended, how long anything took and how much is in progress are not counted: these may depend on rows.
     """
 
     def __init__(self) -> None:
-        self._arrived: Tally[str] = Tally()
-        self._refused: Tally[int] = Tally()
+        self._calls: Tally[str] = Tally()
+        self._refusals: Tally[int] = Tally()
 
     def arrived(self, operation: str) -> None:
         """Count a call by the name of its operation."""
-        self._arrived[operation] += 1
+        self._calls[operation] += 1
 
     def refused(self, status: int) -> None:
-        """Count a refusal by its status, where that is decided by the call alone."""
+        """Count a refusal by its status, if the call alone decides it (4xx)."""
         if 400 <= status < 500:
-            self._refused[status] += 1
+            self._refusals[status] += 1
 
     def text(self) -> str:
-        """Write all numbers as Prometheus reads them; each process has its own."""
-        own = f'process="{os.getpid()}"'
+        """Return the counters of this process in Prometheus text format."""
+        process_label = f'process="{os.getpid()}"'
         lines = [
-            "# HELP sfumato_info The version that runs.",
+            "# HELP sfumato_info The running version.",
             "# TYPE sfumato_info gauge",
             f'sfumato_info{{version="{__version__}"}} 1',
-            "# HELP sfumato_calls_total Calls that arrived, by operation, of the process that answers.",
+            "# HELP sfumato_calls_total Calls received by this process, by operation.",
             "# TYPE sfumato_calls_total counter",
-            *(f'sfumato_calls_total{{operation="{name}",{own}}} {n}' for name, n in sorted(self._arrived.items())),
-            "# HELP sfumato_refusals_total Calls that were refused, by status, of the process that answers.",
+            *(
+                f'sfumato_calls_total{{operation="{name}",{process_label}}} {n}'
+                for name, n in sorted(self._calls.items())
+            ),
+            "# HELP sfumato_refusals_total Calls refused by this process, by status.",
             "# TYPE sfumato_refusals_total counter",
-            *(f'sfumato_refusals_total{{status="{code}",{own}}} {n}' for code, n in sorted(self._refused.items())),
+            *(
+                f'sfumato_refusals_total{{status="{code}",{process_label}}} {n}'
+                for code, n in sorted(self._refusals.items())
+            ),
         ]
         return "\n".join(lines) + "\n"
 
@@ -56,23 +62,32 @@ async def alive(request: Request) -> Response:  # noqa: ARG001
 
 
 async def ready(request: Request) -> Response:
-    """Say whether new work is taken."""
+    """Return 200 while new work is accepted."""
     if request.app.state.stopping:
         raise Draining
     return json_response(Health("ready"))
 
 
 async def metrics(request: Request) -> Response:
-    """Tell how much is asked, to owners alone: that others ask, and when, is nobody else's to know."""
+    """Return the counters, to owners alone: when others ask is nobody else's business."""
     await in_thread(counter_of(request).require_owner, await identified(request), "metrics")
-    found: Metrics = request.app.state.metrics
-    return PlainTextResponse(found.text())
+    counters: Metrics = request.app.state.metrics
+    return PlainTextResponse(counters.text())
 
 
 OPERATIONS = (
-    RestOperation("alive", "GET", "/healthz", "Whether the process lives.", alive, roles=(), told={200: Health}),
-    RestOperation("ready", "GET", "/readyz", "Whether new work is taken.", ready, roles=(), told={200: Health}),
+    RestOperation("alive", "GET", "/healthz", "Whether the process is alive.", alive, roles=(), told={200: Health}),
     RestOperation(
-        "metrics", "GET", "/metrics", "Calls and refusals.", metrics, (OWNER,), answers=("text/plain",), told={200: str}
+        "ready", "GET", "/readyz", "Whether the process accepts new work.", ready, roles=(), told={200: Health}
+    ),
+    RestOperation(
+        "metrics",
+        "GET",
+        "/metrics",
+        "Counters of calls and refusals.",
+        metrics,
+        (OWNER,),
+        answers=("text/plain",),
+        told={200: str},
     ),
 )

@@ -1,4 +1,4 @@
-"""These routes are for owners: who may come in, by which tokens, with what share; amendments and pauses."""
+"""Routes for owners: users, tokens, shares, amendments and pauses."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ async def list_users(request: Request) -> Response:
 
 async def add_user(request: Request) -> Response:
     caller = await identified(request)
-    given: NewUser = await sent(request, caller, NewUser)
-    return json_response(await in_thread(counter_of(request).add_user, caller, given.name, given.role), 201)
+    body: NewUser = await sent(request, caller, NewUser)
+    return json_response(await in_thread(counter_of(request).add_user, caller, body.name, body.role), 201)
 
 
 async def change_user(request: Request) -> Response:
     caller = await identified(request)
-    given: ChangedUser = await sent(request, caller, ChangedUser)
+    body: ChangedUser = await sent(request, caller, ChangedUser)
     name = request.path_params["user"]
-    return json_response(await in_thread(counter_of(request).disable_user, caller, name, disabled=given.disabled))
+    return json_response(await in_thread(counter_of(request).disable_user, caller, name, disabled=body.disabled))
 
 
 async def list_tokens(request: Request) -> Response:
@@ -59,12 +59,12 @@ async def list_tokens(request: Request) -> Response:
 
 
 async def new_token(request: Request) -> Response:
-    """Make a token: its text is in this answer, and nowhere else ever again."""
+    """Create a token; its secret text is in this response and never shown again."""
     caller = await identified(request)
-    given: NewToken = await sent(request, caller, NewToken)
-    lasts = None if given.days is None else timedelta(days=given.days)
-    new = counter_of(request).new_token
-    token, text = await in_thread(new, caller, given.user, label=given.label, expires=lasts, most=given.most)
+    body: NewToken = await sent(request, caller, NewToken)
+    lifetime = None if body.days is None else timedelta(days=body.days)
+    create = counter_of(request).new_token
+    token, text = await in_thread(create, caller, body.user, label=body.label, expires=lifetime, most=body.most)
     return json_response(MadeToken(token, text), 201)
 
 
@@ -80,57 +80,63 @@ async def show_shares(request: Request) -> Response:
 
 async def amend(request: Request) -> Response:
     caller = await identified(request)
-    given: Amendment = await sent(request, caller, Amendment)
-    line = await in_thread(counter_of(request).amend, caller, request.path_params["policy"], given.reason)
+    body: Amendment = await sent(request, caller, Amendment)
+    line = await in_thread(counter_of(request).amend, caller, request.path_params["policy"], body.reason)
     return json_response(LineSummary.of(line))
 
 
 async def pause(request: Request) -> Response:
     caller = await identified(request)
-    given: Pause = await sent(request, caller, Pause)
-    await in_thread(counter_of(request).pause, caller, request.path_params["policy"], paused=given.paused)
-    return json_response(PauseState(given.paused))
+    body: Pause = await sent(request, caller, Pause)
+    await in_thread(counter_of(request).pause, caller, request.path_params["policy"], paused=body.paused)
+    return json_response(PauseState(body.paused))
 
 
 async def list_acts(request: Request) -> Response:
     caller = await identified(request)
     with reading(request, caller):
-        after, most = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED, 1)
-    return json_response(Acts(await in_thread(counter_of(request).acts, caller, after, most)))
+        after, limit = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED, 1)
+    return json_response(Acts(await in_thread(counter_of(request).acts, caller, after, limit)))
 
 
 async def count_overruns(request: Request) -> Response:
-    """Count what was answered later than the clock allowed. PRIVATE: it depends on rows."""
+    """Count the answers that were later than the clock allows. PRIVATE: it depends on rows."""
     caller = await identified(request)
-    found = await in_thread(counter_of(request).overruns, caller, request.path_params["policy"])
-    return json_response(Overruns(found))
+    overruns = await in_thread(counter_of(request).overruns, caller, request.path_params["policy"])
+    return json_response(Overruns(overruns))
 
 
 _OWNER, _POLICY = (OWNER,), "/v1/policies/{policy}"
 OPERATIONS = (
-    RestOperation("list_users", "GET", "/v1/users", "Who may come in.", list_users, _OWNER, told={200: Users}),
-    RestOperation("add_user", "POST", "/v1/users", "Let someone in.", add_user, _OWNER, NewUser, told={201: User}),
+    RestOperation("list_users", "GET", "/v1/users", "List users.", list_users, _OWNER, told={200: Users}),
+    RestOperation("add_user", "POST", "/v1/users", "Add a user.", add_user, _OWNER, NewUser, told={201: User}),
     RestOperation(
         "change_user",
         "PUT",
         "/v1/users/{user}",
-        "Keep someone out.",
+        "Disable a user, or enable them again.",
         change_user,
         _OWNER,
         ChangedUser,
         told={200: User},
     ),
     RestOperation(
-        "list_tokens", "GET", "/v1/tokens", "Tokens, without texts.", list_tokens, _OWNER, told={200: Tokens}
+        "list_tokens",
+        "GET",
+        "/v1/tokens",
+        "List tokens, without their secret texts.",
+        list_tokens,
+        _OWNER,
+        told={200: Tokens},
     ),
     RestOperation(
-        "new_token", "POST", "/v1/tokens", "Make a token.", new_token, _OWNER, NewToken, told={201: MadeToken}
+        "new_token", "POST", "/v1/tokens", "Create a token.", new_token, _OWNER, NewToken, told={201: MadeToken}
     ),
     RestOperation(
         "revoke_token",
         "DELETE",
         "/v1/tokens/{token:number}",
-        "End a token.",
+        "Revoke a token.",
         revoke_token,
         _OWNER,
         told={200: Token},
@@ -139,7 +145,7 @@ OPERATIONS = (
         "show_shares",
         "GET",
         f"{_POLICY}/shares",
-        "Who may spend how much.",
+        "The share of every analyst.",
         show_shares,
         _OWNER,
         told={200: Shares},
@@ -148,7 +154,7 @@ OPERATIONS = (
         "amend",
         "POST",
         f"{_POLICY}/amend",
-        "Take the budget of the file.",
+        "Amend the account to the budget in the policy file.",
         amend,
         _OWNER,
         Amendment,
@@ -159,7 +165,7 @@ OPERATIONS = (
         "count_overruns",
         "GET",
         f"{_POLICY}/overruns",
-        "PRIVATE: answers that came later.",
+        "PRIVATE: the number of late answers.",
         count_overruns,
         _OWNER,
         told={200: Overruns},
@@ -168,7 +174,7 @@ OPERATIONS = (
         "list_acts",
         "GET",
         "/v1/acts",
-        "What owners did.",
+        "Recorded acts of owners.",
         list_acts,
         (OWNER, AUDITOR),
         parameters=CURSOR,
@@ -178,7 +184,7 @@ OPERATIONS = (
         "pause",
         "POST",
         f"{_POLICY}/pause",
-        "Answer nothing new, or again.",
+        "Pause new releases on a policy, or resume them.",
         pause,
         _OWNER,
         Pause,

@@ -1,4 +1,4 @@
-"""These routes are for whoever asks: what there is, what is left, what is free, what is bought and what was."""
+"""Routes for analysts and owners: policies, budgets, free calls, releases and history."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ from sfumato.server.requests.told_values import (
 )
 
 _LINE_FORMS = ("summaries", "lines")
-"""How lines of the ledger are given: what people want to know of each, or each whole, as the ledger has it."""
-_KEY = re.compile(r"[!-~]{1,200}")
+"""The forms of ledger lines: a readable summary of each, or each complete line."""
+_KEY_PATTERN = re.compile(r"[!-~]{1,200}")
 
 
 async def list_policies(request: Request) -> Response:
@@ -76,134 +76,137 @@ async def show_tables(request: Request) -> Response:
 
 
 async def tell(request: Request) -> Response:
-    """Tell what is free of a proposal."""
-    return await in_thread(_told, request, await request.body())
+    """Answer a free call about a proposal."""
+    return await in_thread(_free_call, request, await request.body())
 
 
-def _told(request: Request, sent: bytes) -> Response:
+def _free_call(request: Request, body: bytes) -> Response:
     caller = identify(request)
     policy, kind = request.path_params["policy"], request.path_params["kind"]
     if kind not in proposals.KINDS:
         raise NotThere("this kind of proposal")
     with reading(request, caller):
         require_json(request)
-        act, spec, price = proposals.read_asked(kind, sent)
+        act, spec, price = proposals.read_asked(kind, body)
     return json_response(FreeReply(act, counter_of(request).free(caller, policy, kind, act, spec, price)))
 
 
 async def release(request: Request) -> Response:
-    """Buy an answer, by the only call that spends: once for a key, however often it is sent."""
-    flight = await in_thread(_started, request, await request.body())
+    """Buy an answer, in the only call that spends: once per Idempotency-Key."""
+    flight = await in_thread(_start_release, request, await request.body())
     policy, phase = request.path_params["policy"], flight.phase
     if _prefers_async(request) and phase is not Phase.DONE:
-        place = {
-            "Location": f"{_place(policy)}?key={quote(flight.request.id, safe='')}",
+        headers = {
+            "Location": f"{_releases_path(policy)}?key={quote(flight.request.id, safe='')}",
             "Preference-Applied": "respond-async",
         }
-        return json_response(PendingRelease(phase), 202, {**place, "Retry-After": "1"})
-    found = await counter_of(request).wait(flight)
-    place = {"Location": f"{_place(policy)}/{found.line}"} if found.line else {}
-    return json_response(Bought(found.line, found.free, found.answer), headers=place)
+        return json_response(PendingRelease(phase), 202, {**headers, "Retry-After": "1"})
+    result = await counter_of(request).wait(flight)
+    headers = {"Location": f"{_releases_path(policy)}/{result.line}"} if result.line else {}
+    return json_response(Bought(result.line, result.free, result.answer), headers=headers)
 
 
-def _started(request: Request, sent: bytes) -> Flight:
+def _start_release(request: Request, body: bytes) -> Flight:
     caller = identify(request)
     with reading(request, caller):
-        key = _key(request.headers.getlist("Idempotency-Key"))
+        key = _parse_key(request.headers.getlist("Idempotency-Key"))
         require_json(request)
-        kind, spec, price = proposals.read_bought(sent)
+        kind, spec, price = proposals.read_bought(body)
     return counter_of(request).start(caller, request.path_params["policy"], kind, spec, price, key)
 
 
 async def show_progress(request: Request) -> Response:
-    """Tell how far a release is that was sent under a key."""
-    caller, key = await identified(request), _key(request.query_params.getlist("key"), "the query, key")
+    """Return the phase of the release sent under a key."""
+    caller, key = await identified(request), _parse_key(request.query_params.getlist("key"), "the query, key")
     policy = request.path_params["policy"]
-    found = await in_thread(counter_of(request).progress, caller, policy, key)
-    if found.phase is not Phase.DONE:
-        return json_response(PendingRelease(found.phase), headers={"Retry-After": "1"})
-    if not found.line:  # what was not bought has no place of its own
+    progress = await in_thread(counter_of(request).progress, caller, policy, key)
+    if progress.phase is not Phase.DONE:
+        return json_response(PendingRelease(progress.phase), headers={"Retry-After": "1"})
+    if not progress.line:  # nothing was bought, so there is no ledger line
         answer = await in_thread(counter_of(request).answered, caller, policy, key)
-        return json_response(Unlisted(found.phase, 0, answer.answer))
-    place = {"Location": f"{_place(policy)}/{found.line}"}
-    return json_response(Ended(found.phase, found.line), headers=place)
+        return json_response(Unlisted(progress.phase, 0, answer.answer))
+    headers = {"Location": f"{_releases_path(policy)}/{progress.line}"}
+    return json_response(Ended(progress.phase, progress.line), headers=headers)
 
 
 async def show_release(request: Request) -> Response:
-    """Show a line that was bought, in the form that is wanted."""
-    return await in_thread(_shown, request)
+    """Return the answer on a ledger line, in the requested encoding."""
+    return await in_thread(_show_release, request)
 
 
-def _shown(request: Request) -> Response:
+def _show_release(request: Request) -> Response:
     caller = identify(request)
     policy, line = request.path_params["policy"], request.path_params["line"]
     form = answer_forms.wanted(request.query_params.get("form"), request.headers.getlist("Accept"))
-    found = counter_of(request).released(caller, policy, line)
-    return answer_forms.shown(found.answer, form, f"{policy}-{line}")
+    result = counter_of(request).released(caller, policy, line)
+    return answer_forms.shown(result.answer, form, f"{policy}-{line}")
 
 
 async def show_history(request: Request) -> Response:
     caller = await identified(request)
-    after, most = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED, 1)
-    page = await in_thread(counter_of(request).history, caller, request.path_params["policy"], after, most)
+    after, limit = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED, 1)
+    page = await in_thread(counter_of(request).history, caller, request.path_params["policy"], after, limit)
     if _history_form(request) == "lines":
         return json_response(HistoryLines(page.lines, page.next))
     return json_response(HistoryLines(tuple(LineSummary.of(each, page.buyer(each)) for each in page.lines), page.next))
 
 
 def _history_form(request: Request) -> str:
-    given = request.query_params.get("form", _LINE_FORMS[0])
-    if given not in _LINE_FORMS:
-        listed = " or ".join(_LINE_FORMS)
-        raise InvalidRequest(f"lines are given as {listed}", place="the query, form", fix=f"write form={listed}")
-    return given
+    form = request.query_params.get("form", _LINE_FORMS[0])
+    if form not in _LINE_FORMS:
+        choices = " or ".join(_LINE_FORMS)
+        raise InvalidRequest(f"form must be {choices}", place="the query, form", fix=f"write form={choices}")
+    return form
 
 
-def _place(policy: str) -> str:
+def _releases_path(policy: str) -> str:
     return f"/v1/policies/{quote(policy, safe='')}/releases"
 
 
 def _prefers_async(request: Request) -> bool:
-    said = (
+    preferences = (
         each.partition(";")[0].strip().lower()
         for header in request.headers.getlist("Prefer")
         for each in header.split(",")
     )
-    return "respond-async" in said
+    return "respond-async" in preferences
 
 
-def _key(found: Sequence[str], place: str = "Idempotency-Key") -> str:
-    """Read the key under which a release is made once."""
-    if len(found) != 1 or not _KEY.fullmatch(found[0]):
+def _parse_key(values: Sequence[str], place: str = "Idempotency-Key") -> str:
+    """Return the one Idempotency-Key among these header or query values."""
+    if len(values) != 1 or not _KEY_PATTERN.fullmatch(values[0]):
         raise InvalidRequest(
-            "a release has one Idempotency-Key, of 1 to 200 visible ASCII characters",
+            "a release needs one Idempotency-Key of 1 to 200 visible ASCII characters",
             place=place,
-            fix="make a new one for each release, such as a UUID, and send the same one when you send it again",
+            fix="use a new one for each release, such as a UUID, and the same one when you retry",
         )
-    return found[0]
+    return values[0]
 
 
-_PREFER = Parameter("Prefer", "header", "respond-async: answer 202 at once, with a place to poll.")
+_PREFER_HEADER = Parameter("Prefer", "header", "respond-async: answer 202 at once, with an address to poll.")
 _VISIBLE = {"type": "string", "pattern": "^[!-~]{1,200}$"}
-_ONCE = "Names this release for ever: it is made and charged once, however often it is sent."
-_IDEMPOTENCY = Parameter("Idempotency-Key", "header", _ONCE, _VISIBLE, required=True)
+_KEY_WORDS = "Identifies this release: it is made and charged once, however often it is sent."
+_IDEMPOTENCY = Parameter("Idempotency-Key", "header", _KEY_WORDS, _VISIBLE, required=True)
 _SENT_KEY = Parameter("key", "query", "The Idempotency-Key under which it was sent.", _VISIBLE, required=True)
-_FORM = Parameter("form", "query", "Instead of Accept.", {"enum": list(answer_forms.NAMES)})
-_LINE_FORM = Parameter("form", "query", "What is told of each line.", {"enum": list(_LINE_FORMS)})
+_FORM = Parameter("form", "query", "The encoding of the answer, instead of Accept.", {"enum": list(answer_forms.NAMES)})
+_LINE_FORM = Parameter("form", "query", "A summary of each line, or the complete line.", {"enum": list(_LINE_FORMS)})
 _ASKING = (OWNER, ANALYST)
 _POLICY = "/v1/policies/{policy}"
 OPERATIONS = (
+    RestOperation("list_policies", "GET", "/v1/policies", "List policies.", list_policies, told={200: PolicyNames}),
     RestOperation(
-        "list_policies", "GET", "/v1/policies", "What may be asked about.", list_policies, told={200: PolicyNames}
-    ),
-    RestOperation(
-        "show_policy", "GET", _POLICY, "Tables and columns as they are declared.", show_policy, told={200: PublicFace}
+        "show_policy",
+        "GET",
+        _POLICY,
+        "The policy: tables and columns as declared.",
+        show_policy,
+        told={200: PublicFace},
     ),
     RestOperation(
         "show_budget",
         "GET",
         f"{_POLICY}/budget",
-        "What is left.",
+        "The remaining budget.",
         show_budget,
         told={200: Standing | PeriodStandings},
     ),
@@ -211,7 +214,7 @@ OPERATIONS = (
         "show_account",
         "GET",
         f"{_POLICY}/account",
-        "The budget, as it is counted.",
+        "The budget as the ledger counts it.",
         show_account,
         told={200: CountedBudget},
     ),
@@ -219,7 +222,7 @@ OPERATIONS = (
         "show_tables",
         "GET",
         f"{_POLICY}/tables",
-        "What there is to ask, with questions to copy.",
+        "The tables, with suggested questions.",
         show_tables,
         told={200: Tables},
     ),
@@ -227,7 +230,7 @@ OPERATIONS = (
         "tell",
         "POST",
         f"{_POLICY}/proposals/{{kind}}",
-        "Explain, forecast, price or rehearse: free, and no row is read.",
+        "Explain, forecast, price or preview: free, and reads no row.",
         tell,
         _ASKING,
         bodies={name: each.asked for name, each in proposals.KINDS.items()},
@@ -242,7 +245,7 @@ OPERATIONS = (
         release,
         _ASKING,
         body=proposals.BOUGHT,
-        parameters=(_IDEMPOTENCY, _PREFER),
+        parameters=(_IDEMPOTENCY, _PREFER_HEADER),
         told={200: told_values.of(Bought, proposals.RELEASED), 202: PendingRelease},
         refused=(402, 409, 422),
     ),
@@ -250,7 +253,7 @@ OPERATIONS = (
         "show_progress",
         "GET",
         f"{_POLICY}/releases",
-        "How far a release is: queued, charged or done.",
+        "The phase of a release: queued, charged or done.",
         show_progress,
         parameters=(_SENT_KEY,),
         told={200: PendingRelease | Ended | told_values.of(Unlisted, proposals.RELEASED)},
@@ -260,7 +263,7 @@ OPERATIONS = (
         "show_release",
         "GET",
         f"{_POLICY}/releases/{{line:number}}",
-        "An answer that was bought, free, as often as wanted.",
+        "An answer that was bought before, free.",
         show_release,
         parameters=(_FORM,),
         answers=tuple(each.media_type for each in answer_forms.FORMS),
@@ -271,7 +274,7 @@ OPERATIONS = (
         "show_history",
         "GET",
         f"{_POLICY}/history",
-        "Lines of the ledger, oldest first.",
+        "Ledger lines, oldest first.",
         show_history,
         parameters=(*CURSOR, _LINE_FORM),
         told={200: HistoryLines},

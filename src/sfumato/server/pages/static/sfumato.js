@@ -1,103 +1,103 @@
-// Pages work without this. It asks for the forecast while somebody types, and underlines what is refused.
-// It makes no HTML from text: what the server sends is parsed by the browser itself, which runs nothing of it.
+// Pages work without this script. It requests the forecast while the user types, and underlines what is refused.
+// It builds no HTML from strings: the browser parses the server's documents without running their scripts.
 
 const form = document.getElementById("ask");
-const LATE = 350, LATER = 700; // milliseconds after the last key
+const FORECAST_DELAY = 350, PREVIEW_DELAY = 700; // milliseconds after the last key press
 
-function sent(address, signal) {
-  return new Promise((told, failed) => {
+function postForm(address, signal) {
+  return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open("POST", address);
     request.responseType = "document";
     request.setRequestHeader("Content-Type", "application/x-www-form-urlencoded");
-    request.onload = () => told({ status: request.status, page: request.response, wait: request.getResponseHeader("Retry-After") });
-    request.onerror = failed;
+    request.onload = () => resolve({ status: request.status, page: request.response, wait: request.getResponseHeader("Retry-After") });
+    request.onerror = reject;
     signal.addEventListener("abort", () => request.abort());
     request.send(new URLSearchParams(new FormData(form)).toString());
   });
 }
 
-function put(page, id) {
-  const found = page && page.getElementById(id);
-  const before = document.getElementById(id);
-  if (!found || !before) return null;
-  const made = document.importNode(found, true);
-  if (id === "forecast") { // the region that is read aloud stays, what it says changes
-    before.replaceChildren(...made.childNodes);
+function replacePart(page, id) {
+  const received = page && page.getElementById(id);
+  const current = document.getElementById(id);
+  if (!received || !current) return null;
+  const replacement = document.importNode(received, true);
+  if (id === "forecast") { // keep the live region, so that screen readers announce its new content
+    current.replaceChildren(...replacement.childNodes);
     for (const name of ["data-start", "data-letters"]) {
-      if (made.hasAttribute(name)) before.setAttribute(name, made.getAttribute(name));
-      else before.removeAttribute(name);
+      if (replacement.hasAttribute(name)) current.setAttribute(name, replacement.getAttribute(name));
+      else current.removeAttribute(name);
     }
-    return before;
+    return current;
   }
-  const open = new Map([...before.querySelectorAll("details")].map((each) => [each.firstElementChild.textContent, each.open]));
-  for (const each of made.querySelectorAll("details")) {
-    const known = open.get(each.firstElementChild.textContent);
-    if (known !== undefined) each.open = known;
+  const openByTitle = new Map([...current.querySelectorAll("details")].map((details) => [details.firstElementChild.textContent, details.open]));
+  for (const details of replacement.querySelectorAll("details")) {
+    const wasOpen = openByTitle.get(details.firstElementChild.textContent);
+    if (wasOpen !== undefined) details.open = wasOpen;
   }
-  before.replaceWith(made);
-  return made;
+  current.replaceWith(replacement);
+  return replacement;
 }
 
-function live() {
-  const text = document.getElementById("sql"), under = document.getElementById("under");
+function enableLiveForecast() {
+  const text = document.getElementById("sql"), underlay = document.getElementById("under");
   const state = document.getElementById("state");
-  let due = 0, running = new AbortController();
+  let timer = 0, running = new AbortController();
 
   function underline(start, letters) {
     const value = text.value, mark = document.createElement("mark");
-    if (start < 0) { under.textContent = ""; return; }
+    if (start < 0) { underlay.textContent = ""; return; }
     mark.textContent = value.slice(start, start + letters);
-    under.replaceChildren(value.slice(0, start), mark, value.slice(start + letters) + "\n");
-    under.scrollTop = text.scrollTop;
+    underlay.replaceChildren(value.slice(0, start), mark, value.slice(start + letters) + "\n");
+    underlay.scrollTop = text.scrollTop;
   }
 
-  function stale() {
+  function markStale() {
     underline(-1);
     const forecast = document.getElementById("forecast");
     forecast.classList.add("stale");
-    for (const each of forecast.querySelectorAll("button")) each.disabled = true;
+    for (const button of forecast.querySelectorAll("button")) button.disabled = true;
   }
 
-  async function ask() {
+  async function requestForecast() {
     running.abort();
     running = new AbortController();
     const signal = running.signal;
     try {
-      const { status, page, wait } = await sent(form.dataset.forecast, signal);
+      const { status, page, wait } = await postForm(form.dataset.forecast, signal);
       if (signal.aborted) return;
-      if (status === 429) { due = setTimeout(ask, 1000 * (Number(wait) || 1)); return; }
-      const forecast = put(page, "forecast");
-      if (!forecast) { state.textContent = "The forecast is not to be had: send the form to see why."; return; }
+      if (status === 429) { timer = setTimeout(requestForecast, 1000 * (Number(wait) || 1)); return; }
+      const forecast = replacePart(page, "forecast");
+      if (!forecast) { state.textContent = "The forecast is not available: press Forecast to see why."; return; }
       forecast.classList.remove("stale");
       state.textContent = "";
       const start = Number(forecast.dataset.start ?? -1);
       text.toggleAttribute("aria-invalid", false);
       if (forecast.querySelector(".refused")) text.setAttribute("aria-invalid", "true");
       underline(start, Number(forecast.dataset.letters || 0));
-      if (!text.value.trim()) { put(page, "preview"); return; }
-      due = setTimeout(async () => {
+      if (!text.value.trim()) { replacePart(page, "preview"); return; }
+      timer = setTimeout(async () => {
         try {
-          const more = await sent(form.dataset.preview, signal);
-          if (!signal.aborted && more.status === 200) put(more.page, "preview");
-        } catch { /* it is there again with the next key */ }
-      }, LATER);
+          const preview = await postForm(form.dataset.preview, signal);
+          if (!signal.aborted && preview.status === 200) replacePart(preview.page, "preview");
+        } catch { /* requested again with the next key press */ }
+      }, PREVIEW_DELAY);
     } catch {
       state.textContent = "The server does not answer.";
     }
   }
 
-  function soon() {
-    clearTimeout(due);
+  function scheduleForecast() {
+    clearTimeout(timer);
     running.abort();
-    stale();
-    due = setTimeout(ask, LATE);
+    markStale();
+    timer = setTimeout(requestForecast, FORECAST_DELAY);
   }
 
-  for (const each of form.querySelectorAll("#sql, [name=epsilon], [name=within], [name=delta], [name=confidence]")) {
-    each.addEventListener("input", soon);
+  for (const input of form.querySelectorAll("#sql, [name=epsilon], [name=within], [name=delta], [name=confidence]")) {
+    input.addEventListener("input", scheduleForecast);
   }
-  text.addEventListener("scroll", () => { under.scrollTop = text.scrollTop; });
+  text.addEventListener("scroll", () => { underlay.scrollTop = text.scrollTop; });
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); document.getElementById("forecast-button").click(); }
   });
@@ -107,20 +107,20 @@ function live() {
     button.type = "button";
     button.className = "insert";
     button.append(...name.cloneNode(true).childNodes);
-    button.title = "Write it into the question";
+    button.title = "Insert into the question";
     const plain = /^[A-Za-z_][A-Za-z0-9_]*$/.test(name.textContent);
     button.addEventListener("click", () => {
       text.focus();
       text.setRangeText(plain ? name.textContent : `"${name.textContent.replaceAll('"', '""')}"`, text.selectionStart, text.selectionEnd, "end");
-      soon();
+      scheduleForecast();
     });
     name.replaceWith(button);
   }
 }
 
-if (form) live();
+if (form) enableLiveForecast();
 
-// What spends is sent once by this page; sent twice, the server takes it once, too.
+// A form that spends is submitted once; if it is sent twice, the server charges it once as well.
 document.addEventListener("submit", (event) => {
   if (!event.target.matches(".spend")) return;
   const button = event.target.querySelector("button");
