@@ -166,7 +166,8 @@ class GuessingMatch:
         perfect_epsilon = least_proven(self.rounds, self.rounds, _ERROR_PROBABILITY)
         if not perfect_epsilon:
             return "So few rounds prove nothing, even if all guesses are right: play more rounds."
-        return f"{self.rounds} right of {self.rounds} would prove ε ≥ {_format_down(perfect_epsilon)}; these answers set no limit."
+        proof = f"{self.rounds} right of {self.rounds} would prove ε ≥ {_format_down(perfect_epsilon)}"
+        return f"{proof}; these answers set no limit."
 
 
 def _format_down(epsilon: float) -> str:

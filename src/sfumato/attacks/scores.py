@@ -92,8 +92,10 @@ class Scores:
         A release that keeps ``theory`` has a positive excess with probability at most ``miss``.
         """
         hit_margin, alarm_margin = (_dkw_margin(side.size, miss / 2) for side in (self.true, self.false))
-        limits = (power_ceiling(theory, min(1.0, point.alarms + alarm_margin)) for point in self.points)
-        return max(point.hits - hit_margin - limit for point, limit in zip(self.points, limits, strict=True))
+        return max(
+            point.hits - hit_margin - power_ceiling(theory, min(1.0, point.alarms + alarm_margin))
+            for point in self.points
+        )
 
     def epsilon(self, miss: float, delta: float = 0.0) -> float:
         """Return a lower bound on the ε of the scored release, except with probability ``miss``."""
