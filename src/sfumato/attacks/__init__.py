@@ -11,7 +11,7 @@ linkage            re-identification by columns that two tables share
 membership         membership inference from counts and a person's own values
 tracing_rows       membership and attribute inference from published rows
 attribute          attribute inference from counts, with the person in the table and without
-policy_attacks     attacks that spend a policy's whole budget on one synthetic target
+policy_attacks     attacks that spend a policy's whole budget on one simulated target
 policy_pages       the report page of attacks on a policy
 scores             test scores in two worlds, and their ROC curves under the trade-off function
 game               a game: guess one person's secret from counts that you choose

@@ -51,7 +51,7 @@ class Answerer(Protocol):
 
     @property
     def promise(self) -> Guarantee | None:
-        """Return the guarantee of all answers together under replacement of one person's value; None if there is none."""
+        """Return the joint guarantee of all answers under replacement of one person's value; None if there is none."""
 
     def sums(self, groups: Groups) -> Sums:
         """Answer one question per row: the sum of the values of the row's members."""
@@ -273,7 +273,7 @@ def private_answers(
 
 @contextmanager
 def thrown_away(columns: Mapping[str, Any], declared: Mapping[str, Any], budget: Budget) -> Iterator[Curator]:
-    """Open a real curator over a table of synthetic people, one row each, with a temporary account."""
+    """Open a real curator over a table of simulated people, one row each, with a temporary account."""
     from pyarrow import table as arrow_table
 
     from sfumato.curator import Curator
@@ -327,7 +327,7 @@ def random_groups(questions: int, people: int) -> Groups:
 
 
 def totals(groups: Groups, values: Values) -> Sums:
-    """Return the true sum of every group, exact in floats below 2⁵³; computed by blocks to avoid a copy of all groups."""
+    """Return the true sum of every group, exact in floats below 2⁵³; by blocks, to avoid a copy of all groups."""
     numbers = values.astype(np.float64)
     blocks = [
         groups[start : start + _BLOCK_SIZE].astype(np.float64) @ numbers for start in range(0, len(groups), _BLOCK_SIZE)

@@ -77,9 +77,9 @@ def attribute(
 def _findings_of(kind: str, learnt: Learnt, promise: Guarantee | None) -> tuple[Finding, Finding]:
     """Return the findings without and with the person.
 
-    Neither proves an ε by itself, since smokers are likelier to have cancer. The ceiling with the person follows from an
-    upper confidence limit of the share without them, with error probability 5·10⁻⁷; exceeding it by chance has the same
-    probability (``Finding.holds``).
+    Neither proves an ε by itself, since smokers are likelier to have cancer. The ceiling with the person follows from
+    an upper confidence limit of the share without them, with error probability 5·10⁻⁷; exceeding it by chance has the
+    same probability (``Finding.holds``).
     """
     ceiling = None
     if promise is not None:
@@ -91,7 +91,7 @@ def _findings_of(kind: str, learnt: Learnt, promise: Guarantee | None) -> tuple[
 
 
 def privately(counts: Counts, epsilon: Number, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Floats:
-    """Release the counts by a curator at this price: a row per person, and one question grouped by run and attributes."""
+    """Release the counts by a curator at this price: a row per person, one question grouped by run and attributes."""
     coordinates = np.repeat(np.indices(counts.shape).reshape(4, -1), counts.ravel(), axis=1)
     names = ("run", "smokes", "look", "cancer")
     columns = {
@@ -128,7 +128,7 @@ class AttributeTables:
 
 
 def draw_tables(study: Study, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> AttributeTables:
-    """Draw the tables of all runs with a target each; under replace neighbours somebody else takes the target's place."""
+    """Draw all tables with a target each; under replace neighbours somebody else takes the target's place."""
     run_count = whole(runs, "runs", at_least=1)
     people = _draw_people(study, run_count * study.people)
     run = np.repeat(np.arange(run_count), study.people)

@@ -38,7 +38,7 @@ def average(answerer: Answerer, target: int, times: int) -> Sums:
 
 
 def averaging(times: int = 100, towns: int = 400, epsilon: Number = 1) -> Findings:
-    """Guess one person's bit in each of many synthetic towns by repetition, with and without an account.
+    """Guess one person's bit in each of many simulated towns by repetition, with and without an account.
 
     Without one, each answer is ε-DP and nothing is accounted for. A real curator with a temporary account of ε answers
     the same question at its whole budget, and then again from the store; another one sells a fresh draw each time at a

@@ -37,7 +37,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Census:
-    """Synthetic people: the block of each, and their sex, age and ancestry."""
+    """Simulated people: the block of each, and their sex, age and ancestry."""
 
     blocks: int
     block: Places
@@ -56,7 +56,7 @@ class Census:
 
 
 def invented_census(blocks: int, people: int) -> Census:
-    """Draw blocks of synthetic people with independent uniform attributes."""
+    """Draw blocks of simulated people with independent uniform attributes."""
     block_count, block_size = whole(blocks, "blocks", at_least=1), whole(people, "people", at_least=1)
     cells = np.column_stack([bits.all_below(values, block_count * block_size) for values in SHAPE])
     return Census(block_count, np.repeat(np.arange(block_count), block_size), cells)
@@ -101,7 +101,7 @@ def census(
     *,
     neighbours: Neighbours | str = Neighbours.REPLACE,
 ) -> Findings:
-    """Guess the ancestry of synthetic people from small tables of their blocks, published in several ways.
+    """Guess the ancestry of simulated people from small tables of their blocks, published in several ways.
 
     The private tables are released by a real curator for ε in all, a third for each.
     """

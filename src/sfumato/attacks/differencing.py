@@ -162,7 +162,7 @@ def difference(answerer: Answerer, target: int, pairs: int = 1) -> Sums:
 def differencing(
     people: int = 50, towns: int = 400, pairs: int = 100, epsilon: Number = 1, *, bought_pairs: int = 20
 ) -> Findings:
-    """Guess one person's bit in each of many synthetic towns by differencing, on every kind of answers.
+    """Guess one person's bit in each of many simulated towns by differencing, on every kind of answers.
 
     A real curator with a temporary account answers for all towns at once, with ε for all its answers together: for one
     pair, for ``bought_pairs``, for spread groups, and for a table.

@@ -5,7 +5,7 @@ questions, plotted as lines.
 
 Many runs of an attack are released together: one table holds the people of all runs, and one question groups by run.
 Nobody is in two runs, so each run is released at the whole price (parallel composition, McSherry 2009), over the full
-path from SQL to noise, with a temporary ledger. Only synthetic people are read.
+path from SQL to noise, with a temporary ledger. Only simulated people are read.
 """
 
 from __future__ import annotations
@@ -389,7 +389,7 @@ def invented(
     delta: Number = 0,
     neighbours: Neighbours = Neighbours.ADD_REMOVE,
 ) -> Policy:
-    """Return a policy over one table of synthetic people, a row each, with this budget."""
+    """Return a policy over one table of simulated people, a row each, with this budget."""
     import pyarrow
 
     rows = pyarrow.table({name: values for name, (values, _) in columns.items()})

@@ -53,7 +53,7 @@ class Person:
 
 @lru_cache(maxsize=1)
 def linkage_people() -> tuple[Person, ...]:
-    """Read the bundled people, all of them synthetic (see LINKAGE.md beside this file)."""
+    """Read the bundled people, all of them fictitious (see LINKAGE.md beside this file)."""
     with (Path(__file__).parent / "linkage_people.csv").open(newline="", encoding="utf-8") as file:
         return tuple(Person(**{**row, "age": int(row["age"])}) for row in csv.DictReader(file))  # type: ignore[arg-type]
 

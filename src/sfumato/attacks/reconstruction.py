@@ -81,7 +81,7 @@ def reconstruction(
     *,
     towns: int = 1,
 ) -> Findings:
-    """Guess the bits of synthetic people from random groups, on every kind of answers, in each of some towns.
+    """Guess the bits of simulated people from random groups, on every kind of answers, in each of some towns.
 
     Private answers come from a real curator up to 400 questions; beyond that the same noise is drawn without one.
     """
@@ -99,7 +99,10 @@ def reconstruction(
                 NoisyAnswers(secret, epsilon, question_count, towns=has_towns), secret, question_count, method
             )
         )
-    words = f"{question_count:,} random groups of {people_count:,} people are asked for, and {Method.of(method).value} finds each one's bit."
+    words = (
+        f"{question_count:,} random groups of {people_count:,} people are asked for, and {Method.of(method).value} "
+        "finds each one's bit."
+    )
     return Findings(NAME, tuple(results), (words,))
 
 
@@ -152,7 +155,7 @@ def _guess_bits(groups: Groups, answers: Sums, method: Method) -> Values:
 
 
 def _success_share(people: int, questions: int, scale: Fraction, method: Method) -> float:
-    """Return the share of bits recovered from one synthetic table with noisy sums."""
+    """Return the share of bits recovered from one simulated table with noisy sums."""
     secret = invented_bits(people)
     guesses = reconstruct(NoisyAnswers(secret, questions / scale, questions), questions, method)
     return float((guesses == secret).mean())

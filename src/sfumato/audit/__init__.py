@@ -4,7 +4,7 @@ sampling otherwise.
 exact_laws        exact output distributions of small mechanisms, and their divergences against the claim
 lower_bounds      lower bounds on ε from samples, at a stated confidence
 canaries          one-run audits with canaries, and the lower bound that correct guesses prove
-invented_tables   neighbouring synthetic tables for a policy, with one unit that tests its limits
+invented_tables   neighbouring generated tables for a policy, with one unit that tests its limits
 asked_questions   one query, run end to end under a policy on two neighbouring tables
 whole_policies    a whole policy: visible output, exact sensitivities, noise, releases and injected faults
 museum            broken mechanisms from papers and bug reports, each beside a correct twin that passes

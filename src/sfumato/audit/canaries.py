@@ -19,7 +19,7 @@ lower bound. Several numbers of guesses may be tried, each with its share of β.
 The theorem assumes nothing about the rows, the canaries or the adversary: poor guesses only weaken the bound. It needs
 independent fair coins and a single run: the release is made exactly once.
 
-Canaries are synthetic units, each placed among the synthetic rows of a policy's table by a fair coin. The policy's own
+Canaries are generated units, each placed among the generated rows of a policy's table by a fair coin. The policy's own
 sources are not read and its account is not charged: rows are generated from the schema alone, and the release runs in
 a curator of the same policy over them, on a temporary ledger. Under add-remove a canary is present or absent; under
 replace another unit takes its place, so the number of units is fixed.
@@ -319,7 +319,7 @@ _NULL_KEY = object()
 
 @dataclass(frozen=True)
 class Planted:
-    """A policy over synthetic rows, with canaries of one row and one unit each."""
+    """A policy over generated rows, with canaries of one row and one unit each."""
 
     policy: Policy
     table: str
@@ -336,7 +336,7 @@ class Planted:
         return int(self.canaries.num_rows)
 
     def holding(self, present: Present) -> Policy:
-        """Return the policy over the synthetic rows and the canaries that are present."""
+        """Return the policy over the generated rows and the canaries that are present."""
         import pyarrow
 
         parts = [self.rows, self.canaries.filter(pyarrow.array(present))]
@@ -405,7 +405,7 @@ class Planted:
 def plant(
     policy: Policy, table: str, canaries: int = 200, *, rows: int = 200, columns: Sequence[str] | None = None
 ) -> Planted:
-    """Generate synthetic rows for a policy's table and canaries to place among them; no source is read."""
+    """Generate rows for a policy's table and canaries to place among them; no source is read."""
     schema = policy.tables.get(table) if isinstance(table, str) else None
     if schema is None or schema.public:
         raise InvalidParameter("table", table, "the name of a private table of the policy")

@@ -1,4 +1,4 @@
-"""Neighbouring synthetic tables for a policy, with one adversarial unit that tests its limits.
+"""Neighbouring generated tables for a policy, with one adversarial unit that tests its limits.
 
 No source of the owner is read: types, ranges, choices, ids, join paths and limits come from the policy, and everything
 else is generated. A few ordinary units are in every table. One further unit has as many rows or groups as a limit
@@ -186,7 +186,7 @@ Rows = list[tuple[Row, int]]
 
 @dataclass(frozen=True)
 class InventedPopulation:
-    """All private tables of a policy, filled with synthetic units."""
+    """All private tables of a policy, filled with generated units."""
 
     name: str
     """A description of the extra unit; empty if there are only the ordinary units."""

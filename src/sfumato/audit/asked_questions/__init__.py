@@ -1,4 +1,4 @@
-"""End-to-end audits of queries under a policy, on neighbouring synthetic tables.
+"""End-to-end audits of queries under a policy, on neighbouring generated tables.
 
 asked_worlds         repeated releases of one query in two worlds, one process for each world
 replayed_totals      exact totals of neighbours, compared with the claimed sensitivity

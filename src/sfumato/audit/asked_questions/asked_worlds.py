@@ -1,11 +1,11 @@
-"""Sample a proposal end to end on two neighbouring synthetic tables of its policy.
+"""Sample a proposal end to end on two neighbouring generated tables of its policy.
 
 The proposal may be anything a curator sells: a query, a workload, a session, marginals; but not a synthetic table,
 which ``audit.plant`` and ``audit.one_run`` audit better. It is proposed again to curators of the same policy over
 neighbouring tables, each with a temporary account, and released there once per sample. Neither the owner's rows nor
 the owner's budget are used.
 
-Releases run in worker processes, one per world. A worker receives a policy over synthetic tables, a query and a price,
+Releases run in worker processes, one per world. A worker receives a policy over generated tables, a query and a price,
 and returns the content of each release. Every release runs the full path: parsing, planning, charging a temporary
 ledger, reading, noise, answer.
 """
@@ -76,7 +76,7 @@ class Job:
 
 @contextmanager
 def throw_away(policy: Policy) -> Iterator[Curator]:
-    """Open a curator over synthetic tables with a temporary ledger, kept in memory if /dev/shm is writable."""
+    """Open a curator over generated tables with a temporary ledger, kept in memory if /dev/shm is writable."""
     parent_folder = str(_MEMORY_FOLDER) if os.access(_MEMORY_FOLDER, os.W_OK) else None
     with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="sfumato-", dir=parent_folder) as ledger_folder:
         warnings.simplefilter("ignore", WeakPrivacy)

@@ -2,7 +2,7 @@
 
 No noise hides a difference, so this is the strongest test of a sensitivity: for each measurement of a release the
 change between two neighbours is computed exactly, and each norm of it is divided by the norm that the noise is
-calibrated to. A ratio above 1 refutes the claim; a ratio of 1 shows that the claim is tight. The rows are synthetic,
+calibrated to. A ratio above 1 refutes the claim; a ratio of 1 shows that the claim is tight. The rows are generated,
 so they may be read; the owner's sources are never read.
 """
 

@@ -1,6 +1,6 @@
-"""An audit stage: the synthetic tables of a policy, opened by engines and by curators.
+"""An audit stage: the generated tables of a policy, opened by engines and by curators.
 
-The engines read exact totals, which is safe because the rows are synthetic. The curators answer as the owner's would.
+The engines read exact totals, which is safe because the rows are generated. The curators answer as the owner's would.
 
 The noise of one release is also drawn repeatedly over the same exact totals. The totals of two neighbouring tables are
 read once, and the measurements of the priced release draw on them, so many draws are cheap and slightly too narrow

@@ -1,4 +1,4 @@
-"""Audit a whole curator on synthetic tables generated from its policy.
+"""Audit a whole curator on tables generated from its policy.
 
 The queries are the owner's own, templates of every kind, and random queries from the supported grammar. Each is tested
 in four ways. *Outcomes*: everything visible except the noise is compared between neighbouring tables. *Replay*: the
@@ -73,7 +73,7 @@ def curator(
     seed: int | None = None,
     progress: Progress = quietly,
 ) -> CuratorAudit:
-    """Audit a policy: compare outcomes, exact changes, noise and releases on neighbouring synthetic tables, and check
+    """Audit a policy: compare outcomes, exact changes, noise and releases on neighbouring generated tables, and check
     that injected faults are detected.
 
     None of the owner's private rows are read and no budget is spent; public tables are read as they are. The audit
@@ -87,7 +87,7 @@ def curator(
     _require_price(declared)
     level, started = exact(confidence, "confidence", _CONFIDENCES), time.time()
     used_seed = bits.below(_SEEDS) if seed is None else whole(seed, "seed")
-    progress("generating synthetic tables")
+    progress("generating tables")
     with set_up(declared) as stage:
         queries = tuple(
             _audit_queries(
@@ -184,7 +184,7 @@ def _time_notes(
 
 def _cap_notes(stage: AuditStage) -> Iterator[str]:
     for name in stage.tables.capped:
-        yield f"the limit of rows of {name} is too large for a synthetic unit to reach, so it was not tested"
+        yield f"the limit of rows of {name} is too large for a generated unit to reach, so it was not tested"
 
 
 @dataclass(frozen=True)

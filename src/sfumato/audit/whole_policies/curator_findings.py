@@ -132,7 +132,7 @@ class CuratorAudit:
         finding = "No doubt was found" if self.holds else f"DOUBTS: {len(self.doubts)}"
         return (
             f"{finding} in {len(self.tried)} questions, of which {len(answered)} are answered, over "
-            f"{len(self.tables) + 1} synthetic tables; {compared:,} pairs of totals were compared; "
+            f"{len(self.tables) + 1} generated tables; {compared:,} pairs of totals were compared; "
             f"{self.caught_words} planted faults were caught{untested}"
         )
 
@@ -231,7 +231,7 @@ def page(audit: CuratorAudit) -> HtmlPage:
         f"<h2>Findings</h2>{''.join(_doubts_section(audit))}",
         f"<h2>Planted faults</h2>{_faults_section(audit)}",
         f"<h2>Tests by question</h2>{_results_section(audit)}",
-        f"<h2>Synthetic tables</h2>{_tables_section(audit)}",
+        f"<h2>Generated tables</h2>{_tables_section(audit)}",
         f"<h2>What this does not show</h2>{_scope_section()}",
         f"<footer>Made by sfumato {__version__}. This page loads nothing from anywhere.</footer>",
     ]

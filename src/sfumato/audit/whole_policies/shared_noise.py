@@ -4,7 +4,7 @@ The price of a release assumes independent noise. Here one release is drawn seve
 through the whole path of a real release after its rows are read, and the totals are subtracted. If p is the
 probability of the likeliest value of the narrowest noise, two independent draws are equal in all n repetitions, or
 opposite in all of them, with probability at most 2pⁿ. So n is chosen such that the false-alarm probability over all
-pairs stays below the allowed one (union bound). All pairs of numbers are compared, whether or not a synthetic unit
+pairs stays below the allowed one (union bound). All pairs of numbers are compared, whether or not a generated unit
 changes them differently, so the choice of neighbours hides nothing.
 """
 
@@ -87,7 +87,7 @@ def compare_noise(
 
 
 def _cached_reader(engine: Engine) -> Read:
-    """Read the exact totals of synthetic rows once per reading, so that draws differ in their noise alone."""
+    """Read the exact totals of generated rows once per reading, so that draws differ in their noise alone."""
     cache: dict[Any, Any] = {}
 
     def read(reading: PlanReading[E]) -> E:
