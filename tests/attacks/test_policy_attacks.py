@@ -326,7 +326,7 @@ def test_the_page_needs_nothing_else_and_tells_the_worst_in_words(found: attacks
     assert page.count("<td>ρ = 0.00657</td>") == 4  # presence and three columns
     assert "kept in two measures" in page
     assert "report it" not in page
-    words = "In 9 of 9 attempts so few guesses could not have refuted the promise, even if all had been right: "
+    words = "In 9 of 9 attempts there were too few guesses to refute the promise, even if all had been right: "
     assert words in page  # 20 of 20 is chance more than once in 10⁶ times, at every ceiling here
     assert str(found) == str(found.findings)
     assert "<table" in found._repr_html_()
@@ -356,7 +356,7 @@ def test_attempts_without_power_are_named_beside_others_that_have_it() -> None:
     """With a ceiling of 0.9, 20 right guesses of 20 are chance; with one of 0.6, 100 of 100 are not."""
     found = whole(attempted("visits.ward, ε = 1", 20, 20, 0.9), attempted("visits.age, ε = 1", 50, 100, 0.6))
     words = (
-        "In 1 of 2 attempts so few guesses could not have refuted the promise, even if all had been right: "
+        "In 1 of 2 attempts there were too few guesses to refute the promise, even if all had been right: "
         "visits.ward, ε = 1. "
     )
     assert words in found.page().html
@@ -414,7 +414,7 @@ def test_columns_that_cannot_be_attacked_are_named(tmp_path: Path) -> None:
     left = undeclared(read(path))
     assert left == ('"a.b".note', "a.tags")  # what says whose a row is, is nobody's secret
     found = whole(attempted("visits.ward, ε = 1", 50, 100, 0.6), undeclared=left)
-    words = "Not tried, since no two values and no range are declared, or they hold lists: "
+    words = "Not tried, because they declare neither two values nor a range, or hold lists: "
     assert f'{words}"a.b".note, a.tags.' in str(found)
     assert f"{words}&quot;a.b&quot;.note, a.tags." in found.page().html
     assert words not in str(whole(attempted("visits.ward, ε = 1", 50, 100, 0.6)))

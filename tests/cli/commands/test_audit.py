@@ -40,7 +40,7 @@ def test_an_audit_without_time_has_no_power_and_says_so(policy: Path, tmp_path: 
     ran = CliRunner().invoke(main, ["audit", str(policy), "--minutes", "0.001", "--html", str(page)])
     assert ran.exit_code == 1, ran.output
     assert "nothing was tried" in ran.output
-    assert "the time was up before" in ran.output
+    assert "time ran out before" in ran.output
     assert "half the noise" in ran.output
     assert "An audit of clinic" in page.read_text()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["audit.html", "clinic.toml"]
