@@ -153,7 +153,7 @@ class NoisyAnswers:
         checked = checked_groups(groups, self.people)
         if len(checked) > self._questions_left:
             raise InvalidParameter(
-                "groups", len(checked), f"at most {self._questions_left} groups, one for each question that is left"
+                "groups", len(checked), f"at most the {self._questions_left} questions that are left"
             )
         self._questions_left -= len(checked)
         true_sums = totals(checked, self._values).astype(np.int64)
