@@ -63,14 +63,14 @@ def averaging_by_times(most: int = 256, towns: int = 2000, epsilon: Number = 1) 
     whole(most, "most", at_least=1)
     secret = invented_bits(2, whole(towns, "towns", at_least=1))
     repetitions = [1 << step for step in range(most.bit_length())]
-    uncounted, bought = [], []
+    uncounted, budgeted = [], []
     for times in repetitions:
         uncounted.append(_success_share(UncountedAnswers(secret, epsilon), secret, times))
-        bought.append(_success_share(NoisyAnswers(secret, epsilon, times, towns=True), secret, times))
+        budgeted.append(_success_share(NoisyAnswers(secret, epsilon, times, towns=True), secret, times))
     ceiling = guess_ceiling(Guarantee(epsilon))
     courses = (
         SuccessCurve("nobody adds up", tuple(uncounted)),
-        SuccessCurve("from one budget", tuple(bought)),
+        SuccessCurve("from one budget", tuple(budgeted)),
         SuccessCurve(CEILING, (ceiling,) * len(repetitions)),
     )
     return Sweep(NAME, "answers to the same question", tuple(map(float, repetitions)), courses, words=_WORDS)

@@ -171,10 +171,10 @@ def _most_common(diagnosis_counts: Counter[str]) -> str:
     return tied[bits.below(len(tied))]
 
 
-def _group_people(people: Sequence[Person], known: Callable[[Person], Hashable]) -> dict[Hashable, list[Person]]:
+def _group_people(people: Sequence[Person], key: Callable[[Person], Hashable]) -> dict[Hashable, list[Person]]:
     groups: dict[Hashable, list[Person]] = {}
     for person in people:
-        groups.setdefault(known(person), []).append(person)
+        groups.setdefault(key(person), []).append(person)
     return groups
 
 

@@ -541,10 +541,10 @@ def value(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
     others = chosen.others()
     pair, keys = chosen.values, chosen.keys
     tables = tuple(pyarrow.concat_tables([others, chosen.target(others, secret)]) for secret in pair)
-    known_counts = Counter(chosen.keyed(others))
+    other_counts = Counter(chosen.keyed(others))
 
     def guess(answer: Told) -> bool:
-        first, second = (spent.lean(answer[key,], known_counts[key], known_counts[key] + chosen.rows) for key in keys)
+        first, second = (spent.lean(answer[key,], other_counts[key], other_counts[key] + chosen.rows) for key in keys)
         return second > first
 
     def count_rows(rows: pyarrow.Table) -> Told:
@@ -557,19 +557,19 @@ def value(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
 
 def everybody(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
     """Guess a value of many people at once, whose other values are known and distinct."""
-    known = chosen.known()
-    cells = list(islice(product(*known.values()), max(2, min(_MAX_PEOPLE_AT_ONCE, _MAX_ROWS // chosen.rows))))
+    known_columns = chosen.known()
+    cells = list(islice(product(*known_columns.values()), max(2, min(_MAX_PEOPLE_AT_ONCE, _MAX_ROWS // chosen.rows))))
     rounds = -(-runs // len(cells))
     first, second = chosen.keys
 
     def count_rows(rows: pyarrow.Table) -> Told:
-        return Counter(zip(*(rows[name].to_pylist() for name in known), chosen.keyed(rows), strict=True))
+        return Counter(zip(*(rows[name].to_pylist() for name in known_columns), chosen.keyed(rows), strict=True))
 
-    query = _AttackQuery(chosen, spent, _grouped_count_sql(chosen, tuple(known)), count_rows)
+    query = _AttackQuery(chosen, spent, _grouped_count_sql(chosen, tuple(known_columns)), count_rows)
     correct = [0, 0]
     for _ in range(rounds):
         secrets = bits.all_below(2, len(cells))
-        rows = _make_people(chosen, known, cells, secrets)
+        rows = _make_people(chosen, known_columns, cells, secrets)
         for side, ask in enumerate((query.exactly, query.privately)):
             answer = next(ask(rows, 1))
             count_differences = np.array([answer[*cell, second] - answer[*cell, first] for cell in cells])
@@ -580,12 +580,12 @@ def everybody(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt
 
 
 def _make_people(
-    chosen: AttackedTable, known: dict[str, tuple[Any, ...]], cells: list[tuple[Any, ...]], secrets: Any
+    chosen: AttackedTable, known_columns: dict[str, tuple[Any, ...]], cells: list[tuple[Any, ...]], secrets: Any
 ) -> Any:
     """Generate a person per cell of the known columns, with the value that a coin chose in all their rows."""
     owner = np.repeat(np.arange(len(cells)), chosen.rows)
     rows: pyarrow.Table = chosen.others().take([0] * len(owner))
-    for index, name in enumerate(known):
+    for index, name in enumerate(known_columns):
         rows = with_column(rows, name, [cells[person][index] for person in owner])
     rows = with_column(rows, str(chosen.column), [chosen.values[secrets[person]] for person in owner])
     return chosen.identified(rows, owner)

@@ -192,7 +192,7 @@ def _guess_counts(guesses: int | Sequence[int] | None, canaries: int) -> list[in
     if guesses is None:
         return sorted({canaries, max(1, canaries // 4), max(1, canaries // 16)})
     requested = list(guesses) if isinstance(guesses, Sequence) else [guesses]
-    counts = sorted({whole(each, "guesses", at_least=1) for each in requested})
+    counts = sorted({whole(count, "guesses", at_least=1) for count in requested})
     if not counts or counts[-1] > canaries:
         raise InvalidParameter("guesses", guesses, f"numbers from 1 to {canaries}, how many canaries there are")
     return counts

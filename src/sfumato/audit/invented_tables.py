@@ -216,7 +216,7 @@ class NeighbouringTables:
         """Return all pairs that are neighbours under the policy."""
         if self.policy.neighbours is Neighbours.REPLACE:
             return tuple(combinations(self.larger if self.policy.unit.every_row else self.populations, 2))
-        return tuple((self.others, each) for each in self.larger)
+        return tuple((self.others, population) for population in self.larger)
 
     def opened(self, population: InventedPopulation) -> Policy:
         """Return the policy over the tables of a population, with a temporary account.
@@ -248,7 +248,7 @@ def neighbours_of(policy: Policy, *, texts: bool = False) -> NeighbouringTables:
         population = generator.population(
             name, _merge_units([generator.plain_unit(number) for number in _ORDINARY_UNITS] + [unit])
         )
-        if not any(population.tables == each.tables for each in populations.values()):
+        if not any(population.tables == earlier.tables for earlier in populations.values()):
             populations[name] = population
     return NeighbouringTables(policy, others, tuple(populations.values()), generator.capped)
 

@@ -255,22 +255,24 @@ class ToldLaws:
 
     def __post_init__(self) -> None:
         for name in ("first", "second", "edges"):
-            object.__setattr__(self, name, tuple(codec.real(each, name) for each in getattr(self, name)))
+            object.__setattr__(self, name, tuple(codec.real(number, name) for number in getattr(self, name)))
         cells = len(self.first)
         lengths_match = len(self.second) == len(self.inside) == cells and len(self.edges) in (0, cells + 1)
-        if not (lengths_match and cells and type(self.seen) is str and all(type(each) is bool for each in self.inside)):
+        if not (
+            lengths_match and cells and type(self.seen) is str and all(type(member) is bool for member in self.inside)
+        ):
             raise InvalidParameter("laws", self.seen, "as many shares of both worlds as there are cells")
 
 
 def told_laws(event: Event, counts: tuple[NDArray[np.int64], NDArray[np.int64]]) -> ToldLaws:
     """Merge the counts per label into few cells, each entirely inside or outside the event."""
-    shares = [each / max(1, int(each.sum())) for each in counts]
+    shares = [side / max(1, int(side.sum())) for side in counts]
     name = event.view.name
     if lies_on_a_line(event.view):
         edges = np.array(event.view.edges)
         cell_bounds = np.concatenate([[edges[0] - _median_gap(edges)], edges, [edges[-1] + _median_gap(edges)]])
         cell_starts = _run_starts(event.chosen, max(1, len(event.chosen) // _MAX_CELLS))
-        merged = [np.add.reduceat(each, cell_starts) for each in shares]
+        merged = [np.add.reduceat(side, cell_starts) for side in shares]
         one_label_cells = len(cell_starts) == len(event.chosen)  # each cell is one value, so centre it
         inside, cell_edges = (
             event.chosen[cell_starts],

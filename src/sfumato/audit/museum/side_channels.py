@@ -47,13 +47,13 @@ def _sum_reciprocals_without_zeros(noise: Noise, values: Sequence[int], runs: in
 
 def _timed_by_noise(noise: Noise, count: int, runs: int) -> Outputs:
     """Draw the noise by a loop whose steps an observer counts."""
-    drawn = noise.laplace(1, runs)
-    return np.stack([np.abs(drawn), count + drawn], axis=1)
+    noise_values = noise.laplace(1, runs)
+    return np.stack([np.abs(noise_values), count + noise_values], axis=1)
 
 
 def _constant_time(noise: Noise, count: int, runs: int) -> Outputs:
-    drawn = noise.laplace(1, runs)
-    return np.stack([np.full(runs, 64), count + drawn], axis=1)
+    noise_values = noise.laplace(1, runs)
+    return np.stack([np.full(runs, 64), count + noise_values], axis=1)
 
 
 def _price_by_rows(noise: Noise, count: int, runs: int) -> Outputs:

@@ -175,14 +175,14 @@ def _draw_measurement(
     mechanism: Additive = recorded.measurement.mechanism
     worlds = [recorded.exact[population.name] for population in pair]
     a, b = (totals.ravel().astype(np.float64) for totals in worlds)
-    drawn = draw(recorded.measurement, np.tile(worlds[side], (count, 1))).reshape(count, -1).astype(np.float64)
+    noisy_totals = draw(recorded.measurement, np.tile(worlds[side], (count, 1))).reshape(count, -1).astype(np.float64)
     scale = float(mechanism.sizes[0]) * float(mechanism.grid or 1)
     if mechanism.order == 1:
-        ratio = (np.abs(drawn - a) - np.abs(drawn - b)).sum(axis=1) / scale
+        ratio = (np.abs(noisy_totals - a) - np.abs(noisy_totals - b)).sum(axis=1) / scale
     else:
-        ratio = ((drawn - (a + b) / 2) * (b - a)).sum(axis=1) / scale**2
+        ratio = ((noisy_totals - (a + b) / 2) * (b - a)).sum(axis=1) / scale**2
     by_change = np.argsort(-np.abs(a - b), kind="stable")
     single_columns = np.concatenate(
         [by_change[: _SINGLE_COLUMNS // 2], by_change[_SINGLE_COLUMNS // 2 :][-(_SINGLE_COLUMNS // 2) :]]
     )
-    return ratio, drawn[:, single_columns]
+    return ratio, noisy_totals[:, single_columns]

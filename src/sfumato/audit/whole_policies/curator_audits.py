@@ -102,10 +102,10 @@ def curator(
             stage, tuple(query.text for query in queries if query.origin != DRAWN), run.level
         )
         faults, unplanted = run.faults(planned_faults, (time.time() + run.until) / 2)
-        tried, untested = run.questions(queries)
+        results, untested = run.questions(queries)
         faults, unplanted = run.faults(unplanted, run.until, faults)
-        tried, unsampled = run.with_bought(
-            (*tried, *run.gaussian(queries)), max(_MIN_RELEASES, round(_RELEASES_PER_MINUTE * allowed_minutes))
+        results, unsampled = run.with_bought(
+            (*results, *run.gaussian(queries)), max(_MIN_RELEASES, round(_RELEASES_PER_MINUTE * allowed_minutes))
         )
         notes = (*_time_notes(untested, unsampled, tuple(unplanted)), *_cap_notes(stage))
     return CuratorAudit(
@@ -114,7 +114,7 @@ def curator(
         declared.neighbours.value,
         float(level),
         tuple(population.name for population in stage.tables.larger),
-        tried,
+        results,
         faults,
         notes,
         time.time() - started,
@@ -252,19 +252,19 @@ class _AuditRun:
         forecasts = [
             (side, forecast(self.stage.curators[side.name], query.ask, paid.keywords)) for side in few_populations
         ]
-        tried = TriedQuestion(
+        result = TriedQuestion(
             query.text, query.origin, str(paid), answered, (*differences(outcomes), *differences(forecasts))
         )
         if not answered or not isinstance(question, Question):
-            return tried
+            return result
         recorded = self.stage.recorded(question, paid)
         replay = replayed(recorded, self.stage.tables.pairs)
         compared = compare_noise(question, prepared(question, paid), self.stage.engines[""], 1 - self.level)
-        tried = replace(tried, replay=replay if recorded else None, noise=compared)
+        result = replace(result, replay=replay if recorded else None, noise=compared)
         if question.found or replay.telling is None:
-            return tried
-        drawn = drawn_again(recorded, replay.telling, paid.claim, _DRAWS, self.level)
-        return replace(tried, drawn=None if drawn is None else _sampled(*drawn, paid))
+            return result
+        noise_verdict = drawn_again(recorded, replay.telling, paid.claim, _DRAWS, self.level)
+        return replace(result, drawn=None if noise_verdict is None else _sampled(*noise_verdict, paid))
 
     def with_bought(
         self, tried: tuple[TriedQuestion, ...], count: int
@@ -297,13 +297,13 @@ class _AuditRun:
         measures = tuple(type(measure).__name__ for measure in question.query.plan.measures)
         return measures, bool(question.found), bool(question.query.plan.keys) and not question.found
 
-    def _sample_releases(self, processes: SamplingProcesses, tried: TriedQuestion, count: int) -> Sampled | None:
+    def _sample_releases(self, processes: SamplingProcesses, result: TriedQuestion, count: int) -> Sampled | None:
         """Sample releases in two neighbouring worlds and try to refute the claim with them."""
-        paid = self.stage.paid(self.stage.question(tried.question))
-        distinguishing = None if tried.replay is None else tried.replay.telling
+        paid = self.stage.paid(self.stage.question(result.question))
+        distinguishing = None if result.replay is None else result.replay.telling
         pair, pilot = distinguishing or largest_pair(self.stage.tables), max(LEAST_PILOT, math.ceil(count * PILOT))
         policies = [self.stage.tables.opened(population) for population in pair]
-        ask, until = AskedText(tried.question), self.until
+        ask, until = AskedText(result.question), self.until
         jobs = [Job(policy, ask, paid.keywords, count + pilot, until) for policy in policies]
         first, second = processes.buy(jobs)
         sample_count = min(len(first), len(second)) - pilot

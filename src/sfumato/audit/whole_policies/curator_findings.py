@@ -110,13 +110,13 @@ class CuratorAudit:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Return all evidence against the privacy promise, or against the audit itself."""
-        all_doubts = [f"{tried.question}: {doubt}" for tried in self.tried for doubt in tried.doubts]
+        all_doubts = [f"{result.question}: {doubt}" for result in self.tried for doubt in result.doubts]
         all_doubts += [
             f"a planted fault was not caught, so this audit has no power: {fault.name}" for fault in self.missed
         ]
         if not self.faults:
             all_doubts.append("no fault was planted, so this audit has no power: allow more minutes")
-        if not any(tried.answered for tried in self.tried):
+        if not any(result.answered for result in self.tried):
             all_doubts.append("no question was answered, so nothing was tested")
         return tuple(all_doubts)
 
@@ -126,8 +126,8 @@ class CuratorAudit:
         return not self.doubts
 
     def __str__(self) -> str:
-        answered = [tried for tried in self.tried if tried.answered]
-        compared = sum(tried.replay.compared for tried in answered if tried.replay)
+        answered = [result for result in self.tried if result.answered]
+        compared = sum(result.replay.compared for result in answered if result.replay)
         untested = f", and there was no time for {', '.join(self.unplanted)}" if self.unplanted else ""
         finding = "No doubt was found" if self.holds else f"DOUBTS: {len(self.doubts)}"
         return (
@@ -139,9 +139,9 @@ class CuratorAudit:
     @property
     def drawn_words(self) -> str:
         """Return the number of random queries and their seed; empty if there were none."""
-        query_count = len({tried.question for tried in self.tried if tried.origin == DRAWN})
-        drawn = "1 random question" if query_count == 1 else f"{query_count} random questions"
-        return "" if self.seed is None else f"{drawn} from seed {self.seed}, which draws the same again"
+        query_count = len({result.question for result in self.tried if result.origin == DRAWN})
+        question_words = "1 random question" if query_count == 1 else f"{query_count} random questions"
+        return "" if self.seed is None else f"{question_words} from seed {self.seed}, which draws the same again"
 
     def to_json(self) -> str:
         """Serialise all results as JSON."""
@@ -154,7 +154,7 @@ class CuratorAudit:
             "holds": self.holds,
             "doubts": self.doubts,
             "tables": self.tables,
-            "tried": [_question_json(tried) for tried in self.tried],
+            "tried": [_question_json(result) for result in self.tried],
             "faults": [asdict(fault) for fault in self.faults],
             "unplanted": self.unplanted,
             "notes": self.notes,
@@ -165,7 +165,7 @@ class CuratorAudit:
 
     def _repr_html_(self) -> str:
         faults = [(fault.name, "caught" if fault.caught else "MISSED", fault.evidence) for fault in self.faults]
-        results = table(COLUMNS, [row(tried) for tried in self.tried])
+        results = table(COLUMNS, [row(result) for result in self.tried])
         return (
             paragraphs([str(self), *self.doubts, *self.notes, *filter(None, [self.drawn_words])])
             + results
@@ -173,19 +173,19 @@ class CuratorAudit:
         )
 
 
-def _question_json(tried: TriedQuestion) -> dict[str, Any]:
+def _question_json(result: TriedQuestion) -> dict[str, Any]:
     """Return one query's results as JSON values."""
     return {
-        "question": tried.question,
-        "origin": tried.origin,
-        "price": tried.price,
-        "answered": tried.answered,
-        "differences": [str(difference) for difference in tried.differences],
-        "exact_change": None if tried.replay is None else tried.replay.share,
-        "shared_noise": None if tried.noise is None else not tried.noise.holds,
-        "drawn": _bound_json(tried.drawn),
-        "bought": _bound_json(tried.bought),
-        "doubts": tried.doubts,
+        "question": result.question,
+        "origin": result.origin,
+        "price": result.price,
+        "answered": result.answered,
+        "differences": [str(difference) for difference in result.differences],
+        "exact_change": None if result.replay is None else result.replay.share,
+        "shared_noise": None if result.noise is None else not result.noise.holds,
+        "drawn": _bound_json(result.drawn),
+        "bought": _bound_json(result.bought),
+        "doubts": result.doubts,
     }
 
 
@@ -239,7 +239,7 @@ def page(audit: CuratorAudit) -> HtmlPage:
 
 
 def _summary_section(audit: CuratorAudit) -> str:
-    answered = sum(tried.answered for tried in audit.tried)
+    answered = sum(result.answered for result in audit.tried)
     return facts(
         [
             (audit.doubt_words, "about the privacy promise or about this audit"),
@@ -280,7 +280,7 @@ def _results_section(audit: CuratorAudit) -> str:
         f"all tests with {percent(audit.confidence)} confidence."
     )
     random_queries = paragraph(f"{audit.drawn_words}.") if audit.drawn_words else ""
-    return introduction + random_queries + html_table(COLUMNS, [row(tried) for tried in audit.tried])
+    return introduction + random_queries + html_table(COLUMNS, [row(result) for result in audit.tried])
 
 
 def _tables_section(audit: CuratorAudit) -> str:
