@@ -531,7 +531,7 @@ def presence(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
 
     query = _AttackQuery(chosen, spent, question, count_rows)
     naming = "presence", f"{replace(chosen, column=None)}, presence", "is in the table"
-    return _attempt_of(query, naming, query.right(tables, guess, runs), runs, replaced=False)
+    return _attempt_of(query, naming, query.count_correct(tables, guess, runs), runs, replaced=False)
 
 
 def value(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
@@ -552,7 +552,7 @@ def value(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
 
     query = _AttackQuery(chosen, spent, _grouped_count_sql(chosen, ()), count_rows)
     naming = "value", str(chosen), f"has {chosen.column} = {pair[1]}, not {pair[0]}"
-    return _attempt_of(query, naming, query.right(tables, guess, runs), runs, replaced=True)
+    return _attempt_of(query, naming, query.count_correct(tables, guess, runs), runs, replaced=True)
 
 
 def everybody(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
@@ -570,7 +570,7 @@ def everybody(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt
     for _ in range(rounds):
         secrets = bits.all_below(2, len(cells))
         rows = _make_people(chosen, known_columns, cells, secrets)
-        for side, ask in enumerate((query.exactly, query.privately)):
+        for side, ask in enumerate((query.answer_exactly, query.answer_privately)):
             answer = next(ask(rows, 1))
             count_differences = np.array([answer[*cell, second] - answer[*cell, first] for cell in cells])
             correct[side] += int(((count_differences > 0) == secrets).sum())
@@ -601,27 +601,27 @@ def _grouped_count_sql(chosen: AttackedTable, columns: tuple[str, ...]) -> str:
 class _AttackQuery:
     """A question with its exact and its private answers."""
 
-    stage: AttackedTable
-    spent: WholeSpending
+    attacked: AttackedTable
+    spending: WholeSpending
     question: str
-    counted: Callable[[Any], Told]
+    count_groups: Callable[[Any], Told]
 
-    def exactly(self, rows: Any, times: int) -> Iterator[Told]:
+    def answer_exactly(self, rows: Any, times: int) -> Iterator[Told]:
         """Yield exact counts of a simulated table."""
-        counts = self.counted(rows)
+        counts = self.count_groups(rows)
         return (counts for _ in range(times))
 
-    def privately(self, rows: Any, times: int) -> Iterator[Told]:
+    def answer_privately(self, rows: Any, times: int) -> Iterator[Told]:
         """Yield private answers, each for a whole account."""
-        with self.stage.curator(rows, self.spent.account(times)) as curator:
+        with self.attacked.curator(rows, self.spending.account(times)) as curator:
             question: Any = curator.sql(self.question)
             for _ in range(times):
-                answer = question.release(**self.spent.price, fresh=True)
+                answer = question.release(**self.spending.price, fresh=True)
                 yield {row[:-1]: row[-1] for row in answer.rows}
 
-    def right(self, tables: Any, guess: Callable[[Told], bool], runs: int) -> list[int]:
+    def count_correct(self, tables: Any, guess: Callable[[Told], bool], runs: int) -> list[int]:
         """Return the correct guesses from exact answers and from private ones."""
-        return [_count_correct(ask, tables, guess, runs) for ask in (self.exactly, self.privately)]
+        return [_count_correct(ask, tables, guess, runs) for ask in (self.answer_exactly, self.answer_privately)]
 
 
 def _count_correct(ask: Ask, tables: Any, guess: Callable[[Told], bool], runs: int) -> int:
@@ -640,14 +640,14 @@ def _attempt_of(
 ) -> Attempt:
     """Combine the results of exact and private answers."""
     kind, title, words = naming
-    where = str(query.stage if replaced else replace(query.stage, column=None))
-    ceiling = query.spent.ceiling(replaced=replaced)
-    note = _TWO_ACCOUNTS_NOTE.format(where) if query.spent.accounts > 1 else ""
+    where = str(query.attacked if replaced else replace(query.attacked, column=None))
+    ceiling = query.spending.ceiling(replaced=replaced)
+    note = _TWO_ACCOUNTS_NOTE.format(where) if query.spending.accounts > 1 else ""
     return Attempt(
         where,
         words,
-        str(query.spent),
+        str(query.spending),
         query.question,
         Finding(kind, f"{title}, exact", correct[0], trials, 0.5, None, 1),
-        Finding(kind, f"{title}, {query.spent}", correct[1], trials, 0.5, ceiling, 1, note),
+        Finding(kind, f"{title}, {query.spending}", correct[1], trials, 0.5, ceiling, 1, note),
     )

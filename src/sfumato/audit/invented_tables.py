@@ -296,12 +296,12 @@ class _TableGenerator:
         return InventedPopulation(
             name,
             {
-                table_name: self._storable(table, rows.get(table_name, []))
+                table_name: self._arrow_table(table, rows.get(table_name, []))
                 for table_name, table in self._private.items()
             },
         )
 
-    def _storable(self, table: Table, rows: Rows) -> Any:
+    def _arrow_table(self, table: Table, rows: Rows) -> Any:
         """Build an Arrow table from rows."""
         row_index = np.repeat(np.arange(len(rows)), [count for _, count in rows])
         columns = {}

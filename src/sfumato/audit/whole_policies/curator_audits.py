@@ -89,24 +89,16 @@ def curator(
     used_seed = bits.below(_SEEDS) if seed is None else whole(seed, "seed")
     progress("generating tables")
     with set_up(declared) as stage:
-        queries = tuple(
-            _audit_queries(
-                stage,
-                questions,
-                used_seed,
-                max(_MIN_RANDOM_QUERIES, round(_RANDOM_QUERIES_PER_MINUTE * allowed_minutes)),
-            )
-        )
+        random_count = max(_MIN_RANDOM_QUERIES, round(_RANDOM_QUERIES_PER_MINUTE * allowed_minutes))
+        queries = tuple(_audit_queries(stage, questions, used_seed, random_count))
         run = _AuditRun(stage, started + 60 * allowed_minutes, _verdict_confidence(level, len(queries)), progress)
-        planned_faults = planted_faults(
-            stage, tuple(query.text for query in queries if query.origin != DRAWN), run.level
-        )
+        fixed_texts = tuple(query.text for query in queries if query.origin != DRAWN)
+        planned_faults = planted_faults(stage, fixed_texts, run.level)
         faults, unplanted = run.faults(planned_faults, (time.time() + run.until) / 2)
         results, untested = run.questions(queries)
         faults, unplanted = run.faults(unplanted, run.until, faults)
-        results, unsampled = run.with_bought(
-            (*results, *run.gaussian(queries)), max(_MIN_RELEASES, round(_RELEASES_PER_MINUTE * allowed_minutes))
-        )
+        release_count = max(_MIN_RELEASES, round(_RELEASES_PER_MINUTE * allowed_minutes))
+        results, unsampled = run.with_bought((*results, *run.gaussian(queries)), release_count)
         notes = (*_time_notes(untested, unsampled, tuple(unplanted)), *_cap_notes(stage))
     return CuratorAudit(
         declared.account_name,
