@@ -204,7 +204,7 @@ def test_the_owners_questions_are_read(tmp_path: Path) -> None:
     assert questions_of(path) == ("SELECT COUNT(*) FROM visits", "SELECT AVG(age) FROM visits")
     assert questions_of(["a", "b"]) == ("a", "b")
     assert questions_of(None) == ()
-    with pytest.raises(sf.SfumatoError, match="a file of SQL"):
+    with pytest.raises(sf.SfumatoError, match="the file of questions cannot be read"):
         questions_of(tmp_path / "nothing.sql")
 
 
@@ -217,7 +217,7 @@ def audited(long: bool) -> CuratorAudit:
 
 
 def test_a_sound_policy_is_not_doubted(audited: CuratorAudit) -> None:
-    assert audited.doubts == () or all("no power" in each or "nothing was tried" in each for each in audited.doubts)
+    assert audited.doubts == () or all("no power" in each or "nothing was tested" in each for each in audited.doubts)
     assert not any(each.doubts for each in audited.tried)
     assert audited.faults
     assert not audited.missed
@@ -227,7 +227,7 @@ def test_the_page_needs_nothing_else(audited: CuratorAudit) -> None:
     text = sf.audit.page(audited).html
     assert loads_nothing(text)
     assert "Planted faults" in text
-    assert "invented" in text
+    assert "generated from the policy" in text
     assert "<table>" in audited._repr_html_()
 
 
@@ -402,7 +402,7 @@ def test_the_owners_questions_come_first_and_drawn_ones_last(stage: AuditStage) 
 
 
 def test_a_budget_of_nothing_is_refused_at_once() -> None:
-    with pytest.raises(sf.InvalidPolicy, match="with ε = 0 it answers nothing"):
+    with pytest.raises(sf.InvalidPolicy, match="with ε = 0 the policy answers nothing"):
         sf.audit.curator(replace(policy(), budget=Budget(0)))
 
 

@@ -193,7 +193,7 @@ def _inject_misreading(
     with read_by(stage, policy) as other:
         for text in texts:
             try:
-                share = _misread_share(stage, other, text)
+                share = _misread_ratio(stage, other, text)
             except SfumatoError:
                 continue
             if share is not None:
@@ -201,7 +201,7 @@ def _inject_misreading(
                 return
 
 
-def _misread_share(stage: AuditStage, other: AuditStage, text: str) -> float | None:
+def _misread_ratio(stage: AuditStage, other: AuditStage, text: str) -> float | None:
     """Return the share of the claim that totals read by another policy reach; None if both claim the same."""
     question, twin = stage.question(text), other.question(text)
     if not isinstance(question, Question) or question.found or question.table.name in stage.tables.capped:
